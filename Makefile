@@ -1,0 +1,71 @@
+# One front door. `make` alone lists the verbs; a verb's line is the text behind `##`.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+BIN := .venv/bin
+# The set-up is done when this file is there: its name tells what was installed.
+STAMP := .venv/.setup-$(shell cat requirements.lock pyproject.toml resources/spark/jars.lock | cksum | tr -d ' ')
+export DAGSTER_HOME ?= $(CURDIR)/.dagster
+# Dagster stops its children by signals, which a shell in the background leaves ignored; only GNU's `env` can undo that.
+SIGNALS = $(shell env --default-signal=INT true 2>/dev/null && echo env --default-signal=INT,HUP,QUIT)
+
+.PHONY: help
+help:
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: setup
+setup: $(STAMP)  ## install everything into .venv: Python packages, Java if there is none, jars
+
+.PHONY: run
+run: setup dagster-home  ## run the example pipeline access_log through Dagster and show its results
+	@$(BIN)/rs-assets run access_log
+
+.PHONY: ui
+ui: setup dagster-home  ## open Dagster with the pipelines' assets, jobs, sensors and schedules
+	@$(SIGNALS) $(BIN)/rs-assets ui
+
+.PHONY: test
+test: setup  ## run the tests and the examples in the docstrings; ARGS="-k window" chooses
+	@$(BIN)/pytest $(ARGS)
+
+.PHONY: bench
+bench: setup  ## run the benchmarks and write BENCHMARKS.md
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: lint
+lint: setup  ## check style, format, types and the direction of imports
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+.PHONY: lock
+lock: setup  ## renew requirements.lock from pyproject.toml; UV="--upgrade" takes newer versions
+	@$(BIN)/uv pip compile pyproject.toml --quiet --group dev --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --custom-compile-command "make lock" --output-file requirements.lock $(UV) > /dev/null
+
+.PHONY: clean
+clean:  ## remove what the tools leave; keeps .venv, .rs (data) and .dagster (run history)
+	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist spark-warehouse metastore_db derby.log
+	@find rs_assets pipelines resources tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: dagster-home
+dagster-home:
+	@mkdir -p "$(DAGSTER_HOME)"
+	@cmp -s dagster.yaml "$(DAGSTER_HOME)/dagster.yaml" || cp dagster.yaml "$(DAGSTER_HOME)/dagster.yaml"
+
+# pip and not uv: pip reads the mirror, certificates and proxy that the user configured for it.
+$(STAMP):
+	@$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else f"error: Python 3.11 to 3.13 is needed, $(PYTHON) is {sys.version.split()[0]}: make setup PYTHON=python3.12")'
+	@echo "[1/5] virtual environment in .venv"
+	@$(PYTHON) -m venv .venv
+	@echo "[2/5] Python packages of requirements.lock, checked by hash (1.7 GB on disk, a minute or more)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes --requirement requirements.lock
+	@echo "[3/5] this project"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@printf '[4/5] Java: ' && $(BIN)/python -m resources.spark.java
+	@printf '[5/5] jars: ' && $(BIN)/python -m resources.spark.jars
+	@rm -f .venv/.setup-* && touch $@

@@ -1,0 +1,130 @@
+"""Which Spark queries a topology becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Literal
+
+from pipelines.topology.base import Node
+from pipelines.topology.sink import DeltaSink, Sink
+from pipelines.topology.topology import Topology
+from pipelines.topology.window import WindowAggregate
+from resources.errors import TopologyError
+from resources.window.spec import SessionWindow
+
+OutputMode = Literal["append", "complete"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryPlan:
+    """One Spark query: everything above and including `trunk` streams, what is below is applied to each batch.
+
+    `name` keys the query's checkpoint: its stateful step, or its sources. `owns` are the sources whose rows and bad
+    records this query counts; a source that several queries read is owned by the first.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    trunk: str
+    sinks: tuple[str, ...]
+    sources: tuple[str, ...]
+    owns: tuple[str, ...]
+    stateful: str | None = None
+    output_mode: OutputMode = "append"
+
+    def below_trunk(self, topology: Topology) -> tuple[Node, ...]:
+        """The nodes that are applied to each batch, inputs first."""
+        return tuple(topology[n] for n in self.nodes if self.trunk in topology.ancestors(n))
+
+
+def plan_queries(topology: Topology) -> tuple[QueryPlan, ...]:
+    """The queries of `topology`: sinks behind one stateful step share a query, sinks without state share their reads.
+
+    TopologyError for what Spark cannot do in one query.
+    """
+    groups: dict[tuple[str, ...], list[Sink]] = {}
+    for sink in topology.sinks:
+        groups.setdefault(_group(topology, sink), []).append(sink)
+    plans: list[QueryPlan] = []
+    owned: set[str] = set()
+    for sinks in _splittable(topology, groups.values()):
+        plan = _plan(topology, sinks, owned, taken={p.name for p in plans})
+        owned |= set(plan.owns)
+        plans.append(plan)
+    return tuple(plans)
+
+
+def _group(topology: Topology, sink: Sink) -> tuple[str, ...]:
+    """Sinks of equal groups may share a query."""
+    stateful = _stateful(topology, sink)
+    if stateful is None:
+        if _mode(sink) == "complete":
+            raise TopologyError(f"sink {sink.name!r} is complete, but no window stands before it", step=sink.name)
+        return ("sources", *sorted(_sources(topology, sink.name)))
+    return ("state", stateful.name, _mode(sink))
+
+
+def _stateful(topology: Topology, sink: Sink) -> Node | None:
+    """The stateful step above `sink`, which every row of it must have passed."""
+    above = [topology[n] for n in topology.ancestors(sink.name) if topology[n].stateful]
+    if not above:
+        return None
+    if len(above) > 1 or above[0].name not in _dominators(topology, sink.name):
+        names = ", ".join(sorted(n.name for n in above))
+        raise TopologyError(
+            f"the rows of sink {sink.name!r} pass the stateful steps {names} and others in one query",
+            remedy="write each stateful step to a Delta table of its own, and read that in another pipeline",
+            step=sink.name,
+        )
+    node = above[0]
+    if _mode(sink) == "complete" and isinstance(node, WindowAggregate) and isinstance(node.window, SessionWindow):
+        raise TopologyError(f"sink {sink.name!r}: sessions merge, so they have no complete mode", remedy="use append")
+    return node
+
+
+def _splittable(topology: Topology, groups: Iterable[list[Sink]]) -> list[list[Sink]]:
+    """Groups whose sinks have no common trunk become one query a sink."""
+    return [part for group in groups for part in ([group] if _trunk(topology, group) else [[s] for s in group])]
+
+
+def _plan(topology: Topology, sinks: list[Sink], owned: set[str], *, taken: set[str]) -> QueryPlan:
+    trunk = _trunk(topology, sinks)
+    assert trunk is not None  # noqa: S101  a single sink always has one
+    stateful = _stateful(topology, sinks[0])
+    used = {s.name for s in sinks}.union(*(topology.ancestors(s.name) for s in sinks))
+    sources = tuple(n.name for n in topology.sources if n.name in used)
+    mode = _mode(sinks[0])
+    name = (stateful.name if stateful else "_".join(sources)) + ("_complete" if mode == "complete" else "")
+    return QueryPlan(
+        name=name if name not in taken else f"{name}_{sinks[0].name}",
+        nodes=tuple(n.name for n in topology if n.name in used),
+        trunk=trunk,
+        sinks=tuple(s.name for s in sinks),
+        sources=sources,
+        owns=tuple(s for s in sources if s not in owned),
+        stateful=stateful.name if stateful else None,
+        output_mode=mode,
+    )
+
+
+def _mode(sink: Sink) -> OutputMode:
+    return "complete" if isinstance(sink, DeltaSink) and sink.mode == "complete" else "append"
+
+
+def _sources(topology: Topology, name: str) -> set[str]:
+    return {s.name for s in topology.sources} & topology.ancestors(name)
+
+
+def _trunk(topology: Topology, sinks: list[Sink]) -> str | None:
+    """The last node that every row of every sink passes."""
+    common = reduce(frozenset.intersection, (_dominators(topology, s.name) for s in sinks))
+    shared = [n.name for n in topology if n.name in common]
+    return shared[-1] if shared else None
+
+
+def _dominators(topology: Topology, name: str) -> frozenset[str]:
+    """The nodes, without `name` itself, that lie on every way from a source to `name`."""
+    ways = [_dominators(topology, i) | {i} for i in topology[name].inputs]
+    return reduce(frozenset.intersection, ways) if ways else frozenset()

@@ -1,0 +1,42 @@
+"""Windows: event time, control rows, watermark, aggregation."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipelines.compile.wiring import Flow, Wiring
+from pipelines.topology.window import WindowAggregate
+from resources.source.columns import EVENT_TIME, REASON, hidden
+from resources.window.aggregate import aggregate, check_fields, duration_text, needed_fields
+from resources.window.event_time import drop_control, event_time, time_reason, with_control
+
+# The folder and the source name of a query's control rows.
+CONTROL_SOURCE = "rs_control"
+
+
+def compile_window(wiring: Wiring, node: WindowAggregate, inputs: tuple[Flow, ...]) -> Flow:
+    """Window rows; behind a replay's gate the rows stay as they were, for nobody reads windows there."""
+    timed = with_event_time(wiring, node, inputs[0].df)
+    if not wiring.streaming:
+        return Flow(timed)
+    folder = wiring.folder / "control"
+    marked = with_control(wiring.spark, timed, folder, name=CONTROL_SOURCE)
+    watched = drop_control(marked.withWatermark(EVENT_TIME, duration_text(node.water_mark)))
+    return Flow(
+        aggregate(
+            watched, node.window, group_by=node.group_by, aggregates=node.aggregates, water_mark=node.water_mark
+        )
+    )
+
+
+def with_event_time(wiring: Wiring, node: WindowAggregate, df: DataFrame) -> DataFrame:
+    """The fields that the window reads, and EVENT_TIME, of the rows whose event time is believed."""
+    fields = needed_fields(node.group_by, node.aggregates)
+    check_fields(df, fields, step=node.name)
+    at = event_time(df, node.window.time_field, step=node.name, now=wiring.now())
+    kept = [F.col(f"`{name}`") for name in fields] + [F.col(name) for name in hidden(df.columns)]
+    timed = df.select(*kept, at.alias(EVENT_TIME))
+    judged = timed.withColumn(REASON, time_reason(F.col(EVENT_TIME), node.bounds, now=wiring.now()))
+    policy = node.bounds.policy or wiring.policy
+    return wiring.gates.admit(judged, step=node.name, policy=policy, counted=True)

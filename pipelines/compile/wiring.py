@@ -1,0 +1,103 @@
+"""What a compile function needs from outside, and what it hands on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from pipelines.compile.python_step import PythonStep, apply_python
+from pipelines.topology.source import Source
+from resources.errors import SchemaError
+from resources.source.columns import ADDRESS, REASON
+from resources.source.policy import BadRecords
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A lazy frame with Python steps that wait to be fused into one pass over Arrow batches."""
+
+    frame: DataFrame
+    waiting: tuple[PythonStep, ...] = ()
+
+    @property
+    def df(self) -> DataFrame:
+        """The frame behind all waiting steps."""
+        return apply_python(self.frame, self.waiting) if self.waiting else self.frame
+
+    def then(self, step: PythonStep) -> Flow:
+        """This flow with one more Python step."""
+        return replace(self, waiting=(*self.waiting, step))
+
+
+class Gates(Protocol):
+    """What becomes of rows that cannot be used."""
+
+    def admit(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:
+        """`frame` (with REASON) without bad rows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """Rows that a step of a replayed batch cannot use: their ADDRESS and REASON."""
+
+    step: str
+    rows: DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class CollectingGates:
+    """Keeps the bad rows of a replay, with their addresses, instead of dropping them."""
+
+    dead: list[Dead] = field(default_factory=list)
+
+    def admit(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
+        """Split good from bad; bad rows are kept in `dead`."""
+        bad = frame.filter(F.col(REASON).isNotNull())
+        self.dead.append(Dead(step, bad.select(*ADDRESS, REASON)))
+        return frame.filter(F.col(REASON).isNull()).drop(REASON)
+
+
+SourceReader = Callable[["Wiring", Source], DataFrame]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """Spark, the folders of a query, and how its sources are read: as streams, or one batch again.
+
+    `policy` is the strictest of the pipeline's sources. `query` names the query, `folder` is for its control rows and
+    arrays. `pinned` gives the schema of a source, inferred once. `now` is the clock of the batch.
+    """
+
+    spark: SparkSession
+    folder: Path
+    read: SourceReader
+    gates: Gates
+    pinned: Callable[[Source, Callable[[], StructType]], StructType]
+    policy: BadRecords = BadRecords.FAIL
+    streaming: bool = True
+    now: Callable[[], Column] = F.current_timestamp
+    labels: Mapping[str, Any] = field(default_factory=dict)
+
+    def schema_of(self, source: Source, infer: Callable[[], StructType]) -> StructType:
+        """The declared schema of `source`, or the pinned one; SchemaError if the text does not parse."""
+        return parse_ddl(self.spark, source.schema, step=source.name) if source.schema else self.pinned(source, infer)
+
+
+def parse_ddl(spark: SparkSession, ddl: str, *, step: str) -> StructType:
+    """DDL text as a schema; SchemaError names the step and what Spark says."""
+    from pyspark.errors import ParseException
+
+    try:
+        return spark.createDataFrame([], ddl).schema
+    except ParseException as error:
+        first = str(error).strip().splitlines()[0]
+        raise SchemaError(
+            f"the schema of step {step!r} does not parse: {first}", remedy="write it as 'page string, ms bigint'", step=step
+        ) from error

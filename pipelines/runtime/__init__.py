@@ -1,0 +1,1 @@
+"""Runs a compiled pipeline: starts its queries, guards each batch, recovers, reports."""

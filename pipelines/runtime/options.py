@@ -1,0 +1,36 @@
+"""How a pipeline is run."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from pipelines.runtime.report import BatchProgress
+from resources.home import Home
+from resources.spark.driver import SparkDriver
+
+# Less often than this a driver would mostly poll; more often helps no file or table.
+DEFAULT_INTERVAL = timedelta(seconds=1)
+
+
+def _ignore(progress: BatchProgress) -> None:
+    """Nobody asked for progress."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """Where and with what a pipeline runs.
+
+    `home` defaults to RS_HOME; `driver` to the process's own Spark. `on_progress` is called after each batch, from a
+    thread of the runtime. `interval` is the least time between two batches of a started pipeline.
+    `new_generation` begins a fresh checkpoint. `run_id` names the run in locks and reports.
+    """
+
+    home: Home = field(default_factory=Home.default)
+    driver: SparkDriver = field(default_factory=SparkDriver.shared)
+    on_progress: Callable[[BatchProgress], None] = _ignore
+    interval: timedelta = DEFAULT_INTERVAL
+    new_generation: bool = False
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])

@@ -1,0 +1,278 @@
+"""One Spark query of a pipeline: every batch is staged, checked and committed once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+
+from pipelines.compile.plan import QueryPlan
+from pipelines.compile.table import compile_node
+from pipelines.compile.wiring import Flow, Wiring
+from pipelines.runtime.counting import FileWatch
+from pipelines.runtime.execution import BatchExecution
+from pipelines.runtime.replay import Replay
+from pipelines.runtime.report import BatchProgress, QueryReport
+from pipelines.runtime.translate import translate
+from pipelines.topology.sink import Sink
+from pipelines.topology.source import FileSource
+from pipelines.topology.topology import Topology
+from resources.checkpoint.log import CheckpointLog
+from resources.errors import BadRecordError, RsError, StepError
+from resources.sink.base import BatchMark, SinkWriter, Staged
+from resources.sink.dead_letters import DeadLetters
+from resources.source.columns import hidden
+from resources.window.event_time import END_OF_TIME, send_control
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+# The triggers of a query, as arguments of Spark's `trigger()`.
+AVAILABLE_NOW: Mapping[str, Any] = MappingProxyType({"availableNow": True})
+
+
+def every(interval: timedelta) -> Mapping[str, Any]:
+    """A batch every `interval`, if there is input.
+
+    >>> every(timedelta(seconds=1))
+    {'processingTime': '1000 milliseconds'}
+    """
+    return {"processingTime": f"{interval // timedelta(milliseconds=1)} milliseconds"}
+
+
+@dataclass(slots=True, kw_only=True)
+class QueryRun:
+    """A query while it runs. All methods but `process` are called on the Spark driver's thread."""
+
+    topology: Topology
+    plan: QueryPlan
+    wiring: Wiring
+    folder: Path
+    pipeline_id: str
+    generation: int
+    writers: Mapping[str, SinkWriter]
+    letters: DeadLetters
+    on_progress: Callable[[BatchProgress], None]
+    flows: dict[str, Flow] = field(default_factory=dict)
+    report: QueryReport = field(init=False)
+    failure: RsError | None = None
+    read_files: dict[str, dict[str, int]] = field(default_factory=dict)
+    _query: StreamingQuery | None = None
+    _started: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        """Begin with an empty report."""
+        self.report = QueryReport(query=self.plan.name)
+
+    @property
+    def log(self) -> CheckpointLog:
+        """Spark's own log of this query."""
+        return CheckpointLog(self.folder / "checkpoint")
+
+    def wire(self, name: str) -> Flow:
+        """Compile the node `name`; its inputs were wired before."""
+        node = self.topology[name]
+        inputs = tuple(self.flows[i] for i in node.inputs)
+        self.flows[name] = flow = compile_node(self.wiring, node, inputs)
+        return flow
+
+    def start(self, trigger: Mapping[str, Any]) -> None:
+        """Start the query; RsError if Spark refuses the plan."""
+        self._started.clear()
+        self.failure = None
+        frame = self.flows[self.plan.trunk].df
+        writer = (
+            frame.writeStream.queryName(f"{self.topology.namespace}.{self.topology.job}.{self.plan.name}")
+            .outputMode(self.plan.output_mode)
+            .option("checkpointLocation", str(self.log.folder))
+            .trigger(**trigger)
+            .foreachBatch(self.process)
+        )
+        try:
+            self._query = writer.start()
+        except Exception as error:
+            raise translate(error, query=self.plan.name) from error
+        self._started.set()
+
+    @property
+    def active(self) -> bool:
+        """Whether Spark runs it."""
+        return self._query is not None and self._query.isActive
+
+    def raise_failure(self) -> None:
+        """Raise what ended the query, if it was a failure."""
+        if self.failure is not None:
+            raise self.failure
+        error = self._query.exception() if self._query is not None else None
+        if error is not None:
+            raise translate(error, query=self.plan.name) from error
+
+    def process_all(self) -> None:
+        """Wait until everything that is there now has been processed."""
+        assert self._query is not None  # noqa: S101  started before
+        try:
+            self._query.processAllAvailable()
+        except Exception as error:
+            self.raise_failure()
+            raise translate(error, query=self.plan.name) from error
+
+    def idle(self) -> bool:
+        """Whether no batch is being computed."""
+        return self._query is None or not self._query.status["isTriggerActive"]
+
+    def stop(self) -> None:
+        """Stop at once; a batch in flight is given up and computed again at the next start."""
+        if self._query is not None:
+            self._query.stop()
+
+    def status(self) -> dict[str, Any]:
+        """Spark's word on what the query does."""
+        return dict(self._query.status) if self._query is not None else {"message": "not started"}
+
+    def finish_windows(self) -> None:
+        """Move the watermark to the end of time, so that the next batch fires every window."""
+        send_control(self.wiring.folder / "control", END_OF_TIME)
+
+    def process(self, batch: DataFrame, batch_id: int) -> None:
+        """One micro-batch, called by Spark on a thread of its own."""
+        self._started.wait()
+        began = time.monotonic()
+        try:
+            progress = self._commit_batch(batch, batch_id, began)
+        except Exception as error:
+            self.failure = self._explained(error, batch_id)
+            raise self.failure from error
+        if progress is not None:
+            self.report = self.report.plus(progress)
+            self.on_progress(progress)
+
+    def _commit_batch(self, batch: DataFrame, batch_id: int, began: float) -> BatchProgress | None:
+        watches = self._watches(batch_id)
+        staged, out = self._stage(batch, batch_id)
+        assert self._query is not None  # noqa: S101  waited for above
+        execution = BatchExecution.of(self._query)
+        rows_in, dead = self._counted(execution, watches)
+        dropped = execution.dropped_by_watermark()
+        replay = self._replay(batch_id)
+        late = replay.late_rows() if dropped else 0
+        if dead or late:
+            self._write_letters(replay, batch_id)
+        for watch in watches.values():
+            watch.check()
+        for name, part in staged.items():
+            out[name] = part.commit()
+        for name, watch in watches.items():
+            self.read_files.setdefault(name, {}).update(watch.sizes())
+        if not (rows_in or dead or late or any(out.values())):
+            return None
+        return BatchProgress(
+            query=self.plan.name,
+            batch_id=batch_id,
+            rows_in=rows_in,
+            rows_dead=dead,
+            rows_late=late,
+            rows_out=out,
+            seconds=time.monotonic() - began,
+            state_rows=execution.state_rows(),
+            watermark=self._watermark(batch_id),
+            offsets=self._offsets(batch_id),
+        )
+
+    def _stage(self, batch: DataFrame, batch_id: int) -> tuple[dict[str, Staged], dict[str, int]]:
+        """Compute the batch once and hand it to each sink that has not got it yet."""
+        marks = {name: self._mark(name, batch_id) for name in self.plan.sinks}
+        open_sinks = [name for name, mark in marks.items() if not self.writers[name].committed(mark)]
+        out = dict.fromkeys(self.plan.sinks, 0)
+        if not open_sinks:
+            # All sinks have it, Spark does not know: the state still has to move on.
+            batch.write.format("noop").mode("overwrite").save()
+            return {}, out
+        several = len(open_sinks) > 1
+        shared = batch.persist() if several else batch
+        try:
+            frames = self._frames(shared)
+            return {name: self.writers[name].stage(frames[name], marks[name]) for name in open_sinks}, out
+        finally:
+            if several:
+                shared.unpersist()
+
+    def _frames(self, batch: DataFrame) -> dict[str, DataFrame]:
+        """The batch as each sink sees it, behind the steps below the trunk."""
+        below = self.plan.below_trunk(self.topology)
+        if all(isinstance(node, Sink) for node in below):
+            return {node.name: batch.drop(*hidden(batch.columns)) for node in below}
+        flows = {self.plan.trunk: Flow(batch)}
+        for node in below:
+            flows[node.name] = compile_node(self.wiring, node, tuple(flows[i] for i in node.inputs))
+        return {name: flows[name].df for name in self.plan.sinks}
+
+    def _counted(self, execution: BatchExecution, watches: Mapping[str, FileWatch]) -> tuple[int, int]:
+        """Rows read and rows refused, for the sources that this query owns and its own event time."""
+        rows_in = dead = 0
+        for source in self.plan.sources:
+            owned = source in self.plan.owns
+            observed = execution.observed(source)
+            rows = observed.rows if observed else watches[source].rows() if source in watches else 0
+            rows_in += rows if owned or self.plan.stateful else 0
+            dead += observed.dead if observed and (owned or self.plan.stateful) else 0
+        gate = execution.observed(self.plan.stateful) if self.plan.stateful else None
+        return rows_in, dead + (gate.dead if gate else 0)
+
+    def _watches(self, batch_id: int) -> dict[str, FileWatch]:
+        """Guards over the whole files that this batch planned."""
+        return {
+            source.name: FileWatch(
+                self.log.planned_files(source.name, batch_id),
+                batch_id=batch_id,
+                counted=source.pushes_down,
+                header=source.format == "csv" and source.header,
+            )
+            for source in self._whole_file_sources
+        }
+
+    @property
+    def _whole_file_sources(self) -> list[FileSource]:
+        nodes = [self.topology[name] for name in self.plan.sources]
+        return [node for node in nodes if isinstance(node, FileSource) and not node.tail]
+
+    def _write_letters(self, replay: Replay, batch_id: int) -> None:
+        mark = self._mark("dead_letters", batch_id)
+        if not self.letters.committed(mark):
+            rows = replay.letters(
+                namespace=self.topology.namespace, job=self.topology.job, generation=self.generation
+            )
+            if rows.num_rows:
+                self.letters.write(rows, mark)
+
+    def _replay(self, batch_id: int) -> Replay:
+        return Replay(self.topology, self.plan, self.wiring, self.log, batch_id)
+
+    def _explained(self, error: Exception, batch_id: int) -> RsError:
+        """Our error for `error`; a bad record or a failing step gets its address by reading the batch again."""
+        found = translate(error, query=self.plan.name)
+        if isinstance(found, BadRecordError):
+            return self._replay(batch_id).first_bad() or found
+        if isinstance(found, StepError) and "line" not in found.facts:
+            return self._replay(batch_id).failing(lambda e: translate(e, query=self.plan.name)) or found
+        return found
+
+    def _mark(self, sink: str, batch_id: int) -> BatchMark:
+        name = f"{self.plan.name}.{sink}" if sink == "dead_letters" else sink
+        return BatchMark(self.pipeline_id, self.generation, name, batch_id)
+
+    def _watermark(self, batch_id: int) -> datetime | None:
+        offsets = self.log.offsets(batch_id) if self.plan.stateful else None
+        return offsets.watermark if offsets else None
+
+    def _offsets(self, batch_id: int) -> Mapping[str, str]:
+        offsets = self.log.offsets(batch_id)
+        return {k: v for k, v in offsets.sources.items() if k in self.plan.sources} if offsets else {}
+

@@ -1,0 +1,138 @@
+"""Reading a batch again, with the address of every record: to write dead letters, and to find what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipelines.compile.plan import QueryPlan
+from pipelines.compile.readers import batch_reader
+from pipelines.compile.table import COMPILE
+from pipelines.compile.wiring import CollectingGates, Flow, Wiring
+from pipelines.topology.source import Source
+from pipelines.topology.topology import Topology
+from pipelines.topology.window import WindowAggregate
+from resources.checkpoint.log import BatchOffsets, CheckpointLog
+from resources.errors import BadRecordError, RsError
+from resources.sink.dead_letters import SCHEMA
+from resources.source.columns import ADDRESS, LINE, OFFSET, RAW, REASON, SPLIT
+from resources.source.policy import BadRecords
+from resources.window.aggregate import last_end
+
+LATE = "late: the last window of the row had fired"
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """One batch of a query, wired again over a bounded read of the same input."""
+
+    topology: Topology
+    plan: QueryPlan
+    wiring: Wiring
+    log: CheckpointLog
+    batch_id: int
+
+    def letters(self, *, namespace: str, job: str, generation: int) -> pa.Table:
+        """The bad and late records of the batch as rows of the dead-letter table."""
+        _, gates, offsets, late = self._wired()
+        frames = [(d.rows, d.step) for d in gates.dead if self._policy(d.step) is BadRecords.DEAD_LETTER]
+        if late is not None and self._policy(self.plan.stateful or "") is BadRecords.DEAD_LETTER:
+            frames.append((late, self.plan.stateful or ""))
+        made = [self._letter(rows, step, offsets, namespace, job, generation) for rows, step in frames]
+        return pa.concat_tables([SCHEMA.empty_table(), *(frame.toArrow().cast(SCHEMA) for frame in made)])
+
+    def late_rows(self) -> int:
+        """How many rows of the batch came after all their windows had fired."""
+        late = self._wired()[3]
+        return late.count() if late is not None else 0
+
+    def first_bad(self) -> BadRecordError | None:
+        """The first record that cannot be used, with its address; None if all can."""
+        _, gates, _, _ = self._wired()
+        for dead in gates.dead:
+            row = dead.rows.orderBy(SPLIT, LINE).limit(1).collect()
+            if row:
+                return BadRecordError(
+                    f"a record cannot be used: {row[0][REASON]}",
+                    remedy="mend the input, or choose bad_records='dead_letter' or 'skip'",
+                    step=dead.step,
+                    split=row[0][SPLIT],
+                    line=row[0][LINE],
+                    offset=row[0][OFFSET],
+                    record=(row[0][RAW] or "")[:500],
+                )
+        return None
+
+    def failing(self, translate: Callable[[BaseException], RsError]) -> RsError | None:
+        """The error of a Python step, raised again with the record's address; None if the batch runs through."""
+        flows, _, _, _ = self._wired()
+        for node in self.plan.nodes:
+            flow = flows.get(node)
+            if flow is None or not flow.waiting:
+                continue
+            try:
+                flow.df.write.format("noop").mode("overwrite").save()
+            except Exception as error:  # noqa: BLE001  whatever the user's function raises
+                return translate(error)
+        return None
+
+    def _wired(self) -> tuple[dict[str, Flow], CollectingGates, BatchOffsets, DataFrame | None]:
+        offsets = self.log.offsets(self.batch_id)
+        assert offsets is not None  # noqa: S101  the batch is running or done
+        gates = CollectingGates()
+        wiring = replace(
+            self.wiring,
+            read=batch_reader(self.log, self.batch_id),
+            gates=gates,
+            streaming=False,
+            now=_fixed(offsets),
+        )
+        flows: dict[str, Flow] = {}
+        late: DataFrame | None = None
+        for name in self.plan.nodes:
+            node = self.topology[name]
+            if self.plan.stateful and (self.plan.stateful in self.topology.ancestors(name)):
+                continue
+            if not self.plan.stateful and name in self.plan.sinks:
+                continue
+            flows[name] = COMPILE[type(node)](wiring, node, tuple(flows[i] for i in node.inputs))
+            if isinstance(node, WindowAggregate):
+                passed = F.lit(offsets.watermark)
+                rows = flows[name].df.filter(last_end(node.window) <= passed)
+                late = rows.select(*ADDRESS, F.lit(LATE).alias(REASON))
+        return flows, gates, offsets, late
+
+    def _policy(self, step: str) -> BadRecords:
+        node = self.topology[step]
+        if isinstance(node, Source):
+            return node.bad_records if step in self.plan.owns else BadRecords.SKIP
+        if isinstance(node, WindowAggregate):
+            return node.bounds.policy or self.wiring.policy
+        return self.wiring.policy
+
+    def _letter(
+        self, rows: DataFrame, step: str, offsets: BatchOffsets, namespace: str, job: str, generation: int
+    ) -> DataFrame:
+        return rows.select(
+            F.lit(namespace).alias("namespace"),
+            F.lit(job).alias("job"),
+            F.lit(generation).cast("bigint").alias("generation"),
+            F.lit(self.plan.name).alias("query"),
+            F.lit(self.batch_id).cast("bigint").alias("batch_id"),
+            F.lit(step).alias("step"),
+            F.col(SPLIT).alias("split"),
+            F.col(LINE).alias("line"),
+            F.col(OFFSET).alias("offset"),
+            F.col(REASON).alias("reason"),
+            F.col(RAW).alias("record"),
+            F.lit(offsets.started).alias("at"),
+        )
+
+
+def _fixed(offsets: BatchOffsets) -> Callable[[], Column]:
+    """The clock of the batch as Spark wrote it down, so that a replay judges as the first pass did."""
+    return lambda: F.lit(offsets.started)

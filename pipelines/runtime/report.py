@@ -1,0 +1,124 @@
+"""What a run did, in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchProgress:
+    """One finished batch of one query. `rows_out` and `offsets` are by sink and by source; times are UTC."""
+
+    query: str
+    batch_id: int
+    rows_in: int
+    rows_dead: int
+    rows_late: int
+    rows_out: Mapping[str, int]
+    seconds: float
+    state_rows: int = 0
+    state_bytes: int = 0
+    watermark: datetime | None = None
+    offsets: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryReport:
+    """The sums of one query over a run; `rows_in` = rows that went on + `rows_dead` + `rows_late`."""
+
+    query: str
+    rows_in: int = 0
+    rows_dead: int = 0
+    rows_late: int = 0
+    rows_out: Mapping[str, int] = field(default_factory=dict)
+    rows_open: int = 0
+    batches: int = 0
+
+    @property
+    def rows_on(self) -> int:
+        """Rows that passed every gate of this query."""
+        return self.rows_in - self.rows_dead - self.rows_late
+
+    def plus(self, batch: BatchProgress) -> QueryReport:
+        """This report with one more batch."""
+        out = {k: self.rows_out.get(k, 0) + batch.rows_out.get(k, 0) for k in {*self.rows_out, *batch.rows_out}}
+        return QueryReport(
+            query=self.query,
+            rows_in=self.rows_in + batch.rows_in,
+            rows_dead=self.rows_dead + batch.rows_dead,
+            rows_late=self.rows_late + batch.rows_late,
+            rows_out=out,
+            rows_open=batch.state_rows,
+            batches=self.batches + 1,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What a run did.
+
+    Rows of a source that several queries read count once, for the query that owns it; each query's own sums are in
+    `queries`. `rows_open` are groups whose windows have not fired and wait in state for the next run. `sealed` says
+    that the input has ended for good.
+    """
+
+    pipeline: str
+    run_id: str
+    generation: int
+    seconds: float
+    sealed: bool
+    queries: tuple[QueryReport, ...]
+    owning: frozenset[str] = frozenset()
+    tables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def rows_in(self) -> int:
+        """Rows read, each once."""
+        return sum(q.rows_in for q in self.owners)
+
+    @property
+    def rows_dead(self) -> int:
+        """Rows that could not be used, each once."""
+        return sum(q.rows_dead for q in self.owners)
+
+    @property
+    def rows_late(self) -> int:
+        """Rows that came after all their windows had fired."""
+        return sum(q.rows_late for q in self.owners)
+
+    @property
+    def rows_out(self) -> int:
+        """Rows written, over all sinks."""
+        return sum(sum(q.rows_out.values()) for q in self.queries)
+
+    @property
+    def rows_open(self) -> int:
+        """Groups of windows that wait in state, over all queries."""
+        return sum(q.rows_open for q in self.queries)
+
+    @property
+    def batches(self) -> int:
+        """Batches that did something, over all queries."""
+        return sum(q.batches for q in self.queries)
+
+    @property
+    def owners(self) -> tuple[QueryReport, ...]:
+        """The queries that own a source."""
+        return tuple(q for q in self.queries if q.query in self.owning)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain data, for JSON and metadata."""
+        numbers = ("rows_in", "rows_out", "rows_dead", "rows_late", "rows_open", "batches")
+        return {
+            "pipeline": self.pipeline,
+            "run_id": self.run_id,
+            "generation": self.generation,
+            "sealed": self.sealed,
+            "seconds": round(self.seconds, 3),
+            **{name: getattr(self, name) for name in numbers},
+            "sinks": {sink: rows for q in self.queries for sink, rows in q.rows_out.items()},
+            "tables": dict(self.tables),
+        }

@@ -1,0 +1,75 @@
+"""A pipeline that has been started and runs until somebody stops it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from pipelines.runtime.query import every
+from pipelines.runtime.report import RunReport
+from pipelines.runtime.session import JobSession
+from pipelines.runtime.stopping import drain_and_stop
+
+# How often the watcher looks at the queries, in seconds.
+LOOK_S = 0.2
+
+
+@dataclass(slots=True)
+class RunningPipeline:
+    """The handle of a started pipeline; also a context manager that stops it."""
+
+    session: JobSession
+    _closed: bool = field(default=False)
+    _tick: threading.Event = field(default_factory=threading.Event)
+
+    @classmethod
+    def begin(cls, session: JobSession) -> Self:
+        """Start the wired queries of `session`."""
+        driver, interval = session.options.driver, session.options.interval
+        driver.call(lambda _: [query.start(every(interval)) for query in session.queries.values()])
+        return cls(session)
+
+    def __enter__(self) -> Self:
+        """Nothing more to do."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Drain and stop."""
+        self.stop()
+
+    def status(self) -> dict[str, Any]:
+        """What each query does, and the sums so far."""
+        queries = self.session.options.driver.call(lambda _: {n: q.status() for n, q in self.session.queries.items()})
+        return {"queries": queries, **self.session.report().as_dict()}
+
+    @property
+    def active(self) -> bool:
+        """Whether all queries run."""
+        return self.session.options.driver.call(lambda _: all(q.active for q in self.session.queries.values()))
+
+    def await_termination(self, timeout_s: float | None = None, *, stop: threading.Event | None = None) -> bool:
+        """Wait until a query ends; False if `timeout_s` or `stop` came first. Raises what ended it."""
+        waited = 0.0
+        while self.active:
+            if (timeout_s is not None and waited >= timeout_s) or (stop is not None and stop.is_set()):
+                return False
+            self._tick.wait(LOOK_S)
+            waited += LOOK_S
+        for query in self.session.queries.values():
+            self.session.options.driver.call(lambda _, q=query: q.raise_failure())  # type: ignore[misc]
+        return True
+
+    def stop(self, *, drain: bool = True, patience_s: float = 60) -> RunReport:
+        """Stop; with `drain` the batches in flight end first, for at most `patience_s` seconds.
+
+        Without it they are given up: the next start computes them again. May be called twice.
+        """
+        if not self._closed:
+            self._closed = True
+            try:
+                drain_and_stop(self.session, patience_s=patience_s if drain else 0)
+                return self.session.record(sealed=False)
+            finally:
+                self.session.__exit__(None, None, None)
+        return self.session.report()

@@ -1,0 +1,210 @@
+"""One attempt to run a pipeline: the lock, the manifest, the checks before it, its queries, and the end of it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from pipelines.compile.plan import QueryPlan, plan_queries
+from pipelines.compile.readers import stream
+from pipelines.compile.sink import writer_of
+from pipelines.compile.wiring import Flow, Wiring
+from pipelines.runtime.gates import StreamGates
+from pipelines.runtime.options import RunOptions
+from pipelines.runtime.query import QueryRun
+from pipelines.runtime.report import RunReport
+from pipelines.topology.sink import DeltaSink, FileSink
+from pipelines.topology.source import FileSource, Source
+from pipelines.topology.topology import Topology
+from resources.checkpoint import manifest as manifests
+from resources.checkpoint.lock import run_lock
+from resources.checkpoint.manifest import Manifest
+from resources.errors import DataLossError, SealedError, TopologyChangedError
+from resources.sink.dead_letters import DeadLetters
+from resources.source.native import existing_files
+from resources.source.policy import BadRecords
+
+STRICTEST = (BadRecords.FAIL, BadRecords.DEAD_LETTER, BadRecords.SKIP)
+
+
+class JobSession:
+    """A context manager around one run. Nothing is written before every check has passed."""
+
+    def __init__(self, topology: Topology, options: RunOptions) -> None:
+        self.topology = topology
+        self.options = options
+        self.plans = plan_queries(topology)
+        self.folder = options.home.job(topology.namespace, topology.job)
+        self.queries: dict[str, QueryRun] = {}
+        self._stack = ExitStack()
+        self._began = time.monotonic()
+        self.manifest = Manifest.new()
+        self.new_input = True
+
+    def __enter__(self) -> Self:
+        """Take the lock, load the manifest, check that this topology may go on with what is there."""
+        name = f"{self.topology.namespace}.{self.topology.job}"
+        self._stack.enter_context(run_lock(self.folder, pipeline=name, run=self.options.run_id))
+        try:
+            self._open()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop what still runs and free the lock."""
+        try:
+            self.options.driver.call(lambda _: self.stop_queries())
+        finally:
+            self._stack.close()
+
+    def _open(self) -> None:
+        stored = manifests.load(self.folder)
+        self.manifest = stored or Manifest.new()
+        if stored and self.options.new_generation:
+            self.manifest = stored.next_generation()
+        elif stored:
+            self._check_same_state(stored)
+            self._check_inputs(stored)
+        self.manifest = replace(self.manifest, state_shape=self.topology.state_shape())
+        self.save()
+
+    def _check_same_state(self, stored: Manifest) -> None:
+        """Refuse state that was made with another topology: Spark would reinterpret it without a word."""
+        shape = self.topology.state_shape()
+        if not stored.state_shape or stored.state_shape == shape or not any(n.stateful for n in self.topology):
+            return
+        changes = [
+            line
+            for line in difflib.unified_diff(stored.state_shape, shape, "checkpoint", "pipeline", lineterm="", n=0)
+            if line[:3] not in ("---", "+++") and not line.startswith("@@")
+        ]
+        raise TopologyChangedError(
+            "the state on disk was made by another version of the pipeline:\n    " + "\n    ".join(changes),
+            remedy="go back to that version, or begin a new generation (--new-generation)",
+            pipeline=f"{self.topology.namespace}.{self.topology.job}",
+        )
+
+    def _check_inputs(self, stored: Manifest) -> None:
+        """Refuse whole files that changed after they were read: Spark would never look at them again."""
+        for source in self.topology.sources:
+            if not isinstance(source, FileSource) or source.tail:
+                continue
+            known = stored.inputs.get(source.name, {})
+            present = {str(f): f.stat().st_size for f in existing_files(source.path)}
+            changed = [f for f, size in present.items() if f in known and known[f] != size]
+            if stored.sealed and (changed or present.keys() - known.keys()):
+                raise SealedError(
+                    "the input had ended, and now there is more of it",
+                    remedy="begin a new generation (--new-generation); for a file that grows use tail=True",
+                    file=(changed or sorted(present.keys() - known.keys()))[0],
+                )
+            if changed:
+                raise DataLossError(
+                    "a file changed after it was read; what was added would be ignored",
+                    remedy="put new records into new files; for files that grow use tail=True",
+                    file=changed[0],
+                    range=f"bytes {known[changed[0]]} to {present[changed[0]]}",
+                )
+
+    # Wiring: on the Spark driver's thread.
+
+    def prepare(self, spark: SparkSession) -> None:
+        """Make the queries, so that nodes can be wired."""
+        self.queries = {plan.name: self._query(spark, plan) for plan in self.plans}
+
+    def wire(self, name: str) -> Mapping[str, Flow]:
+        """Compile the node `name` for every query that it belongs to; inputs must have been wired before."""
+        return {q.plan.name: q.wire(name) for q in self.queries.values() if name in q.plan.nodes}
+
+    def stop_queries(self) -> None:
+        """Stop all queries at once."""
+        for query in self.queries.values():
+            query.stop()
+
+    def _query(self, spark: SparkSession, plan: QueryPlan) -> QueryRun:
+        folder = self.folder / f"g{self.manifest.generation:04d}" / plan.name
+        sinks = [self.topology[name] for name in plan.sinks]
+        return QueryRun(
+            topology=self.topology,
+            plan=plan,
+            wiring=self._wiring(spark, plan, folder),
+            folder=folder,
+            pipeline_id=self.manifest.pipeline_id,
+            generation=self.manifest.generation,
+            writers={s.name: writer_of(s, self.options.home, self.topology.namespace) for s in sinks},  # type: ignore[arg-type]
+            letters=DeadLetters(self.options.home.dead_letters),
+            on_progress=self.options.on_progress,
+        )
+
+    def _wiring(self, spark: SparkSession, plan: QueryPlan, folder: Path) -> Wiring:
+        policies = {self.topology[name].bad_records for name in plan.sources}  # type: ignore[attr-defined]
+        return Wiring(
+            spark=spark,
+            folder=folder,
+            read=stream,
+            gates=StreamGates(),
+            pinned=self._pinned,
+            policy=next(p for p in STRICTEST if p in policies),
+        )
+
+    def _pinned(self, source: Source, infer: Callable[[], StructType]) -> StructType:
+        """The schema that was inferred once for `source`; a restart must read the same one."""
+        stored = self.manifest.schemas.get(source.name)
+        if stored is not None:
+            return StructType.fromJson(json.loads(stored))
+        schema = infer()
+        self.manifest = replace(self.manifest, schemas={**self.manifest.schemas, source.name: schema.json()})
+        self.save()
+        return schema
+
+    # The end.
+
+    def record(self, *, sealed: bool) -> RunReport:
+        """Write down what was read, and sum up."""
+        inputs = {name: dict(files) for name, files in self.manifest.inputs.items()}
+        for query in self.queries.values():
+            for name, files in query.read_files.items():
+                inputs.setdefault(name, {}).update(files)
+        self.manifest = replace(self.manifest, inputs=inputs, sealed=self.manifest.sealed or sealed)
+        self.save()
+        return self.report()
+
+    def report(self) -> RunReport:
+        """What happened so far."""
+        return RunReport(
+            pipeline=f"{self.topology.namespace}.{self.topology.job}",
+            run_id=self.options.run_id,
+            generation=self.manifest.generation,
+            seconds=time.monotonic() - self._began,
+            sealed=self.manifest.sealed,
+            queries=tuple(q.report for q in self.queries.values()),
+            owning=frozenset(p.name for p in self.plans if p.owns),
+            tables=self.tables(),
+        )
+
+    def tables(self) -> dict[str, str]:
+        """Where each sink's rows lie."""
+        home, namespace = self.options.home, self.topology.namespace
+        return {
+            s.name: writer_of(s, home, namespace).location()
+            for s in self.topology.sinks
+            if isinstance(s, DeltaSink | FileSink)
+        }
+
+    def save(self) -> None:
+        """Make the manifest durable."""
+        manifests.save(self.folder, self.manifest)

@@ -1,0 +1,53 @@
+"""From Spark's exceptions to ours."""
+
+from __future__ import annotations
+
+import re
+
+from resources.errors import CheckpointError, DataLossError, EngineError, RsError, SourceReadError
+from resources.errors_wire import from_wire
+
+# Parts of Spark's texts that say what happened; the first that is found decides.
+FILE = re.compile(r"file:[^\s,;]+?(?=[.]?\s|[,;]|$)")
+KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
+    ("FAILED_READ_FILE.FILE_NOT_EXIST", DataLossError, "a file that was planned for the batch is gone", "put it back"),
+    ("FAILED_READ_FILE", SourceReadError, "a file cannot be read", "replace the file by a whole one and start again"),
+    ("CANNOT_LOAD_STATE_STORE", CheckpointError, "the state cannot be loaded", "restore the checkpoint from a copy"),
+    ("CONCURRENT_STREAM_LOG_UPDATE", CheckpointError, "another driver writes to this checkpoint", "stop the other one"),
+    ("STREAMING_CHECKPOINT_MISSING_METADATA", CheckpointError, "the checkpoint has lost its metadata", "restore it"),
+    ("No space left on device", EngineError, "the disk is full", "make room and start again: nothing was committed"),
+)
+
+
+def translate(error: BaseException, *, query: str) -> RsError:
+    """`error` as one of ours: carried over the wire by a worker, recognised by Spark's condition, or an EngineError.
+
+    The cause of EngineError is `error` itself; its text is the first line of Spark's.
+    """
+    if isinstance(error, RsError):
+        return error
+    # What follows is the query's plan, which holds the texts of errors that did not happen.
+    text = str(error).partition("=== Streaming Query ===")[0]
+    carried = from_wire(text)
+    if carried is not None:
+        return carried
+    for mark, kind, what, remedy in KNOWN:
+        if mark in text:
+            file = FILE.search(text)
+            return kind(what, remedy=remedy, query=query, file=file.group() if file else None, spark=_cause(text))
+    return EngineError(_first_line(text), remedy="the cause is chained to this error", query=query)
+
+
+def _cause(text: str) -> str | None:
+    """The innermost cause in a Java stack trace."""
+    causes = re.findall(r"Caused by: ([^\n]{1,200})", text)
+    return causes[-1] if causes else None
+
+
+def _first_line(text: str) -> str:
+    """The line that says most: the last of a worker's Python traceback, else the first."""
+    lines = [line for line in text.split("JVM stacktrace")[0].splitlines() if line.strip()]
+    python = [line for line in lines if re.match(r"[A-Za-z_.]+(Error|Exception|Interrupt)\b", line)]
+    line = python[-1] if python else lines[0] if lines else "Spark failed without a word"
+    cause = _cause(text)
+    return f"{line[:400]} ({cause})" if cause else line[:400]

@@ -1,0 +1,1 @@
+"""The fluent API: what a user writes. It only collects nodes; nothing here touches Spark."""

@@ -1,0 +1,183 @@
+"""A stream of records, and the steps that may follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+from pipelines.stream.draft import Draft, name_from
+from pipelines.stream.pipeline import Pipeline
+from pipelines.stream.window_stream import WindowStream
+from pipelines.topology.expression import (
+    Expression,
+    PythonFunction,
+    Record,
+    expression,
+    is_spark_column,
+    native,
+    returned_schema,
+)
+from pipelines.topology.shuffle import Shuffle
+from pipelines.topology.sink import Connector, DeltaMode, DeltaSink, FileSink, MemorySink, PrintSink
+from pipelines.topology.step import Filter, FlatMap, ForEach, Map, Select, SelectFields, Split, Union, WithFields
+from pipelines.topology.topology import Topology
+from resources.errors import TopologyError
+
+if TYPE_CHECKING:
+    from pipelines.topology.base import Node
+    from resources.source.memory import MemoryChannel
+    from resources.window.spec import Window
+
+
+@dataclass(frozen=True, slots=True)
+class DataStream:
+    """The rows behind one step. Every method adds a step and returns the stream behind it; sinks return this one.
+
+    A Python function gets a record as a dict. It must be deterministic, because a batch may be computed again.
+    """
+
+    draft: Draft
+    step: str
+
+    def map(
+        self, first: object, *more: object, schema: str | None = None, name: str | None = None
+    ) -> DataStream:
+        """Turn each record into another.
+
+        Either a Python function from dict to dict, with `schema` or a return annotation (TypedDict or dataclass), or a
+        select list in SQL or Columns: `.map("page", "ms / 1000 AS seconds")`.
+        """
+        step = self.draft.auto_name("map", name)
+        if callable(first) and not is_spark_column(first) and not more:
+            function = PythonFunction(first, returned_schema(first, schema, step=step))
+            return self._then(Map(name=step, inputs=(self.step,), function=function))
+        if schema is not None:
+            raise TopologyError(f"step {step!r}: a schema is declared only for a Python function")
+        select = tuple(native(e, step=step) for e in (first, *more))
+        return self._then(Map(name=step, inputs=(self.step,), select=select))
+
+    def flat_map(self, function: object, *, schema: str | None = None, name: str | None = None) -> DataStream:
+        """Turn each record into any number of others: a function that returns a list of dicts, or an SQL generator."""
+        step = self.draft.auto_name("flat_map", name)
+        if callable(function) and not is_spark_column(function):
+            made: Expression = PythonFunction(function, returned_schema(function, schema, step=step))
+        else:
+            made = expression(function, step=step, schema=schema)
+        return self._then(FlatMap(name=step, inputs=(self.step,), expression=made))
+
+    def filter(self, condition: object, *, name: str | None = None) -> DataStream:
+        """Keep the records for which `condition` is true: SQL text, a Column or a function of a dict."""
+        step = self.draft.auto_name("filter", name)
+        return self._then(Filter(name=step, inputs=(self.step,), condition=expression(condition, step=step)))
+
+    def for_each(self, function: Callable[[Record], Any], *, name: str | None = None) -> DataStream:
+        """Call `function` for its side effect; a batch that is repeated calls it again."""
+        step = self.draft.auto_name("for_each", name)
+        if not callable(function):
+            raise TopologyError(f"step {step!r} takes a function, not {function!r}")
+        return self._then(ForEach(name=step, inputs=(self.step,), function=PythonFunction(function)))
+
+    def select_fields(self, *fields: str, name: str | None = None) -> DataStream:
+        """Keep only these fields, in this order."""
+        step = self.draft.auto_name("select_fields", name)
+        return self._then(SelectFields(name=step, inputs=(self.step,), fields=fields))
+
+    def with_fields(self, *, name: str | None = None, **columns: object) -> DataStream:
+        """Add or replace fields: `.with_fields(seconds="ms / 1000")`; all are computed from the record as it came."""
+        step = self.draft.auto_name("with_fields", name)
+        if not columns:
+            raise TopologyError(f"step {step!r} adds no field")
+        made = tuple((field, native(value, step=step)) for field, value in columns.items())
+        return self._then(WithFields(name=step, inputs=(self.step,), columns=made))
+
+    def union(self, *others: DataStream, name: str | None = None) -> DataStream:
+        """Feed this stream and `others` of the same pipeline into one; duplicates stay, there is no order."""
+        step = self.draft.auto_name("union", name)
+        if not others or any(o.draft is not self.draft for o in others):
+            raise TopologyError(
+                f"step {step!r} unites streams of one pipeline only",
+                remedy="begin them all from one StreamBuilder.data_stream(...)",
+            )
+        return self._then(Union(name=step, inputs=(self.step, *(o.step for o in others))))
+
+    def split(self, label: object, *, name: str | None = None) -> SplitStream:
+        """Label each record (SQL text, a Column or a function that returns the label); branch with `.select(label)`."""
+        step = self.draft.auto_name("split", name)
+        made = expression(label, step=step)
+        return SplitStream(self.draft, self.draft.add(Split(name=step, inputs=(self.step,), label=made)))
+
+    def shuffle(self, partitions: int, *, keys: Sequence[str] = (), name: str | None = None) -> DataStream:
+        """Spread the rows over `partitions`, by `keys` or evenly."""
+        step = self.draft.auto_name("shuffle", name)
+        return self._then(Shuffle(name=step, inputs=(self.step,), partitions=partitions, keys=tuple(keys)))
+
+    def window(self, window: Window, *, name: str = "window") -> WindowStream[DataStream]:
+        """Begin a windowed aggregation; `name` keys its state, so two windows of a pipeline need names of their own."""
+        return WindowStream(upstream=self.step, window=window, name=name, resume=self._then)
+
+    def to_print(self, *, max_rows: int = 20, name: str = "print") -> DataStream:
+        """Show each batch as a table on standard output."""
+        return self._sink(PrintSink(name=name, inputs=(self.step,), max_rows=max_rows))
+
+    def to_file(self, path: str | PathLike[str], *, name: str | None = None) -> DataStream:
+        """Write JSON lines: one folder a batch below `path`, made visible by one rename."""
+        where = fspath(path)
+        return self._sink(
+            FileSink(name=name or name_from(where, suffix="files"), inputs=(self.step,), path=where)
+        )
+
+    def to_delta(
+        self,
+        table: str | PathLike[str],
+        *,
+        mode: DeltaMode = "append",
+        keys: Sequence[str] = (),
+        connector: Connector = "native",
+        name: str | None = None,
+    ) -> DataStream:
+        """Write to a Delta table: a name below RS_HOME, or a path.
+
+        `append` adds rows, `upsert` replaces rows of the same `keys`, `complete` (behind a tumbling or hopping window)
+        holds all windows as they are after each batch. A repeated batch changes nothing.
+        """
+        where = fspath(table)
+        node = DeltaSink(
+            name=name or name_from(where, suffix="table"),
+            inputs=(self.step,),
+            table=where,
+            mode=mode,
+            keys=(keys,) if isinstance(keys, str) else tuple(keys),
+            connector=connector,
+        )
+        return self._sink(node)
+
+    def to_memory(self, channel: MemoryChannel, *, name: str = "collect") -> DataStream:
+        """Collect the rows into `channel` of this process."""
+        return self._sink(MemorySink(name=name, inputs=(self.step,), channel=channel))
+
+    def build(self) -> Pipeline:
+        """Freeze everything written so far into a pipeline; TopologyError says what does not fit."""
+        return Pipeline(Topology(self.draft.namespace, self.draft.job, tuple(self.draft.nodes)))
+
+    def _then(self, node: Node) -> DataStream:
+        return DataStream(self.draft, self.draft.add(node))
+
+    def _sink(self, node: Node) -> DataStream:
+        self.draft.add(node)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class SplitStream:
+    """A stream whose records carry labels."""
+
+    draft: Draft
+    step: str
+
+    def select(self, label: str, *, name: str | None = None) -> DataStream:
+        """The branch of the records that carry `label`."""
+        step = self.draft.auto_name("select", name)
+        return DataStream(self.draft, self.draft.add(Select(name=step, inputs=(self.step,), label=label)))
+

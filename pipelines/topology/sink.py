@@ -1,0 +1,95 @@
+"""Sinks: where results go, and what makes a repeated batch harmless there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+
+from pipelines.topology.base import Family, Node
+from resources.errors import TopologyError
+
+if TYPE_CHECKING:
+    from resources.source.memory import MemoryChannel
+
+DeltaMode = Literal["append", "upsert", "complete"]
+Connector = Literal["native", "jvm"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sink(Node):
+    """A node whose rows leave the pipeline."""
+
+    family: ClassVar[Family] = "sink"
+
+    def identity(self) -> tuple[str, ...]:
+        """No state depends on where rows go."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrintSink(Sink):
+    """Shows each batch as a table on standard output, at most `max_rows` of it."""
+
+    max_rows: int = 20
+
+    def __post_init__(self) -> None:
+        """Refuse a limit that shows nothing."""
+        Sink.__post_init__(self)
+        if not isinstance(self.max_rows, int) or self.max_rows < 1:
+            raise TopologyError(f"step {self.name!r}: max_rows must be a positive number")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSink(Sink):
+    """JSON lines: one folder a batch below `path`, made visible by one rename."""
+
+    path: str
+
+    def __post_init__(self) -> None:
+        """Refuse an empty path."""
+        Sink.__post_init__(self)
+        if not isinstance(self.path, str) or not self.path or "\0" in self.path:
+            raise TopologyError(f"step {self.name!r}: the path must be text")
+
+    def detail(self) -> str:
+        """The folder."""
+        return self.path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySink(Sink):
+    """Rows collected into a channel of this process."""
+
+    channel: MemoryChannel = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaSink(Sink):
+    """A Delta table; `table` is a name below RS_HOME or a path.
+
+    `append` adds the rows, `upsert` replaces the rows of the same `keys`, `complete` holds all windows as they are
+    after each batch. `connector` is the writer: `native` (Spark writes Parquet, delta-rs commits) or `jvm`.
+    """
+
+    table: str
+    mode: DeltaMode = "append"
+    keys: tuple[str, ...] = ()
+    connector: Connector = "native"
+
+    def __post_init__(self) -> None:
+        """Refuse options that do not go together."""
+        Sink.__post_init__(self)
+        if not isinstance(self.table, str) or not self.table or "\0" in self.table or ".." in self.table.split("/"):
+            raise TopologyError(f"step {self.name!r}: {self.table!r} is no table name or path")
+        if self.mode not in get_args(DeltaMode):
+            raise TopologyError(f"step {self.name!r}: {self.mode!r} is no mode", remedy=f"use {get_args(DeltaMode)}")
+        if self.connector not in get_args(Connector):
+            raise TopologyError(f"step {self.name!r}: {self.connector!r} is no connector", remedy="'native' or 'jvm'")
+        if (self.mode == "upsert") != bool(self.keys):
+            raise TopologyError(
+                f"step {self.name!r}: keys belong to mode='upsert' and it needs them", remedy="keys=['page']"
+            )
+
+    def detail(self) -> str:
+        """Mode and table."""
+        return f"{self.mode} {self.table}"

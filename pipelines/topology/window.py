@@ -1,0 +1,76 @@
+"""Windowed aggregation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import ClassVar
+
+from pipelines.topology.base import Family, Node
+from resources.errors import TopologyError
+from resources.window.spec import Aggregate, EventTimeBounds, HoppingWindow, SessionWindow, Window, checked_duration
+
+# Every window row has these beside its group fields and aggregates.
+WINDOW_FIELDS = ("start_time", "end_time", "fire_time")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowAggregate(Node):
+    """Aggregates per group and window; each window fires once, when the watermark passes its end.
+
+    The watermark is the greatest event time seen less `water_mark`; rows of windows that have fired are late.
+    """
+
+    family: ClassVar[Family] = "window"
+    stateful: ClassVar[bool] = True
+
+    window: Window
+    group_by: tuple[str, ...] = ()
+    aggregates: tuple[Aggregate, ...] = ()
+    water_mark: timedelta = timedelta(0)
+    bounds: EventTimeBounds = EventTimeBounds()
+
+    def __post_init__(self) -> None:
+        """Refuse a window that computes nothing, and columns that would have one name."""
+        Node.__post_init__(self)
+        checked_duration(self.water_mark, what="the water mark", least=timedelta(0))
+        if not self.aggregates:
+            raise TopologyError(
+                f"window {self.name!r} aggregates nothing", remedy="add .count('rows') or another aggregate"
+            )
+        columns = [*self.group_by, *(a.alias for a in self.aggregates), *WINDOW_FIELDS]
+        twice = sorted({c for c in columns if columns.count(c) > 1})
+        if twice:
+            raise TopologyError(
+                f"window {self.name!r} would have two columns called {', '.join(twice)}",
+                remedy="give the aggregate another name",
+            )
+
+    def detail(self) -> str:
+        """Window, groups and aggregates."""
+        by = f" by {', '.join(self.group_by)}" if self.group_by else ""
+        return f"{window_text(self.window)}{by}: {', '.join(a.alias for a in self.aggregates)}"
+
+    def identity(self) -> tuple[str, ...]:
+        """Everything that decides what the state means."""
+        return (
+            repr(self.window),
+            ",".join(self.group_by),
+            *(f"{a.function}({a.field or ''})" for a in self.aggregates),
+            f"water_mark={self.water_mark}",
+        )
+
+
+def window_text(window: Window) -> str:
+    """A window in a few words.
+
+    >>> window_text(SessionWindow(timedelta(minutes=30), "ts"))
+    'session gap 0:30:00'
+    """
+    match window:
+        case SessionWindow():
+            return f"session gap {window.gap}"
+        case HoppingWindow():
+            return f"hopping {window.size} every {window.slide}"
+        case _:
+            return f"tumbling {window.size}"

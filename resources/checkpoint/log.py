@@ -1,0 +1,102 @@
+"""What Spark wrote down about a batch: its offsets, its watermark, the files it planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import orjson
+
+from resources.errors import CheckpointError
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """A file that Spark's file source planned for a batch, as it was then."""
+
+    path: str
+    modified_ms: int
+    batch: int
+
+    @property
+    def local(self) -> Path:
+        """The path without its scheme."""
+        return Path(unquote(urlparse(self.path).path))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOffsets:
+    """One line of Spark's offset log: the end offset of each named source, the watermark and the batch's clock."""
+
+    batch_id: int
+    watermark: datetime
+    started: datetime
+    sources: dict[str, str]
+
+
+class CheckpointLog:
+    """Reads the checkpoint folder of one query. Everything is read from files when asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def offsets(self, batch_id: int) -> BatchOffsets | None:
+        """The planned end of a batch; None if it was never planned. CheckpointError if the file is damaged."""
+        path = self.folder / "offsets" / str(batch_id)
+        if not path.exists():
+            return None
+        try:
+            version, metadata, *lines = path.read_text().splitlines()
+            meta: dict[str, Any] = orjson.loads(metadata)
+            sources = dict(line.split(":", 1) for line in lines if ":" in line)
+        except (ValueError, orjson.JSONDecodeError) as error:
+            raise CheckpointError(
+                "an offset file is damaged", remedy="restore it from a copy of the checkpoint", file=path
+            ) from error
+        if version != "v2":
+            raise CheckpointError(f"offset log of version {version}, this release reads v2", file=path)
+        return BatchOffsets(
+            batch_id, _instant(meta["batchWatermarkMs"]), _instant(meta["batchTimestampMs"]), sources
+        )
+
+    def last_committed(self) -> int:
+        """The id of the last batch that Spark has committed, -1 for none."""
+        return max(_numbers(self.folder / "commits"), default=-1)
+
+    def planned_files(self, source: str, batch_id: int | None = None) -> list[PlannedFile]:
+        """The files that the file source `source` planned for a batch, or for all that its log still holds."""
+        start = self.source_offset(source, batch_id - 1) if batch_id is not None else -1
+        end = self.source_offset(source, batch_id) if batch_id is not None else None
+        found: dict[str, PlannedFile] = {}
+        for file in self._source_log(source):
+            if file.batch > start and (end is None or file.batch <= end):
+                found[file.path] = file
+        return list(found.values())
+
+    def source_offset(self, source: str, batch_id: int) -> int:
+        """A file source's own counter at the end of a batch, -1 before its first."""
+        offsets = self.offsets(batch_id) if batch_id >= 0 else None
+        text = offsets.sources.get(source, "-") if offsets else "-"
+        return -1 if text == "-" else int(orjson.loads(text)["logOffset"])
+
+    def _source_log(self, source: str) -> Iterator[PlannedFile]:
+        folder = self.folder / "sources" / source
+        if not folder.is_dir():
+            return
+        for path in folder.iterdir():
+            if path.name.isdigit() or path.name.endswith(".compact"):
+                for line in path.read_text().splitlines()[1:]:
+                    entry = orjson.loads(line)
+                    yield PlannedFile(entry["path"], int(entry["timestamp"]), int(entry["batchId"]))
+
+
+def _numbers(folder: Path) -> list[int]:
+    return [int(p.name) for p in folder.iterdir() if p.name.isdigit()] if folder.is_dir() else []
+
+
+def _instant(epoch_ms: int) -> datetime:
+    return datetime.fromtimestamp(epoch_ms / 1000, tz=UTC)

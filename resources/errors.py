@@ -1,0 +1,126 @@
+"""Every error this project raises, in one tree.
+
+    RsError
+    ├── UserError                 what was written is wrong: nothing has run, nothing was touched
+    │   ├── TopologyError         a pipeline that cannot be built (names, fields, illegal combinations)
+    │   │   └── UnknownFieldError a step names a field that is not there
+    │   ├── SchemaError           a schema that does not parse, or rows that do not fit it
+    │   └── ConfigurationError    a setting, path or option that cannot be used
+    ├── StartRefused              the start was refused before a row was written
+    │   ├── PipelineBusyError     another run of the pipeline is going
+    │   ├── SealedError           the generation ended, and there is new input for it
+    │   ├── TopologyChangedError  the state on disk belongs to another topology
+    │   └── CheckpointError       a file that the checkpoint needs is missing or damaged
+    ├── DataError                 the input is at fault
+    │   ├── BadRecordError        a record cannot be parsed and the policy is FAIL
+    │   ├── DataLossError         input that was planned is gone or has changed
+    │   └── SourceReadError       a source cannot be read (truncated archive, no permission)
+    ├── StepError                 a user's function raised
+    ├── SinkError                 a sink could not commit
+    └── EngineError               Spark failed for a reason that none of the above explains
+
+Errors keep their facts as attributes and build their text from them: *what* went wrong, *where*
+(step, file, offset) and the *remedy*. Values that may be secret are never put into one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class RsError(Exception):
+    """Root of all errors; `facts` holds what the text was built from, `remedy` what to do next.
+
+    >>> error = RsError("the log is gone", remedy="restore it", step="read", file="a.log")
+    >>> print(error)
+    the log is gone [step=read, file=a.log]
+      remedy: restore it
+    """
+
+    def __init__(self, what: str, *, remedy: str = "", **facts: object) -> None:
+        self.what = what
+        self.remedy = remedy
+        self.facts: Mapping[str, object] = {key: value for key, value in facts.items() if value is not None}
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        where = ", ".join(f"{key}={value}" for key, value in self.facts.items())
+        text = f"{self.what} [{where}]" if where else self.what
+        return f"{text}\n  remedy: {self.remedy}" if self.remedy else text
+
+
+class UserError(RsError):
+    """What was written is wrong; nothing has run and nothing was touched."""
+
+
+class TopologyError(UserError):
+    """A pipeline that cannot be built: names, kinds or combinations that are not allowed."""
+
+
+class UnknownFieldError(TopologyError):
+    """A step names a field that does not exist; the text lists the fields there are."""
+
+    def __init__(self, field: str, *, step: str, known: tuple[str, ...]) -> None:
+        super().__init__(
+            f"step {step!r} names the field {field!r}, which does not exist",
+            remedy=f"use one of: {', '.join(known)}",
+            step=step,
+        )
+        self.field = field
+        self.known = known
+
+
+class SchemaError(UserError):
+    """A schema that does not parse, or rows that do not fit the declared one."""
+
+
+class ConfigurationError(UserError):
+    """A setting, path or option that cannot be used."""
+
+
+class StartRefused(RsError):
+    """The start was refused before any row was written."""
+
+
+class PipelineBusyError(StartRefused):
+    """Another run of the same pipeline is going; the text names the holder."""
+
+
+class SealedError(StartRefused):
+    """A bounded input was read to its end and the generation sealed, but there is new input for it."""
+
+
+class TopologyChangedError(StartRefused):
+    """The checkpoint belongs to another topology; the text shows the difference."""
+
+
+class CheckpointError(StartRefused):
+    """A file that the checkpoint needs is missing, damaged or of an unknown version."""
+
+
+class DataError(RsError):
+    """The input is at fault."""
+
+
+class BadRecordError(DataError):
+    """A record cannot be parsed (or has no usable event time) and the policy is FAIL."""
+
+
+class DataLossError(DataError):
+    """Input that was planned for a batch is gone, shrank or changed before it was read."""
+
+
+class SourceReadError(DataError):
+    """A source exists but cannot be read: a truncated archive, no permission, an unknown codec."""
+
+
+class StepError(RsError):
+    """A user's function raised; the text names the step, the record and its place in the source."""
+
+
+class SinkError(RsError):
+    """A sink could not commit a batch."""
+
+
+class EngineError(RsError):
+    """Spark failed for a reason that no other class explains; the cause is chained."""

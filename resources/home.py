@@ -1,0 +1,44 @@
+"""RS_HOME: the folder (or URI) that holds everything the project keeps."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_HOME = ".rs"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where catalog, checkpoints and tables live.
+
+    >>> home = Home(Path("/data/rs"))
+    >>> str(home.job("shop", "clicks"))
+    '/data/rs/checkpoints/shop/clicks'
+    """
+
+    root: Path
+
+    @classmethod
+    def default(cls) -> Home:
+        """The home named by the environment variable RS_HOME, else `.rs` in the working directory."""
+        return cls(Path(os.environ.get("RS_HOME") or DEFAULT_HOME).expanduser().absolute())
+
+    @property
+    def catalog(self) -> Path:
+        """Delta tables about the pipelines themselves."""
+        return self.root / "catalog"
+
+    @property
+    def dead_letters(self) -> Path:
+        """The Delta table of records that no pipeline could use."""
+        return self.catalog / "dead_letters"
+
+    def job(self, namespace: str, job: str) -> Path:
+        """The folder of one job's checkpoints; its manifest and lock lie in it too."""
+        return self.root / "checkpoints" / namespace / job
+
+    def table(self, namespace: str, table: str) -> str:
+        """The path of a Delta table: a plain name lies under `tables/`, anything with a slash stays as it is."""
+        return table if "/" in table else str(self.root / "tables" / namespace / table)

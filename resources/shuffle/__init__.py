@@ -1,0 +1,1 @@
+"""The shuffle family: how rows are spread over partitions."""

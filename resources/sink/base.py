@@ -1,0 +1,54 @@
+"""What every sink does with a batch: stage it out of sight, then commit it in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMark:
+    """Who writes which batch. A sink stores it in the same transaction as the rows and refuses it a second time."""
+
+    pipeline_id: str
+    generation: int
+    sink: str
+    batch_id: int
+
+    @property
+    def writer(self) -> str:
+        """The id under which the last batch is remembered; another generation is another writer."""
+        return f"{self.pipeline_id}/g{self.generation}/{self.sink}"
+
+    @property
+    def folder(self) -> str:
+        """A name for the files of this batch."""
+        return f"g{self.generation:04d}-b{self.batch_id:012d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A batch that is written but not visible; `commit` makes it so and returns the number of rows."""
+
+    commit: Callable[[], int]
+
+
+class SinkWriter(Protocol):
+    """A sink as the runtime sees it. `name` is the step's."""
+
+    name: str
+
+    def committed(self, mark: BatchMark) -> bool:
+        """Whether this batch is visible already."""
+        ...
+
+    def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
+        """Compute the batch once and write it where nobody sees it; called at most once a batch and try."""
+        ...
+
+    def location(self) -> str:
+        """Where a person finds the rows."""
+        ...

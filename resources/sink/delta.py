@@ -1,0 +1,219 @@
+"""The Delta sink.
+
+`native`: Spark's tasks write Parquet into a folder of the batch inside the table, then one delta-rs transaction adds
+the files and remembers the batch. A crash in between leaves files that no version names; vacuum removes them.
+`jvm`: the Delta connector inside Spark, with the same marker.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import Schema as DeltaSchema
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, create_table_with_add_actions
+from pyspark.sql import DataFrame
+
+from resources.errors import SinkError
+from resources.sink.base import BatchMark, Staged
+from resources.sink.statistics import file_statistics
+
+Mode = Literal["append", "upsert", "complete"]
+# Sessions settings of the JVM connector for the marker of a MERGE; Delta has no writer option for those.
+TXN_APP, TXN_VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaWriter:
+    """Writes batches to the table at `path`; see the module for `connector`."""
+
+    name: str
+    path: str
+    mode: Mode = "append"
+    keys: tuple[str, ...] = ()
+    connector: Literal["native", "jvm"] = "native"
+
+    def location(self) -> str:
+        """The table's path."""
+        return self.path
+
+    def committed(self, mark: BatchMark) -> bool:
+        """Whether the table remembers this batch, or a later one, of this writer."""
+        table = open_table(self.path)
+        return table is not None and last_batch(table, mark) >= mark.batch_id
+
+    def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
+        """Write the files, or collect the rows of an upsert."""
+        if self.connector == "jvm":
+            frame = batch.persist()
+            rows = frame.count()
+            return Staged(lambda: self._commit_jvm(frame, rows, mark))
+        if self.mode == "upsert":
+            table = _last_of_each(batch.toArrow(), self.keys)
+            return Staged(lambda: self._merge(table, mark))
+        folder = f"{mark.folder}-{uuid.uuid4().hex[:8]}"
+        batch.write.parquet(str(Path(self.path) / folder))
+        return Staged(lambda: self._add(folder, batch, mark))
+
+    def _add(self, folder: str, batch: DataFrame, mark: BatchMark) -> int:
+        files = [_add_action(Path(self.path), f) for f in sorted((Path(self.path) / folder).glob("*.parquet"))]
+        rows = sum(count for count, _ in files)
+        actions = [action for count, action in files if count]
+        replaces = self.mode == "complete"
+        if not actions and not replaces:
+            _remove(Path(self.path) / folder)
+            return 0
+        schema = DeltaSchema.from_arrow(_nullable(arrow_schema(batch)))
+        with _sink_errors(self.name, self.path):
+            table = open_table(self.path)
+            mode: Literal["append", "overwrite"] = "overwrite" if replaces else "append"
+            if table is None:
+                create_table_with_add_actions(
+                    self.path, schema, actions, mode=mode, partition_by=[], commit_properties=properties(mark)
+                )
+            else:
+                self._check_schema(table, schema)
+                table.create_write_transaction(
+                    actions, mode=mode, schema=schema, partition_by=[], commit_properties=properties(mark)
+                )
+        return rows
+
+    def _check_schema(self, table: DeltaTable, schema: DeltaSchema) -> None:
+        """Refuse rows of other columns than the table has: nothing is widened or dropped silently."""
+        have = {f.name: str(f.type) for f in table.schema().fields}
+        want = {f.name: str(f.type) for f in schema.fields}
+        if have != want:
+            different = sorted(k for k in have.keys() | want.keys() if have.get(k) != want.get(k))
+            raise SinkError(
+                f"the table has other columns than the rows: {', '.join(different)}",
+                remedy="write to another table, or change the table first",
+                step=self.name,
+                table=self.path,
+            )
+
+    def _merge(self, rows: pa.Table, mark: BatchMark) -> int:
+        if not rows.num_rows:
+            return 0
+        with _sink_errors(self.name, self.path):
+            table = open_table(self.path)
+            if table is None:
+                write_deltalake(self.path, rows, commit_properties=properties(mark))
+                return rows.num_rows
+            self._check_schema(table, DeltaSchema.from_arrow(rows.schema))
+            (
+                table.merge(
+                    rows,
+                    predicate=" AND ".join(f"t.`{k}` IS NOT DISTINCT FROM s.`{k}`" for k in self.keys),
+                    source_alias="s",
+                    target_alias="t",
+                    commit_properties=properties(mark),
+                )
+                .when_matched_update_all()
+                .when_not_matched_insert_all()
+                .execute()
+            )
+        return rows.num_rows
+
+    def _commit_jvm(self, frame: DataFrame, rows: int, mark: BatchMark) -> int:
+        try:
+            if rows or self.mode == "complete":
+                self._write_jvm(frame, mark)
+        finally:
+            frame.unpersist()
+        return rows
+
+    def _write_jvm(self, frame: DataFrame, mark: BatchMark) -> None:
+        if self.mode == "upsert" and open_table(self.path) is not None:
+            self._merge_jvm(frame, mark)
+            return
+        how = "overwrite" if self.mode == "complete" else "append"
+        writer = frame.write.format("delta").mode(how)
+        writer.option("txnAppId", mark.writer).option("txnVersion", mark.batch_id).save(self.path)
+
+    def _merge_jvm(self, frame: DataFrame, mark: BatchMark) -> None:
+        from delta.tables import DeltaTable as JvmTable
+
+        session = frame.sparkSession
+        condition = " AND ".join(f"t.`{k}` <=> s.`{k}`" for k in self.keys)
+        session.conf.set(TXN_APP, mark.writer)
+        session.conf.set(TXN_VERSION, mark.batch_id)
+        try:
+            merge = JvmTable.forPath(session, self.path).alias("t").merge(frame.alias("s"), condition)
+            merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+        finally:
+            session.conf.unset(TXN_APP)
+            session.conf.unset(TXN_VERSION)
+
+
+def open_table(path: str) -> DeltaTable | None:
+    """The table at `path`, None if there is none."""
+    try:
+        return DeltaTable(path)
+    except TableNotFoundError:
+        return None
+
+
+def last_batch(table: DeltaTable, mark: BatchMark) -> int:
+    """The last batch of this writer that the table remembers, -1 for none."""
+    version = table.transaction_version(mark.writer)
+    return -1 if version is None else version
+
+
+def properties(mark: BatchMark) -> CommitProperties:
+    """The marker of a batch, and who wrote it, for the commit of its rows."""
+    return CommitProperties(
+        app_transactions=[Transaction(mark.writer, mark.batch_id)],
+        custom_metadata={"rs.writer": mark.writer, "rs.batch_id": str(mark.batch_id)},
+    )
+
+
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """The Arrow schema of a Spark frame."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(frame.schema, timezone="UTC")
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(f.name, f.type, nullable=True) for f in schema])
+
+
+def _add_action(root: Path, file: Path) -> tuple[int, AddAction]:
+    """The rows of a Parquet file and the action that adds it."""
+    metadata = pq.read_metadata(file)
+    facts = file.stat()
+    action = AddAction(
+        str(file.relative_to(root)), facts.st_size, {}, int(facts.st_mtime * 1000), True, file_statistics(metadata)
+    )
+    return metadata.num_rows, action
+
+
+def _last_of_each(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """One row a key: the last in the order of the batch, so that a merge never meets a key twice."""
+    places = rows.select(list(keys)).append_column("_rs_place", pa.array(range(rows.num_rows), pa.int64()))
+    last = places.group_by(list(keys), use_threads=False).aggregate([("_rs_place", "max")])
+    return rows.take(last["_rs_place_max"].sort())
+
+
+def _remove(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+    folder.rmdir()
+
+
+@contextmanager
+def _sink_errors(step: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except DeltaError as error:
+        raise SinkError(f"Delta refused the commit: {error}", step=step, table=path) from error
+
+

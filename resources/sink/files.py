@@ -1,0 +1,54 @@
+"""JSON lines: one folder a batch, made visible by one rename."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+from resources.sink.base import BatchMark, Staged
+
+
+@dataclass(frozen=True, slots=True)
+class FileWriter:
+    """Writes `path/batch=<generation and id>/part-*.json`; Spark, DuckDB and friends read `path` as a whole.
+
+    A rename is atomic on a local or mounted file system; object stores have none.
+    """
+
+    name: str
+    path: str
+
+    def location(self) -> str:
+        """The folder of all batches."""
+        return self.path
+
+    def committed(self, mark: BatchMark) -> bool:
+        """Whether the folder of this batch is there."""
+        return self._target(mark).exists()
+
+    def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
+        """Write the batch into a hidden folder."""
+        hidden = Path(self.path) / f".{mark.folder}.tmp"
+        shutil.rmtree(hidden, ignore_errors=True)
+        batch.write.json(str(hidden))
+        return Staged(lambda: self._publish(hidden, self._target(mark)))
+
+    def _target(self, mark: BatchMark) -> Path:
+        return Path(self.path) / f"batch={mark.folder}"
+
+    def _publish(self, hidden: Path, target: Path) -> int:
+        rows = 0
+        for file in hidden.iterdir():
+            if file.suffix == ".json" and file.stat().st_size:
+                with file.open("rb") as lines:
+                    rows += sum(block.count(b"\n") for block in iter(lambda: lines.read(1 << 20), b""))
+            else:
+                file.unlink()
+        if rows:
+            hidden.rename(target)
+        else:
+            hidden.rmdir()
+        return rows

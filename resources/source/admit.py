@@ -1,0 +1,31 @@
+"""The gate behind a source or before state: bad records are refused or counted, never passed on."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from resources.errors import BadRecordError
+from resources.errors_wire import to_wire
+from resources.source.columns import REASON
+from resources.source.policy import BadRecords
+
+# The names of a gate's two counters in Spark's observed metrics.
+ROWS, DEAD = "rows", "dead"
+
+
+def admit(frame: DataFrame, *, gate: str, step: str, policy: BadRecords, counted: bool = True) -> DataFrame:
+    """The rows of `frame` without a REASON, which is dropped.
+
+    Under FAIL a row with a reason ends the batch with BadRecordError. Otherwise rows and dead rows are counted in
+    the same pass, as the observed metric `gate`. Without `counted` a FAIL gate counts nothing, so that Spark can push
+    a filter behind it down into the parser.
+    """
+    if policy is BadRecords.FAIL:
+        if counted:
+            frame = frame.observe(gate, F.count(F.lit(1)).alias(ROWS), F.lit(0).cast("bigint").alias(DEAD))
+        # The reason may hold quotes that would break the marker; the replay of the batch finds it again.
+        refuse = F.raise_error(F.lit(to_wire(BadRecordError("a record cannot be used", step=step)))).cast("boolean")
+        return frame.filter(F.col(REASON).isNull() | refuse).drop(REASON)
+    counts = (F.count(F.lit(1)).alias(ROWS), F.count(F.col(REASON)).alias(DEAD))
+    return frame.observe(gate, *counts).filter(F.col(REASON).isNull()).drop(REASON)

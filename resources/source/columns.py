@@ -1,0 +1,33 @@
+"""The hidden columns that travel beside a record; users never see them."""
+
+from __future__ import annotations
+
+# Where a record came from: the split, its line or row number from 1, its byte offset, and its text.
+SPLIT, LINE, OFFSET, RAW = "_rs_split", "_rs_line", "_rs_offset", "_rs_raw"
+ADDRESS = (SPLIT, LINE, OFFSET, RAW)
+# Why a record cannot be used; null for a good one.
+REASON = "_rs_reason"
+# The text of a record that Spark's parser refused.
+CORRUPT = "_rs_corrupt"
+# The label that a split step gave it.
+LABEL = "_rs_label"
+# The event time, and the mark of a control row.
+EVENT_TIME, CONTROL = "_rs_event_time", "_rs_control"
+
+PREFIX = "_rs_"
+# How much of a bad record's text is kept: enough to see what it is, small enough for a table.
+RAW_LIMIT_BYTES = 65_536
+
+
+def visible(names: list[str] | tuple[str, ...]) -> list[str]:
+    """The names that are not hidden, in order.
+
+    >>> visible(["page", "_rs_line"])
+    ['page']
+    """
+    return [name for name in names if not name.startswith(PREFIX)]
+
+
+def hidden(names: list[str] | tuple[str, ...]) -> list[str]:
+    """The hidden names, in order."""
+    return [name for name in names if name.startswith(PREFIX)]

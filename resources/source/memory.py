@@ -1,0 +1,121 @@
+"""An in-process channel of records: a source that a program feeds, or a sink that it reads.
+
+As a source its rows are spooled to Parquet files in a temporary folder, so that Spark reads them with its own reader
+and a restart from a checkpoint finds them again. The folder lives as long as the channel.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from resources.errors import SchemaError, UserError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Record = dict[str, Any]
+# The only split of a channel.
+MEMORY_SPLIT = "memory-source"
+
+
+class MemoryChannel:
+    """Records on their way into or out of a pipeline of this process; safe to use from several threads.
+
+    `schema` is the DDL of the records; a channel that feeds a pipeline needs it. `close()` makes the source bounded.
+
+    >>> channel = MemoryChannel(schema="page string, ms bigint")
+    >>> channel.put({"page": "/", "ms": 12})
+    >>> channel.close()
+    >>> channel.put({"page": "/", "ms": 13})
+    Traceback (most recent call last):
+    resources.errors.UserError: the channel is closed
+    """
+
+    def __init__(self, *, schema: str | None = None) -> None:
+        self.schema = schema
+        self._lock = threading.Lock()
+        self._closed = False
+        self._waiting: list[Mapping[str, Any]] = []
+        self._arrow: pa.Schema | None = None
+        self._spool: tempfile.TemporaryDirectory[str] | None = None
+        self._rows_spooled = 0
+        self._collected: list[Record] = []
+        self._seen: dict[str, int] = {}
+
+    @property
+    def closed(self) -> bool:
+        """Whether the channel takes no more rows."""
+        return self._closed
+
+    def put(self, *rows: Mapping[str, Any]) -> None:
+        """Add `rows`; they are one unit: a batch gets all of them or none. SchemaError if one does not fit."""
+        with self._lock:
+            if self._closed:
+                raise UserError("the channel is closed")
+            if self._arrow is None:
+                self._waiting.extend(rows)
+            else:
+                self._write(rows)
+
+    def close(self) -> None:
+        """Take no more rows: the next `run()` ends the source."""
+        self._closed = True
+
+    def rows(self) -> list[Record]:
+        """A copy of everything that a pipeline has written into this channel so far."""
+        with self._lock:
+            return list(self._collected)
+
+    def take(self) -> list[Record]:
+        """The rows written since the last `take()`."""
+        with self._lock:
+            taken, self._collected = self._collected, []
+            return taken
+
+    # What the runtime calls.
+
+    def bind(self, schema: pa.Schema) -> Path:
+        """Fix the Arrow schema, write out the rows that waited for it, and return the spool's folder."""
+        with self._lock:
+            if self._spool is None:
+                self._spool = tempfile.TemporaryDirectory(prefix="rs-channel-")
+            if self._arrow is None:
+                self._arrow = schema
+                waiting, self._waiting = self._waiting, []
+                if waiting:
+                    self._write(waiting)
+            return Path(self._spool.name)
+
+    def deliver(self, rows: list[Record], *, writer: str, batch_id: int) -> bool:
+        """Append the rows of one batch unless that batch of that writer was delivered before; tells which it was."""
+        with self._lock:
+            if self._seen.get(writer, -1) >= batch_id:
+                return False
+            self._seen[writer] = batch_id
+            self._collected.extend(rows)
+            return True
+
+    def delivered(self, writer: str) -> int:
+        """The last batch that `writer` delivered, -1 for none."""
+        return self._seen.get(writer, -1)
+
+    def _write(self, rows: list[Mapping[str, Any]] | tuple[Mapping[str, Any], ...]) -> None:
+        from resources.source.spool import write_spool_file
+
+        assert self._spool is not None  # noqa: S101  bind() made it
+        assert self._arrow is not None  # noqa: S101
+        write_spool_file(Path(self._spool.name), rows, self._arrow, first_row=self._rows_spooled)
+        self._rows_spooled += len(rows)
+
+
+def checked_channel(value: object, *, step: str) -> MemoryChannel:
+    """`value` if it is a channel with a schema; else SchemaError."""
+    if isinstance(value, MemoryChannel) and value.schema:
+        return value
+    raise SchemaError(
+        f"step {step!r} reads from a channel without a schema", remedy="MemoryChannel(schema='page string')", step=step
+    )

@@ -1,0 +1,139 @@
+"""Files that no longer change, read by Spark's own file source, and the guards around it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType
+
+from resources.errors import ConfigurationError
+from resources.source.columns import ADDRESS, CORRUPT, REASON
+from resources.source.parse import LineFormat, matched_fields, text_reason
+
+if TYPE_CHECKING:
+    from pyspark.sql.readwriter import DataFrameReader
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+# Spark forgets files that are older than the newest by more than `maxFileAge` (7 days) and would never read them.
+MAX_FILE_AGE = "36500d"
+# What Java's decoder leaves where bytes were no UTF-8; the CSV parser gives no other sign of it.
+REPLACEMENT = "\ufffd"
+
+
+def read_stream(
+    spark: SparkSession, *, name: str, path: str, form: LineFormat, max_files_per_batch: int | None = None
+) -> DataFrame:
+    """Fields and REASON of the records below `path`, as a stream. `name` keys the source in the checkpoint."""
+    if not has_input(path):
+        raise ConfigurationError(f"there is no file at {path}", remedy="check the path of the source", step=name)
+    reader = spark.readStream.name(name).option("maxFileAge", MAX_FILE_AGE)
+    if max_files_per_batch:
+        reader = reader.option("maxFilesPerTrigger", max_files_per_batch)
+    return _with_reason(_load(reader, _as_glob(path), form), form)
+
+
+def _as_glob(path: str) -> str:
+    """`path`, written as a glob if it is one file: Spark takes the path of a stream for a folder otherwise.
+
+    >>> _as_glob("/no/such/folder")
+    '/no/such/folder'
+    """
+    place = Path(path)
+    return str(place.parent / f"[{place.name[0]}]{place.name[1:]}") if place.is_file() else path
+
+
+def read_spool(spark: SparkSession, *, name: str, folder: Path, schema: StructType) -> DataFrame:
+    """The rows of a spool folder as a stream; they were checked when they were written, so there is no REASON."""
+    stream = spark.readStream.name(name).schema(schema).option("maxFileAge", MAX_FILE_AGE)
+    return stream.parquet(str(folder)).withColumn(REASON, F.lit(None).cast("string"))
+
+
+def read_spool_files(spark: SparkSession, *, files: list[str], schema: StructType, split: str) -> DataFrame:
+    """The rows of some spool files with their ADDRESS; the line is the row's number, from 1."""
+    first = F.regexp_extract(F.col("_metadata.file_name"), r"rows-(\d+)", 1).cast("bigint")
+    row = first + F.col("_metadata.row_index") + 1
+    frame = spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
+    address = (
+        (F.lit(split), row, row, F.to_json(F.struct(*(F.col(f"`{n}`") for n in schema.names))))
+        if files
+        else (F.lit(""), F.lit(0).cast("bigint"), F.lit(0).cast("bigint"), F.lit(""))
+    )
+    hidden = [c.alias(n) for c, n in zip(address, ADDRESS, strict=True)]
+    return frame.select(*(F.col(f"`{n}`") for n in schema.names), F.lit(None).cast("string").alias(REASON), *hidden)
+
+
+def infer_schema(spark: SparkSession, *, step: str, path: str, form: LineFormat) -> StructType:
+    """The schema of the first file below `path`; ConfigurationError if there is nothing to infer it from."""
+    files = existing_files(path)
+    sample = next((f for f in files if f.stat().st_size), None)
+    if sample is None:
+        raise ConfigurationError(
+            f"step {step!r} has no schema and no input to infer one from", remedy="pass schema='...'", step=step
+        )
+    reader = spark.read.options(**form.reader_options)
+    if form.format == "csv":
+        return reader.option("header", form.header).option("inferSchema", True).csv(str(sample)).schema
+    inferred = reader.json(str(sample)).schema
+    fields = [field for field in inferred.fields if field.name != CORRUPT]
+    if not fields:
+        raise ConfigurationError(f"no line of {sample} is JSON", remedy="pass schema='...'", step=step)
+    return StructType(fields)
+
+
+def existing_files(path: str) -> list[Path]:
+    """The files below `path` that Spark would read now, by name."""
+    place = Path(path)
+    if place.is_dir():
+        found = place.iterdir()
+    elif place.exists():
+        return [place]
+    else:
+        found = place.parent.glob(place.name) if place.parent.is_dir() else Path(place.anchor or ".").glob(_relative(place))
+    return sorted(f for f in found if f.is_file() and not f.name.startswith((".", "_")))
+
+
+def has_input(path: str) -> bool:
+    """Whether `path` is a file, a folder, or a glob (which may match nothing yet)."""
+    return Path(path).exists() or any(c in path for c in "*?[")
+
+
+def _relative(place: Path) -> str:
+    return str(place.relative_to(place.anchor)) if place.anchor else str(place)
+
+
+def _load(reader: DataStreamReader | DataFrameReader, path: str, form: LineFormat) -> DataFrame:
+    if form.format == "text":
+        return reader.text(path)
+    made = reader.options(**form.reader_options).schema(form.reader_schema)
+    return made.json(path) if form.format == "json" else made.option("header", form.header).csv(path)
+
+
+def _with_reason(frame: DataFrame, form: LineFormat) -> DataFrame:
+    """The fields of `form` and REASON; blank lines are no records."""
+    if form.format == "text":
+        text = F.col("value")
+        kept = frame.filter(F.length(F.trim(text)) > 0)
+        if form.pattern is None:
+            return kept.withColumn(REASON, text_reason(text))
+        fields, refused = matched_fields(text, form)
+        return kept.select(*fields, F.coalesce(text_reason(text), refused).alias(REASON))
+    assert form.schema is not None  # noqa: S101  given or inferred before
+    reason = F.when(F.col(CORRUPT).isNotNull(), F.lit(f"malformed {form.format.upper()}"))
+    if form.format == "csv":
+        reason = F.coalesce(reason, _replaced(form.schema))
+    return frame.withColumn(REASON, reason).drop(CORRUPT)
+
+
+def _replaced(schema: StructType) -> Column:
+    texts = [F.col(f"`{f.name}`").contains(REPLACEMENT) for f in schema.fields if isinstance(f.dataType, StringType)]
+    if not texts:
+        return F.lit(None).cast("string")
+    found = texts[0]
+    for other in texts[1:]:
+        found = found | other
+    return F.when(found, F.lit("invalid UTF-8"))
+
+

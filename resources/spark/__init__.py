@@ -1,0 +1,1 @@
+"""Spark itself: its jars, its Java, its session."""

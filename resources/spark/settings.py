@@ -1,0 +1,81 @@
+"""The Spark settings that the project relies on, each with its reason."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+LOCAL_CHECKPOINTS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+SECRETS = "(?i)secret|password|passwd|pwd|token|credential|jaas|api.?key|access.?key"
+
+# May be set on a session that somebody else made; the rest only when a session is made.
+SQL_SETTINGS: Mapping[str, str] = {
+    # Timestamps mean the same on every machine.
+    "spark.sql.session.timeZone": "UTC",
+    # The default forks a process for each checkpoint file: half of a small batch's time.
+    "spark.sql.streaming.checkpointFileManagerClass": LOCAL_CHECKPOINTS,
+    "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Sources can be added, dropped and reordered with state kept; only if on from the first batch.
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    "spark.sql.streaming.offsetLog.formatVersion": "2",
+    # With several stateful operators in mind Spark filters late rows by the watermark of the batch before.
+    "spark.sql.streaming.statefulOperator.allowMultiple": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "1000",
+    # INT96 is no Delta type, nanoseconds would raise the table's protocol.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Otherwise a malformed CSV line goes unnoticed when its bad field is not read.
+    "spark.sql.csv.parser.columnPruning.enabled": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+FIXED_SETTINGS: Mapping[str, str] = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.redaction.regex": SECRETS,
+    "spark.ui.killEnabled": "false",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """How to make a session.
+
+    `master` is `local[*]` or `spark://host:port`; `memory` the driver's heap in Spark's notation; `partitions` the
+    number of state and shuffle partitions (None: the cores of a local master), which a checkpoint keeps for life;
+    `ui` switches Spark's own UI on, on loopback; `extra` is laid over everything.
+    """
+
+    master: str = field(default_factory=lambda: os.environ.get("RS_SPARK_MASTER", "local[*]"))
+    memory: str = field(default_factory=lambda: os.environ.get("RS_DRIVER_MEMORY", "1g"))
+    partitions: int | None = None
+    ui: bool = False
+    delta: bool = True
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    def conf(self, jars: tuple[Path, ...] = ()) -> dict[str, str]:
+        """All settings for a new session."""
+        conf = {
+            "spark.master": self.master,
+            "spark.app.name": "rs-assets",
+            "spark.driver.memory": self.memory,
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": str(self.ui).lower(),
+            "spark.sql.shuffle.partitions": str(self.partitions or os.cpu_count() or 2),
+            **SQL_SETTINGS,
+            **FIXED_SETTINGS,
+        }
+        if jars:
+            conf["spark.jars"] = ",".join(str(jar) for jar in jars)
+            if self.delta:
+                conf["spark.sql.extensions"] = DELTA_EXTENSION
+                conf["spark.sql.catalog.spark_catalog"] = DELTA_CATALOG
+        return conf | dict(self.extra)

@@ -1,0 +1,108 @@
+"""Windowed aggregation on Spark's own operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from types import MappingProxyType
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from resources.errors import UnknownFieldError
+from resources.source.columns import EVENT_TIME, visible
+from resources.window.spec import Aggregate, AggregateFunction, SessionWindow, Window
+
+WINDOW = "_rs_window"
+
+
+def _collected(column: Column) -> Column:
+    """All values ordered by event time: an order that does not depend on how the input was cut into batches."""
+    pairs = F.array_sort(F.collect_list(F.when(column.isNotNull(), F.struct(F.col(EVENT_TIME), column.alias("value")))))
+    return F.transform(pairs, lambda pair: pair["value"])
+
+
+FUNCTIONS: Mapping[AggregateFunction, Callable[[Column], Column]] = MappingProxyType(
+    {
+        "count": F.count,
+        "sum": F.sum,
+        "avg": F.avg,
+        "min": F.min,
+        "max": F.max,
+        "distinct": lambda c: F.array_sort(F.collect_set(c)),
+        "count_distinct": lambda c: F.size(F.collect_set(c)).cast("bigint"),
+        "count_distinct_large": F.approx_count_distinct,
+        "collect": _collected,
+    }
+)
+
+
+def aggregate(
+    frame: DataFrame,
+    window: Window,
+    *,
+    group_by: Sequence[str],
+    aggregates: Sequence[Aggregate],
+    water_mark: timedelta,
+) -> DataFrame:
+    """Window rows of `frame`, which carries EVENT_TIME and its watermark: groups, aggregates, start, end, fire time."""
+    keys = [F.col(f"`{name}`") for name in group_by]
+    if isinstance(window, SessionWindow) and not keys:
+        # Spark has no session over a whole stream: one constant key makes it one group.
+        keys = [F.lit(0).alias("_rs_all")]
+    columns = [_aggregate(a).alias(a.alias) for a in aggregates]
+    rows = frame.groupBy(_assigned(window).alias(WINDOW), *keys).agg(*columns)
+    end = F.col(f"{WINDOW}.end")
+    return rows.select(
+        *(F.col(f"`{name}`") for name in (*group_by, *(a.alias for a in aggregates))),
+        F.col(f"{WINDOW}.start").alias("start_time"),
+        end.alias("end_time"),
+        (end + F.make_dt_interval(secs=F.lit(water_mark.total_seconds()))).alias("fire_time"),
+    )
+
+
+def needed_fields(group_by: Sequence[str], aggregates: Sequence[Aggregate]) -> list[str]:
+    """The fields a window reads, each once."""
+    return list(dict.fromkeys([*group_by, *(a.field for a in aggregates if a.field is not None)]))
+
+
+def check_fields(frame: DataFrame, fields: Sequence[str], *, step: str) -> None:
+    """Raise UnknownFieldError for the first of `fields` that `frame` has not."""
+    known = tuple(visible(frame.columns))
+    for field in fields:
+        if field not in known:
+            raise UnknownFieldError(field, step=step, known=known)
+
+
+def last_end(window: Window) -> Column:
+    """The end of the last window that a row belongs to: the row is late when the watermark has passed it."""
+    at = F.col(EVENT_TIME)
+    if isinstance(window, SessionWindow):
+        return at + F.make_dt_interval(secs=F.lit(window.gap.total_seconds()))
+    slide = F.lit(_micros(window.slide))
+    start = F.unix_micros(at) - F.pmod(F.unix_micros(at), slide)
+    return F.timestamp_micros(start + F.lit(_micros(window.size)))
+
+
+def duration_text(duration: timedelta) -> str:
+    """A duration as Spark's window functions take it.
+
+    >>> duration_text(timedelta(seconds=10))
+    '10000 milliseconds'
+    """
+    return f"{duration // timedelta(milliseconds=1)} milliseconds"
+
+
+def _assigned(window: Window) -> Column:
+    if isinstance(window, SessionWindow):
+        return F.session_window(EVENT_TIME, duration_text(window.gap))
+    return F.window(EVENT_TIME, duration_text(window.size), duration_text(window.slide))
+
+
+def _aggregate(spec: Aggregate) -> Column:
+    argument = F.lit(1) if spec.field is None else F.col(f"`{spec.field}`")
+    return FUNCTIONS[spec.function](argument)
+
+
+def _micros(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1)

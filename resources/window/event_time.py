@@ -1,0 +1,84 @@
+"""The event time of a record, and the control rows that move the watermark on purpose."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, IntegerType, LongType, StringType, TimestampNTZType, TimestampType
+
+from resources.errors import TopologyError, UnknownFieldError
+from resources.source.columns import CONTROL, EVENT_TIME, visible
+from resources.window.spec import EventTimeBounds
+
+# The one text form of an event time besides ISO timestamps that Spark casts itself.
+TEXT_FORMAT = "yyyy-MM-dd HH:mm:ss"
+# Later than the end of any window, and still a timestamp for Spark and Delta.
+END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
+
+
+def event_time(frame: DataFrame, field: str | None, *, step: str, now: Column) -> Column:
+    """The event time of each row as a timestamp, null where it has none; `now` where `field` is None (arrival)."""
+    if field is None:
+        return now
+    if field not in frame.columns:
+        raise UnknownFieldError(field, step=step, known=tuple(visible(frame.columns)))
+    return _as_timestamp(F.col(f"`{field}`"), frame.schema[field].dataType, field, step)
+
+
+def time_reason(at: Column, bounds: EventTimeBounds, *, now: Column) -> Column:
+    """Why an event time is not believed; null for a good one."""
+    latest = now + F.make_dt_interval(secs=F.lit(bounds.max_ahead.total_seconds()))
+    text = at.cast("string")
+    return F.coalesce(
+        F.when(at.isNull(), F.lit("no event time")),
+        F.when(at < F.lit(bounds.earliest), F.concat(F.lit("event time before the earliest: "), text)),
+        F.when(at > latest, F.concat(F.lit("event time too far ahead: "), text)),
+    )
+
+
+def with_control(spark: SparkSession, frame: DataFrame, folder: Path, *, name: str) -> DataFrame:
+    """`frame` (with EVENT_TIME) united with the control rows that are dropped into `folder`, marked by CONTROL."""
+    folder.mkdir(parents=True, exist_ok=True)
+    control = spark.readStream.name(name).schema(f"{EVENT_TIME} timestamp").json(str(folder))
+    return frame.withColumn(CONTROL, F.lit(col=False)).unionByName(
+        control.withColumn(CONTROL, F.lit(col=True)), allowMissingColumns=True
+    )
+
+
+def drop_control(frame: DataFrame) -> DataFrame:
+    """`frame` behind its watermark, without control rows.
+
+    The condition must mention the event time: otherwise the optimizer pushes it below the watermark, which then
+    never sees the control rows.
+    """
+    return frame.filter(~(F.col(CONTROL) & F.col(EVENT_TIME).isNotNull())).drop(CONTROL)
+
+
+def send_control(folder: Path, at: datetime) -> None:
+    """Drop a control row that moves the watermark to `at`; it takes effect in the query's next batch."""
+    hidden = folder / f".{uuid.uuid4().hex}"
+    hidden.write_text(json.dumps({EVENT_TIME: at.isoformat()}) + "\n")
+    with hidden.open() as file:
+        os.fsync(file.fileno())
+    hidden.replace(folder / f"control-{uuid.uuid4().hex}.json")
+
+
+def _as_timestamp(column: Column, kind: DataType, field: str, step: str) -> Column:
+    match kind:
+        case TimestampType() | TimestampNTZType():
+            return column.cast("timestamp")
+        case LongType() | IntegerType():
+            return F.timestamp_millis(column.cast("bigint"))
+        case StringType():
+            return F.coalesce(F.try_to_timestamp(column, F.lit(TEXT_FORMAT)), column.try_cast("timestamp"))
+    raise TopologyError(
+        f"the event time {field!r} of step {step!r} is a {kind.simpleString()}",
+        remedy=f"use a timestamp, epoch milliseconds (bigint) or text as {TEXT_FORMAT}",
+        step=step,
+    )

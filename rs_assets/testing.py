@@ -1,0 +1,178 @@
+"""Testing pipelines on real Spark, batch by batch.
+
+The counterpart of Kafka Streams' TopologyTestDriver: every source is replaced by a memory channel of its schema and
+every sink by one that collects, whatever kinds they were.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pipelines.runtime.options import RunOptions
+from pipelines.runtime.query import every
+from pipelines.runtime.report import RunReport
+from pipelines.runtime.run import wire_all
+from pipelines.runtime.session import JobSession
+from pipelines.stream.pipeline import Pipeline
+from pipelines.topology.base import Node
+from pipelines.topology.source import ArraySource, FileSource, MemorySource, Source
+from pipelines.topology.topology import Topology
+from resources.errors import SchemaError, TopologyError
+from resources.home import Home
+from resources.sink.memory import MemoryWriter
+from resources.source.memory import MemoryChannel, Record
+from resources.spark.driver import SparkDriver
+
+# Short enough that a test does not wait, long enough that an idle query does not eat a core.
+POLL = timedelta(milliseconds=20)
+
+
+class PipelineDriver:
+    """Drives `pipeline` one micro-batch at a time.
+
+    `spark` is the driver to use (default: the process's own), `home` keeps checkpoints (default: a temporary folder).
+
+    >>> from rs_assets import StreamBuilder
+    >>> stream = StreamBuilder.data_stream("shop", "slow").from_file("hits.jsonl", schema="page string, ms bigint")
+    >>> with PipelineDriver(stream.filter("ms > 100").to_print().build()) as driver:
+    ...     driver.push([{"page": "/", "ms": 12}, {"page": "/a", "ms": 120}])
+    ...     driver.step()
+    ...     driver.take()
+    [{'page': '/a', 'ms': 120}]
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, *, spark: SparkDriver | None = None, home: Path | None = None
+    ) -> None:
+        self._stack = ExitStack()
+        root = home or Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="rs-driver-")))
+        self._channels: dict[str, MemoryChannel] = {}
+        nodes = tuple(self._replaced(node) for node in pipeline.topology)
+        self._topology = Topology(pipeline.topology.namespace, pipeline.topology.job, nodes)
+        self._sinks = {sink.name: MemoryChannel() for sink in self._topology.sinks}
+        self._options = RunOptions(home=Home(root), driver=spark or SparkDriver.shared())
+        self._session: JobSession | None = None
+        self._waiting: dict[str, list[Mapping[str, Any]]] = {name: [] for name in self._channels}
+        for source in pipeline.topology.sources:
+            if isinstance(source, ArraySource):
+                self._waiting[source.name].extend(source.rows)
+
+    def __enter__(self) -> Self:
+        """Start the queries."""
+        self._start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop the queries and remove the temporary folder."""
+        self.close()
+
+    def close(self) -> None:
+        """Stop; may be called twice."""
+        self._stop()
+        self._stack.close()
+
+    def push(self, rows: Iterable[Mapping[str, Any]], source: str | None = None) -> None:
+        """Give `rows` to `source` (the only one if None); the next `step()` processes them as one unit."""
+        self._waiting[self._named(source, self._channels, "source")].extend(rows)
+
+    def step(self) -> None:
+        """Process what was pushed, as one micro-batch, and what fires because of it. Raises what ends the query."""
+        for name, rows in self._waiting.items():
+            if rows:
+                self._channels[name].put(*rows)
+                rows.clear()
+        self._process_all()
+
+    def take(self, sink: str | None = None) -> list[Record]:
+        """The rows that `sink` (the only one if None) got since the last `take()`."""
+        return self._sinks[self._named(sink, self._sinks, "sink")].take()
+
+    def finish(self) -> None:
+        """End the input: process what was pushed, then fire every open window."""
+        self.step()
+        self._call(lambda session: [q.finish_windows() for q in session.queries.values() if q.plan.stateful])
+        self._process_all()
+
+    def restart(self) -> None:
+        """Drop the queries and start them again from their checkpoints."""
+        self._stop()
+        self._start()
+
+    def report(self) -> RunReport:
+        """The sums since the last start."""
+        return self._running().report()
+
+    def _start(self) -> None:
+        session = JobSession(self._topology, self._options)
+        session.__enter__()
+        self._session = session
+        try:
+            self._options.driver.call(lambda spark: self._begin(session, spark))
+        except BaseException:
+            self._stop()
+            raise
+
+    def _begin(self, session: JobSession, spark: Any) -> None:
+        wire_all(session, spark)
+        for query in session.queries.values():
+            query.writers = {name: MemoryWriter(name, self._sinks[name]) for name in query.plan.sinks}
+            query.start(every(POLL))
+
+    def _stop(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.__exit__(None, None, None)
+
+    def _process_all(self) -> None:
+        self._call(lambda session: [query.process_all() for query in session.queries.values()])
+
+    def _call(self, function: Any) -> None:
+        session = self._running()
+        self._options.driver.call(lambda _: function(session))
+
+    def _running(self) -> JobSession:
+        if self._session is None:
+            raise TopologyError("the driver is not started", remedy="use it in a with statement")
+        return self._session
+
+    def _replaced(self, node: Node) -> Node:
+        """A source as a memory source of the same name and schema; any other node as it is."""
+        if not isinstance(node, Source):
+            return node
+        schema = node.schema
+        if isinstance(node, FileSource) and node.format == "text" and node.pattern is None:
+            schema = "value string"
+        if schema is None and not isinstance(node, ArraySource):
+            raise SchemaError(f"source {node.name!r} has no schema to test with", remedy="declare it")
+        channel = MemoryChannel(schema=schema or _array_schema(node))
+        self._channels[node.name] = channel
+        return MemorySource(name=node.name, channel=channel, schema=channel.schema)
+
+    @staticmethod
+    def _named(name: str | None, there: Mapping[str, object], kind: str) -> str:
+        if name is None and len(there) == 1:
+            return next(iter(there))
+        if name in there:
+            return str(name)
+        raise TopologyError(f"which {kind}? {name!r} is none of: {', '.join(there)}")
+
+
+def _array_schema(node: Source) -> str:
+    """The DDL of an array's rows."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from resources.source.spool import infer_schema
+
+    schema = from_arrow_schema(infer_schema(getattr(node, "rows", ()), step=node.name))
+    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in schema.fields)
+
+
+__all__ = ["PipelineDriver"]

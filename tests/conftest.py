@@ -1,0 +1,43 @@
+"""One Spark session for the fast part of the suite, and homes that vanish."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines.runtime.options import RunOptions
+from resources.home import Home
+from resources.spark.driver import SparkDriver
+from resources.spark.settings import SparkSettings
+
+os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
+# Doctests and tests share the process's session, so its settings are made before the first use.
+DRIVER = SparkDriver.shared(SparkSettings(master="local[2]", partitions=2))
+
+
+@pytest.fixture(scope="session")
+def driver() -> Iterator[SparkDriver]:
+    """The Spark driver of this process, with two cores and two state partitions."""
+    yield DRIVER
+    DRIVER.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(driver: SparkDriver):  # noqa: ANN201  a session
+    """The session, for tests that call Spark themselves."""
+    return driver.call(lambda session: session)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """An empty RS_HOME."""
+    return Home(tmp_path / "rs")
+
+
+@pytest.fixture
+def options(home: Home, driver: SparkDriver) -> RunOptions:
+    """Run options over the shared session and an empty home."""
+    return RunOptions(home=home, driver=driver)
