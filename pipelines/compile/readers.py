@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -26,15 +27,19 @@ ARRAY_SPLIT = "array"
 
 def line_format(wiring: Wiring, node: FileSource) -> LineFormat:
     """How the lines of `node` are read, with its schema declared, inferred or pinned."""
-    form = LineFormat(node.format, pattern=node.pattern, time_format=node.time_format, header=node.header)
+    form = LineFormat(
+        node.format,
+        pattern=node.pattern,
+        time_format=node.time_format,
+        header=node.header,
+        max_line_bytes=wiring.max_line_bytes,
+    )
     if node.format == "text" and node.pattern is None:
         return form
     schema = wiring.schema_of(
         node, lambda: native.infer_schema(wiring.spark, step=node.name, path=node.path, form=form)
     )
-    return LineFormat(
-        node.format, schema=schema, pattern=node.pattern, time_format=node.time_format, header=node.header
-    )
+    return replace(form, schema=schema)
 
 
 def stream(wiring: Wiring, node: Source) -> DataFrame:

@@ -15,6 +15,7 @@ from pipelines.compile.python_step import PythonStep, apply_python
 from pipelines.topology.source import Source
 from resources.errors import SchemaError
 from resources.source.columns import ADDRESS, REASON
+from resources.source.lines import MAX_LINE_BYTES
 from resources.source.policy import BadRecords
 
 
@@ -83,7 +84,7 @@ class Wiring:
     policy: BadRecords = BadRecords.FAIL
     streaming: bool = True
     now: Callable[[], Column] = F.current_timestamp
-    labels: Mapping[str, Any] = field(default_factory=dict)
+    max_line_bytes: int = MAX_LINE_BYTES
 
     def schema_of(self, source: Source, infer: Callable[[], StructType]) -> StructType:
         """The declared schema of `source`, or the pinned one; SchemaError if the text does not parse."""

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from pipelines.runtime.report import BatchProgress
+from pipelines.topology.sink import Connector
 from resources.home import Home
+from resources.source.lines import MAX_LINE_BYTES
 from resources.spark.driver import SparkDriver
 
 # Less often than this a driver would mostly poll; more often helps no file or table.
@@ -25,7 +27,9 @@ class RunOptions:
 
     `home` defaults to RS_HOME; `driver` to the process's own Spark. `on_progress` is called after each batch, from a
     thread of the runtime. `interval` is the least time between two batches of a started pipeline.
-    `new_generation` begins a fresh checkpoint. `run_id` names the run in locks and reports.
+    `new_generation` begins a fresh checkpoint. `run_id` names the run in locks and reports. `partitions` is the number
+    of state partitions of a new checkpoint (None: what Spark's session says). `max_line_bytes` caps the lines of
+    followed files. `connector` overrides the writer of all Delta sinks.
     """
 
     home: Home = field(default_factory=Home.default)
@@ -33,4 +37,7 @@ class RunOptions:
     on_progress: Callable[[BatchProgress], None] = _ignore
     interval: timedelta = DEFAULT_INTERVAL
     new_generation: bool = False
+    partitions: int | None = None
+    max_line_bytes: int = MAX_LINE_BYTES
+    connector: Connector | None = None
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])

@@ -175,6 +175,7 @@ class QueryRun:
             return None
         return BatchProgress(
             query=self.plan.name,
+            steps=frozenset(self.plan.nodes),
             batch_id=batch_id,
             rows_in=rows_in,
             rows_dead=dead,

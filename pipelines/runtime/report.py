@@ -10,9 +10,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchProgress:
-    """One finished batch of one query. `rows_out` and `offsets` are by sink and by source; times are UTC."""
+    """One finished batch of one query.
+
+    `steps` are the nodes it went through, `rows_out` and `offsets` are by sink and by source; times are UTC.
+    """
 
     query: str
+    steps: frozenset[str]
     batch_id: int
     rows_in: int
     rows_dead: int

@@ -23,13 +23,14 @@ from pipelines.runtime.gates import StreamGates
 from pipelines.runtime.options import RunOptions
 from pipelines.runtime.query import QueryRun
 from pipelines.runtime.report import RunReport
-from pipelines.topology.sink import DeltaSink, FileSink
+from pipelines.topology.sink import DeltaSink, FileSink, Sink
 from pipelines.topology.source import FileSource, Source
 from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
 from resources.checkpoint.lock import run_lock
 from resources.checkpoint.manifest import Manifest
 from resources.errors import DataLossError, SealedError, TopologyChangedError
+from resources.sink.base import SinkWriter
 from resources.sink.dead_letters import DeadLetters
 from resources.source.native import existing_files
 from resources.source.policy import BadRecords
@@ -124,6 +125,8 @@ class JobSession:
 
     def prepare(self, spark: SparkSession) -> None:
         """Make the queries, so that nodes can be wired."""
+        if self.options.partitions:
+            spark.conf.set("spark.sql.shuffle.partitions", self.options.partitions)
         self.queries = {plan.name: self._query(spark, plan) for plan in self.plans}
 
     def wire(self, name: str) -> Mapping[str, Flow]:
@@ -137,7 +140,6 @@ class JobSession:
 
     def _query(self, spark: SparkSession, plan: QueryPlan) -> QueryRun:
         folder = self.folder / f"g{self.manifest.generation:04d}" / plan.name
-        sinks = [self.topology[name] for name in plan.sinks]
         return QueryRun(
             topology=self.topology,
             plan=plan,
@@ -145,10 +147,17 @@ class JobSession:
             folder=folder,
             pipeline_id=self.manifest.pipeline_id,
             generation=self.manifest.generation,
-            writers={s.name: writer_of(s, self.options.home, self.topology.namespace) for s in sinks},  # type: ignore[arg-type]
+            writers={name: self._writer(name) for name in plan.sinks},
             letters=DeadLetters(self.options.home.dead_letters),
             on_progress=self.options.on_progress,
         )
+
+    def _writer(self, name: str) -> SinkWriter:
+        node = self.topology[name]
+        assert isinstance(node, Sink)  # noqa: S101  plans name sinks
+        if isinstance(node, DeltaSink) and self.options.connector:
+            node = replace(node, connector=self.options.connector)
+        return writer_of(node, self.options.home, self.topology.namespace)
 
     def _wiring(self, spark: SparkSession, plan: QueryPlan, folder: Path) -> Wiring:
         policies = {self.topology[name].bad_records for name in plan.sources}  # type: ignore[attr-defined]
@@ -159,6 +168,7 @@ class JobSession:
             gates=StreamGates(),
             pinned=self._pinned,
             policy=next(p for p in STRICTEST if p in policies),
+            max_line_bytes=self.options.max_line_bytes,
         )
 
     def _pinned(self, source: Source, infer: Callable[[], StructType]) -> StructType:
@@ -198,12 +208,7 @@ class JobSession:
 
     def tables(self) -> dict[str, str]:
         """Where each sink's rows lie."""
-        home, namespace = self.options.home, self.topology.namespace
-        return {
-            s.name: writer_of(s, home, namespace).location()
-            for s in self.topology.sinks
-            if isinstance(s, DeltaSink | FileSink)
-        }
+        return {s.name: self._writer(s.name).location() for s in self.topology.sinks if isinstance(s, DeltaSink | FileSink)}
 
     def save(self) -> None:
         """Make the manifest durable."""

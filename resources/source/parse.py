@@ -12,6 +12,8 @@ from pyspark.sql.types import StringType, StructType, TimestampType
 from resources.errors import ConfigurationError
 from resources.source.columns import ADDRESS, CORRUPT, LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
 
+from resources.source.lines import MAX_LINE_BYTES
+
 # Marks between the groups of a matched pattern; lines that hold one are refused, so they cannot be forged.
 GROUP, MATCHED = "\x01", "\x02"
 
@@ -25,7 +27,7 @@ class LineFormat:
     pattern: str | None = None
     time_format: str | None = None
     header: bool = True
-    max_line_bytes: int = 10 * 1024 * 1024
+    max_line_bytes: int = MAX_LINE_BYTES
 
     @property
     def reader_options(self) -> dict[str, str]:

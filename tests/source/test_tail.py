@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from resources import errors
 from resources.errors import ConfigurationError, DataLossError, RsError, SourceReadError, UnknownFieldError
@@ -20,29 +16,8 @@ from resources.source.lines import ranges_between, splits_of
 from resources.source.tail import FORMAT, register
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-PROJECT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with pytest.MonkeyPatch.context() as patch:
-        # Workers import the source by its module name.
-        patch.setenv("PYTHONPATH", str(PROJECT), prepend=os.pathsep)
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        session = (
-            SparkSession.builder.master("local[2]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.sql.shuffle.partitions", "2")
-            .getOrCreate()
-        )
-        yield session
-        session.stop()
 
 
 @pytest.fixture
@@ -53,7 +28,7 @@ def lines_source(spark: SparkSession) -> SparkSession:
 
 def run(spark: SparkSession, path: object, folder: Path, **options: object) -> tuple[list[str], StreamingQuery]:
     """Catch up with the path into a Parquet table; the new state of the table's values in order of place."""
-    reader = spark.readStream.format(FORMAT).option("path", str(path))
+    reader = spark.readStream.format(FORMAT).name("lines").option("path", str(path))
     for name, value in options.items():
         reader = reader.option(name, str(value))
     query = (
@@ -123,7 +98,7 @@ def test_lost_input_is_an_error_with_file_and_range(lines_source: SparkSession, 
 
 
 def _replay(spark: SparkSession, file: Path, folder: Path) -> None:
-    stream = spark.readStream.format(FORMAT).option("path", str(file)).load()
+    stream = spark.readStream.format(FORMAT).name("lines").option("path", str(file)).load()
     writer = stream.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
     writer.trigger(availableNow=True).start().awaitTermination()
 

@@ -1,0 +1,1 @@
+"""The project's pipelines against the same queries written by hand: `python -m benchmarks`."""

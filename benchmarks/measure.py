@@ -1,0 +1,106 @@
+"""Timing: two ways of one thing in turns, compared pair by pair."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psutil
+
+# A run returns the number of rows it wrote, so that the two ways can be checked against each other.
+Run = Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One line of the result. `target` is the most that is accepted; None where nothing was promised."""
+
+    benchmark: str
+    what: str
+    value: float
+    unit: str
+    target: float | None = None
+    note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is met, None without one."""
+        return None if self.target is None else self.value <= self.target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What one run took: seconds on the clock, and processor seconds of this process and all below it."""
+
+    seconds: float
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Runs of two ways, in turns."""
+
+    ours: tuple[Taken, ...]
+    other: tuple[Taken, ...]
+
+    @property
+    def ratio(self) -> float:
+        """The median of the pairwise ratios of time: what disturbs the machine for longer disturbs both of a pair."""
+        return statistics.median(a.seconds / b.seconds for a, b in zip(self.ours, self.other, strict=True))
+
+    @property
+    def cpu_ratio(self) -> float:
+        """The same of processor time."""
+        return statistics.median(a.cpu_s / b.cpu_s for a, b in zip(self.ours, self.other, strict=True))
+
+    @property
+    def note(self) -> str:
+        """Both medians in seconds, and the ratio of processor time."""
+        ours, other = (statistics.median(t.seconds for t in runs) for runs in (self.ours, self.other))
+        return f"{ours:.2f} s against {other:.2f} s; processor time {self.cpu_ratio:.2f}"
+
+
+class DifferentResultsError(AssertionError):
+    """The two ways did not write equally many rows: their times cannot be compared."""
+
+
+def compare(ours: Run, other: Run, *, pairs: int, warm_up: int = 2) -> Comparison:
+    """Run both in turns, `pairs` times after `warm_up` rounds; who goes first changes with each pair."""
+    for _ in range(warm_up):
+        _same(ours(), other())
+    kept: tuple[list[Taken], list[Taken]] = ([], [])
+    for number in range(pairs):
+        order = (0, 1) if number % 2 else (1, 0)
+        rows = {}
+        for which in order:
+            taken, rows[which] = timed((ours, other)[which])
+            kept[which].append(taken)
+        _same(rows[0], rows[1])
+    return Comparison(ours=tuple(kept[0]), other=tuple(kept[1]))
+
+
+def timed(run: Run) -> tuple[Taken, int]:
+    """What `run` took, and its rows."""
+    began, cpu = time.perf_counter(), cpu_seconds()
+    rows = run()
+    return Taken(seconds=time.perf_counter() - began, cpu_s=cpu_seconds() - cpu), rows
+
+
+def cpu_seconds() -> float:
+    """Processor time of this process and all that live below it, in seconds."""
+    total = 0.0
+    me = psutil.Process()
+    for process in (me, *me.children(recursive=True)):
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system
+    return total
+
+
+def _same(ours: int, other: int) -> None:
+    if ours != other:
+        raise DifferentResultsError(f"our run wrote {ours} rows, the other one {other}")

@@ -1,0 +1,1 @@
+"""Pipelines to learn from; each runs as it is."""

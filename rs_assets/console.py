@@ -1,0 +1,153 @@
+"""What a person sees of a run: a progress bar, then the results, and where to look further."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from pipelines.runtime.options import RunOptions
+from pipelines.runtime.report import BatchProgress, RunReport
+from pipelines.stream.pipeline import Pipeline
+from pipelines.topology.source import FileSource
+from resources.home import Home
+from resources.sink.console import as_table
+from resources.sink.delta import open_table
+from resources.source.lines import splits_of
+from resources.source.native import existing_files
+from rs_assets.launch import launch
+
+# How many rows of each result are shown.
+PREVIEW_ROWS = 5
+TOP_ROWS = 5
+
+
+def run_and_show(pipeline: Pipeline, *, finish: bool, new_generation: bool, plain: bool, as_json: bool) -> None:
+    """Run `pipeline` to the end of its input and show what came out; raises the RsError that ended it."""
+    out = Console()
+    run_id: str | None = None
+    with _progress(pipeline, out, hidden=as_json) as bar:
+        if plain:
+            options = RunOptions(on_progress=bar.show, new_generation=new_generation)
+            report = pipeline.run(options, finish=finish or None)
+        else:
+            run_id, report = _launched(pipeline, bar, finish=finish, new_generation=new_generation)
+    if as_json:
+        sys.stdout.write(json.dumps({**report.as_dict(), "dagster_run_id": run_id}) + "\n")
+        return
+    show_report(report, out)
+    show_results(pipeline, report, out)
+    show_next(run_id, out)
+
+
+def start_and_watch(pipeline: Pipeline) -> None:
+    """Start `pipeline` through Dagster and show its batches until Ctrl-C."""
+    out = Console()
+    out.print(f"{pipeline.name} runs; Ctrl-C drains and stops it")
+    with _progress(pipeline, out, hidden=False) as bar:
+        with suppress(KeyboardInterrupt):
+            launch(pipeline, "start", listener=bar.show)
+    out.print("stopped; the next start goes on from here")
+
+
+def _launched(pipeline: Pipeline, bar: Bar, *, finish: bool, new_generation: bool) -> tuple[str, RunReport]:
+    done = launch(pipeline, "run", listener=bar.show, finish=finish, new_generation=new_generation)
+    return done.run_id, done.report
+
+
+class Bar:
+    """A progress bar over the bytes of the input."""
+
+    def __init__(self, pipeline: Pipeline, progress: Progress) -> None:
+        self.pipeline = pipeline
+        self.progress = progress
+        self.rows = 0
+        self.batches = 0
+        self._done: dict[tuple[str, str], int] = {}
+        files = [f for s in pipeline.topology.sources if isinstance(s, FileSource) for f in existing_files(s.path)]
+        self.total = sum(f.stat().st_size for f in files)
+        self.task: TaskID = progress.add_task("starting Spark", total=None)
+
+    def show(self, batch: BatchProgress) -> None:
+        """Move on by one batch."""
+        self.batches += 1
+        self.rows += batch.rows_in
+        for source, offset in batch.offsets.items():
+            node = self.pipeline.topology[source]
+            if isinstance(node, FileSource) and node.tail and offset != "-":
+                self._done[batch.query, source] = sum(split.byte for split in splits_of(offset))
+        text = f"batch {self.batches}, {self.rows:,} rows"
+        reached = min(self._done.values(), default=0)
+        total = self.total if self._done and self.total else None
+        self.progress.update(self.task, description=text, total=total, completed=reached)
+
+    def end(self) -> None:
+        """Fill the bar."""
+        self.progress.update(self.task, total=1, completed=1)
+
+
+@contextmanager
+def _progress(pipeline: Pipeline, out: Console, *, hidden: bool) -> Iterator[Bar]:
+    columns = (SpinnerColumn(), TextColumn(f"[bold]{pipeline.name}"), BarColumn(), TextColumn("{task.description}"))
+    shown = Progress(*columns, TimeElapsedColumn(), console=out, disable=hidden)
+    with shown as progress:
+        bar = Bar(pipeline, progress)
+        yield bar
+        bar.end()
+
+
+def show_report(report: RunReport, out: Console) -> None:
+    """The sums of a run in two lines."""
+    if not report.batches:
+        out.print("\n[bold]no new input[/]: nothing was read, nothing was written again")
+        return
+    out.print(
+        f"\n[bold]{report.rows_in:,}[/] rows in = {report.rows_in - report.rows_dead - report.rows_late:,} used"
+        f" + {report.rows_dead:,} dead letters + {report.rows_late:,} late;"
+        f" [bold]{report.rows_out:,}[/] rows out in {report.batches} batches, {report.seconds:.1f} s"
+    )
+    if report.rows_open:
+        out.print(f"{report.rows_open:,} groups of windows are still open and wait in state for the next run")
+
+
+def show_results(pipeline: Pipeline, report: RunReport, out: Console) -> None:
+    """The first rows of each table, and the top of those that count something."""
+    for step, path in report.tables.items():
+        table = open_table(path) if Path(path).exists() else None
+        if table is None:
+            continue
+        rows = table.to_pyarrow_table()
+        out.print()
+        out.print(as_table(rows, title=f"{step} ({rows.num_rows:,} rows)", max_rows=PREVIEW_ROWS))
+        top = _top(rows)
+        if top is not None:
+            out.print(top)
+    places = Table(title="where the tables are", title_justify="left", show_header=False, box=None)
+    for step, path in report.tables.items():
+        places.add_row(step, path)
+    letters = Home.default().dead_letters
+    if letters.exists():
+        places.add_row("dead letters", str(letters))
+    out.print()
+    out.print(places)
+
+
+def show_next(run_id: str | None, out: Console) -> None:
+    """How to see the run in Dagster."""
+    if run_id is not None:
+        out.print(f"\nsee this run in Dagster: [bold]make ui[/], then http://127.0.0.1:3000/runs/{run_id}", soft_wrap=True)
+
+
+def _top(rows: pa.Table) -> Table | None:
+    """The pages with the most requests over all windows, for tables that have such columns."""
+    if not {"path", "requests"} <= set(rows.schema.names):
+        return None
+    sums = rows.group_by("path").aggregate([("requests", "sum")]).sort_by([("requests_sum", "descending")])
+    return as_table(sums.slice(0, TOP_ROWS), title="top pages so far", max_rows=TOP_ROWS)

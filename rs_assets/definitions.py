@@ -1,0 +1,8 @@
+"""What `dagster` loads: the pipelines that pyproject.toml names."""
+
+from __future__ import annotations
+
+from rs_assets.definitions_of import build_definitions
+from rs_assets.discovery import find_pipelines
+
+defs = build_definitions(find_pipelines())

@@ -1,0 +1,68 @@
+"""`build_definitions`: everything that Dagster shows of some pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from resources.errors import TopologyError
+
+if TYPE_CHECKING:
+    from dagster import Definitions
+
+    from pipelines.stream.pipeline import Pipeline
+
+
+def build_definitions(pipelines: Sequence[Pipeline]) -> Definitions:
+    """Assets, jobs, a sensor and schedules for `pipelines`, with the families' resources.
+
+    Use it in a code location of your own: `defs = build_definitions([pipeline])`.
+
+    >>> from rs_assets import StreamBuilder
+    >>> pipeline = StreamBuilder.data_stream("shop", "hello").from_array([{"page": "/"}]).to_delta("hello").build()
+    >>> [job.name for job in build_definitions([pipeline]).resolve_all_job_defs() if not job.name.startswith("__")]
+    ['compact_tables', 'shop_hello_run', 'shop_hello_start']
+    """
+    from dagster import Definitions, mem_io_manager
+
+    from resources.shuffle.resource import ShuffleResource
+    from resources.sink.resource import SinkResource
+    from resources.source.resource import SourceResource
+    from resources.spark.resource import SparkResource
+    from resources.window.resource import WindowResource
+    from rs_assets.assets import pipeline_assets
+    from rs_assets.compaction import compaction_job, compaction_schedule
+    from rs_assets.jobs import pipeline_job
+    from rs_assets.ops import IN_PROCESS
+    from rs_assets.runtime import RunResource, RuntimeResource
+    from rs_assets.sensors import new_input_sensor
+
+    names = [pipeline.name for pipeline in pipelines]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise TopologyError(f"two pipelines are called {twice[0]}", remedy="give one another job name")
+    assets = {pipeline.name: pipeline_assets(pipeline) for pipeline in pipelines}
+    families: dict[str, Any] = {
+        "spark": SparkResource.configure_at_launch(),
+        "source": SourceResource.configure_at_launch(),
+        "shuffle": ShuffleResource.configure_at_launch(),
+        "window": WindowResource.configure_at_launch(),
+        "sink": SinkResource.configure_at_launch(),
+        "run": RunResource.configure_at_launch(),
+    }
+    compaction = compaction_job(pipelines)
+    sensors = [new_input_sensor(pipeline) for pipeline in pipelines]
+    return Definitions(
+        assets=list(assets.values()),
+        jobs=[
+            compaction,
+            *(pipeline_job(p, assets[p.name], mode) for p in pipelines for mode in ("run", "start")),
+        ],
+        schedules=[compaction_schedule(compaction)],
+        sensors=[sensor for sensor in sensors if sensor is not None],
+        resources={
+            IN_PROCESS: mem_io_manager,
+            **families,
+            "runtime": RuntimeResource(**families),
+        },
+    )

@@ -1,0 +1,137 @@
+"""From finished batches to Dagster's events: what went through each step, as metadata that plots."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from queue import SimpleQueue
+from typing import Any
+
+import orjson
+from dagster import AssetKey, AssetMaterialization, MetadataValue, OpExecutionContext, TableColumn, TableSchema
+
+from pipelines.runtime.report import BatchProgress, RunReport
+from pipelines.topology.topology import Topology
+from resources.sink.delta import open_table
+from rs_assets.roles import Role, asset_path, roles_of
+
+# Each event costs Dagster tens of milliseconds and stays in its memory, so a live stream reports this often at most.
+LIVE_EVERY_S = 10.0
+Metadata = dict[str, Any]
+
+
+class StepEvents:
+    """Gathers the batches of one run. `put` is called by the runtime; a thread of its own talks to Dagster."""
+
+    def __init__(self, topology: Topology, context: OpExecutionContext, *, live: bool) -> None:
+        self.topology = topology
+        self.context = context
+        self.live = live
+        self._queue: SimpleQueue[BatchProgress | None] = SimpleQueue()
+        self._latest: dict[str, BatchProgress] = {}
+        self._sums: dict[tuple[str, str], int] = {}
+        self._batches: dict[str, int] = {}
+        self._seconds: dict[str, float] = {}
+        self._logged = time.monotonic()
+        self._tables: Mapping[str, str] = {}
+        self._thread = threading.Thread(target=self._work, name="rs-events", daemon=True)
+        self._thread.start()
+
+    def put(self, progress: BatchProgress) -> None:
+        """Take note of a finished batch."""
+        self._queue.put(progress)
+
+    def close(self) -> None:
+        """Wait until every batch has been noted; may be called twice."""
+        self._queue.put(None)
+        self._thread.join(timeout=30)
+
+    def seen(self) -> list[tuple[str, Role]]:
+        """The steps that data went through, with their roles."""
+        return [(step, role) for step, role in roles_of(self.topology) if self._query_of(step) is not None]
+
+    def log_all(self) -> None:
+        """Report every step that data went through, now."""
+        self.close()
+        self._log()
+
+    def summary(self, report: RunReport) -> str:
+        """One line on the run."""
+        self._tables = report.tables
+        return (
+            f"{report.rows_in:,} rows in, {report.rows_out:,} out, {report.rows_dead:,} dead, {report.rows_late:,} late, "
+            f"{report.rows_open:,} groups open, {report.batches} batches in {report.seconds:.1f} s"
+        )
+
+    def metadata(self, step: str, role: Role) -> Metadata:
+        """What is known of `step`; numbers lie flat, so that the UI plots them."""
+        progress = self._query_of(step)
+        if progress is None:
+            return {}
+        common: Metadata = {
+            "batch_id": progress.batch_id,
+            "batches": self._batches[progress.query],
+            "seconds": round(self._seconds[progress.query], 3),
+        }
+        return common | {"checkpoint": self._checkpoint, "state": self._state, "output": self._output}[role](step, progress)
+
+    def _checkpoint(self, step: str, progress: BatchProgress) -> Metadata:
+        made: Metadata = {
+            "rows_in": self._sums.get((progress.query, "rows_in"), 0),
+            "rows_dead": self._sums.get((progress.query, "rows_dead"), 0),
+        }
+        if step in progress.offsets and progress.offsets[step] != "-":
+            made["offsets"] = MetadataValue.json(orjson.loads(progress.offsets[step]))
+        return made
+
+    def _state(self, step: str, progress: BatchProgress) -> Metadata:  # noqa: ARG002  the table's form
+        made: Metadata = {
+            "dagster/row_count": progress.state_rows,
+            "rows_late": self._sums.get((progress.query, "rows_late"), 0),
+        }
+        if progress.watermark is not None:
+            made["watermark"] = MetadataValue.timestamp(progress.watermark)
+        return made
+
+    def _output(self, step: str, progress: BatchProgress) -> Metadata:
+        made: Metadata = {"rows_out": self._sums.get((progress.query, step), 0)}
+        path = self._tables.get(step)
+        table = open_table(path) if path else None
+        if path and table is not None:
+            columns = [TableColumn(field.name, str(field.type.type)) for field in table.schema().fields]  # type: ignore[union-attr]
+            made |= {
+                "dagster/uri": MetadataValue.path(path),
+                "dagster/column_schema": TableSchema(columns=columns),
+                "dagster/row_count": table.count(),
+                "delta_version": table.version(),
+            }
+        return made
+
+    def _work(self) -> None:
+        while (progress := self._queue.get()) is not None:
+            self._note(progress)
+            if self.live and time.monotonic() - self._logged >= LIVE_EVERY_S:
+                self._log()
+
+    def _note(self, progress: BatchProgress) -> None:
+        query = progress.query
+        self._latest[query] = progress
+        self._batches[query] = self._batches.get(query, 0) + 1
+        self._seconds[query] = self._seconds.get(query, 0.0) + progress.seconds
+        counts = {"rows_in": progress.rows_in, "rows_dead": progress.rows_dead, "rows_late": progress.rows_late}
+        for name, rows in (*counts.items(), *progress.rows_out.items()):
+            self._sums[query, name] = self._sums.get((query, name), 0) + rows
+
+    def _log(self) -> None:
+        self._logged = time.monotonic()
+        for step, role in self.seen():
+            key = AssetKey(asset_path(self.topology, step, role))
+            self.context.log_event(AssetMaterialization(key, metadata=self.metadata(step, role)))
+
+    def _query_of(self, step: str) -> BatchProgress | None:
+        """The latest batch that went through `step`."""
+        for progress in self._latest.values():
+            if step in progress.steps:
+                return progress
+        return None

@@ -1,0 +1,28 @@
+"""Dagster's home: where runs and events are kept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# What an instance needs here: nothing leaves the machine, runs are watched, never repeated by themselves.
+SETTINGS = """\
+telemetry: {enabled: false}
+nux: {enabled: false}
+run_monitoring: {enabled: true, cancel_timeout_seconds: 120}
+run_retries: {enabled: true, max_retries: 0, retry_on_asset_or_op_failure: false}
+code_servers: {wait_for_local_processes_on_shutdown: true}
+"""
+
+
+def ensure_home() -> Path:
+    """The folder that DAGSTER_HOME names, else `.dagster` here; made, with settings, if it is not there."""
+    home = Path(os.environ.get("DAGSTER_HOME") or ".dagster").absolute()
+    home.mkdir(parents=True, exist_ok=True)
+    settings = home / "dagster.yaml"
+    if not settings.exists():
+        own = Path("dagster.yaml")
+        settings.write_text(own.read_text() if own.exists() else SETTINGS)
+    os.environ["DAGSTER_HOME"] = str(home)
+    os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
+    return home

@@ -1,0 +1,34 @@
+"""Two jobs a pipeline: `run` to the end of the input, `start` for good."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from dagster import AssetsDefinition, in_process_executor
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+from dagster import define_asset_job
+
+from pipelines.stream.pipeline import Pipeline
+from rs_assets.assets import pipeline_name
+
+Mode = Literal["run", "start"]
+DESCRIPTIONS: dict[Mode, str] = {
+    "run": "Process all input there is, then stop.",
+    "start": "Process input as it comes, until the run is terminated; that drains it and leaves a good checkpoint.",
+}
+
+
+def pipeline_job(pipeline: Pipeline, assets: AssetsDefinition, mode: Mode) -> UnresolvedAssetJobDefinition:
+    """The job that runs `pipeline` in `mode`, in one process: frames cannot travel, and one JVM is enough."""
+    topology = pipeline.topology
+    config: dict[str, Any] = {"resources": {"run": {"config": {"mode": mode}}}}
+    # A stream is meant to run on: no limit of time, and no retry that would start it again after a stop.
+    tags = {"rs/pipeline": pipeline.name, "rs/mode": mode, "dagster/max_runtime": "0", "dagster/max_retries": "0"}
+    return define_asset_job(
+        name=f"{pipeline_name(topology)}_{mode}",
+        selection=[key for key in assets.keys],
+        config=config,
+        description=f"{pipeline.name}: {DESCRIPTIONS[mode]}",
+        tags=tags,
+        executor_def=in_process_executor,
+    )

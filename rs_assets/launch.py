@@ -1,0 +1,87 @@
+"""Running a pipeline's job in this process, recorded in Dagster's instance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pipelines.runtime.report import RunReport
+from pipelines.stream.pipeline import Pipeline
+from resources.errors import EngineError, RsError
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A finished run: Dagster's id of it, and what it did."""
+
+    run_id: str
+    report: RunReport
+
+
+def launch(
+    pipeline: Pipeline,
+    mode: Literal["run", "start"],
+    *,
+    listener: Any = None,
+    finish: bool = False,
+    new_generation: bool = False,
+    verbose: bool = False,
+) -> Launched:
+    """Run the job of `pipeline` through Dagster in this process; raises the RsError that ended it.
+
+    `listener` is called with the BatchProgress of every batch.
+    """
+    from dagster import DagsterError, DagsterInstance
+
+    from rs_assets import runtime
+    from rs_assets.assets import pipeline_name
+    from rs_assets.definitions_of import build_definitions
+    from rs_assets.instance import ensure_home
+
+    ensure_home()
+    job = build_definitions([pipeline]).resolve_job_def(f"{pipeline_name(pipeline.topology)}_{mode}")
+    config = {
+        "loggers": {"console": {"config": {"log_level": "INFO" if verbose else "CRITICAL"}}},
+        "resources": {
+            "run": {"config": {"mode": mode, "new_generation": new_generation}},
+            "window": {"config": {"finish": finish}},
+        },
+    }
+    with _listening(runtime, listener), DagsterInstance.get() as instance:
+        try:
+            result = job.execute_in_process(run_config=config, instance=instance, raise_on_error=True)
+        except DagsterError as error:
+            ours = cause_of(error)
+            if ours is None:
+                raise
+            raise ours from error
+        report = runtime.LAST_REPORTS.pop(result.run_id, None)
+    if report is None:
+        raise EngineError("the run ended without a report", run=result.run_id)
+    return Launched(result.run_id, report)
+
+
+def cause_of(error: BaseException) -> RsError | None:
+    """The error of ours inside one of Dagster's."""
+    current: BaseException | None = error
+    while current is not None:
+        if isinstance(current, RsError):
+            return current
+        current = current.__cause__ or current.__context__
+    return None
+
+
+@contextmanager
+def _listening(runtime: Any, listener: Any) -> Iterator[None]:
+    if listener is None:
+        yield
+        return
+    runtime.LISTENERS.append(listener)
+    try:
+        yield
+    finally:
+        runtime.LISTENERS.remove(listener)
+
+

@@ -1,0 +1,95 @@
+"""One op factory per family. Ops wire lazy frames (milliseconds); the last op processes the batches."""
+
+# No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from dagster import DagsterExecutionInterruptedError, In, Nothing, OpDefinition, OpExecutionContext, Out, Output, op
+
+from pipelines.compile.wiring import Flow
+from pipelines.topology.base import Family, Node
+from pipelines.topology.topology import Topology
+from rs_assets.events import StepEvents
+from rs_assets.roles import output_name, roles_of
+from rs_assets.runtime import RuntimeResource
+
+# The io manager that hands frames on inside one process.
+IN_PROCESS = "mem"
+Flows = Mapping[str, Flow]
+OpFactory = Callable[[Topology, Node], OpDefinition]
+
+
+def source_op(topology: Topology, node: Node) -> OpDefinition:
+    """Opens a source: the frame of its good records, by query."""
+    return _wiring_op(topology, node, "Reads")
+
+
+def step_op(topology: Topology, node: Node) -> OpDefinition:
+    """Adds a stateless step; consecutive Python steps are fused when a frame is needed."""
+    return _wiring_op(topology, node, "Computes")
+
+
+def shuffle_op(topology: Topology, node: Node) -> OpDefinition:
+    """Spreads the rows over partitions."""
+    return _wiring_op(topology, node, "Spreads")
+
+
+def window_op(topology: Topology, node: Node) -> OpDefinition:
+    """Groups rows into event-time windows, with control rows and watermark."""
+    return _wiring_op(topology, node, "Aggregates")
+
+
+def sink_op(topology: Topology, node: Node) -> OpDefinition:
+    """Binds a writer to the rows that leave the pipeline."""
+    return _wiring_op(topology, node, "Writes")
+
+
+FACTORIES: Mapping[Family, OpFactory] = MappingProxyType(
+    {"source": source_op, "step": step_op, "shuffle": shuffle_op, "window": window_op, "sink": sink_op}
+)
+
+
+def _wiring_op(topology: Topology, node: Node, verb: str) -> OpDefinition:
+    @op(
+        name=f"{topology.namespace}__{topology.job}__{node.name}",
+        description=f"{verb}: {node.detail() or node.kind}",
+        ins={f"from_{name}": In(dagster_type=Any) for name in node.inputs},  # type: ignore[arg-type]
+        out=Out(dagster_type=Any, io_manager_key=IN_PROCESS),  # type: ignore[arg-type]
+        tags={"dagster/compute_kind": node.family},
+    )
+    def wire(context: OpExecutionContext, runtime: RuntimeResource, **upstream: Flows) -> Flows:  # noqa: ARG001
+        return runtime.wire(topology, node.name, run_id=context.run_id)
+
+    return wire
+
+
+def process_op(topology: Topology) -> OpDefinition:
+    """The last op: starts the queries, waits for them, and reports the steps that data went through."""
+    roles = roles_of(topology)
+
+    @op(
+        name=f"{topology.namespace}__{topology.job}__process",
+        description="Starts the queries and waits for them; terminating the run drains them first.",
+        ins={f"after_{sink.name}": In(dagster_type=Any) for sink in topology.sinks},  # type: ignore[arg-type]
+        out={output_name(step, role): Out(Nothing, is_required=False) for step, role in roles},
+        tags={"dagster/compute_kind": "spark"},
+    )
+    def process(
+        context: OpExecutionContext, runtime: RuntimeResource, **after: Flows  # noqa: ARG001  they order the ops
+    ) -> Iterator[Output[None]]:
+        events = StepEvents(topology, context, live=runtime.run.mode == "start")
+        runtime.listen(events.put)
+        try:
+            report = runtime.process()
+        except DagsterExecutionInterruptedError:
+            events.log_all()
+            context.log.info("drained and stopped; the next run goes on from here")
+            raise
+        finally:
+            events.close()
+        context.log.info(events.summary(report))
+        for step, role in events.seen():
+            yield Output(None, output_name(step, role), metadata=events.metadata(step, role))
+
+    return process

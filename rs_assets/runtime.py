@@ -1,0 +1,132 @@
+"""The pipeline runtime as a Dagster resource: it ties the families' resources to one run."""
+
+# No `from __future__ import annotations` here: Dagster reads the nested resources from the annotations themselves.
+import threading
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+from dagster import ConfigurableResource, InitResourceContext
+from pydantic import Field, PrivateAttr
+
+from pipelines.compile.wiring import Flow
+from pipelines.runtime.options import RunOptions
+from pipelines.runtime.report import BatchProgress, RunReport
+from pipelines.runtime.run import run_wired
+from pipelines.runtime.running import RunningPipeline
+from pipelines.runtime.session import JobSession
+from pipelines.topology.topology import Topology
+from resources.home import Home
+from resources.shuffle.resource import ShuffleResource
+from resources.sink.resource import SinkResource
+from resources.source.resource import SourceResource
+from resources.spark.resource import SparkResource
+from resources.window.resource import WindowResource
+
+Listener = Callable[[BatchProgress], None]
+# Whoever wants to see the batches of runs in this process, such as a progress bar.
+LISTENERS: list[Listener] = []
+# The reports of finished runs by run id, for whoever launched them in this process.
+LAST_REPORTS: dict[str, RunReport] = {}
+# How long a run that is told to stop waits for its batch in flight, in seconds.
+DRAIN_S = 60.0
+
+
+class RunResource(ConfigurableResource[None]):
+    """How a run goes: what people set in the Launchpad.
+
+    `mode` run processes what is there and ends; start goes on until the run is terminated, which drains it.
+    """
+
+    mode: Literal["run", "start"] = Field(default="run", description="run: to the end of the input; start: for good")
+    home: str = Field(default="", description="Where catalog, checkpoints and tables lie; empty: RS_HOME, else .rs")
+    interval_seconds: float = Field(default=1.0, gt=0, description="Least time between two batches of a started pipeline")
+    new_generation: bool = Field(default=False, description="Begin a fresh checkpoint and read the input again")
+
+
+class RuntimeResource(ConfigurableResource[None]):
+    """Runs one pipeline in one Dagster run.
+
+    It has no settings of its own: Dagster configures nested resources at launch only if they have keys of their own.
+    """
+
+    spark: SparkResource
+    source: SourceResource
+    shuffle: ShuffleResource
+    window: WindowResource
+    sink: SinkResource
+    run: RunResource
+
+    _session: JobSession | None = PrivateAttr(default=None)
+    _listeners: list[Listener] = PrivateAttr(default_factory=list)
+
+    def teardown_after_execution(self, context: InitResourceContext) -> None:  # noqa: ARG002  Dagster's form
+        """Stop what still runs and free the pipeline's lock."""
+        self.close()
+
+    def close(self) -> None:
+        """Stop what still runs and free the pipeline's lock; may be called twice."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.__exit__(None, None, None)
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener` after each batch, from a thread of the runtime."""
+        self._listeners.append(listener)
+
+    def wire(self, topology: Topology, step: str, *, run_id: str) -> Mapping[str, Flow]:
+        """The flows behind `step`, by query; the first call opens the pipeline."""
+        session = self._open(topology, run_id)
+        return session.options.driver.call(lambda _: session.wire(step))
+
+    def process(self) -> RunReport:
+        """Run the wired queries as `mode` says; an interrupt drains them, records what was read and goes on its way."""
+        assert self._session is not None  # noqa: S101  ops wired it before
+        session = self._session
+        if self.run.mode == "run":
+            report = self._run(session)
+        else:
+            running = RunningPipeline.begin(session)
+            try:
+                running.await_termination()
+            finally:
+                report = LAST_REPORTS[session.options.run_id] = running.stop(patience_s=DRAIN_S)
+                self._session = None
+        LAST_REPORTS[session.options.run_id] = report
+        return report
+
+    def _run(self, session: JobSession) -> RunReport:
+        stop = threading.Event()
+        try:
+            return run_wired(session, finish=True if self.window.finish else None, stop=stop)
+        except BaseException:
+            stop.set()
+            session.record(sealed=False)
+            raise
+
+    def _open(self, topology: Topology, run_id: str) -> JobSession:
+        if self._session is None:
+            session = JobSession(topology, self._options(run_id))
+            session.__enter__()
+            self._session = session
+            session.options.driver.call(session.prepare)
+        return self._session
+
+    def _options(self, run_id: str) -> RunOptions:
+        connector = self.sink.delta_connector
+        return RunOptions(
+            home=Home(Path(self.run.home).expanduser().absolute()) if self.run.home else Home.default(),
+            driver=self.spark.driver,
+            on_progress=self._tell,
+            interval=timedelta(seconds=self.run.interval_seconds),
+            new_generation=self.run.new_generation,
+            partitions=self.shuffle.partitions or None,
+            max_line_bytes=self.source.max_line_bytes,
+            connector=None if connector == "as_written" else connector,
+            run_id=run_id,
+        )
+
+    def _tell(self, progress: BatchProgress) -> None:
+        for listener in (*self._listeners, *LISTENERS):
+            listener(progress)

@@ -1,0 +1,63 @@
+"""Where pipelines stand, read from their files: no Spark is started."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from pipelines.compile.plan import plan_queries
+from pipelines.stream.pipeline import Pipeline
+from resources.checkpoint import manifest as manifests
+from resources.checkpoint.log import CheckpointLog
+from resources.home import Home
+
+
+def status_of(pipeline: Pipeline, home: Home) -> list[dict[str, Any]]:
+    """One entry a query: generation, last committed batch, watermark, and who runs the pipeline."""
+    topology = pipeline.topology
+    folder = home.job(topology.namespace, topology.job)
+    manifest = manifests.load(folder)
+    holder = folder / "run.holder.json"
+    running = orjson.loads(holder.read_bytes()) if holder.exists() else None
+    entries = []
+    for plan in plan_queries(topology):
+        generation = manifest.generation if manifest else 0
+        log = CheckpointLog(folder / f"g{generation:04d}" / plan.name / "checkpoint")
+        batch = log.last_committed()
+        offsets = log.offsets(batch) if batch >= 0 else None
+        entries.append(
+            {
+                "pipeline": pipeline.name,
+                "query": plan.name,
+                "generation": generation,
+                "sealed": bool(manifest and manifest.sealed),
+                "last_batch": batch,
+                "watermark": offsets.watermark.isoformat() if offsets and plan.stateful else None,
+                "running": running,
+            }
+        )
+    return entries
+
+
+def show_status(pipelines: Sequence[Pipeline], *, as_json: bool) -> None:
+    """Print the entries of all `pipelines`."""
+    entries = [entry for pipeline in pipelines for entry in status_of(pipeline, Home.default())]
+    if as_json:
+        sys.stdout.write(json.dumps(entries) + "\n")
+        return
+    table = Table()
+    for name in ("pipeline", "query", "generation", "last batch", "watermark", "state"):
+        table.add_column(name)
+    for entry in entries:
+        holder = entry["running"]
+        state = f"running (pid {holder['pid']})" if holder else "sealed" if entry["sealed"] else "stopped"
+        batch = str(entry["last_batch"]) if entry["last_batch"] >= 0 else "none yet"
+        numbers = (str(entry["generation"]), batch, entry["watermark"] or "-")
+        table.add_row(entry["pipeline"], entry["query"], *numbers, state)
+    Console().print(table)
