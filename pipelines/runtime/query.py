@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
+PARTITIONS = "spark.sql.shuffle.partitions"
 # The triggers of a query, as arguments of Spark's `trigger()`.
 AVAILABLE_NOW: Mapping[str, Any] = MappingProxyType({"availableNow": True})
 
@@ -58,6 +59,7 @@ class QueryRun:
     folder: Path
     pipeline_id: str
     generation: int
+    partitions: int
     writers: Mapping[str, SinkWriter]
     letters: DeadLetters
     on_progress: Callable[[BatchProgress], None]
@@ -88,6 +90,7 @@ class QueryRun:
         """Start the query; RsError if Spark refuses the plan."""
         self._started.clear()
         self.failure = None
+        self.wiring.spark.conf.set(PARTITIONS, self.partitions)
         frame = self.flows[self.plan.trunk].df
         writer = (
             frame.writeStream.queryName(f"{self.topology.namespace}.{self.topology.job}.{self.plan.name}")

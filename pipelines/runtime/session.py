@@ -21,7 +21,7 @@ from pipelines.compile.sink import writer_of
 from pipelines.compile.wiring import Flow, Wiring
 from pipelines.runtime.gates import StreamGates
 from pipelines.runtime.options import RunOptions
-from pipelines.runtime.query import QueryRun
+from pipelines.runtime.query import PARTITIONS, QueryRun
 from pipelines.runtime.report import RunReport
 from pipelines.topology.sink import DeltaSink, FileSink, Sink
 from pipelines.topology.source import FileSource, Source
@@ -29,7 +29,7 @@ from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
 from resources.checkpoint.lock import run_lock
 from resources.checkpoint.manifest import Manifest
-from resources.errors import DataLossError, SealedError, TopologyChangedError
+from resources.errors import ConfigurationError, DataLossError, SealedError, TopologyChangedError
 from resources.sink.base import SinkWriter
 from resources.sink.dead_letters import DeadLetters
 from resources.source.native import existing_files
@@ -125,9 +125,21 @@ class JobSession:
 
     def prepare(self, spark: SparkSession) -> None:
         """Make the queries, so that nodes can be wired."""
-        if self.options.partitions:
-            spark.conf.set("spark.sql.shuffle.partitions", self.options.partitions)
+        self._pin_partitions(spark)
         self.queries = {plan.name: self._query(spark, plan) for plan in self.plans}
+
+    def _pin_partitions(self, spark: SparkSession) -> None:
+        """State keeps the number of partitions it was begun with, whatever this session or machine would choose."""
+        asked, kept = self.options.partitions, self.manifest.partitions
+        if asked and kept and asked != kept:
+            raise ConfigurationError(
+                f"the state of this pipeline has {kept} partitions, {asked} were asked for",
+                remedy="leave the number out, or begin a new generation (--new-generation)",
+                pipeline=f"{self.topology.namespace}.{self.topology.job}",
+            )
+        if not kept:
+            self.manifest = replace(self.manifest, partitions=asked or int(spark.conf.get(PARTITIONS) or 1))
+            self.save()
 
     def wire(self, name: str) -> Mapping[str, Flow]:
         """Compile the node `name` for every query that it belongs to; inputs must have been wired before."""
@@ -147,6 +159,7 @@ class JobSession:
             folder=folder,
             pipeline_id=self.manifest.pipeline_id,
             generation=self.manifest.generation,
+            partitions=self.manifest.partitions,
             writers={name: self._writer(name) for name in plan.sinks},
             letters=DeadLetters(self.options.home.dead_letters),
             on_progress=self.options.on_progress,

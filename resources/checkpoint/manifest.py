@@ -23,12 +23,14 @@ class Manifest:
 
     `pipeline_id` marks what sinks have committed; `generation` counts checkpoints begun afresh; `sealed` says that the
     input ended; `state_shape` is what the state was made with; `schemas` pins inferred schemas (JSON); `inputs` holds
-    the size of each whole file that was read, by source.
+    the size of each whole file that was read, by source. `partitions` is the number of state partitions, 0 before the
+    first start: Spark's named offset log does not keep it, and would load the wrong state with another number.
     """
 
     pipeline_id: str
     generation: int = 1
     sealed: bool = False
+    partitions: int = 0
     state_shape: tuple[str, ...] = ()
     schemas: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -40,7 +42,7 @@ class Manifest:
 
     def next_generation(self) -> Manifest:
         """The manifest of a fresh checkpoint of the same pipeline; pinned schemas go."""
-        return replace(self, generation=self.generation + 1, sealed=False, state_shape=(), schemas={}, inputs={})
+        return replace(self, generation=self.generation + 1, sealed=False, partitions=0, state_shape=(), schemas={}, inputs={})
 
 
 def load(folder: Path) -> Manifest | None:
