@@ -20,11 +20,11 @@ help:
 setup: $(STAMP)  ## install everything into .venv: Python packages, Java if there is none, jars
 
 .PHONY: run
-run: setup dagster-home  ## run the example pipeline access_log through Dagster and show its results
+run: setup dagster-home sample-log  ## run the example pipeline access_log through Dagster and show its results
 	@$(BIN)/rs-assets run access_log
 
 .PHONY: ui
-ui: setup dagster-home  ## open Dagster with the pipelines' assets, jobs, sensors and schedules
+ui: setup dagster-home sample-log  ## open Dagster with the pipelines' assets, jobs, sensors and schedules
 	@$(SIGNALS) $(BIN)/rs-assets ui
 
 .PHONY: test
@@ -51,6 +51,11 @@ lock: setup  ## renew requirements.lock from pyproject.toml; UV="--upgrade" take
 clean:  ## remove what the tools leave; keeps .venv, .rs (data) and .dagster (run history)
 	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist spark-warehouse metastore_db derby.log
 	@find rs_assets pipelines resources tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The input of the example; written once.
+.PHONY: sample-log
+sample-log:
+	@$(BIN)/python -m pipelines.examples.access_log_data
 
 .PHONY: dagster-home
 dagster-home:

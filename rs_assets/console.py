@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from pipelines.compile.plan import plan_queries
 from pipelines.runtime.options import RunOptions
 from pipelines.runtime.report import BatchProgress, RunReport
 from pipelines.stream.pipeline import Pipeline
@@ -70,6 +71,7 @@ class Bar:
         self.progress = progress
         self.rows = 0
         self.batches = 0
+        self._owners = {plan.name for plan in plan_queries(pipeline.topology) if plan.owns}
         self._done: dict[tuple[str, str], int] = {}
         files = [f for s in pipeline.topology.sources if isinstance(s, FileSource) for f in existing_files(s.path)]
         self.total = sum(f.stat().st_size for f in files)
@@ -78,7 +80,7 @@ class Bar:
     def show(self, batch: BatchProgress) -> None:
         """Move on by one batch."""
         self.batches += 1
-        self.rows += batch.rows_in
+        self.rows += batch.rows_in if batch.query in self._owners else 0
         for source, offset in batch.offsets.items():
             node = self.pipeline.topology[source]
             if isinstance(node, FileSource) and node.tail and offset != "-":
@@ -125,7 +127,7 @@ def show_results(pipeline: Pipeline, report: RunReport, out: Console) -> None:
             continue
         rows = table.to_pyarrow_table()
         out.print()
-        out.print(as_table(rows, title=f"{step} ({rows.num_rows:,} rows)", max_rows=PREVIEW_ROWS))
+        out.print(as_table(_first(rows), title=f"{step} ({rows.num_rows:,} rows)", max_rows=PREVIEW_ROWS))
         top = _top(rows)
         if top is not None:
             out.print(top)
@@ -143,6 +145,11 @@ def show_next(run_id: str | None, out: Console) -> None:
     """How to see the run in Dagster."""
     if run_id is not None:
         out.print(f"\nsee this run in Dagster: [bold]make ui[/], then http://127.0.0.1:3000/runs/{run_id}", soft_wrap=True)
+
+
+def _first(rows: pa.Table) -> pa.Table:
+    """The rows in the order of their windows, where they have such."""
+    return rows.sort_by([("end_time", "ascending")]) if "end_time" in rows.schema.names else rows
 
 
 def _top(rows: pa.Table) -> Table | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -52,5 +53,8 @@ def as_table(rows: pa.Table, *, title: str, max_rows: int) -> Table:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, datetime):
+        # All timestamps are UTC.
+        value = value.replace(tzinfo=None)
     text = "" if value is None else str(value)
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

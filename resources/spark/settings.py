@@ -70,6 +70,8 @@ class SparkSettings:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": str(self.ui).lower(),
             "spark.sql.shuffle.partitions": str(self.partitions or os.cpu_count() or 2),
+            # Without it the JVM prints a page before it is told to be quiet.
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
             **SQL_SETTINGS,
             **FIXED_SETTINGS,
         }
