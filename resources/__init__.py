@@ -1,0 +1,1 @@
+"""What touches the world: Spark, files, tables, checkpoints."""

@@ -41,7 +41,9 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
-MODULES = click.option("-m", "--module", "modules", multiple=True, help="A module with pipelines (default: pyproject.toml).")
+MODULES = click.option(
+    "-m", "--module", "modules", multiple=True, help="A module with pipelines (default: pyproject.toml)."
+)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
@@ -55,7 +57,7 @@ def main() -> None:
 @MODULES
 @AS_JSON
 @_guarded
-def list_pipelines(modules: tuple[str, ...], as_json: bool) -> None:  # noqa: FBT001  click's form
+def list_pipelines(modules: tuple[str, ...], as_json: bool) -> None:
     """List the pipelines there are."""
     rows = [
         {
@@ -81,7 +83,7 @@ def list_pipelines(modules: tuple[str, ...], as_json: bool) -> None:  # noqa: FB
 @click.option("--mermaid", is_flag=True, help="As a Mermaid graph.")
 @MODULES
 @_guarded
-def describe(name: str, modules: tuple[str, ...], mermaid: bool) -> None:  # noqa: FBT001  click's form
+def describe(name: str, modules: tuple[str, ...], mermaid: bool) -> None:
     """Show the steps of a pipeline."""
     click.echo(pick(find_pipelines(modules), name).describe(mermaid=mermaid))
 
@@ -94,9 +96,7 @@ def describe(name: str, modules: tuple[str, ...], mermaid: bool) -> None:  # noq
 @MODULES
 @AS_JSON
 @_guarded
-def run(
-    name: str, modules: tuple[str, ...], *, finish: bool, new_generation: bool, plain: bool, as_json: bool
-) -> None:
+def run(name: str, modules: tuple[str, ...], *, finish: bool, new_generation: bool, plain: bool, as_json: bool) -> None:
     """Process all input there is, through Dagster, and show what came out."""
     from rs_assets.console import run_and_show
 
@@ -119,7 +119,7 @@ def start(name: str, modules: tuple[str, ...]) -> None:
 @MODULES
 @AS_JSON
 @_guarded
-def status(name: str | None, modules: tuple[str, ...], as_json: bool) -> None:  # noqa: FBT001  click's form
+def status(name: str | None, modules: tuple[str, ...], as_json: bool) -> None:
     """Show where each pipeline stands: generation, last batch, watermark, who runs it."""
     from rs_assets.status import show_status
 

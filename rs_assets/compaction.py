@@ -56,7 +56,7 @@ def compaction_job(pipelines: Sequence[Pipeline]) -> JobDefinition:
         letters: Path = home.dead_letters
         table = open_table(str(letters))
         if table is not None:
-            context.log.info(f"dead letters: {compact(table)}")
+            context.log.info("dead letters: %s", compact(table))
 
     @job(name="compact_tables", description="Compacts the outputs of all pipelines and the dead letters.")
     def compact_tables() -> None:

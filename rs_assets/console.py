@@ -44,7 +44,7 @@ def run_and_show(pipeline: Pipeline, *, finish: bool, new_generation: bool, plai
         sys.stdout.write(json.dumps({**report.as_dict(), "dagster_run_id": run_id}) + "\n")
         return
     show_report(report, out)
-    show_results(pipeline, report, out)
+    show_results(report, out)
     show_next(run_id, out)
 
 
@@ -52,9 +52,8 @@ def start_and_watch(pipeline: Pipeline) -> None:
     """Start `pipeline` through Dagster and show its batches until Ctrl-C."""
     out = Console()
     out.print(f"{pipeline.name} runs; Ctrl-C drains and stops it")
-    with _progress(pipeline, out, hidden=False) as bar:
-        with suppress(KeyboardInterrupt):
-            launch(pipeline, "start", listener=bar.show)
+    with _progress(pipeline, out, hidden=False) as bar, suppress(KeyboardInterrupt):
+        launch(pipeline, "start", listener=bar.show)
     out.print("stopped; the next start goes on from here")
 
 
@@ -119,7 +118,7 @@ def show_report(report: RunReport, out: Console) -> None:
         out.print(f"{report.rows_open:,} groups of windows are still open and wait in state for the next run")
 
 
-def show_results(pipeline: Pipeline, report: RunReport, out: Console) -> None:
+def show_results(report: RunReport, out: Console) -> None:
     """The first rows of each table, and the top of those that count something."""
     for step, path in report.tables.items():
         table = open_table(path) if Path(path).exists() else None
@@ -144,7 +143,9 @@ def show_results(pipeline: Pipeline, report: RunReport, out: Console) -> None:
 def show_next(run_id: str | None, out: Console) -> None:
     """How to see the run in Dagster."""
     if run_id is not None:
-        out.print(f"\nsee this run in Dagster: [bold]make ui[/], then http://127.0.0.1:3000/runs/{run_id}", soft_wrap=True)
+        out.print(
+            f"\nsee this run in Dagster: [bold]make ui[/], then http://127.0.0.1:3000/runs/{run_id}", soft_wrap=True
+        )
 
 
 def _first(rows: pa.Table) -> pa.Table:

@@ -60,8 +60,8 @@ class StepEvents:
         """One line on the run."""
         self._tables = report.tables
         return (
-            f"{report.rows_in:,} rows in, {report.rows_out:,} out, {report.rows_dead:,} dead, {report.rows_late:,} late, "
-            f"{report.rows_open:,} groups open, {report.batches} batches in {report.seconds:.1f} s"
+            f"{report.rows_in:,} rows in, {report.rows_out:,} out, {report.rows_dead:,} dead, "
+            f"{report.rows_late:,} late, {report.rows_open:,} groups open, {report.batches} batches in {report.seconds:.1f} s"
         )
 
     def metadata(self, step: str, role: Role) -> Metadata:
@@ -74,7 +74,9 @@ class StepEvents:
             "batches": self._batches[progress.query],
             "seconds": round(self._seconds[progress.query], 3),
         }
-        return common | {"checkpoint": self._checkpoint, "state": self._state, "output": self._output}[role](step, progress)
+        return common | {"checkpoint": self._checkpoint, "state": self._state, "output": self._output}[role](
+            step, progress
+        )
 
     def _checkpoint(self, step: str, progress: BatchProgress) -> Metadata:
         made: Metadata = {
@@ -99,7 +101,7 @@ class StepEvents:
         path = self._tables.get(step)
         table = open_table(path) if path else None
         if path and table is not None:
-            columns = [TableColumn(field.name, str(field.type.type)) for field in table.schema().fields]  # type: ignore[union-attr]
+            columns = [TableColumn(field.name, str(field.type.type)) for field in table.schema().fields]
             made |= {
                 "dagster/uri": MetadataValue.path(path),
                 "dagster/column_schema": TableSchema(columns=columns),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from dagster import AssetsDefinition, in_process_executor
+from dagster import AssetsDefinition, define_asset_job, in_process_executor
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
-from dagster import define_asset_job
 
 from pipelines.stream.pipeline import Pipeline
 from rs_assets.assets import pipeline_name
@@ -26,7 +25,7 @@ def pipeline_job(pipeline: Pipeline, assets: AssetsDefinition, mode: Mode) -> Un
     tags = {"rs/pipeline": pipeline.name, "rs/mode": mode, "dagster/max_runtime": "0", "dagster/max_retries": "0"}
     return define_asset_job(
         name=f"{pipeline_name(topology)}_{mode}",
-        selection=[key for key in assets.keys],
+        selection=list(assets.keys),
         config=config,
         description=f"{pipeline.name}: {DESCRIPTIONS[mode]}",
         tags=tags,

@@ -83,5 +83,3 @@ def _listening(runtime: Any, listener: Any) -> Iterator[None]:
         yield
     finally:
         runtime.LISTENERS.remove(listener)
-
-

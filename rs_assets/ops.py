@@ -54,8 +54,8 @@ def _wiring_op(topology: Topology, node: Node, verb: str) -> OpDefinition:
     @op(
         name=f"{topology.namespace}__{topology.job}__{node.name}",
         description=f"{verb}: {node.detail() or node.kind}",
-        ins={f"from_{name}": In(dagster_type=Any) for name in node.inputs},  # type: ignore[arg-type]
-        out=Out(dagster_type=Any, io_manager_key=IN_PROCESS),  # type: ignore[arg-type]
+        ins={f"from_{name}": In(dagster_type=Any) for name in node.inputs},
+        out=Out(dagster_type=Any, io_manager_key=IN_PROCESS),
         tags={"dagster/compute_kind": node.family},
     )
     def wire(context: OpExecutionContext, runtime: RuntimeResource, **upstream: Flows) -> Flows:  # noqa: ARG001
@@ -71,12 +71,14 @@ def process_op(topology: Topology) -> OpDefinition:
     @op(
         name=f"{topology.namespace}__{topology.job}__process",
         description="Starts the queries and waits for them; terminating the run drains them first.",
-        ins={f"after_{sink.name}": In(dagster_type=Any) for sink in topology.sinks},  # type: ignore[arg-type]
+        ins={f"after_{sink.name}": In(dagster_type=Any) for sink in topology.sinks},
         out={output_name(step, role): Out(Nothing, is_required=False) for step, role in roles},
         tags={"dagster/compute_kind": "spark"},
     )
     def process(
-        context: OpExecutionContext, runtime: RuntimeResource, **after: Flows  # noqa: ARG001  they order the ops
+        context: OpExecutionContext,
+        runtime: RuntimeResource,
+        **after: Flows,  # noqa: ARG001  they order the ops
     ) -> Iterator[Output[None]]:
         events = StepEvents(topology, context, live=runtime.run.mode == "start")
         runtime.listen(events.put)

@@ -41,7 +41,9 @@ class RunResource(ConfigurableResource[None]):
 
     mode: Literal["run", "start"] = Field(default="run", description="run: to the end of the input; start: for good")
     home: str = Field(default="", description="Where catalog, checkpoints and tables lie; empty: RS_HOME, else .rs")
-    interval_seconds: float = Field(default=1.0, gt=0, description="Least time between two batches of a started pipeline")
+    interval_seconds: float = Field(
+        default=1.0, gt=0, description="Least time between two batches of a started pipeline"
+    )
     new_generation: bool = Field(default=False, description="Begin a fresh checkpoint and read the input again")
 
 

@@ -47,9 +47,7 @@ class PipelineDriver:
     [{'page': '/a', 'ms': 120}]
     """
 
-    def __init__(
-        self, pipeline: Pipeline, *, spark: SparkDriver | None = None, home: Path | None = None
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, *, spark: SparkDriver | None = None, home: Path | None = None) -> None:
         self._stack = ExitStack()
         root = home or Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="rs-driver-")))
         self._channels: dict[str, MemoryChannel] = {}

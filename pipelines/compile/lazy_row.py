@@ -88,20 +88,19 @@ class LazyRow(dict[str, Any]):
         """The opposite of `==`."""
         return not self == other
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __repr__(self) -> str:
         """As a dict."""
         return dict.__repr__(self.whole())
 
-    def __or__(self, other: Any) -> dict[str, Any]:
+    def __or__(self, other: Any) -> Any:
         """A plain dict of both."""
         return dict(self.whole()) | other
 
-    def __ror__(self, other: Any) -> dict[str, Any]:
+    def __ror__(self, other: Any) -> Any:
         """A plain dict of both."""
-        merged: dict[str, Any] = other | dict(self.whole())
-        return merged
+        return other | dict(self.whole())
 
     def __delitem__(self, key: str) -> None:
         """Remove a field."""
@@ -111,15 +110,15 @@ class LazyRow(dict[str, Any]):
         """A plain dict."""
         return dict(self)
 
-    def keys(self) -> KeysView[str]:
+    def keys(self) -> KeysView[str]:  # type: ignore[override]
         """The field names."""
         return dict.keys(self.whole())
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]
         """The values."""
         return dict.values(self.whole())
 
-    def items(self) -> ItemsView[str, Any]:
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
         """Names and values."""
         return dict.items(self.whole())
 

@@ -16,9 +16,9 @@ from pipelines.compile.wiring import Wiring
 from pipelines.topology.source import ArraySource, FileSource, MemorySource, Source
 from resources.checkpoint.log import CheckpointLog
 from resources.source import native, spool
+from resources.source.lines import ranges_between
 from resources.source.memory import MEMORY_SPLIT, checked_channel
 from resources.source.parse import LineFormat, parse_lines
-from resources.source.lines import ranges_between
 from resources.source.tail import FORMAT as LINES
 from resources.source.tail import register
 

@@ -84,7 +84,9 @@ ABSTRACT = frozenset({Node, source.Source, sink.Sink})
 
 def _check_complete() -> None:
     """Every concrete node type needs a compile function, every sink a writer."""
-    kinds = {k for module in (source, step, shuffle, window, sink) for k in vars(module).values() if isinstance(k, type)}
+    kinds = {
+        k for module in (source, step, shuffle, window, sink) for k in vars(module).values() if isinstance(k, type)
+    }
     concrete = {k for k in kinds if issubclass(k, Node)} - ABSTRACT
     missing = [k.__name__ for k in concrete if k not in COMPILE]
     missing += [k.__name__ for k in concrete if issubclass(k, sink.Sink) and k not in WRITERS]

@@ -24,9 +24,7 @@ def compile_window(wiring: Wiring, node: WindowAggregate, inputs: tuple[Flow, ..
     marked = with_control(wiring.spark, timed, folder, name=CONTROL_SOURCE)
     watched = drop_control(marked.withWatermark(EVENT_TIME, duration_text(node.water_mark)))
     return Flow(
-        aggregate(
-            watched, node.window, group_by=node.group_by, aggregates=node.aggregates, water_mark=node.water_mark
-        )
+        aggregate(watched, node.window, group_by=node.group_by, aggregates=node.aggregates, water_mark=node.water_mark)
     )
 
 

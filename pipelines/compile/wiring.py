@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -100,5 +100,7 @@ def parse_ddl(spark: SparkSession, ddl: str, *, step: str) -> StructType:
     except ParseException as error:
         first = str(error).strip().splitlines()[0]
         raise SchemaError(
-            f"the schema of step {step!r} does not parse: {first}", remedy="write it as 'page string, ms bigint'", step=step
+            f"the schema of step {step!r} does not parse: {first}",
+            remedy="write it as 'page string, ms bigint'",
+            step=step,
         ) from error

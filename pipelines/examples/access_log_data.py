@@ -1,6 +1,6 @@
 """Writes an access log to try things with: the same lines on every machine, some of them malformed.
 
-    python -m pipelines.examples.access_log_data [PATH] [LINES]
+python -m pipelines.examples.access_log_data [PATH] [LINES]
 """
 
 from __future__ import annotations

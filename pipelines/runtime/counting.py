@@ -33,7 +33,7 @@ def count_records(path: Path) -> int:
             data = np.frombuffer(block, np.uint8)
             ends = data == NEWLINE
             lines += int(np.count_nonzero(ends))
-            # A blank line begins right after a newline with white space or another newline: rare, so look closer only then.
+            # A blank line begins behind a newline with white space or another newline: only then look closer.
             follows = np.empty(len(data), bool)
             follows[0] = last == NEWLINE
             follows[1:] = ends[:-1]

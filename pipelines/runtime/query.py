@@ -137,8 +137,16 @@ class QueryRun:
             self._query.stop()
 
     def status(self) -> dict[str, Any]:
-        """Spark's word on what the query does."""
-        return dict(self._query.status) if self._query is not None else {"message": "not started"}
+        """Spark's word on what the query does, and how far its sources lie behind their ends."""
+        if self._query is None:
+            return {"message": "not started"}
+        progress = self._query.lastProgress
+        ends = (
+            {s["description"]: {"read": s["endOffset"], "there": s["latestOffset"]} for s in progress["sources"]}
+            if progress
+            else {}
+        )
+        return {**self._query.status, "sources": ends}
 
     def finish_windows(self) -> None:
         """Move the watermark to the end of time, so that the next batch fires every window."""
@@ -250,9 +258,7 @@ class QueryRun:
     def _write_letters(self, replay: Replay, batch_id: int) -> None:
         mark = self._mark("dead_letters", batch_id)
         if not self.letters.committed(mark):
-            rows = replay.letters(
-                namespace=self.topology.namespace, job=self.topology.job, generation=self.generation
-            )
+            rows = replay.letters(namespace=self.topology.namespace, job=self.topology.job, generation=self.generation)
             if rows.num_rows:
                 self.letters.write(rows, mark)
 
@@ -279,4 +285,3 @@ class QueryRun:
     def _offsets(self, batch_id: int) -> Mapping[str, str]:
         offsets = self.log.offsets(batch_id)
         return {k: v for k, v in offsets.sources.items() if k in self.plan.sources} if offsets else {}
-

@@ -27,7 +27,8 @@ class RunningPipeline:
     def begin(cls, session: JobSession) -> Self:
         """Start the wired queries of `session`."""
         driver, interval = session.options.driver, session.options.interval
-        driver.call(lambda _: [query.start(every(interval)) for query in session.queries.values()])
+        for query in session.queries.values():
+            driver.call(lambda _, q=query: q.start(every(interval)))  # type: ignore[misc]
         return cls(session)
 
     def __enter__(self) -> Self:

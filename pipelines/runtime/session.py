@@ -221,7 +221,9 @@ class JobSession:
 
     def tables(self) -> dict[str, str]:
         """Where each sink's rows lie."""
-        return {s.name: self._writer(s.name).location() for s in self.topology.sinks if isinstance(s, DeltaSink | FileSink)}
+        return {
+            s.name: self._writer(s.name).location() for s in self.topology.sinks if isinstance(s, DeltaSink | FileSink)
+        }
 
     def save(self) -> None:
         """Make the manifest durable."""

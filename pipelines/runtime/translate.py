@@ -46,7 +46,7 @@ def _cause(text: str) -> str | None:
 
 def _first_line(text: str) -> str:
     """The line that says most: the last of a worker's Python traceback, else the first."""
-    lines = [line for line in text.split("JVM stacktrace")[0].splitlines() if line.strip()]
+    lines = [line for line in text.split("JVM stacktrace", maxsplit=1)[0].splitlines() if line.strip()]
     python = [line for line in lines if re.match(r"[A-Za-z_.]+(Error|Exception|Interrupt)\b", line)]
     line = python[-1] if python else lines[0] if lines else "Spark failed without a word"
     cause = _cause(text)

@@ -41,9 +41,7 @@ class DataStream:
     draft: Draft
     step: str
 
-    def map(
-        self, first: object, *more: object, schema: str | None = None, name: str | None = None
-    ) -> DataStream:
+    def map(self, first: object, *more: object, schema: str | None = None, name: str | None = None) -> DataStream:
         """Turn each record into another.
 
         Either a Python function from dict to dict, with `schema` or a return annotation (TypedDict or dataclass), or a
@@ -124,9 +122,7 @@ class DataStream:
     def to_file(self, path: str | PathLike[str], *, name: str | None = None) -> DataStream:
         """Write JSON lines: one folder a batch below `path`, made visible by one rename."""
         where = fspath(path)
-        return self._sink(
-            FileSink(name=name or name_from(where, suffix="files"), inputs=(self.step,), path=where)
-        )
+        return self._sink(FileSink(name=name or name_from(where, suffix="files"), inputs=(self.step,), path=where))
 
     def to_delta(
         self,
@@ -180,4 +176,3 @@ class SplitStream:
         """The branch of the records that carry `label`."""
         step = self.draft.auto_name("select", name)
         return DataStream(self.draft, self.draft.add(Select(name=step, inputs=(self.step,), label=label)))
-

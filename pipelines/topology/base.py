@@ -10,6 +10,11 @@ from resources.names import checked_name
 Family = Literal["source", "step", "shuffle", "window", "join", "sink"]
 
 
+def positive(value: object) -> bool:
+    """Whether `value` is a whole number above zero; True is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One step of a pipeline. `name` is unique in it and keys its state for ever; `inputs` are names of other nodes."""

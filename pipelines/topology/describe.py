@@ -5,7 +5,13 @@ from __future__ import annotations
 from pipelines.topology.topology import Topology
 
 # Mermaid node shapes: sources round, state as a cylinder, sinks as a flag.
-SHAPES = {"source": ("([", "])"), "window": ("[(", ")]"), "join": ("[(", ")]"), "shuffle": ("{{", "}}"), "sink": (">", "]")}
+SHAPES = {
+    "source": ("([", "])"),
+    "window": ("[(", ")]"),
+    "join": ("[(", ")]"),
+    "shuffle": ("{{", "}}"),
+    "sink": (">", "]"),
+}
 
 
 def as_text(topology: Topology) -> str:

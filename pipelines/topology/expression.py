@@ -198,7 +198,9 @@ def code_digest(function: Callable[..., Any]) -> str:
     else:
         _feed(digest, code)
         digest.update(repr(getattr(function, "__defaults__", None)).encode())
-        digest.update(repr([_plain(cell.cell_contents) for cell in getattr(function, "__closure__", None) or ()]).encode())
+        digest.update(
+            repr([_plain(cell.cell_contents) for cell in getattr(function, "__closure__", None) or ()]).encode()
+        )
     return digest.hexdigest()[:16]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from pipelines.topology.base import Family, Node
+from pipelines.topology.base import Family, Node, positive
 from resources.errors import TopologyError
 
 Strategy = Literal["memory"]
@@ -24,10 +24,8 @@ class Shuffle(Node):
     def __post_init__(self) -> None:
         """Refuse a number of partitions that is none."""
         Node.__post_init__(self)
-        if not isinstance(self.partitions, int) or isinstance(self.partitions, bool) or self.partitions < 1:
+        if not positive(self.partitions):
             raise TopologyError(f"step {self.name!r}: a shuffle needs a positive number of partitions")
-        if self.strategy != "memory":
-            raise TopologyError(f"step {self.name!r}: {self.strategy!r} is no shuffle strategy", remedy="use 'memory'")
 
     def detail(self) -> str:
         """Partitions and keys."""

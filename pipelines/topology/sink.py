@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
-from pipelines.topology.base import Family, Node
+from pipelines.topology.base import Family, Node, positive
 from resources.errors import TopologyError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class PrintSink(Sink):
     def __post_init__(self) -> None:
         """Refuse a limit that shows nothing."""
         Sink.__post_init__(self)
-        if not isinstance(self.max_rows, int) or self.max_rows < 1:
+        if not positive(self.max_rows):
             raise TopologyError(f"step {self.name!r}: max_rows must be a positive number")
 
 

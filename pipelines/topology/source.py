@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from pipelines.topology.base import Family, Node
+from pipelines.topology.base import Family, Node, positive
 from resources.errors import SchemaError, TopologyError
 from resources.source.policy import BadRecords
 
@@ -129,8 +129,8 @@ class FileSource(Source):
             (self.pattern is None or self.schema is not None, "a pattern needs a schema", "pass schema='...'"),
             (self.format != "text" or self.pattern is not None or self.schema is None,
              "plain text has the one field 'value'", "leave schema out, or pass pattern="),
-            (_positive(self.max_files_per_batch), "max_files_per_batch must be a positive number", ""),
-            (_positive(self.max_rows_per_batch), "max_rows_per_batch must be a positive number", ""),
+            (all(positive(n) for n in (self.max_files_per_batch, self.max_rows_per_batch) if n is not None),
+             "the limit of a batch must be a positive number", ""),
             (self.max_rows_per_batch is None or self.tail, "max_rows_per_batch needs tail=True",
              "whole files are read without tail: use max_files_per_batch"),
             (self.max_files_per_batch is None or not self.tail, "max_files_per_batch does not go with tail=True",
@@ -162,7 +162,3 @@ class FileSource(Source):
     def identity(self) -> tuple[str, ...]:
         """The path may move; what the rows look like may not."""
         return (self.format, str(self.tail), self.pattern or "", self.schema or "inferred")
-
-
-def _positive(value: object) -> bool:
-    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0)

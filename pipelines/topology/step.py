@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-
 from pipelines.topology.base import Node
 from pipelines.topology.expression import ColumnBuilder, Expression, PythonFunction, SqlText
 from resources.errors import TopologyError
@@ -132,20 +131,6 @@ class Select(Node):
     def detail(self) -> str:
         """The label."""
         return self.label
-
-
-
-
-def python_function(node: Node) -> PythonFunction | None:
-    """The Python function of a node that runs in Python workers, else None."""
-    candidate = {
-        Map: lambda n: n.function,
-        FlatMap: lambda n: n.expression,
-        Filter: lambda n: n.condition,
-        ForEach: lambda n: n.function,
-        Split: lambda n: n.label,
-    }.get(type(node), lambda _: None)(node)
-    return candidate if isinstance(candidate, PythonFunction) else None
 
 
 def _text(value: Expression) -> str:

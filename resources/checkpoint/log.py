@@ -59,9 +59,7 @@ class CheckpointLog:
             ) from error
         if version != "v2":
             raise CheckpointError(f"offset log of version {version}, this release reads v2", file=path)
-        return BatchOffsets(
-            batch_id, _instant(meta["batchWatermarkMs"]), _instant(meta["batchTimestampMs"]), sources
-        )
+        return BatchOffsets(batch_id, _instant(meta["batchWatermarkMs"]), _instant(meta["batchTimestampMs"]), sources)
 
     def last_committed(self) -> int:
         """The id of the last batch that Spark has committed, -1 for none."""

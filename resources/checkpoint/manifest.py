@@ -42,7 +42,9 @@ class Manifest:
 
     def next_generation(self) -> Manifest:
         """The manifest of a fresh checkpoint of the same pipeline; pinned schemas go."""
-        return replace(self, generation=self.generation + 1, sealed=False, partitions=0, state_shape=(), schemas={}, inputs={})
+        return replace(
+            self, generation=self.generation + 1, sealed=False, partitions=0, state_shape=(), schemas={}, inputs={}
+        )
 
 
 def load(folder: Path) -> Manifest | None:

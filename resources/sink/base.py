@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pyspark.sql import DataFrame
@@ -23,6 +23,10 @@ class BatchMark:
         """The id under which the last batch is remembered; another generation is another writer."""
         return f"{self.pipeline_id}/g{self.generation}/{self.sink}"
 
+    def of_generation(self, generation: int) -> BatchMark:
+        """The same batch of another generation."""
+        return replace(self, generation=generation)
+
     @property
     def folder(self) -> str:
         """A name for the files of this batch."""
@@ -37,9 +41,12 @@ class Staged:
 
 
 class SinkWriter(Protocol):
-    """A sink as the runtime sees it. `name` is the step's."""
+    """A sink as the runtime sees it."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The name of the step."""
+        ...
 
     def committed(self, mark: BatchMark) -> bool:
         """Whether this batch is visible already."""

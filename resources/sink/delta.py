@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, create_table_with_add_actions
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 from pyspark.sql import DataFrame
 
 from resources.errors import SinkError
@@ -27,7 +27,9 @@ from resources.sink.base import BatchMark, Staged
 from resources.sink.statistics import file_statistics
 
 Mode = Literal["append", "upsert", "complete"]
-# Sessions settings of the JVM connector for the marker of a MERGE; Delta has no writer option for those.
+# Delta operations that add rows; others, such as a compaction, are nobody's data.
+WRITES = frozenset({"WRITE", "MERGE", "CREATE TABLE"})
+# Session settings of the JVM connector for the marker of a MERGE; Delta has no writer option for those.
 TXN_APP, TXN_VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 
 
@@ -74,6 +76,7 @@ class DeltaWriter:
         schema = DeltaSchema.from_arrow(_nullable(arrow_schema(batch)))
         with _sink_errors(self.name, self.path):
             table = open_table(self.path)
+            replaces = replaces or (table is not None and self._begins_anew(table, mark))
             mode: Literal["append", "overwrite"] = "overwrite" if replaces else "append"
             if table is None:
                 create_table_with_add_actions(
@@ -81,10 +84,32 @@ class DeltaWriter:
                 )
             else:
                 self._check_schema(table, schema)
+                added: list[AddAction | RemoveAction] = [*actions]
                 table.create_write_transaction(
-                    actions, mode=mode, schema=schema, partition_by=[], commit_properties=properties(mark)
+                    added, mode=mode, schema=schema, partition_by=[], commit_properties=properties(mark)
                 )
         return rows
+
+    def _begins_anew(self, table: DeltaTable, mark: BatchMark) -> bool:
+        """Whether this is the first commit of a later generation: it replaces the rows of the generations before.
+
+        A table that others write to as well is refused, for their rows would go too.
+        """
+        earlier = (table.transaction_version(mark.of_generation(g).writer) for g in range(1, mark.generation))
+        if last_batch(table, mark) >= 0 or all(version is None for version in earlier):
+            return False
+        writers = {
+            entry.get("rs.writer", "somebody else") for entry in table.history() if entry.get("operation") in WRITES
+        }
+        strangers = sorted(w for w in writers if not w.startswith(f"{mark.pipeline_id}/"))
+        if strangers:
+            raise SinkError(
+                "a new generation would replace the whole table, but others have written to it",
+                remedy="give each pipeline a table of its own, or remove this generation's rows by hand",
+                step=self.name,
+                table=self.path,
+            )
+        return True
 
     def _check_schema(self, table: DeltaTable, schema: DeltaSchema) -> None:
         """Refuse rows of other columns than the table has: nothing is widened or dropped silently."""
@@ -104,9 +129,9 @@ class DeltaWriter:
             return 0
         with _sink_errors(self.name, self.path):
             table = open_table(self.path)
-            if table is None:
-                write_deltalake(self.path, rows, commit_properties=properties(mark))
-                return rows.num_rows
+            if table is None or self._begins_anew(table, mark):
+                write_deltalake(self.path, rows, mode="overwrite", commit_properties=properties(mark))
+                return int(rows.num_rows)
             self._check_schema(table, DeltaSchema.from_arrow(rows.schema))
             (
                 table.merge(
@@ -120,7 +145,7 @@ class DeltaWriter:
                 .when_not_matched_insert_all()
                 .execute()
             )
-        return rows.num_rows
+        return int(rows.num_rows)
 
     def _commit_jvm(self, frame: DataFrame, rows: int, mark: BatchMark) -> int:
         try:
@@ -131,10 +156,12 @@ class DeltaWriter:
         return rows
 
     def _write_jvm(self, frame: DataFrame, mark: BatchMark) -> None:
-        if self.mode == "upsert" and open_table(self.path) is not None:
+        table = open_table(self.path)
+        anew = table is not None and self._begins_anew(table, mark)
+        if self.mode == "upsert" and table is not None and not anew:
             self._merge_jvm(frame, mark)
             return
-        how = "overwrite" if self.mode == "complete" else "append"
+        how = "overwrite" if self.mode == "complete" or anew else "append"
         writer = frame.write.format("delta").mode(how)
         writer.option("txnAppId", mark.writer).option("txnVersion", mark.batch_id).save(self.path)
 
@@ -191,7 +218,12 @@ def _add_action(root: Path, file: Path) -> tuple[int, AddAction]:
     metadata = pq.read_metadata(file)
     facts = file.stat()
     action = AddAction(
-        str(file.relative_to(root)), facts.st_size, {}, int(facts.st_mtime * 1000), True, file_statistics(metadata)
+        path=str(file.relative_to(root)),
+        size=facts.st_size,
+        partition_values={},
+        modification_time=int(facts.st_mtime * 1000),
+        data_change=True,
+        stats=file_statistics(metadata),
     )
     return metadata.num_rows, action
 
@@ -215,5 +247,3 @@ def _sink_errors(step: str, path: str) -> Iterator[None]:
         yield
     except DeltaError as error:
         raise SinkError(f"Delta refused the commit: {error}", step=step, table=path) from error
-
-

@@ -34,12 +34,12 @@ class FileWriter:
         hidden = Path(self.path) / f".{mark.folder}.tmp"
         shutil.rmtree(hidden, ignore_errors=True)
         batch.write.json(str(hidden))
-        return Staged(lambda: self._publish(hidden, self._target(mark)))
+        return Staged(lambda: self._publish(hidden, mark))
 
     def _target(self, mark: BatchMark) -> Path:
         return Path(self.path) / f"batch={mark.folder}"
 
-    def _publish(self, hidden: Path, target: Path) -> int:
+    def _publish(self, hidden: Path, mark: BatchMark) -> int:
         rows = 0
         for file in hidden.iterdir():
             if file.suffix == ".json" and file.stat().st_size:
@@ -48,7 +48,14 @@ class FileWriter:
             else:
                 file.unlink()
         if rows:
-            hidden.rename(target)
+            hidden.rename(self._target(mark))
+            self._remove_earlier(mark)
         else:
             hidden.rmdir()
         return rows
+
+    def _remove_earlier(self, mark: BatchMark) -> None:
+        """A new generation writes everything again, so the folders of the ones before go."""
+        for folder in Path(self.path).glob("batch=g*-b*"):
+            if folder.name < f"batch=g{mark.generation:04d}":
+                shutil.rmtree(folder)

@@ -75,7 +75,7 @@ def infer_schema(spark: SparkSession, *, step: str, path: str, form: LineFormat)
         )
     reader = spark.read.options(**form.reader_options)
     if form.format == "csv":
-        return reader.option("header", form.header).option("inferSchema", True).csv(str(sample)).schema
+        return reader.option("header", form.header).option("inferSchema", "true").csv(str(sample)).schema
     inferred = reader.json(str(sample)).schema
     fields = [field for field in inferred.fields if field.name != CORRUPT]
     if not fields:
@@ -91,7 +91,9 @@ def existing_files(path: str) -> list[Path]:
     elif place.exists():
         return [place]
     else:
-        found = place.parent.glob(place.name) if place.parent.is_dir() else Path(place.anchor or ".").glob(_relative(place))
+        found = (
+            place.parent.glob(place.name) if place.parent.is_dir() else Path(place.anchor or ".").glob(_relative(place))
+        )
     return sorted(f for f in found if f.is_file() and not f.name.startswith((".", "_")))
 
 
@@ -135,5 +137,3 @@ def _replaced(schema: StructType) -> Column:
     for other in texts[1:]:
         found = found | other
     return F.when(found, F.lit("invalid UTF-8"))
-
-

@@ -11,7 +11,6 @@ from pyspark.sql.types import StringType, StructType, TimestampType
 
 from resources.errors import ConfigurationError
 from resources.source.columns import ADDRESS, CORRUPT, LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
-
 from resources.source.lines import MAX_LINE_BYTES
 
 # Marks between the groups of a matched pattern; lines that hold one are refused, so they cannot be forged.
@@ -82,10 +81,13 @@ def matched_fields(text: Column, form: LineFormat) -> tuple[list[Column], Column
     marked = F.regexp_replace(text, expression, replacement)
     parts = F.split(F.substring(marked, 2, 1 << 30), GROUP)
     assert form.schema is not None  # noqa: S101  the node checked it
-    fields, reasons = [], [
-        F.when(text.contains(GROUP) | text.contains(MATCHED), F.lit("control characters in the line")),
-        F.when(~marked.startswith(MATCHED), F.lit("the line does not match the pattern")),
-    ]
+    fields, reasons = (
+        [],
+        [
+            F.when(text.contains(GROUP) | text.contains(MATCHED), F.lit("control characters in the line")),
+            F.when(~marked.startswith(MATCHED), F.lit("the line does not match the pattern")),
+        ],
+    )
     for field in form.schema.fields:
         if field.name not in names:
             raise ConfigurationError(
@@ -97,7 +99,11 @@ def matched_fields(text: Column, form: LineFormat) -> tuple[list[Column], Column
         reasons.append(
             F.when(
                 value.isNull() & (F.length(part) > 0),
-                F.concat(F.lit(f"{field.name}: '"), F.left(part, F.lit(100)), F.lit(f"' is no {field.dataType.simpleString()}")),
+                F.concat(
+                    F.lit(f"{field.name}: '"),
+                    F.left(part, F.lit(100)),
+                    F.lit(f"' is no {field.dataType.simpleString()}"),
+                ),
             )
         )
     return fields, F.coalesce(*reasons)
@@ -123,12 +129,11 @@ def _fields(text: Column, form: LineFormat) -> tuple[list[Column], Column]:
         return matched_fields(text, form)
     if form.format == "text" or form.schema is None:
         return [text.alias("value")], F.lit(None).cast("string")
-    parser = F.from_json if form.format == "json" else F.from_csv
-    ddl: object = form.reader_schema if form.format == "json" else _csv_ddl(form)
-    parsed = parser(text, ddl, form.reader_options)  # type: ignore[operator]
-    refused = F.when(
-        parsed.isNull() | parsed[CORRUPT].isNotNull(), F.lit(f"malformed {form.format.upper()}")
-    )
+    if form.format == "json":
+        parsed = F.from_json(text, form.reader_schema, form.reader_options)
+    else:
+        parsed = F.from_csv(text, _csv_ddl(form), form.reader_options)
+    refused = F.when(parsed.isNull() | parsed[CORRUPT].isNotNull(), F.lit(f"malformed {form.format.upper()}"))
     return [parsed[f.name].alias(f.name) for f in form.schema.fields], refused
 
 

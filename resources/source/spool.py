@@ -34,7 +34,9 @@ def infer_schema(rows: Rows, *, step: str) -> pa.Schema:
     try:
         schema = pa.Table.from_pylist([dict(row) for row in rows]).schema
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise SchemaError(f"the rows of step {step!r} have no common schema: {error}", remedy="pass schema='...'") from error
+        raise SchemaError(
+            f"the rows of step {step!r} have no common schema: {error}", remedy="pass schema='...'"
+        ) from error
     return pa.schema([pa.field(f.name, _zoned(f.type)) for f in schema])
 
 
@@ -70,7 +72,9 @@ def _misfit(rows: list[dict[str, Any]], schema: pa.Schema, error: Exception) -> 
                 pa.array([row.get(field.name)], type=field.type)
             except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
                 return SchemaError(
-                    f"row {number}: {field.name}={row.get(field.name)!r} is no {field.type}", row=number, field=field.name
+                    f"row {number}: {field.name}={row.get(field.name)!r} is no {field.type}",
+                    row=number,
+                    field=field.name,
                 )
     return SchemaError(f"the rows do not fit the schema: {error}")
 

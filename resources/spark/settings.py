@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-LOCAL_CHECKPOINTS = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-)
+LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 SECRETS = "(?i)secret|password|passwd|pwd|token|credential|jaas|api.?key|access.?key"
 
 # May be set on a session that somebody else made; the rest only when a session is made.
@@ -71,7 +70,7 @@ class SparkSettings:
             "spark.ui.enabled": str(self.ui).lower(),
             "spark.sql.shuffle.partitions": str(self.partitions or os.cpu_count() or 2),
             # Without it the JVM prints a page before it is told to be quiet.
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
             **SQL_SETTINGS,
             **FIXED_SETTINGS,
         }
