@@ -149,8 +149,10 @@ def show_next(run_id: str | None, out: Console) -> None:
 
 
 def _first(rows: pa.Table) -> pa.Table:
-    """The rows in the order of their windows, where they have such."""
-    return rows.sort_by([("end_time", "ascending")]) if "end_time" in rows.schema.names else rows
+    """Window rows in the order of their ends, without the time that is only a sum of two others."""
+    if not {"end_time", "fire_time"} <= set(rows.schema.names):
+        return rows
+    return rows.sort_by([("end_time", "ascending")]).drop_columns(["fire_time"])
 
 
 def _top(rows: pa.Table) -> Table | None:
