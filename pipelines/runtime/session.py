@@ -20,19 +20,20 @@ from pipelines.compile.readers import stream
 from pipelines.compile.sink import writer_of
 from pipelines.compile.wiring import Flow, Wiring
 from pipelines.runtime.gates import StreamGates
+from pipelines.runtime.inputs import check_inputs, digest
 from pipelines.runtime.options import RunOptions
 from pipelines.runtime.query import PARTITIONS, QueryRun
 from pipelines.runtime.report import RunReport
 from pipelines.topology.sink import DeltaSink, FileSink, Sink
-from pipelines.topology.source import FileSource, Source
+from pipelines.topology.source import ArraySource, Source
 from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
 from resources.checkpoint.lock import run_lock
+from resources.checkpoint.log import CheckpointLog
 from resources.checkpoint.manifest import Manifest
-from resources.errors import ConfigurationError, DataLossError, SealedError, TopologyChangedError
+from resources.errors import ConfigurationError, TopologyChangedError
 from resources.sink.base import SinkWriter
 from resources.sink.dead_letters import DeadLetters
-from resources.source.native import existing_files
 from resources.source.policy import BadRecords
 
 STRICTEST = (BadRecords.FAIL, BadRecords.DEAD_LETTER, BadRecords.SKIP)
@@ -79,8 +80,10 @@ class JobSession:
             self.manifest = stored.next_generation()
         elif stored:
             self._check_same_state(stored)
-            self._check_inputs(stored)
-        self.manifest = replace(self.manifest, state_shape=self.topology.state_shape())
+            check_inputs(self.topology, stored, self._logs())
+        arrays = {s.name: digest(s) for s in self.topology.sources if isinstance(s, ArraySource)}
+        inputs = {**self.manifest.inputs, **arrays}
+        self.manifest = replace(self.manifest, state_shape=self.topology.state_shape(), inputs=inputs)
         self.save()
 
     def _check_same_state(self, stored: Manifest) -> None:
@@ -99,27 +102,12 @@ class JobSession:
             pipeline=f"{self.topology.namespace}.{self.topology.job}",
         )
 
-    def _check_inputs(self, stored: Manifest) -> None:
-        """Refuse whole files that changed after they were read: Spark would never look at them again."""
-        for source in self.topology.sources:
-            if not isinstance(source, FileSource) or source.tail:
-                continue
-            known = stored.inputs.get(source.name, {})
-            present = {str(f): f.stat().st_size for f in existing_files(source.path)}
-            changed = [f for f, size in present.items() if f in known and known[f] != size]
-            if stored.sealed and (changed or present.keys() - known.keys()):
-                raise SealedError(
-                    "the input had ended, and now there is more of it",
-                    remedy="begin a new generation (--new-generation); for a file that grows use tail=True",
-                    file=(changed or sorted(present.keys() - known.keys()))[0],
-                )
-            if changed:
-                raise DataLossError(
-                    "a file changed after it was read; what was added would be ignored",
-                    remedy="put new records into new files; for files that grow use tail=True",
-                    file=changed[0],
-                    range=f"bytes {known[changed[0]]} to {present[changed[0]]}",
-                )
+    def _logs(self) -> dict[str, CheckpointLog]:
+        """Spark's log of the query that owns each source."""
+        return {name: CheckpointLog(self._query_folder(p) / "checkpoint") for p in self.plans for name in p.owns}
+
+    def _query_folder(self, plan: QueryPlan) -> Path:
+        return self.folder / f"g{self.manifest.generation:04d}" / plan.name
 
     # Wiring: on the Spark driver's thread.
 
@@ -151,7 +139,7 @@ class JobSession:
             query.stop()
 
     def _query(self, spark: SparkSession, plan: QueryPlan) -> QueryRun:
-        folder = self.folder / f"g{self.manifest.generation:04d}" / plan.name
+        folder = self._query_folder(plan)
         return QueryRun(
             topology=self.topology,
             plan=plan,
