@@ -51,7 +51,12 @@ def _file_stream(wiring: Wiring, node: FileSource) -> DataFrame:
     form = line_format(wiring, node)
     if not node.tail:
         return native.read_stream(
-            wiring.spark, name=node.name, path=node.path, form=form, max_files_per_batch=node.max_files_per_batch
+            wiring.spark,
+            name=node.name,
+            path=node.path,
+            form=form,
+            pushes_down=node.pushes_down,
+            max_files_per_batch=node.max_files_per_batch,
         )
     register(wiring.spark)
     reader = wiring.spark.readStream.name(node.name).format(LINES).option("path", node.path)

@@ -24,7 +24,7 @@ from pipelines.runtime.translate import translate
 from pipelines.topology.sink import Sink
 from pipelines.topology.source import FileSource
 from pipelines.topology.topology import Topology
-from resources.checkpoint.log import CheckpointLog
+from resources.checkpoint.log import PARTITIONS, CheckpointLog
 from resources.errors import BadRecordError, RsError, StepError
 from resources.sink.base import BatchMark, SinkWriter, Staged
 from resources.sink.dead_letters import DeadLetters
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-PARTITIONS = "spark.sql.shuffle.partitions"
 # The triggers of a query, as arguments of Spark's `trigger()`.
 AVAILABLE_NOW: Mapping[str, Any] = MappingProxyType({"availableNow": True})
 
@@ -91,6 +90,7 @@ class QueryRun:
         self._started.clear()
         self.failure = None
         self.wiring.spark.conf.set(PARTITIONS, self.partitions)
+        self.log.pin_partitions(self.partitions)
         frame = self.flows[self.plan.trunk].df
         writer = (
             frame.writeStream.queryName(f"{self.topology.namespace}.{self.topology.job}.{self.plan.name}")

@@ -22,14 +22,14 @@ from pipelines.compile.wiring import Flow, Wiring
 from pipelines.runtime.gates import StreamGates
 from pipelines.runtime.inputs import check_inputs, digest
 from pipelines.runtime.options import RunOptions
-from pipelines.runtime.query import PARTITIONS, QueryRun
+from pipelines.runtime.query import QueryRun
 from pipelines.runtime.report import RunReport
 from pipelines.topology.sink import DeltaSink, FileSink, Sink
 from pipelines.topology.source import ArraySource, Source
 from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
 from resources.checkpoint.lock import run_lock
-from resources.checkpoint.log import CheckpointLog
+from resources.checkpoint.log import PARTITIONS, CheckpointLog
 from resources.checkpoint.manifest import Manifest
 from resources.errors import ConfigurationError, TopologyChangedError
 from resources.sink.base import SinkWriter

@@ -143,7 +143,8 @@ class FileSource(Source):
     @property
     def bounded(self) -> bool:
         """One file that is not followed ends; a directory, a glob and a growing file do not."""
-        return not (self.tail or glob.has_magic(self.path) or Path(self.path).is_dir())
+        place = Path(self.path)
+        return not self.tail and (place.is_file() or not (glob.has_magic(self.path) or place.is_dir()))
 
     @property
     def bad_records(self) -> BadRecords:

@@ -13,6 +13,8 @@ import orjson
 
 from resources.errors import CheckpointError
 
+PARTITIONS = "spark.sql.shuffle.partitions"
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
@@ -51,12 +53,10 @@ class CheckpointLog:
             return None
         try:
             version, metadata, *lines = path.read_text().splitlines()
-            meta: dict[str, Any] = orjson.loads(metadata)
-            sources = dict(line.split(":", 1) for line in lines if ":" in line)
-        except (ValueError, orjson.JSONDecodeError) as error:
-            raise CheckpointError(
-                "an offset file is damaged", remedy="restore it from a copy of the checkpoint", file=path
-            ) from error
+        except ValueError as error:
+            raise _damaged(path) from error
+        meta = _parsed(metadata, path)
+        sources = dict(line.split(":", 1) for line in lines if ":" in line)
         if version != "v2":
             raise CheckpointError(f"offset log of version {version}, this release reads v2", file=path)
         return BatchOffsets(batch_id, _instant(meta["batchWatermarkMs"]), _instant(meta["batchTimestampMs"]), sources)
@@ -64,6 +64,26 @@ class CheckpointLog:
     def last_committed(self) -> int:
         """The id of the last batch that Spark has committed, -1 for none."""
         return max(_numbers(self.folder / "commits"), default=-1)
+
+    def pin_partitions(self, partitions: int) -> None:
+        """Write the number of state partitions into the offset files that lack it; the query must be stopped.
+
+        Spark 4.2.0 leaves it out of the named offset log and then cannot start again over a batch that was planned
+        but not committed (`None.get` in OfflineStateRepartitionUtils): just what a crash leaves. A file that has it
+        hands it on to the next batches, so this writes only behind a query's first run.
+        """
+        folder = self.folder / "offsets"
+        for batch_id in _numbers(folder):
+            path = folder / str(batch_id)
+            version, metadata, *lines = path.read_text().split("\n")
+            content = _parsed(metadata, path)
+            if PARTITIONS not in content["conf"]:
+                content["conf"][PARTITIONS] = str(partitions)
+                hidden = folder / f".{batch_id}.pinned.tmp"
+                hidden.write_text("\n".join([version, orjson.dumps(content).decode(), *lines]))
+                # A checksum of the old text would make Spark refuse the new one; without any it asks for none.
+                (folder / f".{batch_id}.crc").unlink(missing_ok=True)
+                hidden.replace(path)
 
     def planned_files(self, source: str, batch_id: int | None = None) -> list[PlannedFile]:
         """The files that the file source `source` planned for a batch, or for all that its log still holds."""
@@ -90,6 +110,20 @@ class CheckpointLog:
                 for line in path.read_text().splitlines()[1:]:
                     entry = orjson.loads(line)
                     yield PlannedFile(entry["path"], int(entry["timestamp"]), int(entry["batchId"]))
+
+
+def _parsed(metadata: str, path: Path) -> dict[str, Any]:
+    """The second line of an offset file."""
+    try:
+        content: dict[str, Any] = orjson.loads(metadata)
+        content["conf"], content["batchWatermarkMs"], content["batchTimestampMs"]
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise _damaged(path) from error
+    return content
+
+
+def _damaged(path: Path) -> CheckpointError:
+    return CheckpointError("an offset file is damaged", remedy="restore it from a copy of the checkpoint", file=path)
 
 
 def _numbers(folder: Path) -> list[int]:

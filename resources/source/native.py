@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,7 @@ from pyspark.sql.types import StringType, StructType
 
 from resources.errors import ConfigurationError
 from resources.source.columns import ADDRESS, CORRUPT, REASON
-from resources.source.parse import LineFormat, matched_fields, text_reason
+from resources.source.parse import LineFormat, is_blank, parsed_text, text_reason
 
 if TYPE_CHECKING:
     from pyspark.sql.readwriter import DataFrameReader
@@ -21,28 +23,47 @@ if TYPE_CHECKING:
 MAX_FILE_AGE = "36500d"
 # What Java's decoder leaves where bytes were no UTF-8; the CSV parser gives no other sign of it.
 REPLACEMENT = "\ufffd"
+# What means something in a Hadoop glob.
+GLOB_CHARACTERS = re.compile(r"[\[\]{}*?,\\]")
 
 
 def read_stream(
-    spark: SparkSession, *, name: str, path: str, form: LineFormat, max_files_per_batch: int | None = None
+    spark: SparkSession,
+    *,
+    name: str,
+    path: str,
+    form: LineFormat,
+    pushes_down: bool = True,
+    max_files_per_batch: int | None = None,
 ) -> DataFrame:
-    """Fields and REASON of the records below `path`, as a stream. `name` keys the source in the checkpoint."""
+    """Fields and REASON of the records below `path`, as a stream. `name` keys the source in the checkpoint.
+
+    Without `pushes_down` JSON is parsed line by line: Spark's own reader makes any number of rows of a line that holds
+    an array, so that rows and lines could not be counted against each other.
+    """
     if not has_input(path):
         raise ConfigurationError(f"there is no file at {path}", remedy="check the path of the source", step=name)
-    reader = spark.readStream.name(name).option("maxFileAge", MAX_FILE_AGE)
+    # Without the lookup Spark reads files twice if another one of the batch has a name like a glob, and takes folders
+    # called `a=1` for columns.
+    reader = spark.readStream.name(name).option("maxFileAge", MAX_FILE_AGE).option("recursiveFileLookup", value=True)
     if max_files_per_batch:
         reader = reader.option("maxFilesPerTrigger", max_files_per_batch)
+    if form.format == "json" and not pushes_down:
+        return parsed_text(_load(reader, _as_glob(path), LineFormat("text")), form)
     return _with_reason(_load(reader, _as_glob(path), form), form)
 
 
 def _as_glob(path: str) -> str:
-    """`path`, written as a glob if it is one file: Spark takes the path of a stream for a folder otherwise.
+    """`path` as Spark's globs write it; one file always is a glob, Spark takes it for a folder otherwise.
 
     >>> _as_glob("/no/such/folder")
     '/no/such/folder'
     """
     place = Path(path)
-    return str(place.parent / f"[{place.name[0]}]{place.name[1:]}") if place.is_file() else path
+    if not place.exists():
+        return path
+    escaped = GLOB_CHARACTERS.sub(r"\\\g<0>", path)
+    return str(place.parent / f"[{place.name[0]}]{place.name[1:]}") if place.is_file() and escaped == path else escaped
 
 
 def read_spool(spark: SparkSession, *, name: str, folder: Path, schema: StructType) -> DataFrame:
@@ -86,15 +107,23 @@ def infer_schema(spark: SparkSession, *, step: str, path: str, form: LineFormat)
 def existing_files(path: str) -> list[Path]:
     """The files below `path` that Spark would read now, by name."""
     place = Path(path)
-    if place.is_dir():
-        found = place.iterdir()
-    elif place.exists():
-        return [place]
+    if place.exists():
+        found = [place]
+    elif place.parent.is_dir():
+        found = list(place.parent.glob(place.name))
     else:
-        found = (
-            place.parent.glob(place.name) if place.parent.is_dir() else Path(place.anchor or ".").glob(_relative(place))
-        )
-    return sorted(f for f in found if f.is_file() and not f.name.startswith((".", "_")))
+        found = list(Path(place.anchor or ".").glob(_relative(place)))
+    return sorted(file for top in found for file in _below(top))
+
+
+def _below(top: Path) -> Iterator[Path]:
+    """`top` if it is a file, else the files in it at any depth; hidden ones only if they were named."""
+    if top.is_file():
+        yield top
+        return
+    for file in top.rglob("*"):
+        if file.is_file() and not any(part.startswith((".", "_")) for part in file.relative_to(top).parts):
+            yield file
 
 
 def has_input(path: str) -> bool:
@@ -107,8 +136,13 @@ def _relative(place: Path) -> str:
 
 
 def _load(reader: DataStreamReader | DataFrameReader, path: str, form: LineFormat) -> DataFrame:
+    if form.format != "csv":
+        # A lone carriage return ends no line; only CSV's parser has to find the ends by itself.
+        reader = reader.option("lineSep", "\n")
     if form.format == "text":
-        return reader.text(path)
+        lines = reader.text(path)
+        value = F.col("value")
+        return lines.select(F.when(value.endswith("\r"), F.left(value, F.length(value) - 1)).otherwise(value).alias("value"))
     made = reader.options(**form.reader_options).schema(form.reader_schema)
     return made.json(path) if form.format == "json" else made.option("header", form.header).csv(path)
 
@@ -117,11 +151,9 @@ def _with_reason(frame: DataFrame, form: LineFormat) -> DataFrame:
     """The fields of `form` and REASON; blank lines are no records."""
     if form.format == "text":
         text = F.col("value")
-        kept = frame.filter(F.length(F.trim(text)) > 0)
         if form.pattern is None:
-            return kept.withColumn(REASON, text_reason(text))
-        fields, refused = matched_fields(text, form)
-        return kept.select(*fields, F.coalesce(text_reason(text), refused).alias(REASON))
+            return frame.filter(~is_blank(text)).withColumn(REASON, text_reason(text))
+        return parsed_text(frame, form)
     assert form.schema is not None  # noqa: S101  given or inferred before
     reason = F.when(F.col(CORRUPT).isNotNull(), F.lit(f"malformed {form.format.upper()}"))
     if form.format == "csv":

@@ -15,6 +15,8 @@ from resources.source.lines import MAX_LINE_BYTES
 
 # Marks between the groups of a matched pattern; lines that hold one are refused, so they cannot be forged.
 GROUP, MATCHED = "\x01", "\x02"
+# What a line may hold and still be blank, for every reader alike.
+WHITE_SPACE = " \t\r\n\v\f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ def parse_lines(lines: DataFrame, form: LineFormat, *, addressed: bool = False) 
     Blank lines are no records. With `addressed` the ADDRESS columns come along.
     """
     text = F.col("value").cast("string")
-    kept = lines.filter(F.length(F.trim(text)) > 0)
+    kept = lines.filter(~is_blank(text))
     if form.format == "csv" and form.header:
         kept = kept.filter(F.col("line") > 1)
     fields, refused = _fields(text, form)
@@ -64,9 +66,21 @@ def parse_lines(lines: DataFrame, form: LineFormat, *, addressed: bool = False) 
         F.col("split").alias(SPLIT),
         F.col("line").alias(LINE),
         F.col("offset").alias(OFFSET),
-        F.try_validate_utf8(F.left(text, F.lit(RAW_LIMIT_BYTES))).alias(RAW),
+        F.make_valid_utf8(F.left(text, F.lit(RAW_LIMIT_BYTES))).alias(RAW),
     )
     return kept.select(*fields, reason.alias(REASON), *(address if addressed else ()))
+
+
+def parsed_text(lines: DataFrame, form: LineFormat) -> DataFrame:
+    """Fields and REASON of each line of a frame with the column `value`; blank lines are no records."""
+    text = F.col("value")
+    fields, refused = _fields(text, form)
+    return lines.filter(~is_blank(text)).select(*fields, F.coalesce(text_reason(text), refused).alias(REASON))
+
+
+def is_blank(text: Column) -> Column:
+    """Whether a line has nothing but white space."""
+    return F.length(F.btrim(text, F.lit(WHITE_SPACE))) == 0
 
 
 def text_reason(column: Column) -> Column:
