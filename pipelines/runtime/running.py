@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from pipelines.runtime.idle import IdleClock
 from pipelines.runtime.query import every
 from pipelines.runtime.report import RunReport
 from pipelines.runtime.session import JobSession
@@ -20,6 +21,7 @@ class RunningPipeline:
     """The handle of a started pipeline; also a context manager that stops it."""
 
     session: JobSession
+    clock: IdleClock
     _closed: bool = field(default=False)
     _tick: threading.Event = field(default_factory=threading.Event)
 
@@ -29,7 +31,9 @@ class RunningPipeline:
         driver, interval = session.options.driver, session.options.interval
         for query in session.queries.values():
             driver.call(lambda _, q=query: q.start(every(interval)))  # type: ignore[misc]
-        return cls(session)
+        clock = IdleClock.over(session.queries.values())
+        clock.start()
+        return cls(session, clock)
 
     def __enter__(self) -> Self:
         """Nothing more to do."""
@@ -68,6 +72,7 @@ class RunningPipeline:
         """
         if not self._closed:
             self._closed = True
+            self.clock.stop()
             try:
                 drain_and_stop(self.session, patience_s=patience_s if drain else 0)
                 return self.session.record(sealed=False)

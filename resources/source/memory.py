@@ -6,8 +6,10 @@ and a restart from a checkpoint finds them again. The folder lives as long as th
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +43,7 @@ class MemoryChannel:
         self._closed = False
         self._waiting: list[Mapping[str, Any]] = []
         self._arrow: pa.Schema | None = None
-        self._spool: tempfile.TemporaryDirectory[str] | None = None
+        self._spool: Path | None = None
         self._rows_spooled = 0
         self._collected: list[Record] = []
         self._seen: dict[str, int] = {}
@@ -82,13 +84,15 @@ class MemoryChannel:
         """Fix the Arrow schema, write out the rows that waited for it, and return the spool's folder."""
         with self._lock:
             if self._spool is None:
-                self._spool = tempfile.TemporaryDirectory(prefix="rs-channel-")
+                self._spool = Path(tempfile.mkdtemp(prefix="rs-channel-"))
+                # With the channel, or at the latest with the process.
+                weakref.finalize(self, shutil.rmtree, self._spool, ignore_errors=True)
             if self._arrow is None:
                 self._arrow = schema
                 waiting, self._waiting = self._waiting, []
                 if waiting:
                     self._write(waiting)
-            return Path(self._spool.name)
+            return self._spool
 
     def deliver(self, rows: list[Record], *, writer: str, batch_id: int) -> bool:
         """Append the rows of one batch unless that batch of that writer was delivered before; tells which it was."""
@@ -108,7 +112,7 @@ class MemoryChannel:
 
         assert self._spool is not None  # noqa: S101  bind() made it
         assert self._arrow is not None  # noqa: S101
-        write_spool_file(Path(self._spool.name), rows, self._arrow, first_row=self._rows_spooled)
+        write_spool_file(self._spool, rows, self._arrow, first_row=self._rows_spooled)
         self._rows_spooled += len(rows)
 
 
