@@ -49,12 +49,13 @@ class PipelineDriver:
 
     def __init__(self, pipeline: Pipeline, *, spark: SparkDriver | None = None, home: Path | None = None) -> None:
         self._stack = ExitStack()
-        root = home or Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="rs-driver-")))
+        self._home = home
+        self._spark = spark or SparkDriver.shared()
         self._channels: dict[str, MemoryChannel] = {}
         nodes = tuple(self._replaced(node) for node in pipeline.topology)
         self._topology = Topology(pipeline.topology.namespace, pipeline.topology.job, nodes)
         self._sinks = {sink.name: MemoryChannel() for sink in self._topology.sinks}
-        self._options = RunOptions(home=Home(root), driver=spark or SparkDriver.shared())
+        self._options = RunOptions(driver=self._spark)
         self._session: JobSession | None = None
         self._waiting: dict[str, list[Mapping[str, Any]]] = {name: [] for name in self._channels}
         for source in pipeline.topology.sources:
@@ -63,7 +64,13 @@ class PipelineDriver:
 
     def __enter__(self) -> Self:
         """Start the queries."""
-        self._start()
+        try:
+            root = self._home or Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="rs-driver-")))
+            self._options = RunOptions(home=Home(root), driver=self._spark)
+            self._start()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(
@@ -112,11 +119,7 @@ class PipelineDriver:
         session = JobSession(self._topology, self._options)
         session.__enter__()
         self._session = session
-        try:
-            self._options.driver.call(lambda spark: self._begin(session, spark))
-        except BaseException:
-            self._stop()
-            raise
+        self._options.driver.call(lambda spark: self._begin(session, spark))
 
     def _begin(self, session: JobSession, spark: Any) -> None:
         wire_all(session, spark)

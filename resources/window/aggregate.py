@@ -48,8 +48,9 @@ def aggregate(
     """Window rows of `frame`, which carries EVENT_TIME and its watermark: groups, aggregates, start, end, fire time."""
     keys = [F.col(f"`{name}`") for name in group_by]
     if isinstance(window, SessionWindow) and not keys:
-        # Spark has no session over a whole stream: one constant key makes it one group.
-        keys = [F.lit(0).alias("_rs_all")]
+        # Spark has no session over a whole stream: one key for all makes it one group. It must not be a literal, which
+        # the optimizer would remove again.
+        keys = [(F.unix_micros(EVENT_TIME) * F.lit(0)).alias("_rs_all")]
     columns = [_aggregate(a).alias(a.alias) for a in aggregates]
     rows = frame.groupBy(_assigned(window).alias(WINDOW), *keys).agg(*columns)
     end = F.col(f"{WINDOW}.end")

@@ -1,0 +1,88 @@
+"""Event times: their forms, their bounds, late rows, and the sums that must hold."""
+
+import pytest
+from deltalake import DeltaTable
+
+from resources.errors import BadRecordError, TopologyError
+from rs_assets import Time, TumblingWindow
+from rs_assets.testing import PipelineDriver
+from tests.operators.model import START, at
+
+FORMS = {
+    "timestamp": ("timestamp", at),
+    "epoch milliseconds": ("bigint", lambda s: int(at(s).timestamp() * 1000)),
+    "text": ("string", lambda s: at(s).strftime("%Y-%m-%d %H:%M:%S")),
+    "ISO text": ("string", lambda s: at(s).isoformat()),
+}
+BAD = [None, "1969-12-31 23:59:59", "2999-01-01 00:00:00", "tomorrow"]
+
+
+def counts(source, kind, **options):
+    window = source(f"ts {kind}", **options).window(TumblingWindow.of(Time.seconds(10), "ts"), name="w")
+    return window.count("n").water_mark(Time.seconds(5))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_should_read_every_form(source, drive, form):
+    kind, made = FORMS[form]
+    rows = drive(counts(source, kind).to_data_stream(), [{"ts": made(1)}, {"ts": made(2)}, {"ts": made(11)}])
+    assert sorted((row["start_time"], row["n"]) for row in rows) == [(START, 2), (at(10), 1)]
+
+
+def test_should_keep_bad_times_in_dead_letters_and_late_rows_too(source, driver, tmp_path):
+    pipeline = counts(source, "string").event_time(bad_records="dead_letter").to_data_stream().to_print().build()
+    with PipelineDriver(pipeline, spark=driver, home=tmp_path) as running:
+        running.push([{"ts": at(1).isoformat()}, *({"ts": bad} for bad in BAD), {"ts": at(30).isoformat()}])
+        running.step()
+        running.push([{"ts": at(2).isoformat()}, {"ts": at(26).isoformat()}])
+        running.step()
+        running.finish()
+        assert [(row["start_time"], row["n"]) for row in running.take()] == [(START, 1), (at(20), 1), (at(30), 1)]
+        query = running.report().queries[0]
+        assert (query.rows_in, query.rows_dead, query.rows_late, query.rows_on) == (8, 4, 1, 3)
+    letters = DeltaTable(str(tmp_path / "catalog" / "dead_letters")).to_pyarrow_table().to_pylist()
+    reasons = {row["line"]: row["reason"].split(":")[0] for row in letters}
+    assert reasons == {
+        2: "no event time",
+        3: "event time before the earliest",
+        4: "event time too far ahead",
+        5: "no event time",
+        7: "late",
+    }
+    assert {row["step"] for row in letters} == {"w"}
+
+
+def test_should_only_count_them_under_skip(source, driver):
+    pipeline = counts(source, "string", bad_records="skip").to_data_stream().to_print().build()
+    with PipelineDriver(pipeline, spark=driver) as running:
+        running.push([{"ts": at(1).isoformat()}, *({"ts": bad} for bad in BAD)])
+        # The driver's memory source has no policy of its own, so the window's is asked for below.
+        with pytest.raises(BadRecordError):
+            running.step()
+    pipeline = counts(source, "string").event_time(bad_records="skip").to_data_stream().to_print().build()
+    with PipelineDriver(pipeline, spark=driver) as running:
+        running.push([{"ts": at(1).isoformat()}, *({"ts": bad} for bad in BAD)])
+        running.finish()
+        assert running.report().rows_dead == len(BAD)
+        assert [row["n"] for row in running.take()] == [1]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_should_end_the_run_under_fail_and_name_the_record(source, driver, bad):
+    with PipelineDriver(counts(source, "string").to_data_stream().to_print().build(), spark=driver) as running:
+        running.push([{"ts": at(1).isoformat()}, {"ts": bad}])
+        with pytest.raises(BadRecordError, match="event time") as caught:
+            running.step()
+    assert (caught.value.facts["step"], caught.value.facts["line"]) == ("w", 2)
+
+
+def test_should_refuse_a_field_that_is_no_time_and_bounds_before_1970(source, drive):
+    with pytest.raises(TopologyError, match="is a boolean"):
+        drive(counts(source, "boolean").to_data_stream(), [{"ts": True}])
+    with pytest.raises(TopologyError, match="not lie before 1970"):
+        counts(source, "timestamp").event_time(earliest=START.replace(year=1969))
+
+
+def test_should_use_the_time_of_arrival_without_a_field(source, drive):
+    stream = source("page string").window(TumblingWindow.of(Time.days(365_000))).group_by("page").count("n")
+    assert [row["n"] for row in drive(stream.to_data_stream(), [{"page": "/"}], [{"page": "/"}])] == [2]

@@ -1,0 +1,41 @@
+"""union: several streams become one."""
+
+import pytest
+
+from resources.errors import TopologyError
+from rs_assets import StreamBuilder
+from rs_assets.testing import PipelineDriver
+
+
+def two(schema="n bigint, m bigint"):
+    begin = StreamBuilder.data_stream("test", "union")
+    a = begin.from_file("a.jsonl", schema="n bigint, m bigint", name="a")
+    return a, begin.from_file("b.jsonl", schema=schema, name="b")
+
+
+def test_should_keep_duplicates_of_all_sources(driver):
+    a, b = two(schema="m bigint, n bigint")
+    with PipelineDriver(a.union(b).to_print().build(), spark=driver) as pipeline:
+        pipeline.push([{"n": 1, "m": 2}], "a")
+        pipeline.push([{"n": 1, "m": 2}, {"n": 3, "m": 4}], "b")
+        pipeline.step()
+        pipeline.restart()
+        pipeline.push([{"n": 5, "m": 6}], "b")
+        pipeline.step()
+        assert sorted((row["n"], row["m"]) for row in pipeline.take()) == [(1, 2), (1, 2), (3, 4), (5, 6)]
+        assert pipeline.report().rows_in == 1
+
+
+def test_should_refuse_streams_of_different_fields(driver):
+    a, b = two(schema="n bigint")
+    with (
+        pytest.raises(TopologyError, match="different fields: m, n / n"),
+        PipelineDriver(a.union(b).to_print().build(), spark=driver),
+    ):
+        pass
+
+
+def test_should_refuse_streams_of_different_pipelines():
+    other = StreamBuilder.data_stream("test", "other").from_file("a.jsonl", schema="n bigint")
+    with pytest.raises(TopologyError, match="streams of one pipeline only"):
+        two()[0].union(other)
