@@ -61,7 +61,8 @@ class StepEvents:
         self._tables = report.tables
         return (
             f"{report.rows_in:,} rows in, {report.rows_out:,} out, {report.rows_dead:,} dead, "
-            f"{report.rows_late:,} late, {report.rows_open:,} groups open, {report.batches} batches in {report.seconds:.1f} s"
+            f"{report.rows_late:,} late, {report.rows_open:,} groups open, "
+            f"{report.batches} batches in {report.seconds:.1f} s"
         )
 
     def metadata(self, step: str, role: Role) -> Metadata:

@@ -65,9 +65,9 @@ class ArraySource(Source):
     def __post_init__(self) -> None:
         """Refuse rows that are not mappings."""
         Source.__post_init__(self)
-        wrong = next((row for row in self.rows if not isinstance(row, Mapping)), None)
-        if wrong is not None:
-            raise SchemaError(f"step {self.name!r}: a row must be a dict, not {wrong!r}", step=self.name)
+        wrong = [row for row in self.rows if not isinstance(row, Mapping)]
+        if wrong:
+            raise SchemaError(f"step {self.name!r}: a row must be a dict, not {wrong[0]!r}", step=self.name)
         if not self.rows and self.schema is None:
             raise SchemaError(f"step {self.name!r} has no rows to infer a schema from", remedy="pass schema='...'")
 

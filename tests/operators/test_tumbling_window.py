@@ -1,6 +1,7 @@
 """Tumbling windows against the reference model."""
 
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -39,7 +40,7 @@ def test_should_not_depend_on_disorder_within_the_water_mark_or_on_cuts(driver, 
     rows = [ROWS[n] for n in order]
     edges = [0, *sorted(cuts), len(rows)]
     with PipelineDriver(pipeline, spark=driver) as running:
-        for first, last in zip(edges, edges[1:], strict=False):
+        for first, last in pairwise(edges):
             running.push(rows[first:last])
             running.step()
         running.finish()
