@@ -50,9 +50,11 @@ def run_and_show(pipeline: Pipeline, *, finish: bool, new_generation: bool, plai
 
 def start_and_watch(pipeline: Pipeline) -> None:
     """Start `pipeline` through Dagster and show its batches until Ctrl-C."""
+    from dagster import DagsterExecutionInterruptedError
+
     out = Console()
     out.print(f"{pipeline.name} runs; Ctrl-C drains and stops it")
-    with _progress(pipeline, out, hidden=False) as bar, suppress(KeyboardInterrupt):
+    with _progress(pipeline, out, hidden=False) as bar, suppress(KeyboardInterrupt, DagsterExecutionInterruptedError):
         launch(pipeline, "start", listener=bar.show)
     out.print("stopped; the next start goes on from here")
 

@@ -58,8 +58,9 @@ def _wiring_op(topology: Topology, node: Node, verb: str) -> OpDefinition:
         out=Out(dagster_type=Any, io_manager_key=IN_PROCESS),
         tags={"dagster/compute_kind": node.family},
     )
-    def wire(context: OpExecutionContext, runtime: RuntimeResource, **upstream: Flows) -> Flows:  # noqa: ARG001
-        return runtime.wire(topology, node.name, run_id=context.run_id)
+    def wire(context: OpExecutionContext, runtime: RuntimeResource, **upstream: Flows) -> Flows:
+        inputs = {name: upstream[f"from_{name}"] for name in node.inputs}
+        return runtime.wire(topology, node.name, inputs, run_id=context.run_id)
 
     return wire
 

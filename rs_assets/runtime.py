@@ -77,10 +77,12 @@ class RuntimeResource(ConfigurableResource[None]):
         """Call `listener` after each batch, from a thread of the runtime."""
         self._listeners.append(listener)
 
-    def wire(self, topology: Topology, step: str, *, run_id: str) -> Mapping[str, Flow]:
-        """The flows behind `step`, by query; the first call opens the pipeline."""
+    def wire(
+        self, topology: Topology, step: str, inputs: Mapping[str, Mapping[str, Flow]], *, run_id: str
+    ) -> Mapping[str, Flow]:
+        """The flows behind `step`, by query, over those of its inputs; the first call opens the pipeline."""
         session = self._open(topology, run_id)
-        return session.options.driver.call(lambda _: session.wire(step))
+        return session.options.driver.call(lambda _: session.wire(step, inputs))
 
     def process(self) -> RunReport:
         """Run the wired queries as `mode` says; an interrupt drains them, records what was read and goes on its way."""

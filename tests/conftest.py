@@ -26,7 +26,7 @@ def driver() -> Iterator[SparkDriver]:
 
 
 @pytest.fixture(scope="session")
-def spark(driver: SparkDriver):  # noqa: ANN201  a session
+def spark(driver: SparkDriver):
     """The session, for tests that call Spark themselves."""
     return driver.call(lambda session: session)
 

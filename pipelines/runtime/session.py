@@ -129,9 +129,16 @@ class JobSession:
             self.manifest = replace(self.manifest, partitions=asked or int(spark.conf.get(PARTITIONS) or 1))
             self.save()
 
-    def wire(self, name: str) -> Mapping[str, Flow]:
-        """Compile the node `name` for every query that it belongs to; inputs must have been wired before."""
-        return {q.plan.name: q.wire(name) for q in self.queries.values() if name in q.plan.nodes}
+    def wire(self, name: str, inputs: Mapping[str, Mapping[str, Flow]] | None = None) -> Mapping[str, Flow]:
+        """Compile the node `name` for every query that it belongs to; gives its flows, by query.
+
+        `inputs` are the flows of its inputs; those that were wired in this session are known anyway.
+        """
+        members = [query for query in self.queries.values() if name in query.plan.nodes]
+        for query in members:
+            for step, flows in (inputs or {}).items():
+                query.flows.setdefault(step, flows[query.plan.name])
+        return {query.plan.name: query.wire(name) for query in members}
 
     def stop_queries(self) -> None:
         """Stop all queries at once."""
@@ -151,6 +158,7 @@ class JobSession:
             writers={name: self._writer(name) for name in plan.sinks},
             letters=DeadLetters(self.options.home.dead_letters),
             on_progress=self.options.on_progress,
+            rows_open=self.manifest.rows_open.get(plan.name, 0),
         )
 
     def _writer(self, name: str) -> SinkWriter:
@@ -190,7 +198,9 @@ class JobSession:
         for query in self.queries.values():
             for name, files in query.read_files.items():
                 inputs.setdefault(name, {}).update(files)
-        self.manifest = replace(self.manifest, inputs=inputs, sealed=self.manifest.sealed or sealed)
+        rows_open = {query.plan.name: query.report.rows_open for query in self.queries.values()}
+        sealed = self.manifest.sealed or sealed
+        self.manifest = replace(self.manifest, inputs=inputs, sealed=sealed, rows_open=rows_open)
         self.save()
         return self.report()
 

@@ -85,6 +85,12 @@ class CheckpointLog:
                 (folder / f".{batch_id}.crc").unlink(missing_ok=True)
                 hidden.replace(path)
 
+    def withdraw(self, batch_id: int) -> None:
+        """Forget the plan of the last batch, so that the next start plans it anew; nothing of it may be committed."""
+        folder = self.folder / "offsets"
+        (folder / f".{batch_id}.crc").unlink(missing_ok=True)
+        (folder / str(batch_id)).unlink(missing_ok=True)
+
     def planned_files(self, source: str, batch_id: int | None = None) -> list[PlannedFile]:
         """The files that the file source `source` planned for a batch, or for all that its log still holds."""
         start = self.source_offset(source, batch_id - 1) if batch_id is not None else -1

@@ -6,7 +6,7 @@ import hashlib
 import os
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ class Manifest:
     input ended; `state_shape` is what the state was made with; `schemas` pins inferred schemas (JSON); `inputs` holds
     the size of each whole file that was read, by source. `partitions` is the number of state partitions, 0 before the
     first start: Spark's named offset log does not keep it, and would load the wrong state with another number.
+    `rows_open` is how many groups each query had in state when the last run ended: an idle run does not load it.
     """
 
     pipeline_id: str
@@ -34,6 +35,7 @@ class Manifest:
     state_shape: tuple[str, ...] = ()
     schemas: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    rows_open: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def new(cls) -> Manifest:
@@ -42,9 +44,7 @@ class Manifest:
 
     def next_generation(self) -> Manifest:
         """The manifest of a fresh checkpoint of the same pipeline; pinned schemas go."""
-        return replace(
-            self, generation=self.generation + 1, sealed=False, partitions=0, state_shape=(), schemas={}, inputs={}
-        )
+        return Manifest(pipeline_id=self.pipeline_id, generation=self.generation + 1)
 
 
 def load(folder: Path) -> Manifest | None:

@@ -1,0 +1,178 @@
+"""Dagster's UI in a real browser: the asset graph, a launch that ends green, a stream that is terminated."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from pipelines.examples.access_log_data import write
+
+ROOT = Path(__file__).parents[2]
+SHOTS = ROOT / "artifacts"
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+# Nothing that calls home, and what a container needs.
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+PATIENCE_MS = 150_000
+LINES = 2_000
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.timeout(420),
+    pytest.mark.skipif(BROWSER is None and not os.environ.get("CI"), reason="no Chromium is installed"),
+]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Homes and a log of their own, as environment variables."""
+    folder = tmp_path_factory.mktemp("ui")
+    (folder / "dagster").mkdir()
+    shutil.copy(ROOT / "dagster.yaml", folder / "dagster")
+    write(folder / "access.log", LINES)
+    return {
+        **os.environ,
+        "DAGSTER_HOME": str(folder / "dagster"),
+        "DAGSTER_DISABLE_TELEMETRY": "1",
+        "RS_HOME": str(folder / "rs"),
+        "RS_ACCESS_LOG": str(folder / "access.log"),
+        "RS_SPARK_MASTER": "local[2]",
+    }
+
+
+@pytest.fixture(scope="module")
+def ui(world):
+    """A running `dagster dev`; its address."""
+    port = free_port()
+    command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
+    with (
+        (Path(world["DAGSTER_HOME"]) / "dev.log").open("w") as log,
+        subprocess.Popen(command, cwd=ROOT, env=world, stdout=log, stderr=log, start_new_session=True) as server,
+    ):
+        address = f"http://127.0.0.1:{port}"
+        deadline = time.monotonic() + 120
+        while not answers(f"{address}/server_info"):
+            assert server.poll() is None, (Path(world["DAGSTER_HOME"]) / "dev.log").read_text()[-3000:]
+            assert time.monotonic() < deadline, "the web server does not answer"
+            Event().wait(0.5)
+        yield address
+        server.send_signal(signal.SIGINT)
+        try:
+            server.wait(60)
+        except subprocess.TimeoutExpired:
+            server.kill()
+
+
+def answers(url):
+    try:
+        with urllib.request.urlopen(url, timeout=2) as reply:
+            return reply.status == 200
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    assert BROWSER, "CI must have a Chromium: .ci/run installs it"
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("profile"),
+            executable_path=BROWSER,
+            headless=True,
+            args=FLAGS,
+            viewport={"width": 1500, "height": 950},
+        )
+        yield context.pages[0]
+        context.close()
+
+
+def shot(page, name):
+    SHOTS.mkdir(exist_ok=True)
+    page.screenshot(path=SHOTS / f"{name}.png")
+
+
+def launch(page, ui, job):
+    """Launch `job` from its Launchpad and go to the page of the run."""
+    page.goto(f"{ui}/locations/rs_assets/jobs/{job}/playground")
+    button = page.get_by_role("button", name=re.compile("Launch run", re.IGNORECASE))
+    button.wait_for(timeout=PATIENCE_MS)
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('button')].some(b => /Launch run/i.test(b.textContent) && !b.disabled)",
+        timeout=PATIENCE_MS,
+    )
+    button.click()
+    page.wait_for_url(re.compile(r".*/runs/[0-9a-f-]{36}.*"), timeout=PATIENCE_MS)
+
+
+def plain_run(world):
+    command = [sys.executable, "-m", "rs_assets.cli", "run", "access_log", "--plain", "--json"]
+    done = subprocess.run(command, cwd=ROOT, env=world, check=True, capture_output=True, text=True, timeout=180)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_should_show_launch_and_terminate(page, ui, world):
+    page.goto(f"{ui}/asset-groups")
+    for family in ("source", "window", "sink"):
+        page.get_by_text(family, exact=True).first.wait_for(timeout=PATIENCE_MS)
+    shot(page, "asset_groups")
+
+    launch(page, ui, "web_access_log_run")
+    page.get_by_text("Success", exact=True).first.wait_for(timeout=PATIENCE_MS)
+    shot(page, "run_succeeded")
+    page.goto(f"{ui}/assets/web/access_log/requests_by_page/output")
+    page.get_by_text("Row count").first.wait_for(timeout=PATIENCE_MS)
+    shot(page, "output_asset")
+
+    with Path(world["RS_ACCESS_LOG"]).open("ab") as log:
+        log.writelines(Path(world["RS_ACCESS_LOG"]).read_bytes().splitlines(keepends=True)[-20:])
+    launch(page, ui, "web_access_log_start")
+    holder = Path(world["RS_HOME"]) / "checkpoints" / "web" / "access_log" / "run.holder.json"
+    deadline = time.monotonic() + 120
+    while not holder.exists() and time.monotonic() < deadline:
+        page.wait_for_timeout(500)
+    pid = json.loads(holder.read_text())["pid"]
+    page.get_by_text("STEP_START").first.wait_for(timeout=PATIENCE_MS)
+    page.get_by_role("button", name="Terminate").first.click(timeout=PATIENCE_MS)
+    page.get_by_role("dialog").get_by_role("button", name=re.compile("Terminate")).click()
+    page.goto(page.url)
+    page.get_by_text("Canceled", exact=True).first.wait_for(timeout=PATIENCE_MS)
+    shot(page, "run_terminated")
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        page.wait_for_timeout(500)
+    assert not holder.exists(), "the terminated run still holds the pipeline"
+
+    report = plain_run(world)
+    checkpoint = holder.parent / "g0001" / "page_windows" / "checkpoint"
+    assert report["generation"] == 1
+    assert sorted(p.name for p in (checkpoint / "offsets").glob("[0-9]*")) == sorted(
+        p.name for p in (checkpoint / "commits").glob("[0-9]*")
+    )

@@ -1,0 +1,100 @@
+"""The command line: what programs and people get."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from rs_assets.cli import main
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project of somebody's own, with a pipeline over a growing log."""
+    (tmp_path / "pyproject.toml").write_text('[tool.rs_assets]\npipelines = ["hits"]\n')
+    (tmp_path / "log.jsonl").write_text('{"n": 1}\n{"n": 2}\n')
+    (tmp_path / "hits.py").write_text(
+        "from rs_assets import StreamBuilder\n"
+        "stream = StreamBuilder.data_stream('shop', 'hits').from_file('log.jsonl', schema='n bigint', tail=True)\n"
+        "pipeline = stream.to_delta('hits').build()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "hits", raising=False)
+    return tmp_path
+
+
+def call(*arguments):
+    done = CliRunner().invoke(main, arguments)
+    return done.exit_code, done.output
+
+
+def test_should_list_describe_and_tell_the_status(project):
+    assert call("list") == (0, "shop.hits  file -> - -> hits_table  unbounded\n")
+    code, text = call("list", "--json")
+    assert (code, [row["pipeline"] for row in json.loads(text)]) == (0, ["shop.hits"])
+    assert "flowchart LR" in call("describe", "hits", "--mermaid")[1]
+    code, text = call("status", "hits", "--json")
+    assert (code, json.loads(text)[0]["last_batch"]) == (0, -1)
+
+
+def test_should_name_what_there_is_when_asked_for_something_else(project):
+    code, text = call("describe", "misses")
+    assert (code, "there is no pipeline 'misses'" in text, "use one of: shop.hits" in text) == (1, True, True)
+    code, text = call("describe", "hits", "-m", "no_such_module")
+    assert (code, "there is no module 'no_such_module'" in text) == (1, True)
+
+
+def test_should_say_how_to_name_pipelines_where_there_are_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, text = call("list")
+    assert (code, "no pipelines are configured" in text, "-m package.module" in text) == (1, True, True)
+    (tmp_path / "pyproject.toml").write_text("= no toml")
+    assert "does not parse" in call("list")[1]
+
+
+def test_should_answer_in_half_a_second():
+    def seconds():
+        began = time.monotonic()
+        subprocess.run([sys.executable, "-m", "rs_assets.cli", "list"], cwd=ROOT, check=True, capture_output=True)
+        return time.monotonic() - began
+
+    assert min(seconds() for _ in range(3)) < 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_should_drain_and_free_the_lock_when_it_is_told_to_stop(project, number):
+    environment = {**os.environ, "RS_HOME": str(project / "rs"), "DAGSTER_HOME": str(project / "dagster")}
+    command = [sys.executable, "-m", "rs_assets.cli", "start", "hits"]
+    holder = project / "rs" / "checkpoints" / "shop" / "hits" / "run.holder.json"
+    commits = holder.parent / "g0001" / "file" / "checkpoint" / "commits"
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as started:
+        deadline = time.monotonic() + 120
+        while not (commits / "0").exists() and started.poll() is None and time.monotonic() < deadline:
+            select_briefly()
+        started.send_signal(number)
+        output, _ = started.communicate(timeout=90)
+    assert started.returncode == 0, output
+    assert "stopped; the next start goes on from here" in output
+    assert not holder.exists()
+    code, text = call("status", "hits", "--json")
+    assert code == 0
+    assert json.loads(text)[0]["running"] is None
+
+
+def select_briefly():
+    """Let the other process work."""
+    import threading
+
+    threading.Event().wait(0.2)

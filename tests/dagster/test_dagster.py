@@ -1,0 +1,155 @@
+"""Pipelines in Dagster: definitions, ops, assets, jobs, the sensor and compaction."""
+
+import json
+
+import pytest
+from dagster import AssetKey, DagsterInstance, build_op_context, build_sensor_context
+from deltalake import DeltaTable, write_deltalake
+
+from pipelines.compile.wiring import Flow
+from resources.errors import TopologyError
+from resources.home import Home
+from resources.shuffle.resource import ShuffleResource
+from resources.sink.resource import SinkResource
+from resources.source.resource import SourceResource
+from resources.spark.resource import SparkResource
+from resources.window.resource import WindowResource
+from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
+from rs_assets.compaction import compact
+from rs_assets.ops import source_op, step_op, window_op
+from rs_assets.runtime import RunResource, RuntimeResource
+from rs_assets.sensors import new_input_sensor
+
+SCHEMA = "page string, ts timestamp"
+
+
+def lines(first, last):
+    return "".join(
+        json.dumps({"page": f"/{n % 2}", "ts": f"2024-01-01 00:00:{n:02d}"}) + "\n" for n in range(first, last)
+    )
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text(lines(0, 30))
+    return path
+
+
+@pytest.fixture
+def pipeline(log):
+    stream = StreamBuilder.data_stream("shop", "pages").from_file(log, schema=SCHEMA, tail=True, name="log")
+    window = stream.filter("page <> '/x'").window(TumblingWindow.of(Time.seconds(10), "ts"), name="pages")
+    return window.group_by("page").count("n").to_data_stream().to_delta("pages", name="table").build()
+
+
+def config(tmp_path, **run):
+    return {
+        "resources": {"spark": {"config": {"share": True}}, "run": {"config": {"home": str(tmp_path / "rs"), **run}}},
+        "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+    }
+
+
+def test_should_give_each_step_an_asset_by_family_with_its_dependencies(pipeline):
+    graph = build_definitions([pipeline]).resolve_asset_graph()
+    keys = {key.to_user_string(): graph.get(key) for key in graph.get_all_asset_keys()}
+    assert {name: node.group_name for name, node in keys.items()} == {
+        "shop/pages/log/checkpoint": "source",
+        "shop/pages/pages/state": "window",
+        "shop/pages/table/output": "sink",
+    }
+    assert {key.to_user_string() for key in keys["shop/pages/table/output"].parent_keys} == {"shop/pages/pages/state"}
+    assert {key.to_user_string() for key in keys["shop/pages/pages/state"].parent_keys} == {"shop/pages/log/checkpoint"}
+    assert keys["shop/pages/table/output"].kinds == {"spark", "deltalake"}
+
+
+def test_should_refuse_two_pipelines_of_one_name(pipeline):
+    with pytest.raises(TopologyError, match="two pipelines are called shop.pages"):
+        build_definitions([pipeline, pipeline])
+
+
+def test_should_materialize_only_what_data_went_through(pipeline, log, tmp_path, driver):
+    job = build_definitions([pipeline]).resolve_job_def("shop_pages_run")
+    with DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(run_config=config(tmp_path), instance=instance)
+        events = {event.asset_key.to_user_string(): event for event in done.get_asset_materialization_events()}
+        assert set(events) == {"shop/pages/log/checkpoint", "shop/pages/pages/state", "shop/pages/table/output"}
+        found = {name: event.materialization.metadata for name, event in events.items()}
+        assert found["shop/pages/log/checkpoint"]["rows_in"].value == 30
+        assert "splits" in found["shop/pages/log/checkpoint"]["offsets"].value
+        assert found["shop/pages/table/output"]["dagster/row_count"].value == 4
+        columns = found["shop/pages/table/output"]["dagster/column_schema"].value.columns
+        assert [column.name for column in columns] == ["page", "n", "start_time", "end_time", "fire_time"]
+        assert found["shop/pages/pages/state"]["watermark"].value > 0
+
+        again = job.execute_in_process(run_config=config(tmp_path), instance=instance)
+        assert again.success
+        assert list(again.get_asset_materialization_events()) == []
+
+        with log.open("a") as file:
+            file.write(lines(30, 45))
+        third = job.execute_in_process(run_config=config(tmp_path), instance=instance)
+        assert len(list(third.get_asset_materialization_events())) == 3
+    rows = DeltaTable(Home(tmp_path / "rs").table("shop", "pages")).to_pyarrow_table().to_pylist()
+    assert sum(row["n"] for row in rows) == 40
+
+
+def test_should_wire_an_op_that_is_called_directly(pipeline, tmp_path, driver):
+    runtime = RuntimeResource(
+        spark=SparkResource(share=True),
+        source=SourceResource(),
+        shuffle=ShuffleResource(),
+        window=WindowResource(),
+        sink=SinkResource(),
+        run=RunResource(home=str(tmp_path / "rs")),
+    )
+    topology = pipeline.topology
+
+    def call(factory, step, **upstream):
+        with build_op_context(instance=instance) as context:
+            return factory(topology, topology[step])(context, runtime=runtime, **upstream)
+
+    with DagsterInstance.ephemeral() as instance:
+        log = call(source_op, "log")
+        assert log["pages"].df.columns == ["page", "ts"]
+        filtered = call(step_op, "filter_1", from_log=log)
+        windows = call(window_op, "pages", from_filter_1=filtered)
+    assert isinstance(windows["pages"], Flow)
+    assert windows["pages"].df.isStreaming
+
+
+def test_should_ask_for_a_run_when_input_has_grown(pipeline, log):
+    sensor = new_input_sensor(pipeline)
+    first = sensor(build_sensor_context())
+    assert len(first.run_requests) == 1
+    assert "no new input" in sensor(build_sensor_context(cursor=first.cursor)).skip_message
+    with log.open("a") as file:
+        file.write(lines(30, 31))
+    second = sensor(build_sensor_context(cursor=first.cursor))
+    assert second.run_requests[0].run_key != first.run_requests[0].run_key
+    assert new_input_sensor(StreamBuilder.data_stream("a", "b").from_array([{"n": 1}]).to_print().build()) is None
+
+
+def test_should_join_small_files_without_touching_rows(tmp_path):
+    import pyarrow as pa
+
+    path = str(tmp_path / "table")
+    for n in range(8):
+        write_deltalake(path, pa.table({"n": [n]}), mode="append")
+    done = compact(DeltaTable(path))
+    assert (done["files_joined"], done["files_added"]) == (8, 1)
+    assert sorted(DeltaTable(path).to_pyarrow_table()["n"].to_pylist()) == list(range(8))
+
+
+def test_should_compact_the_outputs_of_all_pipelines(pipeline, tmp_path, monkeypatch):
+    import pyarrow as pa
+
+    monkeypatch.setenv("RS_HOME", str(tmp_path / "rs"))
+    path = Home(tmp_path / "rs").table("shop", "pages")
+    (tmp_path / "rs" / "tables" / "shop").mkdir(parents=True)
+    for n in range(3):
+        write_deltalake(path, pa.table({"n": [n]}), mode="append")
+    with DagsterInstance.ephemeral() as instance:
+        done = build_definitions([pipeline]).resolve_job_def("compact_tables").execute_in_process(instance=instance)
+        observed = done.get_asset_observation_events()
+    assert [event.asset_key for event in observed] == [AssetKey(["shop", "pages", "table", "output"])]
