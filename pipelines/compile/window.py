@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from pipelines.compile.wiring import Flow, Wiring
 from pipelines.topology.window import WindowAggregate
 from resources.source.columns import EVENT_TIME, REASON, hidden
+from resources.source.policy import BadRecords
 from resources.window.aggregate import aggregate, check_fields, duration_text, needed_fields
 from resources.window.event_time import drop_control, event_time, time_reason, with_control
 
@@ -37,4 +38,5 @@ def with_event_time(wiring: Wiring, node: WindowAggregate, df: DataFrame) -> Dat
     timed = df.select(*kept, at.alias(EVENT_TIME))
     judged = timed.withColumn(REASON, time_reason(F.col(EVENT_TIME), node.bounds, now=wiring.now()))
     policy = node.bounds.policy or wiring.policy
-    return wiring.gates.admit(judged, step=node.name, policy=policy, counted=True)
+    # Under FAIL there is nothing to count here, and counting would part the parser from the aggregation.
+    return wiring.gates.admit(judged, step=node.name, policy=policy, counted=policy is not BadRecords.FAIL)

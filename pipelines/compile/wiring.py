@@ -91,12 +91,12 @@ class Wiring:
         return parse_ddl(self.spark, source.schema, step=source.name) if source.schema else self.pinned(source, infer)
 
 
-def parse_ddl(spark: SparkSession, ddl: str, *, step: str) -> StructType:
+def parse_ddl(spark: SparkSession, ddl: str, *, step: str) -> StructType:  # noqa: ARG001  parsing needs a session
     """DDL text as a schema; SchemaError names the step and what Spark says."""
     from pyspark.errors import ParseException
 
     try:
-        return spark.createDataFrame([], ddl).schema
+        made = StructType.fromDDL(ddl)
     except ParseException as error:
         first = str(error).strip().splitlines()[0]
         raise SchemaError(
@@ -104,3 +104,4 @@ def parse_ddl(spark: SparkSession, ddl: str, *, step: str) -> StructType:
             remedy="write it as 'page string, ms bigint'",
             step=step,
         ) from error
+    return made if isinstance(made, StructType) else StructType().add("value", made)

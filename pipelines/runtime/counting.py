@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -12,40 +14,83 @@ import numpy as np
 import pyarrow as pa
 
 from resources.checkpoint.log import PlannedFile
-from resources.errors import DataLossError
+from resources.errors import BadRecordError, DataLossError, SourceReadError
+from resources.source.lines import MAX_LINE_BYTES
 
-# Large enough for few system calls, small enough for the processor's cache.
-BLOCK_BYTES = 1 << 20
-NEWLINE, SPACE = 10, 32
+# Large enough for few system calls, small enough for the processor's nearest cache but one.
+BLOCK_BYTES = 1 << 18
+NEWLINE, SPACE, BRACKET = 10, 32, 91
+# A line that begins with a bracket, white space aside.
+ARRAY_LINE = re.compile(rb"\n\s*(?:\xef\xbb\xbf)?\[")
 CODECS = {".gz": "gzip", ".zst": "zstd"}
 
 
-def count_records(path: Path) -> int:
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many `records` there are, how many more lines are `beyond` the cap, and whether one begins like an array."""
+
+    records: int
+    beyond: int = 0
+    arrays: bool = False
+
+
+def count_records(path: Path, *, cap: int = MAX_LINE_BYTES) -> Counted:
     """The lines of a file that are not blank: what Spark's line readers take for records.
 
-    Works on blocks, not lines: about 3 GB/s, so that it costs little beside the parsing that it accompanies.
+    Works on blocks, not lines: about 2 GB/s, so that it costs little beside the parsing that it accompanies.
     """
     lines = blank_lines = 0
+    lengths = _Lengths(cap)
     last = NEWLINE
     open_line_blank = True
+    arrays = False
     with _opened(path) as file:
         while block := file.read(BLOCK_BYTES):
             data = np.frombuffer(block, np.uint8)
-            ends = data == NEWLINE
-            lines += int(np.count_nonzero(ends))
-            # A blank line begins behind a newline with white space or another newline: only then look closer.
-            follows = np.empty(len(data), bool)
-            follows[0] = last == NEWLINE
-            follows[1:] = ends[:-1]
-            if open_line_blank or bool(np.any(follows & (data <= SPACE))):
+            ends = np.flatnonzero(data == NEWLINE)
+            lines += len(ends)
+            begins = ends[: len(ends) - (block[-1] == NEWLINE)] + 1
+            firsts = data[np.concatenate(([0], begins)) if last == NEWLINE else begins]
+            # A blank line begins with white space or is a newline: only then look closer.
+            if open_line_blank or bool(np.any(firsts <= SPACE)):
                 counted, open_line_blank = _blank(block, open_line_blank=open_line_blank if last != NEWLINE else True)
                 blank_lines += counted
+                arrays = arrays or bool(ARRAY_LINE.search(block if last != NEWLINE else b"\n" + block))
             else:
                 open_line_blank = False
+                arrays = arrays or bool(np.any(firsts == BRACKET))
             last = block[-1]
+            lengths.feed(block)
     if last != NEWLINE and not open_line_blank:
         lines += 1
-    return lines - blank_lines
+    beyond = lengths.end()
+    return Counted(lines - blank_lines - beyond, beyond, arrays)
+
+
+class _Lengths:
+    """Counts the lines that Spark's reader passes over, because they have more than `cap` bytes."""
+
+    __slots__ = ("beyond", "cap", "open_bytes")
+
+    def __init__(self, cap: int) -> None:
+        self.cap = cap
+        self.beyond = self.open_bytes = 0
+
+    def feed(self, block: bytes) -> None:
+        """Look at the next block."""
+        first = block.find(b"\n")
+        if first < 0:
+            self.open_bytes += len(block)
+            return
+        self.beyond += self.open_bytes + first > self.cap
+        if len(block) > self.cap:
+            ends = np.flatnonzero(np.frombuffer(block, np.uint8) == NEWLINE)
+            self.beyond += int(np.count_nonzero(np.diff(ends) - 1 > self.cap))
+        self.open_bytes = len(block) - 1 - block.rfind(b"\n")
+
+    def end(self) -> int:
+        """The count; a last line has no newline, which leaves one byte more for it."""
+        return self.beyond + (self.open_bytes > self.cap + 1)
 
 
 def _blank(block: bytes, *, open_line_blank: bool) -> tuple[int, bool]:
@@ -75,12 +120,18 @@ class FileWatch:
 
     _pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rs-count")
 
-    def __init__(self, files: Sequence[PlannedFile], *, batch_id: int, counted: bool, header: bool) -> None:
+    def __init__(
+        self, files: Sequence[PlannedFile], *, batch_id: int, counted: bool, form: str, header: bool, cap: int
+    ) -> None:
         self.files = files
         self.batch_id = batch_id
+        self.form = form
         self.header = header
+        self.cap = cap
         self.check()
-        self._count: Future[int] | None = self._pool.submit(self._count_all) if counted else None
+        self._count: Future[Counted] | None = (
+            self._pool.submit(self._count_all) if counted or self._may_exceed() else None
+        )
 
     def check(self) -> None:
         """Raise DataLossError if a file is gone or was touched since Spark planned it."""
@@ -93,15 +144,46 @@ class FileWatch:
                 raise self._loss("has changed", file)
 
     def rows(self) -> int:
-        """The records in all files; waits for the count."""
-        return self._count.result() if self._count else 0
+        """The records in all files; waits for the count.
+
+        BadRecordError for a JSON array, of which Spark would make no row or several, and for a line beyond the cap.
+        """
+        count = self._count.result() if self._count else Counted(0)
+        if count.beyond:
+            raise BadRecordError(f"a record cannot be used: its line has more than {self.cap} bytes")
+        if count.arrays and self.form == "json":
+            raise BadRecordError("a record cannot be used: a JSON array is no record")
+        return count.records
+
+    def check_lengths(self) -> None:
+        """Raise SourceReadError for a line beyond the cap; waits for the count.
+
+        Spark's reader passes over it, but takes what follows a cut into parts for a line: no batch to commit.
+        """
+        if self._count and self._count.result().beyond:
+            raise SourceReadError(
+                f"a line has more than {self.cap} bytes, too long for whole files",
+                remedy="read the files with tail=True, which cuts such lines, or raise the cap",
+                file=next((f.local for f in self.files if count_records(f.local, cap=self.cap).beyond), None),
+                batch=self.batch_id,
+            )
 
     def sizes(self) -> dict[str, int]:
         """The size of each file, by path."""
         return {str(f.local): f.local.stat().st_size for f in self.files}
 
-    def _count_all(self) -> int:
-        return sum(max(count_records(f.local) - int(self.header), 0) for f in self.files)
+    def _count_all(self) -> Counted:
+        counts = [count_records(file.local, cap=self.cap) for file in self.files]
+        header = int(self.header and self.form == "csv")
+        return Counted(
+            sum(max(c.records - header, 0) for c in counts),
+            sum(c.beyond for c in counts),
+            any(c.arrays for c in counts),
+        )
+
+    def _may_exceed(self) -> bool:
+        """Whether a file is large enough for a line beyond the cap; nobody knows of archives."""
+        return any(f.local.suffix in CODECS or f.local.stat().st_size > self.cap for f in self.files)
 
     def _loss(self, what: str, file: PlannedFile) -> DataLossError:
         return DataLossError(

@@ -22,6 +22,14 @@ class Observed:
     dead: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateMetrics:
+    """How much was `dropped` as late (for aggregates Spark counts groups, not rows), and the `rows` left in state."""
+
+    dropped: int = 0
+    rows: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class BatchExecution:
     """The JVM's execution of the current batch. Public progress events come after the commit: too late for us."""
@@ -41,19 +49,15 @@ class BatchExecution:
         values = row.get()
         return Observed(int(values.getAs(ROWS)), int(values.getAs(DEAD)))
 
-    def dropped_by_watermark(self) -> int:
-        """How much the stateful operators dropped as late; for aggregates Spark counts groups, not rows."""
-        return sum(self._metric(DROPPED))
-
-    def state_rows(self) -> int:
-        """Rows in state after this batch."""
-        return sum(self._metric(STATE_ROWS))
-
-    def _metric(self, name: str) -> Iterator[int]:
+    def state(self) -> StateMetrics:
+        """The sums over the stateful operators, in one walk over the plan: each step of it is a call to the JVM."""
+        dropped = rows = 0
         for plan in _walk(self.execution.executedPlan()):
-            metric = plan.metrics().get(name)
-            if not metric.isEmpty():
-                yield int(metric.get().value())
+            metrics = plan.metrics()
+            if metrics.contains(STATE_ROWS):
+                rows += int(metrics.apply(STATE_ROWS).value())
+                dropped += int(metrics.apply(DROPPED).value()) if metrics.contains(DROPPED) else 0
+        return StateMetrics(dropped=dropped, rows=rows)
 
 
 def _walk(plan: Any) -> Iterator[Any]:

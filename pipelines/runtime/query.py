@@ -17,7 +17,7 @@ from pipelines.compile.plan import QueryPlan
 from pipelines.compile.table import compile_node
 from pipelines.compile.wiring import Flow, Wiring
 from pipelines.runtime.counting import FileWatch
-from pipelines.runtime.execution import BatchExecution
+from pipelines.runtime.execution import BatchExecution, StateMetrics
 from pipelines.runtime.replay import Replay
 from pipelines.runtime.report import BatchProgress, QueryReport
 from pipelines.runtime.translate import translate
@@ -62,6 +62,7 @@ class QueryRun:
     writers: Mapping[str, SinkWriter]
     letters: DeadLetters
     on_progress: Callable[[BatchProgress], None]
+    rows_open: int = 0
     flows: dict[str, Flow] = field(default_factory=dict)
     report: QueryReport = field(init=False)
     failure: RsError | None = None
@@ -70,8 +71,8 @@ class QueryRun:
     _started: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        """Begin with an empty report."""
-        self.report = QueryReport(query=self.plan.name)
+        """Begin with an empty report, but for what waits in state."""
+        self.report = QueryReport(query=self.plan.name, rows_open=self.rows_open)
 
     @property
     def log(self) -> CheckpointLog:
@@ -109,6 +110,15 @@ class QueryRun:
     def active(self) -> bool:
         """Whether Spark runs it."""
         return self._query is not None and self._query.isActive
+
+    def ended(self, *, wait_s: float) -> bool:
+        """Whether the query has ended; waits up to `wait_s` seconds for it. `raise_failure` tells how it ended."""
+        from pyspark.errors import StreamingQueryException
+
+        try:
+            return self._query is None or bool(self._query.awaitTermination(wait_s))  # type: ignore[arg-type]
+        except StreamingQueryException:
+            return True
 
     def raise_failure(self) -> None:
         """Raise what ended the query, if it was a failure."""
@@ -160,6 +170,7 @@ class QueryRun:
             progress = self._commit_batch(batch, batch_id, began)
         except Exception as error:
             self.failure = self._explained(error, batch_id)
+            self._withdraw(self.failure, batch_id)
             raise self.failure from error
         if progress is not None:
             self.report = self.report.plus(progress)
@@ -171,9 +182,9 @@ class QueryRun:
         assert self._query is not None  # noqa: S101  waited for above
         execution = BatchExecution.of(self._query)
         rows_in, dead = self._counted(execution, watches)
-        dropped = execution.dropped_by_watermark()
+        state = execution.state() if self.plan.stateful else StateMetrics()
         replay = self._replay(batch_id)
-        late = replay.late_rows() if dropped else 0
+        late = replay.late_rows() if state.dropped else 0
         if dead or late:
             self._write_letters(replay, batch_id)
         for watch in watches.values():
@@ -193,7 +204,7 @@ class QueryRun:
             rows_late=late,
             rows_out=out,
             seconds=time.monotonic() - began,
-            state_rows=execution.state_rows(),
+            state_rows=state.rows,
             watermark=self._watermark(batch_id),
             offsets=self._offsets(batch_id),
         )
@@ -232,9 +243,13 @@ class QueryRun:
         for source in self.plan.sources:
             owned = source in self.plan.owns
             observed = execution.observed(source)
-            rows = observed.rows if observed else watches[source].rows() if source in watches else 0
-            rows_in += rows if owned or self.plan.stateful else 0
-            dead += observed.dead if observed and (owned or self.plan.stateful) else 0
+            if not (owned or self.plan.stateful):
+                continue
+            watch = watches.get(source)
+            rows_in += observed.rows if observed else watch.rows() if watch else 0
+            dead += observed.dead if observed else 0
+            if watch:
+                watch.check_lengths()
         gate = execution.observed(self.plan.stateful) if self.plan.stateful else None
         return rows_in, dead + (gate.dead if gate else 0)
 
@@ -245,7 +260,9 @@ class QueryRun:
                 self.log.planned_files(source.name, batch_id),
                 batch_id=batch_id,
                 counted=source.pushes_down,
-                header=source.format == "csv" and source.header,
+                form=source.format,
+                header=source.header,
+                cap=self.wiring.max_line_bytes,
             )
             for source in self._whole_file_sources
         }
@@ -273,6 +290,21 @@ class QueryRun:
         if isinstance(found, StepError) and "line" not in found.facts:
             return self._replay(batch_id).failing(lambda e: translate(e, query=self.plan.name)) or found
         return found
+
+    def _withdraw(self, failure: RsError, batch_id: int) -> None:
+        """Give up the plan of a batch with a bad record, so that its followed file can be mended.
+
+        Files that Spark planned itself must stay as they were, and what a sink has got must be computed again.
+        """
+        marks = [(self.writers[name], self._mark(name, batch_id)) for name in self.plan.sinks]
+        followed = not self._whole_file_sources and any(
+            isinstance(self.topology[name], FileSource) for name in self.plan.sources
+        )
+        if not (isinstance(failure, BadRecordError) and followed):
+            return
+        has_letters = self.letters.committed(self._mark("dead_letters", batch_id))
+        if not has_letters and not any(writer.committed(mark) for writer, mark in marks):
+            self.log.withdraw(batch_id)
 
     def _mark(self, sink: str, batch_id: int) -> BatchMark:
         name = f"{self.plan.name}.{sink}" if sink == "dead_letters" else sink

@@ -14,7 +14,7 @@ from pipelines.runtime.session import JobSession
 from pipelines.runtime.stopping import drain_and_stop
 from pipelines.topology.topology import Topology
 
-# How often a run looks whether its queries have ended, in seconds.
+# How long a run waits for the end of its queries before it looks for a failure or a stop, in seconds.
 LOOK_S = 0.05
 
 
@@ -70,12 +70,10 @@ def _until_caught_up(session: JobSession, stop: threading.Event | None, only: se
     queries = [q for q in session.queries.values() if only is None or q.plan.name in only]
     for query in queries:
         driver.call(lambda _, q=query: q.start(AVAILABLE_NOW))  # type: ignore[misc]
-    tick = threading.Event()
-    while driver.call(lambda _: any(q.active for q in queries)):
+    while not driver.call(lambda _: all(q.ended(wait_s=LOOK_S) for q in queries)):
         failed = next((q for q in queries if q.failure is not None), None)
         if failed is not None or (stop is not None and stop.is_set()):
             drain_and_stop(session)
             break
-        tick.wait(LOOK_S)
     for query in queries:
         driver.call(lambda _, q=query: q.raise_failure())  # type: ignore[misc]

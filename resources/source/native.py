@@ -13,7 +13,7 @@ from pyspark.sql.types import StringType, StructType
 
 from resources.errors import ConfigurationError
 from resources.source.columns import ADDRESS, CORRUPT, REASON
-from resources.source.parse import LineFormat, is_blank, parsed_text, text_reason
+from resources.source.parse import LineFormat, is_blank, parsed_text, quoted, text_reason
 
 if TYPE_CHECKING:
     from pyspark.sql.readwriter import DataFrameReader
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MAX_FILE_AGE = "36500d"
 # What Java's decoder leaves where bytes were no UTF-8; the CSV parser gives no other sign of it.
 REPLACEMENT = "\ufffd"
+# Lines of this size, newline and a carriage return included, are passed over by Hadoop's reader without a word.
+LINE_LIMIT, LINE_SLACK_BYTES = "mapreduce.input.linerecordreader.line.maxlength", 2
 # What means something in a Hadoop glob.
 GLOB_CHARACTERS = re.compile(r"[\[\]{}*?,\\]")
 
@@ -136,13 +138,17 @@ def _relative(place: Path) -> str:
 
 
 def _load(reader: DataStreamReader | DataFrameReader, path: str, form: LineFormat) -> DataFrame:
+    # Spark would hold a whole line in memory, however long; the runtime counts those that are passed over.
+    reader = reader.option(LINE_LIMIT, form.max_line_bytes + LINE_SLACK_BYTES)
     if form.format != "csv":
         # A lone carriage return ends no line; only CSV's parser has to find the ends by itself.
         reader = reader.option("lineSep", "\n")
     if form.format == "text":
         lines = reader.text(path)
         value = F.col("value")
-        return lines.select(F.when(value.endswith("\r"), F.left(value, F.length(value) - 1)).otherwise(value).alias("value"))
+        return lines.select(
+            F.when(value.endswith("\r"), F.left(value, F.length(value) - 1)).otherwise(value).alias("value")
+        )
     made = reader.options(**form.reader_options).schema(form.reader_schema)
     return made.json(path) if form.format == "json" else made.option("header", form.header).csv(path)
 
@@ -162,7 +168,7 @@ def _with_reason(frame: DataFrame, form: LineFormat) -> DataFrame:
 
 
 def _replaced(schema: StructType) -> Column:
-    texts = [F.col(f"`{f.name}`").contains(REPLACEMENT) for f in schema.fields if isinstance(f.dataType, StringType)]
+    texts = [F.col(quoted(f.name)).contains(REPLACEMENT) for f in schema.fields if isinstance(f.dataType, StringType)]
     if not texts:
         return F.lit(None).cast("string")
     found = texts[0]

@@ -152,7 +152,16 @@ def _fields(text: Column, form: LineFormat) -> tuple[list[Column], Column]:
 
 
 def _csv_ddl(form: LineFormat) -> str:
-    return ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in form.reader_schema.fields)
+    return ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in form.reader_schema.fields)
+
+
+def quoted(name: str) -> str:
+    """`name` as an identifier of SQL.
+
+    >>> quoted("a`b")
+    '`a``b`'
+    """
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _typed(part: Column, kind: str, form: LineFormat) -> Column:

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from resources.errors import EngineError
-from resources.spark.settings import SQL_SETTINGS, SparkSettings
+from resources.spark.settings import LEAN_ENVIRONMENT, SQL_SETTINGS, SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,6 +131,8 @@ def make_session(settings: SparkSettings) -> SparkSession:
     os.environ["JAVA_HOME"] = str(java_home())
     # Workers must be the same Python with the same packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if settings.lean:
+        os.environ.update(LEAN_ENVIRONMENT)
     builder = SparkSession.builder
     for key, value in settings.conf(jar_paths()).items():
         builder = builder.config(key, value)

@@ -1,0 +1,63 @@
+"""`python -m benchmarks`: measure, show, and write BENCHMARKS.md."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import click
+from rich.console import Console
+
+from benchmarks import report
+from benchmarks.bench import Bench
+from benchmarks.latency import latency_figures
+from benchmarks.measure import Figure
+from benchmarks.memory import memory_figures
+from benchmarks.throughput import filter_figures, window_figures
+from resources.spark.driver import SparkDriver
+
+BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType(
+    {"filter": filter_figures, "window": window_figures, "latency": latency_figures, "memory": memory_figures}
+)
+RESULT = Path(__file__).parents[1] / "BENCHMARKS.md"
+
+
+@click.command(help="Measure the pipelines against plain PySpark and write BENCHMARKS.md.")
+@click.option("--rows", default=2_000_000, show_default=True, help="Generated rows.")
+@click.option("--pairs", default=7, show_default=True, help="Measured pairs of runs.")
+@click.option("--warm-up", default=3, show_default=True, help="Pairs before that.")
+@click.option("--latency-rows", default=60, show_default=True, help="Rows whose latency is measured.")
+@click.option("--only", multiple=True, type=click.Choice(tuple(BENCHMARKS)), help="Only these; nothing is written.")
+@click.option("--output", type=click.Path(path_type=Path), default=RESULT, help="Where the figures go.")
+def main(rows: int, pairs: int, warm_up: int, latency_rows: int, only: tuple[str, ...], output: Path) -> None:
+    """See the help text above."""
+    warnings.simplefilter("ignore")
+    console = Console()
+    load_before = report.load()
+    figures: list[Figure] = []
+    driver = SparkDriver.shared()
+    with tempfile.TemporaryDirectory(prefix="rs-bench-") as folder, console.status("starting Spark") as status:
+        bench = Bench(
+            driver=driver, folder=Path(folder), rows=rows, pairs=pairs, warm_up=warm_up,
+            latency_rows=latency_rows, say=status.update,
+        )  # fmt: skip
+        try:
+            # The memory comes first: then no other process of ours runs beside it.
+            for name in sorted(BENCHMARKS, key=lambda n: n != "memory"):
+                if not only or name in only:
+                    for figure in BENCHMARKS[name](bench):
+                        figures.append(figure)
+                        console.print(f"{figure.benchmark}, {figure.what}: {figure.value:.2f} {figure.unit}")
+        finally:
+            driver.stop()
+    console.print(report.as_table(figures), f"Machine: {report.machine()}; load before: {load_before}")
+    if not only:
+        report.write(output, figures, rows=rows, pairs=pairs, load_before=load_before)
+        console.print(f"Written: {output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The memory of a pipeline's whole process tree, measured in a tree of its own.
+
+Run as a module with a source folder, a home and a profile it is that tree: it runs the windows over them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from benchmarks.bench import Bench
+from benchmarks.measure import Figure
+
+HEAP = "512m"
+# Of 10^6 bytes.
+MOST_MB = 800
+# SparkSettings(lean=True), and without it.
+LEAN, NORMAL = "lean", "normal"
+SAMPLE_S = 0.1
+
+
+def memory_figures(bench: Bench) -> Iterator[Figure]:
+    """The greatest sum, over all processes, while the windows run on a heap of HEAP."""
+    for profile, target in ((LEAN, MOST_MB), (NORMAL, MOST_MB)):
+        bench.say(f"memory: windows with a heap of {HEAP}, {profile}")
+        yield _figure(bench, profile, target)
+
+
+def _figure(bench: Bench, profile: str, target: float | None) -> Figure:
+    with bench.place() as folder:
+        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.memory", str(bench.source), str(folder), profile]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        peak, parts = _peak(child)
+        if child.wait() != 0:
+            raise RuntimeError(f"the measured process ended with {child.returncode}")
+    shown = ", ".join(f"{name} {mb:.0f}" for name, mb in sorted(parts.items(), key=lambda p: -p[1]))
+    return Figure(
+        benchmark="memory", what=f"10 s windows, heap of {HEAP}, {profile} settings, all processes",
+        value=peak, unit="MB",
+        target=target, note=shown,
+    )  # fmt: skip
+
+
+def _peak(child: subprocess.Popen[str]) -> tuple[float, dict[str, float]]:
+    """The greatest sum of all processes in MB, and what each kind of process had then."""
+    best, parts = 0.0, dict[str, float]()
+    tick = threading.Event()
+    while child.poll() is None:
+        now: dict[str, float] = {}
+        for process in _tree(child.pid):
+            try:
+                now[process.name()] = now.get(process.name(), 0.0) + _resident_mb(process.pid)
+            except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
+                continue
+        if sum(now.values()) > best:
+            best, parts = sum(now.values()), now
+        tick.wait(SAMPLE_S)
+    return best, parts
+
+
+def _tree(pid: int) -> list[psutil.Process]:
+    try:
+        top = psutil.Process(pid)
+        return [top, *top.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _resident_mb(pid: int) -> float:
+    """Memory in use, where pages that processes share count once (by parts); without Linux's word on it, resident."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup")
+    if not rollup.exists():
+        return float(psutil.Process(pid).memory_info().rss / 1e6)
+    line = next((line for line in rollup.read_text().splitlines() if line.startswith("Pss:")), "Pss: 0 kB")
+    return int(line.split()[1]) * 1024 / 1e6
+
+
+def main() -> None:
+    """Run the windows, as the process that is measured."""
+    from benchmarks.pipelines_under_test import window_pipeline
+    from resources.home import Home
+    from resources.spark.driver import SparkDriver
+    from resources.spark.settings import SparkSettings
+    from rs_assets import RunOptions
+
+    driver = SparkDriver(SparkSettings(memory=HEAP, lean=sys.argv[3] == LEAN))
+    try:
+        window_pipeline(Path(sys.argv[1])).run(RunOptions(home=Home(Path(sys.argv[2])), driver=driver))
+    finally:
+        driver.stop()
+
+
+if __name__ == "__main__":
+    main()

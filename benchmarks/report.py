@@ -1,0 +1,81 @@
+"""The figures as a table on the terminal and as BENCHMARKS.md."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil
+from rich.table import Table
+
+from benchmarks.measure import Figure
+from resources.spark.java import java_home
+
+PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow")
+VERDICT = {True: "met", False: "missed", None: ""}
+
+
+def machine() -> str:
+    """Cores, memory and versions, in a line."""
+    told = subprocess.run([java_home() / "bin" / "java", "-version"], capture_output=True, text=True, check=True)
+    java = told.stderr.split('"')[1] if '"' in told.stderr else "?"
+    packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    memory = f"{psutil.virtual_memory().total / 2**30:.0f} GiB"
+    system = f"{platform.system()} {platform.machine()}"
+    return f"{os.cpu_count()} cores, {memory}, {system}, Java {java}, Python {platform.python_version()}, {packages}"
+
+
+def load() -> str:
+    """How busy the machine is besides."""
+    return " / ".join(f"{value:.1f}" for value in os.getloadavg())
+
+
+def as_table(figures: Sequence[Figure]) -> Table:
+    """For a terminal."""
+    table = Table("benchmark", "what", "figure", "target", "", "median times", title="Benchmarks")
+    colours = {True: "green", False: "red", None: ""}
+    for figure in figures:
+        verdict = VERDICT[figure.met]
+        table.add_row(
+            figure.benchmark, figure.what, _shown(figure), _target(figure),
+            f"[{colours[figure.met]}]{verdict}[/]" if verdict else "", figure.note,
+        )  # fmt: skip
+    return table
+
+
+def write(path: Path, figures: Sequence[Figure], *, rows: int, pairs: int, load_before: str) -> None:
+    """Write BENCHMARKS.md."""
+    lines = [
+        "# Benchmarks",
+        "",
+        "Written by `make bench`; do not edit.",
+        "",
+        f"- Date: {datetime.now(UTC):%Y-%m-%d}",
+        f"- Machine: {machine()}",
+        f"- Load of the machine before (1 / 5 / 15 minutes): {load_before}",
+        f"- Input: {rows:,} generated JSON rows in 8 files, about 75 bytes a row",
+        f"- Ratios: both ways in one process and one session, in turns; the median of {pairs} pairs after a warm-up.",
+        "  Processor time is the ratio of the processor seconds of all processes, which other work disturbs less.",
+        "- Ours writes Delta with exactly-once markers; state is RocksDB with changelog in both.",
+        "",
+        "| benchmark | what | figure | target | | details |",
+        "|---|---|---:|---:|---|---|",
+        *(f"| {f.benchmark} | {f.what} | {_shown(f)} | {_target(f)} | {VERDICT[f.met]} | {f.note} |" for f in figures),
+        "",
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def _shown(figure: Figure) -> str:
+    return f"{figure.value:.2f} x" if figure.unit == "x" else f"{figure.value:.0f} {figure.unit}"
+
+
+def _target(figure: Figure) -> str:
+    if figure.target is None:
+        return ""
+    return f"<= {figure.target:g} {figure.unit}"

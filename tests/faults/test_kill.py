@@ -1,0 +1,123 @@
+"""SIGKILL in the middle of the access log example: started again, it writes what one batch would have written."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pipelines.examples.access_log_data import write
+from pipelines.runtime.options import RunOptions
+from resources.checkpoint.log import CheckpointLog
+from resources.home import Home
+from tests.examples.test_access_log import expected, letters, malformed, written
+
+# At 700 ms a line the first windows fire in the fourth batch.
+LINES, BATCH = 2_000, 400
+# A start and a few batches on a busy machine.
+PATIENCE_S = 120
+
+# A JVM that lives for seconds does not earn back what its second compiler costs.
+QUICK_START = "-XX:TieredStopAtLevel=1"
+
+# Runs the example; with a word it stops for good at that point, so that the kill always meets it.
+PROGRAM = """
+import sys, threading
+from pathlib import Path
+
+from pipelines.examples.access_log import access_log
+from pipelines.runtime.options import RunOptions
+from resources.home import Home
+from resources.sink.dead_letters import DeadLetters
+from resources.sink.delta import DeltaWriter
+
+log, home, batch, point, reached = sys.argv[1:]
+
+def stop_behind(kind, method):
+    original = getattr(kind, method)
+    def stopping(*args):
+        result = original(*args)
+        if result:
+            Path(reached).touch()
+            threading.Event().wait()
+        return result
+    setattr(kind, method, stopping)
+
+if point == "letters":
+    stop_behind(DeadLetters, "write")
+elif point == "sink":
+    stop_behind(DeltaWriter, "_add")
+access_log(Path(log), job="killed", max_rows_per_batch=int(batch)).run(RunOptions(home=Home(Path(home))), finish=True)
+"""
+
+
+@contextmanager
+def running(log: Path, home: Path, *, point: str = "") -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """The example in a process group of its own, which is killed whole at the end, its JVM included."""
+    reached = home / f"reached-{point}"
+    settings = {"RS_SPARK_MASTER": "local[2]", "JAVA_TOOL_OPTIONS": QUICK_START}
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(log), str(home), str(BATCH), point, str(reached)]
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, **settings},
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        yield process, reached
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(timeout=30)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def wait_for(file: Path, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not file.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            assert process.stdout is not None
+            pytest.fail(f"{file.name} was not reached: {process.stdout.read().decode()[-3000:]}")
+        time.sleep(0.002)
+
+
+@pytest.mark.faults
+def test_killed_three_times_it_writes_every_row_once(tmp_path: Path) -> None:
+    log = write(tmp_path / "in" / "access.log", LINES)
+    home = tmp_path / "rs"
+    home.mkdir()
+    options = RunOptions(home=Home(home))
+    checkpoint = options.home.job("web", "killed") / "g0001"
+    pages = CheckpointLog(checkpoint / "page_windows" / "checkpoint")
+
+    with running(log, home, point="letters") as (process, reached):
+        wait_for(reached, process)
+    assert pages.last_committed() == -1, "the dead letters of the first batch are there, and it is not committed"
+    assert letters(options)
+
+    with running(log, home, point="sink") as (process, reached):
+        wait_for(reached, process)
+    assert (home / "tables" / "web" / "requests_by_page").exists()
+    assert pages.last_committed() < max(int(p.name) for p in (pages.folder / "offsets").iterdir() if p.name.isdigit())
+
+    sessions = CheckpointLog(checkpoint / "client_sessions" / "checkpoint")
+    delay_s = random.random()
+    with running(log, home) as (process, _):
+        wait_for(sessions.folder / "commits" / str(sessions.last_committed() + 1), process)
+        time.sleep(delay_s)
+
+    with running(log, home) as (process, _):
+        output, _ = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, output.decode()[-3000:]
+    assert written(options) == expected(log), f"killed {delay_s:.3f} s behind a commit"
+    assert letters(options) == malformed(log)

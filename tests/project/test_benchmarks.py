@@ -1,0 +1,53 @@
+"""The benchmarks run, with sizes at which their figures mean nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.data import generate
+from benchmarks.measure import Comparison, DifferentResultsError, Figure, Taken, compare
+
+
+@pytest.mark.slow
+def test_the_command_writes_every_figure(tmp_path: Path) -> None:
+    output = tmp_path / "figures.md"
+    sizes = ["--rows", "4000", "--pairs", "1", "--warm-up", "0", "--latency-rows", "2"]
+    command = [sys.executable, "-m", "benchmarks", *sizes, "--output", str(output)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    text = output.read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
+    assert [row.split(" | ")[0].strip("| ") for row in rows] == [
+        *["memory"] * 2, *["filter, 1 % kept"] * 4, *["10 s windows"] * 2, *["latency of a row"] * 2
+    ]  # fmt: skip
+    assert str(Path.home()) not in text
+
+
+def test_the_input_is_the_same_every_time(tmp_path: Path) -> None:
+    one, two = (generate(tmp_path / name, rows=1001, files=3) for name in ("a", "b"))
+    texts = [[f.read_text() for f in sorted(folder.iterdir())] for folder in (one, two)]
+    assert texts[0] == texts[1]
+    lines = "".join(texts[0]).splitlines()
+    assert len(lines) == 1001
+    assert sum('"/checkout"' in line for line in lines) == 11
+
+
+def test_ways_that_write_different_rows_are_not_compared() -> None:
+    with pytest.raises(DifferentResultsError, match="our run wrote 1 rows, the other one 2"):
+        compare(lambda: 1, lambda: 2, pairs=1)
+
+
+def test_pairs_are_compared_one_by_one() -> None:
+    ours = tuple(Taken(seconds=s, cpu_s=1) for s in (1.0, 4.0, 30.0))
+    other = tuple(Taken(seconds=s, cpu_s=2) for s in (1.0, 2.0, 10.0))
+    result = Comparison(ours=ours, other=other)
+    assert (result.ratio, result.cpu_ratio) == (2.0, 0.5)
+
+
+@pytest.mark.parametrize(("value", "target", "met"), [(1.05, 1.05, True), (1.06, 1.05, False), (9, None, None)])
+def test_a_figure_meets_its_target(value: float, target: float | None, met: bool | None) -> None:
+    assert Figure(benchmark="b", what="w", value=value, unit="x", target=target).met is met

@@ -1,0 +1,121 @@
+"""From lines to fields: what is a record, and the reason for each line that is none."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql.types import StructType
+
+from resources.errors import ConfigurationError
+from resources.source.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
+from resources.source.parse import LineFormat, java_pattern, parse_lines, without_address
+from resources.source.tail import SCHEMA_DDL
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def lines(spark: SparkSession, *values: bytes, length: int | None = None) -> DataFrame:
+    rows = [("a.log", n, 100 * n, length or len(v), bytearray(v)) for n, v in enumerate(values, start=1)]
+    return spark.createDataFrame(rows, SCHEMA_DDL)
+
+
+def schema(spark: SparkSession, ddl: str) -> StructType:
+    return spark.createDataFrame([], ddl).schema
+
+
+def reasons(frame: DataFrame) -> list[str | None]:
+    return [row[REASON] for row in frame.collect()]
+
+
+def test_fields_of_a_pattern_are_cast(spark: SparkSession) -> None:
+    form = LineFormat(
+        "text",
+        schema(spark, "at timestamp, status int, path string"),
+        pattern=r"(?P<path>\S*) (?P<status>\S*) \[(?P<at>[^\]]*)\]",
+        time_format="dd/MMM/yyyy:HH:mm:ss Z",
+    )
+    good, empty, word, time, other = parse_lines(
+        lines(
+            spark,
+            b"/a 200 [05/Jan/2026:06:00:00 +0100]",
+            b"  []",
+            b"/a two [05/Jan/2026:06:00:00 +0100]",
+            b"/a 200 [05/20x6]",
+            b"/a 200 [x",
+        ),
+        form,
+    ).collect()
+    assert (good["path"], good["status"], good[REASON]) == ("/a", 200, None)
+    assert good["at"].astimezone(UTC) == datetime(2026, 1, 5, 5, tzinfo=UTC)
+    assert (empty["path"], empty["status"], empty["at"], empty[REASON]) == ("", None, None, None)
+    assert word[REASON] == "status: 'two' is no int"
+    assert time[REASON] == "at: '05/20x6' is no timestamp"
+    assert other[REASON] == "the line does not match the pattern"
+
+
+def test_marks_cannot_be_forged(spark: SparkSession) -> None:
+    form = LineFormat("text", schema(spark, "a string, b string"), pattern="(?P<a>[^ ]*) (?P<b>.*)")
+    frame = parse_lines(lines(spark, b"x \x01y", b"\x02x y", b"$1 \\$2"), form)
+    assert reasons(frame) == ["control characters in the line", "control characters in the line", None]
+    assert frame.collect()[2][:2] == ("$1", "\\$2")
+
+
+def test_a_schema_may_take_some_groups_in_any_order(spark: SparkSession) -> None:
+    form = LineFormat("text", schema(spark, "c long, a string"), pattern="(?P<a>.) (?P<b>.) (?P<c>.)")
+    assert parse_lines(lines(spark, b"x y 3"), form).collect()[0][:2] == (3, "x")
+
+
+def test_a_field_without_a_group_is_refused(spark: SparkSession) -> None:
+    form = LineFormat("text", schema(spark, "d string"), pattern="(?P<a>.)")
+    with pytest.raises(ConfigurationError, match="no group called 'd'") as refused:
+        parse_lines(lines(spark, b"x"), form)
+    assert "its groups are: a" in str(refused.value)
+
+
+@pytest.mark.parametrize("pattern", ["(a)", "(?P<a>.)(b)", "a", "(?P<a>", "(?P<a>.)|(?P<a>.)"])
+def test_a_pattern_without_names_is_refused(pattern: str) -> None:
+    with pytest.raises(ConfigurationError, match="pattern"):
+        java_pattern(pattern)
+
+
+def test_a_pattern_matches_the_whole_line() -> None:
+    assert java_pattern("(?P<a>x)|(?P<b>y)") == (["a", "b"], "^(?:(x)|(y))$")
+
+
+def test_blank_lines_are_no_records_but_any_other_is(spark: SparkSession) -> None:
+    frame = parse_lines(lines(spark, b" ", b"\t\r", b"\x0b\x0c", b"x", b" x "), LineFormat("text"))
+    assert [row["value"] for row in frame.collect()] == ["x", " x "]
+
+
+def test_a_header_is_the_first_line_of_its_file_only(spark: SparkSession) -> None:
+    form = LineFormat("csv", schema(spark, "id long"))
+    frame = parse_lines(lines(spark, b"id", b"7", b"id"), form)
+    assert [(row["id"], row[REASON]) for row in frame.collect()] == [(7, None), (None, "malformed CSV")]
+
+
+def test_a_cut_line_and_one_that_is_no_text_have_their_reasons(spark: SparkSession) -> None:
+    form = LineFormat("json", schema(spark, "id long"), max_line_bytes=10)
+    assert reasons(parse_lines(lines(spark, b'{"id":1}   ', length=99), form)) == [
+        "the line has 99 bytes, more than 10"
+    ]
+    assert reasons(parse_lines(lines(spark, b'{"id":1,"\xff":2}'), form)) == ["invalid UTF-8"]
+
+
+def test_the_address_of_a_line_comes_along(spark: SparkSession) -> None:
+    frame = parse_lines(lines(spark, b"good", b"\xffbad", b"x" * 70_000), LineFormat("text"), addressed=True)
+    good, bad, long = frame.collect()
+    assert (good[SPLIT], good[LINE], good[OFFSET], good[RAW]) == ("a.log", 1, 100, "good")
+    assert (bad[LINE], bad[RAW]) == (2, "\ufffdbad")
+    assert len(long[RAW]) == RAW_LIMIT_BYTES
+    assert without_address(frame).columns == ["value", REASON]
+
+
+@pytest.mark.parametrize("name", ["odd name", "dotted.name", "tick`ed"])
+@pytest.mark.parametrize("format_", ["json", "csv"])
+def test_fields_of_odd_names_are_read(spark: SparkSession, name: str, format_: str) -> None:
+    form = LineFormat(format_, StructType().add(name, "string"), header=False)
+    line = b'{"%s":"x"}' % name.encode() if format_ == "json" else b"x"
+    assert parse_lines(lines(spark, line), form).collect()[0][0] == "x"
