@@ -55,7 +55,7 @@ def _peak(child: subprocess.Popen[str]) -> tuple[float, dict[str, float]]:
         for process in _tree(child.pid):
             try:
                 now[process.name()] = now.get(process.name(), 0.0) + _resident_mb(process.pid)
-            except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
+            except (psutil.Error, FileNotFoundError, ProcessLookupError):
                 continue
         if sum(now.values()) > best:
             best, parts = sum(now.values()), now
@@ -66,9 +66,18 @@ def _peak(child: subprocess.Popen[str]) -> tuple[float, dict[str, float]]:
 def _tree(pid: int) -> list[psutil.Process]:
     try:
         top = psutil.Process(pid)
-        return [top, *top.children(recursive=True)]
+        return [top, *(child for child in top.children(recursive=True) if not _forked_java(child))]
     except psutil.NoSuchProcess:
         return []
+
+
+def _forked_java(process: psutil.Process) -> bool:
+    """Whether it is a Java about to start another program: until then all of its memory is its parent's."""
+    try:
+        parent = process.parent()
+        return parent is not None and Path(process.exe()).name == "java" and process.exe() == parent.exe()
+    except psutil.Error:
+        return True
 
 
 def _resident_mb(pid: int) -> float:
