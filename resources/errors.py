@@ -15,6 +15,7 @@
     │   ├── BadRecordError        a record cannot be parsed and the policy is FAIL
     │   ├── DataLossError         input that was planned is gone or has changed
     │   └── SourceReadError       a source cannot be read (truncated archive, no permission)
+    ├── LeaseLostError            another driver has taken over: this one must not commit any more
     ├── StepError                 a user's function raised
     ├── SinkError                 a sink could not commit
     └── EngineError               Spark failed for a reason that none of the above explains
@@ -112,6 +113,10 @@ class DataLossError(DataError):
 
 class SourceReadError(DataError):
     """A source exists but cannot be read: a truncated archive, no permission, an unknown codec."""
+
+
+class LeaseLostError(RsError):
+    """Another driver has taken over the pipeline, or the lease could not be renewed: nothing more is committed."""
 
 
 class StepError(RsError):

@@ -31,6 +31,11 @@ class Home:
         return self.root / "catalog"
 
     @property
+    def leases(self) -> Path:
+        """The Delta table of who runs which pipeline."""
+        return self.catalog / "leases"
+
+    @property
     def dead_letters(self) -> Path:
         """The Delta table of records that no pipeline could use."""
         return self.catalog / "dead_letters"

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import orjson
 from rich.console import Console
 from rich.table import Table
 
 from pipelines.compile.plan import plan_queries
 from pipelines.stream.pipeline import Pipeline
 from resources.checkpoint import manifest as manifests
+from resources.checkpoint.lease import read_lease
 from resources.checkpoint.log import CheckpointLog
 from resources.home import Home
 
@@ -23,8 +23,8 @@ def status_of(pipeline: Pipeline, home: Home) -> list[dict[str, Any]]:
     topology = pipeline.topology
     folder = home.job(topology.namespace, topology.job)
     manifest = manifests.load(folder)
-    holder = folder / "run.holder.json"
-    running = orjson.loads(holder.read_bytes()) if holder.exists() else None
+    lease = read_lease(home.leases, topology.name)
+    running = {"host": lease.host, "pid": lease.pid, "run": lease.run_id} if lease and not lease.free else None
     entries = []
     for plan in plan_queries(topology):
         generation = manifest.generation if manifest else 0

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from pipelines.runtime.report import BatchProgress
 from pipelines.topology.sink import Connector
+from resources.checkpoint.lease import DEFAULT_TTL
 from resources.home import Home
 from resources.source.lines import MAX_LINE_BYTES
 from resources.spark.driver import SparkDriver
@@ -29,7 +30,8 @@ class RunOptions:
     thread of the runtime. `interval` is the least time between two batches of a started pipeline.
     `new_generation` begins a fresh checkpoint. `run_id` names the run in locks and reports. `partitions` is the number
     of state partitions of a new checkpoint (None: what Spark's session says). `max_line_bytes` caps the lines of
-    followed files. `connector` overrides the writer of all Delta sinks.
+    followed files. `connector` overrides the writer of all Delta sinks. `lease_ttl` is how long a silent driver keeps
+    its pipeline before another may take over.
     """
 
     home: Home = field(default_factory=Home.default)
@@ -40,4 +42,5 @@ class RunOptions:
     partitions: int | None = None
     max_line_bytes: int = MAX_LINE_BYTES
     connector: Connector | None = None
+    lease_ttl: timedelta = DEFAULT_TTL
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])

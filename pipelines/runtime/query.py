@@ -24,6 +24,7 @@ from pipelines.runtime.translate import translate
 from pipelines.topology.sink import Sink
 from pipelines.topology.source import FileSource
 from pipelines.topology.topology import Topology
+from resources.checkpoint.lease import Lease
 from resources.checkpoint.log import PARTITIONS, CheckpointLog
 from resources.errors import BadRecordError, RsError, StepError
 from resources.sink.base import BatchMark, SinkWriter, Staged
@@ -59,6 +60,7 @@ class QueryRun:
     pipeline_id: str
     generation: int
     partitions: int
+    lease: Lease
     writers: Mapping[str, SinkWriter]
     letters: DeadLetters
     on_progress: Callable[[BatchProgress], None]
@@ -185,11 +187,13 @@ class QueryRun:
         state = execution.state() if self.plan.stateful else StateMetrics()
         replay = self._replay(batch_id)
         late = replay.late_rows() if state.dropped else 0
+        self.lease.check()
         if dead or late:
             self._write_letters(replay, batch_id)
         for watch in watches.values():
             watch.check()
         for name, part in staged.items():
+            self.lease.check()
             out[name] = part.commit()
         for name, watch in watches.items():
             self.read_files.setdefault(name, {}).update(watch.sizes())
@@ -308,7 +312,7 @@ class QueryRun:
 
     def _mark(self, sink: str, batch_id: int) -> BatchMark:
         name = f"{self.plan.name}.{sink}" if sink == "dead_letters" else sink
-        return BatchMark(self.pipeline_id, self.generation, name, batch_id)
+        return BatchMark(self.pipeline_id, self.generation, name, batch_id, self.lease.token)
 
     def _watermark(self, batch_id: int) -> datetime | None:
         offsets = self.log.offsets(batch_id) if self.plan.stateful else None

@@ -1,4 +1,4 @@
-"""One attempt to run a pipeline: the lock, the manifest, the checks before it, its queries, and the end of it."""
+"""One attempt to run a pipeline: the lease, the manifest, the checks before it, its queries, and the end of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pipelines.topology.sink import DeltaSink, FileSink, Sink
 from pipelines.topology.source import ArraySource, Source
 from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
-from resources.checkpoint.lock import run_lock
+from resources.checkpoint.lease import Lease
 from resources.checkpoint.log import PARTITIONS, CheckpointLog
 from resources.checkpoint.manifest import Manifest
 from resources.errors import ConfigurationError, TopologyChangedError
@@ -51,12 +51,15 @@ class JobSession:
         self._stack = ExitStack()
         self._began = time.monotonic()
         self.manifest = Manifest.new()
-        self.new_input = True
+        self.lease: Lease | None = None
 
     def __enter__(self) -> Self:
-        """Take the lock, load the manifest, check that this topology may go on with what is there."""
-        name = f"{self.topology.namespace}.{self.topology.job}"
-        self._stack.enter_context(run_lock(self.folder, pipeline=name, run=self.options.run_id))
+        """Take the lease, load the manifest, check that this topology may go on with what is there."""
+        options = self.options
+        lease = Lease.acquire(
+            options.home.leases, pipeline=self.topology.name, run_id=options.run_id, ttl=options.lease_ttl
+        )
+        self.lease = self._stack.enter_context(lease)
         try:
             self._open()
         except BaseException:
@@ -67,7 +70,7 @@ class JobSession:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop what still runs and free the lock."""
+        """Stop what still runs and give the lease back."""
         try:
             self.options.driver.call(lambda _: self.stop_queries())
         finally:
@@ -99,7 +102,7 @@ class JobSession:
         raise TopologyChangedError(
             "the state on disk was made by another version of the pipeline:\n    " + "\n    ".join(changes),
             remedy="go back to that version, or begin a new generation (--new-generation)",
-            pipeline=f"{self.topology.namespace}.{self.topology.job}",
+            pipeline=self.topology.name,
         )
 
     def _logs(self) -> dict[str, CheckpointLog]:
@@ -108,6 +111,12 @@ class JobSession:
 
     def _query_folder(self, plan: QueryPlan) -> Path:
         return self.folder / f"g{self.manifest.generation:04d}" / plan.name
+
+    @property
+    def held(self) -> Lease:
+        """The lease, while the session is entered."""
+        assert self.lease is not None  # noqa: S101  taken on entry
+        return self.lease
 
     # Wiring: on the Spark driver's thread.
 
@@ -123,7 +132,7 @@ class JobSession:
             raise ConfigurationError(
                 f"the state of this pipeline has {kept} partitions, {asked} were asked for",
                 remedy="leave the number out, or begin a new generation (--new-generation)",
-                pipeline=f"{self.topology.namespace}.{self.topology.job}",
+                pipeline=self.topology.name,
             )
         if not kept:
             self.manifest = replace(self.manifest, partitions=asked or int(spark.conf.get(PARTITIONS) or 1))
@@ -155,6 +164,7 @@ class JobSession:
             pipeline_id=self.manifest.pipeline_id,
             generation=self.manifest.generation,
             partitions=self.manifest.partitions,
+            lease=self.held,
             writers={name: self._writer(name) for name in plan.sinks},
             letters=DeadLetters(self.options.home.dead_letters),
             on_progress=self.options.on_progress,
@@ -207,7 +217,7 @@ class JobSession:
     def report(self) -> RunReport:
         """What happened so far."""
         return RunReport(
-            pipeline=f"{self.topology.namespace}.{self.topology.job}",
+            pipeline=self.topology.name,
             run_id=self.options.run_id,
             generation=self.manifest.generation,
             seconds=time.monotonic() - self._began,
@@ -224,5 +234,6 @@ class JobSession:
         }
 
     def save(self) -> None:
-        """Make the manifest durable."""
+        """Make the manifest durable; LeaseLostError if it is another driver's by now."""
+        self.held.check()
         manifests.save(self.folder, self.manifest)

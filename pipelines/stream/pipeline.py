@@ -23,7 +23,7 @@ class Pipeline:
     @property
     def name(self) -> str:
         """Namespace and job, joined by a dot."""
-        return f"{self.topology.namespace}.{self.topology.job}"
+        return self.topology.name
 
     def describe(self, *, mermaid: bool = False) -> str:
         """The pipeline as lines of text, or as a Mermaid graph."""

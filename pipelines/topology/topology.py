@@ -61,6 +61,11 @@ class Topology:
         raise TopologyError(f"there is no step {name!r}", remedy=f"use one of: {', '.join(n.name for n in self.nodes)}")
 
     @property
+    def name(self) -> str:
+        """Namespace and job with a dot between them: what the pipeline is called everywhere."""
+        return f"{self.namespace}.{self.job}"
+
+    @property
     def sources(self) -> tuple[Source, ...]:
         """The nodes without inputs."""
         return tuple(n for n in self.nodes if isinstance(n, Source))

@@ -11,17 +11,26 @@ from pyspark.sql import DataFrame
 
 @dataclass(frozen=True, slots=True)
 class BatchMark:
-    """Who writes which batch. A sink stores it in the same transaction as the rows and refuses it a second time."""
+    """Who writes which batch. A sink stores it in the same transaction as the rows and refuses it a second time.
+
+    `token` is the fencing token of the lease that the driver holds: a sink that has seen a greater one refuses.
+    """
 
     pipeline_id: str
     generation: int
     sink: str
     batch_id: int
+    token: int = 0
 
     @property
     def writer(self) -> str:
         """The id under which the last batch is remembered; another generation is another writer."""
         return f"{self.pipeline_id}/g{self.generation}/{self.sink}"
+
+    @property
+    def fence(self) -> str:
+        """The id under which the greatest token is remembered: one a pipeline and sink, for all generations."""
+        return f"{self.pipeline_id}/fence/{self.sink}"
 
     def of_generation(self, generation: int) -> BatchMark:
         """The same batch of another generation."""

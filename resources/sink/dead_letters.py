@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from resources.sink.base import BatchMark
-from resources.sink.delta import last_batch, open_table, properties
+from resources.sink.delta import check_fence, last_batch, open_table, properties
 
 SCHEMA = pa.schema(
     [
@@ -42,7 +42,10 @@ class DeadLetters:
     def committed(self, mark: BatchMark) -> bool:
         """Whether this batch's letters are in the table."""
         table = open_table(str(self.path))
-        return table is not None and last_batch(table, mark) >= mark.batch_id
+        if table is None:
+            return False
+        check_fence(table, mark)
+        return last_batch(table, mark) >= mark.batch_id
 
     def write(self, rows: pa.Table, mark: BatchMark) -> int:
         """Append `rows` in one transaction that remembers the batch; returns how many were new."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake import Schema as DeltaSchema
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 from pyspark.sql import DataFrame
 
-from resources.errors import SinkError
+from resources.errors import LeaseLostError, SinkError
 from resources.sink.base import BatchMark, Staged
 from resources.sink.statistics import file_statistics
 
@@ -33,24 +33,59 @@ WRITES = frozenset({"WRITE", "MERGE", "CREATE TABLE"})
 TXN_APP, TXN_VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 
 
+@dataclass(slots=True)
+class TableHandle:
+    """A table that is opened once; afterwards only new log entries are read."""
+
+    path: str
+    table: DeltaTable | None = None
+
+    def newest(self) -> DeltaTable | None:
+        """The newest version, None if there is no table."""
+        if self.table is None:
+            self.table = open_table(self.path)
+        else:
+            try:
+                self.table.update_incremental()
+            except DeltaError:
+                # Somebody removed the table, or cleaned the log away under us.
+                self.table = open_table(self.path)
+        return self.table
+
+
 @dataclass(frozen=True, slots=True)
 class DeltaWriter:
-    """Writes batches to the table at `path`; see the module for `connector`."""
+    """Writes batches to the table at `path`; see the module for `connector`.
+
+    A commit stands on the version at which the marker was read: delta-rs refuses it if the same writer or a newer
+    token committed in between, so two drivers can never both write a batch.
+    """
 
     name: str
     path: str
     mode: Mode = "append"
     keys: tuple[str, ...] = ()
     connector: Literal["native", "jvm"] = "native"
+    handle: TableHandle = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Make the handle of the table."""
+        object.__setattr__(self, "handle", TableHandle(self.path))
 
     def location(self) -> str:
         """The table's path."""
         return self.path
 
     def committed(self, mark: BatchMark) -> bool:
-        """Whether the table remembers this batch, or a later one, of this writer."""
-        table = open_table(self.path)
-        return table is not None and last_batch(table, mark) >= mark.batch_id
+        """Whether the table remembers this batch, or a later one, of this writer.
+
+        LeaseLostError if it remembers a newer fencing token: another driver has taken over.
+        """
+        table = self.handle.newest()
+        if table is None:
+            return False
+        check_fence(table, mark)
+        return last_batch(table, mark) >= mark.batch_id
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Write the files, or collect the rows of an upsert."""
@@ -74,8 +109,8 @@ class DeltaWriter:
             _remove(Path(self.path) / folder)
             return 0
         schema = DeltaSchema.from_arrow(_nullable(arrow_schema(batch)))
-        with _sink_errors(self.name, self.path):
-            table = open_table(self.path)
+        with _sink_errors(self.name, self.path, mark):
+            table = self.handle.table
             replaces = replaces or (table is not None and self._begins_anew(table, mark))
             mode: Literal["append", "overwrite"] = "overwrite" if replaces else "append"
             if table is None:
@@ -127,8 +162,8 @@ class DeltaWriter:
     def _merge(self, rows: pa.Table, mark: BatchMark) -> int:
         if not rows.num_rows:
             return 0
-        with _sink_errors(self.name, self.path):
-            table = open_table(self.path)
+        with _sink_errors(self.name, self.path, mark):
+            table = self.handle.table
             if table is None or self._begins_anew(table, mark):
                 write_deltalake(self.path, rows, mode="overwrite", commit_properties=properties(mark))
                 return int(rows.num_rows)
@@ -156,7 +191,7 @@ class DeltaWriter:
         return rows
 
     def _write_jvm(self, frame: DataFrame, mark: BatchMark) -> None:
-        table = open_table(self.path)
+        table = self.handle.newest()
         anew = table is not None and self._begins_anew(table, mark)
         if self.mode == "upsert" and table is not None and not anew:
             self._merge_jvm(frame, mark)
@@ -194,10 +229,23 @@ def last_batch(table: DeltaTable, mark: BatchMark) -> int:
     return -1 if version is None else version
 
 
+def check_fence(table: DeltaTable, mark: BatchMark) -> None:
+    """LeaseLostError if the table remembers a greater token than `mark` carries."""
+    seen = table.transaction_version(mark.fence)
+    if seen is not None and seen > mark.token:
+        raise LeaseLostError(
+            "another driver has taken over and written since",
+            remedy="nothing to do: this run ends here, the other one goes on",
+            table=table.table_uri,
+            token=mark.token,
+            newer_token=seen,
+        )
+
+
 def properties(mark: BatchMark) -> CommitProperties:
-    """The marker of a batch, and who wrote it, for the commit of its rows."""
+    """The marker of a batch, the fencing token, and who wrote it, for the commit of its rows."""
     return CommitProperties(
-        app_transactions=[Transaction(mark.writer, mark.batch_id)],
+        app_transactions=[Transaction(mark.writer, mark.batch_id), Transaction(mark.fence, mark.token)],
         custom_metadata={"rs.writer": mark.writer, "rs.batch_id": str(mark.batch_id)},
     )
 
@@ -242,8 +290,18 @@ def _remove(folder: Path) -> None:
 
 
 @contextmanager
-def _sink_errors(step: str, path: str) -> Iterator[None]:
+def _sink_errors(step: str, path: str, mark: BatchMark) -> Iterator[None]:
     try:
         yield
+    except CommitFailedError as error:
+        table = open_table(path)
+        if table is not None:
+            check_fence(table, mark)
+        raise SinkError(
+            f"another writer changed the table in between: {error}",
+            remedy="start again: the batch is computed once more, and is skipped if it is there",
+            step=step,
+            table=path,
+        ) from error
     except DeltaError as error:
         raise SinkError(f"Delta refused the commit: {error}", step=step, table=path) from error

@@ -17,6 +17,7 @@ from threading import Event
 import pytest
 
 from pipelines.examples.access_log_data import write
+from resources.checkpoint.lease import LeaseRow, read_lease
 
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "artifacts"
@@ -154,11 +155,11 @@ def test_should_show_launch_and_terminate(page, ui, world):
     with Path(world["RS_ACCESS_LOG"]).open("ab") as log:
         log.writelines(Path(world["RS_ACCESS_LOG"]).read_bytes().splitlines(keepends=True)[-20:])
     launch(page, ui, "web_access_log_start")
-    holder = Path(world["RS_HOME"]) / "checkpoints" / "web" / "access_log" / "run.holder.json"
+    home = Path(world["RS_HOME"])
     deadline = time.monotonic() + 120
-    while not holder.exists() and time.monotonic() < deadline:
+    while (lease := held_lease(home)) is None and time.monotonic() < deadline:
         page.wait_for_timeout(500)
-    pid = json.loads(holder.read_text())["pid"]
+    assert lease is not None, "the started run holds no lease"
     page.get_by_text("STEP_START").first.wait_for(timeout=PATIENCE_MS)
     page.get_by_role("button", name="Terminate").first.click(timeout=PATIENCE_MS)
     page.get_by_role("dialog").get_by_role("button", name=re.compile("Terminate")).click()
@@ -166,13 +167,19 @@ def test_should_show_launch_and_terminate(page, ui, world):
     page.get_by_text("Canceled", exact=True).first.wait_for(timeout=PATIENCE_MS)
     shot(page, "run_terminated")
     deadline = time.monotonic() + 60
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+    while Path(f"/proc/{lease.pid}").exists() and time.monotonic() < deadline:
         page.wait_for_timeout(500)
-    assert not holder.exists(), "the terminated run still holds the pipeline"
+    assert held_lease(home) is None, "the terminated run still holds the pipeline"
 
     report = plain_run(world)
-    checkpoint = holder.parent / "g0001" / "page_windows" / "checkpoint"
+    checkpoint = home / "checkpoints" / "web" / "access_log" / "g0001" / "page_windows" / "checkpoint"
     assert report["generation"] == 1
     assert sorted(p.name for p in (checkpoint / "offsets").glob("[0-9]*")) == sorted(
         p.name for p in (checkpoint / "commits").glob("[0-9]*")
     )
+
+
+def held_lease(home: Path) -> LeaseRow | None:
+    """The lease of the example pipeline, if somebody holds it."""
+    lease = read_lease(home / "catalog" / "leases", "web.access_log")
+    return None if lease is None or lease.free else lease

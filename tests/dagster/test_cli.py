@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from resources.checkpoint.lease import read_lease
 from rs_assets.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -72,11 +73,10 @@ def test_should_answer_in_half_a_second():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_should_drain_and_free_the_lock_when_it_is_told_to_stop(project, number):
+def test_should_drain_and_give_its_lease_back_when_it_is_told_to_stop(project, number):
     environment = {**os.environ, "RS_HOME": str(project / "rs"), "DAGSTER_HOME": str(project / "dagster")}
     command = [sys.executable, "-m", "rs_assets.cli", "start", "hits"]
-    holder = project / "rs" / "checkpoints" / "shop" / "hits" / "run.holder.json"
-    commits = holder.parent / "g0001" / "file" / "checkpoint" / "commits"
+    commits = project / "rs" / "checkpoints" / "shop" / "hits" / "g0001" / "file" / "checkpoint" / "commits"
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as started:
@@ -87,7 +87,7 @@ def test_should_drain_and_free_the_lock_when_it_is_told_to_stop(project, number)
         output, _ = started.communicate(timeout=90)
     assert started.returncode == 0, output
     assert "stopped; the next start goes on from here" in output
-    assert not holder.exists()
+    assert read_lease(project / "rs" / "catalog" / "leases", "shop.hits").released
     code, text = call("status", "hits", "--json")
     assert code == 0
     assert json.loads(text)[0]["running"] is None

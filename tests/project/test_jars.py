@@ -70,7 +70,7 @@ def test_the_list_goes_with_the_installed_packages():
     assert versions["spark-sql-kafka-0-10_2.13"] == spark
     assert versions[f"delta-spark_{spark.rpartition('.')[0]}_2.13"] == delta
     assert {version for name, version in versions.items() if name.startswith("delta-")} == {delta}
-    assert len(versions) == len(jars.PINNED) == 9
+    assert len(versions) == len(jars.PINNED) == 10
     assert all(len(jar.sha256) == 64 for jar in jars.PINNED)
 
 
