@@ -53,7 +53,7 @@ class PipelineDriver:
         self._spark = spark or SparkDriver.shared()
         self._channels: dict[str, MemoryChannel] = {}
         nodes = tuple(self._replaced(node) for node in pipeline.topology)
-        self._topology = Topology(pipeline.topology.namespace, pipeline.topology.job, nodes)
+        self._topology = Topology(pipeline.topology.namespace, pipeline.topology.job, nodes, pipeline.topology.renamed)
         self._sinks = {sink.name: MemoryChannel() for sink in self._topology.sinks}
         self._options = RunOptions(driver=self._spark)
         self._session: JobSession | None = None

@@ -52,14 +52,14 @@ def _file_stream(wiring: Wiring, node: FileSource) -> DataFrame:
     if not node.tail:
         return native.read_stream(
             wiring.spark,
-            name=node.name,
+            name=wiring.stored_name(node.name),
             path=node.path,
             form=form,
             pushes_down=node.pushes_down,
             max_files_per_batch=node.max_files_per_batch,
         )
     register(wiring.spark)
-    reader = wiring.spark.readStream.name(node.name).format(LINES).option("path", node.path)
+    reader = wiring.spark.readStream.name(wiring.stored_name(node.name)).format(LINES).option("path", node.path)
     reader = reader.option("max_line_bytes", form.max_line_bytes)
     if node.max_rows_per_batch:
         reader = reader.option("max_rows_per_batch", node.max_rows_per_batch)
@@ -68,7 +68,9 @@ def _file_stream(wiring: Wiring, node: FileSource) -> DataFrame:
 
 def _spool_stream(wiring: Wiring, node: Source) -> DataFrame:
     schema = _rows_schema(wiring, node)
-    return native.read_spool(wiring.spark, name=node.name, folder=_spool_folder(wiring, node, schema), schema=schema)
+    return native.read_spool(
+        wiring.spark, name=wiring.stored_name(node.name), folder=_spool_folder(wiring, node, schema), schema=schema
+    )
 
 
 def _rows_schema(wiring: Wiring, node: Source) -> StructType:

@@ -72,8 +72,9 @@ SourceReader = Callable[["Wiring", Source], DataFrame]
 class Wiring:
     """Spark, the folders of a query, and how its sources are read: as streams, or one batch again.
 
-    `policy` is the strictest of the pipeline's sources. `query` names the query, `folder` is for its control rows and
-    arrays. `pinned` gives the schema of a source, inferred once. `now` is the clock of the batch.
+    `policy` is the strictest of the pipeline's sources. `folder` is for a query's control rows and arrays. `pinned`
+    gives the schema of a source, inferred once, `stored_name` the name under which the checkpoint knows a source.
+    `now` is the clock of the batch.
     """
 
     spark: SparkSession
@@ -81,6 +82,7 @@ class Wiring:
     read: SourceReader
     gates: Gates
     pinned: Callable[[Source, Callable[[], StructType]], StructType]
+    stored_name: Callable[[str], str] = str
     policy: BadRecords = BadRecords.FAIL
     streaming: bool = True
     now: Callable[[], Column] = F.current_timestamp

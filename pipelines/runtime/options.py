@@ -28,10 +28,11 @@ class RunOptions:
 
     `home` defaults to RS_HOME; `driver` to the process's own Spark. `on_progress` is called after each batch, from a
     thread of the runtime. `interval` is the least time between two batches of a started pipeline.
-    `new_generation` begins a fresh checkpoint. `run_id` names the run in locks and reports. `partitions` is the number
-    of state partitions of a new checkpoint (None: what Spark's session says). `max_line_bytes` caps the lines of
-    followed files. `connector` overrides the writer of all Delta sinks. `lease_ttl` is how long a silent driver keeps
-    its pipeline before another may take over.
+    `new_generation` begins a fresh checkpoint, `reset_steps` one for the named stateful steps only; `keep_state` uses
+    state that another version of the pipeline made. `run_id` names the run in the catalog and in reports. `partitions`
+    is the number of state partitions of a new checkpoint (None: what Spark's session says). `max_line_bytes` caps the
+    lines of followed files. `connector` overrides the writer of all Delta sinks. `lease_ttl` is how long a silent
+    driver keeps its pipeline before another may take over.
     """
 
     home: Home = field(default_factory=Home.default)
@@ -39,6 +40,8 @@ class RunOptions:
     on_progress: Callable[[BatchProgress], None] = _ignore
     interval: timedelta = DEFAULT_INTERVAL
     new_generation: bool = False
+    reset_steps: tuple[str, ...] = ()
+    keep_state: bool = False
     partitions: int | None = None
     max_line_bytes: int = MAX_LINE_BYTES
     connector: Connector | None = None

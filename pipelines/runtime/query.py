@@ -64,11 +64,13 @@ class QueryRun:
     writers: Mapping[str, SinkWriter]
     letters: DeadLetters
     on_progress: Callable[[BatchProgress], None]
+    aliases: Mapping[str, str] = field(default_factory=dict)
     rows_open: int = 0
     flows: dict[str, Flow] = field(default_factory=dict)
     report: QueryReport = field(init=False)
     failure: RsError | None = None
     read_files: dict[str, dict[str, int]] = field(default_factory=dict)
+    last_batch: dict[str, int] = field(default_factory=dict)
     _query: StreamingQuery | None = None
     _started: threading.Event = field(default_factory=threading.Event)
 
@@ -79,7 +81,7 @@ class QueryRun:
     @property
     def log(self) -> CheckpointLog:
         """Spark's own log of this query."""
-        return CheckpointLog(self.folder / "checkpoint")
+        return CheckpointLog(self.folder / "checkpoint", self.aliases)
 
     def wire(self, name: str) -> Flow:
         """Compile the node `name`; its inputs were wired before."""
@@ -195,6 +197,8 @@ class QueryRun:
         for name, part in staged.items():
             self.lease.check()
             out[name] = part.commit()
+            if out[name]:
+                self.last_batch[name] = batch_id
         for name, watch in watches.items():
             self.read_files.setdefault(name, {}).update(watch.sizes())
         if not (rows_in or dead or late or any(out.values())):
@@ -312,7 +316,8 @@ class QueryRun:
 
     def _mark(self, sink: str, batch_id: int) -> BatchMark:
         name = f"{self.plan.name}.{sink}" if sink == "dead_letters" else sink
-        return BatchMark(self.pipeline_id, self.generation, name, batch_id, self.lease.token)
+        stored = self.aliases.get(name, name)
+        return BatchMark(self.pipeline_id, self.generation, stored, batch_id, self.lease.token)
 
     def _watermark(self, batch_id: int) -> datetime | None:
         offsets = self.log.offsets(batch_id) if self.plan.stateful else None

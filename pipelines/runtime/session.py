@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -20,8 +19,10 @@ from pipelines.compile.readers import stream
 from pipelines.compile.sink import writer_of
 from pipelines.compile.wiring import Flow, Wiring
 from pipelines.runtime.gates import StreamGates
+from pipelines.runtime.identity import resumed
 from pipelines.runtime.inputs import check_inputs, digest
 from pipelines.runtime.options import RunOptions
+from pipelines.runtime.preflight import findings
 from pipelines.runtime.query import QueryRun
 from pipelines.runtime.report import RunReport
 from pipelines.topology.sink import DeltaSink, FileSink, Sink
@@ -30,8 +31,9 @@ from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
 from resources.checkpoint.lease import Lease
 from resources.checkpoint.log import PARTITIONS, CheckpointLog
-from resources.checkpoint.manifest import Manifest
-from resources.errors import ConfigurationError, TopologyChangedError
+from resources.checkpoint.manifest import Manifest, QueryFacts
+from resources.checkpoint.preflight import refuse
+from resources.errors import ConfigurationError
 from resources.sink.base import SinkWriter
 from resources.sink.dead_letters import DeadLetters
 from resources.source.policy import BadRecords
@@ -48,6 +50,7 @@ class JobSession:
         self.plans = plan_queries(topology)
         self.folder = options.home.job(topology.namespace, topology.job)
         self.queries: dict[str, QueryRun] = {}
+        self.folders: Mapping[str, str] = {}
         self._stack = ExitStack()
         self._began = time.monotonic()
         self.manifest = Manifest.new()
@@ -78,39 +81,60 @@ class JobSession:
 
     def _open(self) -> None:
         stored = manifests.load(self.folder)
-        self.manifest = stored or Manifest.new()
-        if stored and self.options.new_generation:
-            self.manifest = stored.next_generation()
-        elif stored:
-            self._check_same_state(stored)
-            check_inputs(self.topology, stored, self._logs())
+        if stored is None or self.options.new_generation:
+            stored = stored.next_generation() if stored else Manifest.new()
+        self.manifest, self.folders = resumed(self.topology, self.plans, stored, self.options)
+        self._return_sources(stored)
+        self._preflight()
+        check_inputs(self.topology, self.manifest, self._logs())
         arrays = {s.name: digest(s) for s in self.topology.sources if isinstance(s, ArraySource)}
-        inputs = {**self.manifest.inputs, **arrays}
-        self.manifest = replace(self.manifest, state_shape=self.topology.state_shape(), inputs=inputs)
+        self.manifest = replace(self.manifest, inputs={**self.manifest.inputs, **arrays})
         self.save()
 
-    def _check_same_state(self, stored: Manifest) -> None:
-        """Refuse state that was made with another topology: Spark would reinterpret it without a word."""
-        shape = self.topology.state_shape()
-        if not stored.state_shape or stored.state_shape == shape or not any(n.stateful for n in self.topology):
-            return
-        changes = [
-            line
-            for line in difflib.unified_diff(stored.state_shape, shape, "checkpoint", "pipeline", lineterm="", n=0)
-            if line[:3] not in ("---", "+++") and not line.startswith("@@")
+    def _return_sources(self, stored: Manifest) -> None:
+        """Note the offsets of sources that were taken out, and hand them back to those that return."""
+        for plan in self.plans:
+            facts, log = self.facts(plan), self.log(plan)
+            before = stored.queries.get(self.folders[plan.name], facts)
+            last = log.offsets(log.last_committed()) if before.generation == facts.generation else None
+            gone = (
+                {name: last.sources[name] for name in set(before.sources) - set(plan.sources) if name in last.sources}
+                if last
+                else {}
+            )
+            for name in set(facts.left) & set(plan.sources):
+                log.take_back(name, facts.left[name])
+            left = {name: offset for name, offset in {**facts.left, **gone}.items() if name not in plan.sources}
+            self.manifest = self.manifest.with_query(self.folders[plan.name], replace(facts, left=left))
+
+    def _preflight(self) -> None:
+        found = [
+            finding
+            for plan in self.plans
+            for finding in findings(
+                plan,
+                self._query_folder(plan),
+                self.manifest,
+                self.facts(plan),
+                {name: self._writer(name) for name in plan.sinks},
+            )
         ]
-        raise TopologyChangedError(
-            "the state on disk was made by another version of the pipeline:\n    " + "\n    ".join(changes),
-            remedy="go back to that version, or begin a new generation (--new-generation)",
-            pipeline=self.topology.name,
-        )
+        refuse(found, self.topology.name)
+
+    def facts(self, plan: QueryPlan) -> QueryFacts:
+        """What the manifest knows of the query."""
+        return self.manifest.queries[self.folders[plan.name]]
 
     def _logs(self) -> dict[str, CheckpointLog]:
         """Spark's log of the query that owns each source."""
-        return {name: CheckpointLog(self._query_folder(p) / "checkpoint") for p in self.plans for name in p.owns}
+        return {name: self.log(plan) for plan in self.plans for name in plan.owns}
+
+    def log(self, plan: QueryPlan) -> CheckpointLog:
+        """Spark's log of one query."""
+        return CheckpointLog(self._query_folder(plan) / "checkpoint", self.manifest.aliases)
 
     def _query_folder(self, plan: QueryPlan) -> Path:
-        return self.folder / f"g{self.manifest.generation:04d}" / plan.name
+        return self.folder / f"g{self.facts(plan).generation:04d}" / self.folders[plan.name]
 
     @property
     def held(self) -> Lease:
@@ -155,20 +179,21 @@ class JobSession:
             query.stop()
 
     def _query(self, spark: SparkSession, plan: QueryPlan) -> QueryRun:
-        folder = self._query_folder(plan)
+        folder, facts = self._query_folder(plan), self.facts(plan)
         return QueryRun(
             topology=self.topology,
             plan=plan,
             wiring=self._wiring(spark, plan, folder),
             folder=folder,
             pipeline_id=self.manifest.pipeline_id,
-            generation=self.manifest.generation,
+            generation=facts.generation,
+            aliases=self.manifest.aliases,
             partitions=self.manifest.partitions,
             lease=self.held,
             writers={name: self._writer(name) for name in plan.sinks},
             letters=DeadLetters(self.options.home.dead_letters),
             on_progress=self.options.on_progress,
-            rows_open=self.manifest.rows_open.get(plan.name, 0),
+            rows_open=facts.rows_open,
         )
 
     def _writer(self, name: str) -> SinkWriter:
@@ -186,6 +211,7 @@ class JobSession:
             read=stream,
             gates=StreamGates(),
             pinned=self._pinned,
+            stored_name=self.manifest.stored_name,
             policy=next(p for p in STRICTEST if p in policies),
             max_line_bytes=self.options.max_line_bytes,
         )
@@ -208,9 +234,13 @@ class JobSession:
         for query in self.queries.values():
             for name, files in query.read_files.items():
                 inputs.setdefault(name, {}).update(files)
-        rows_open = {query.plan.name: query.report.rows_open for query in self.queries.values()}
         sealed = self.manifest.sealed or sealed
-        self.manifest = replace(self.manifest, inputs=inputs, sealed=sealed, rows_open=rows_open)
+        self.manifest = replace(self.manifest, inputs=inputs, sealed=sealed)
+        for query in self.queries.values():
+            facts = self.facts(query.plan)
+            seen = {name: max(batch, query.last_batch.get(name, -1)) for name, batch in facts.sinks.items()}
+            known = replace(facts, rows_open=query.report.rows_open, query_id=query.log.query_id, sinks=seen)
+            self.manifest = self.manifest.with_query(self.folders[query.plan.name], known)
         self.save()
         return self.report()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
@@ -153,9 +153,14 @@ class DataStream:
         """Collect the rows into `channel` of this process."""
         return self._sink(MemorySink(name=name, inputs=(self.step,), channel=channel))
 
-    def build(self) -> Pipeline:
-        """Freeze everything written so far into a pipeline; TopologyError says what does not fit."""
-        return Pipeline(Topology(self.draft.namespace, self.draft.job, tuple(self.draft.nodes)))
+    def build(self, *, renamed: Mapping[str, str] | None = None) -> Pipeline:
+        """Freeze everything written so far into a pipeline; TopologyError says what does not fit.
+
+        `renamed` maps earlier names of steps to those they have now, so that state, offsets and sinks go on under the
+        new name: `.build(renamed={"clicks": "page_views"})`. It may stay there for good.
+        """
+        pairs = tuple((renamed or {}).items())
+        return Pipeline(Topology(self.draft.namespace, self.draft.job, tuple(self.draft.nodes), pairs))
 
     def _then(self, node: Node) -> DataStream:
         return DataStream(self.draft, self.draft.add(node))

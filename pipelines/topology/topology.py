@@ -15,11 +15,15 @@ from resources.names import checked_name
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """A pipeline's name and nodes; refuses to exist if they do not fit together."""
+    """A pipeline's name and nodes; refuses to exist if they do not fit together.
+
+    `renamed` are pairs of a step's earlier name and the one it has now: state and sinks go on under the new name.
+    """
 
     namespace: str
     job: str
     nodes: tuple[Node, ...]
+    renamed: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         """Check names, wiring, and that every path leads from a source to a sink."""
@@ -38,6 +42,14 @@ class Topology:
                 raise TopologyError(f"step {node.name!r} reads from {missing[0]!r}, which does not stand before it")
             seen.add(node.name)
         self._check_ends()
+        self._check_renamed(seen)
+
+    def _check_renamed(self, here: set[str]) -> None:
+        for old, new in self.renamed:
+            checked_name(old, what="step")
+            if old in here or new not in here:
+                wrong = f"{old!r} is still there" if old in here else f"there is no step {new!r}"
+                raise TopologyError(f"{old!r} cannot have been renamed to {new!r}: {wrong}", step=new)
 
     def _check_ends(self) -> None:
         if not any(isinstance(n, Source) for n in self.nodes):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,10 +41,14 @@ class BatchOffsets:
 
 
 class CheckpointLog:
-    """Reads the checkpoint folder of one query. Everything is read from files when asked for."""
+    """Reads the checkpoint folder of one query. Everything is read from files when asked for.
 
-    def __init__(self, folder: Path) -> None:
+    `aliases` gives the name that the log has for a source that was renamed since; all methods take and give new names.
+    """
+
+    def __init__(self, folder: Path, aliases: Mapping[str, str] | None = None) -> None:
         self.folder = folder
+        self.aliases: Mapping[str, str] = aliases or {}
 
     def offsets(self, batch_id: int) -> BatchOffsets | None:
         """The planned end of a batch; None if it was never planned. CheckpointError if the file is damaged."""
@@ -56,7 +60,9 @@ class CheckpointLog:
         except ValueError as error:
             raise _damaged(path) from error
         meta = _parsed(metadata, path)
-        sources = dict(line.split(":", 1) for line in lines if ":" in line)
+        current = {stored: name for name, stored in self.aliases.items()}
+        pairs = (line.split(":", 1) for line in lines if ":" in line)
+        sources = {current.get(name, name): offset for name, offset in pairs}
         if version != "v2":
             raise CheckpointError(f"offset log of version {version}, this release reads v2", file=path)
         return BatchOffsets(batch_id, _instant(meta["batchWatermarkMs"]), _instant(meta["batchTimestampMs"]), sources)
@@ -65,6 +71,21 @@ class CheckpointLog:
         """The id of the last batch that Spark has committed, -1 for none."""
         return max(_numbers(self.folder / "commits"), default=-1)
 
+    def committed_batches(self) -> list[int]:
+        """The ids of the committed batches that the log still holds, in order."""
+        return sorted(_numbers(self.folder / "commits"))
+
+    @property
+    def query_id(self) -> str | None:
+        """Spark's id of this checkpoint, None before the first start; CheckpointError if the file is damaged."""
+        path = self.folder / "metadata"
+        if not path.exists():
+            return None
+        try:
+            return str(orjson.loads(path.read_bytes())["id"])
+        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            raise _damaged(path) from error
+
     def pin_partitions(self, partitions: int) -> None:
         """Write the number of state partitions into the offset files that lack it; the query must be stopped.
 
@@ -72,18 +93,33 @@ class CheckpointLog:
         but not committed (`None.get` in OfflineStateRepartitionUtils): just what a crash leaves. A file that has it
         hands it on to the next batches, so this writes only behind a query's first run.
         """
-        folder = self.folder / "offsets"
-        for batch_id in _numbers(folder):
-            path = folder / str(batch_id)
-            version, metadata, *lines = path.read_text().split("\n")
-            content = _parsed(metadata, path)
+        for batch_id in _numbers(self.folder / "offsets"):
+            version, metadata, *lines = (self.folder / "offsets" / str(batch_id)).read_text().split("\n")
+            content = _parsed(metadata, self.folder / "offsets" / str(batch_id))
             if PARTITIONS not in content["conf"]:
                 content["conf"][PARTITIONS] = str(partitions)
-                hidden = folder / f".{batch_id}.pinned.tmp"
-                hidden.write_text("\n".join([version, orjson.dumps(content).decode(), *lines]))
-                # A checksum of the old text would make Spark refuse the new one; without any it asks for none.
-                (folder / f".{batch_id}.crc").unlink(missing_ok=True)
-                hidden.replace(path)
+                self._rewrite(batch_id, [version, orjson.dumps(content).decode(), *lines])
+
+    def take_back(self, source: str, offset: str) -> None:
+        """Let a source that was taken out go on at `offset`; the query must be stopped.
+
+        Without it Spark would read the source from its beginning again: it forgets the offsets of sources that are not
+        in the last batch.
+        """
+        name = self.aliases.get(source, source)
+        last = self.last_committed()
+        for batch_id in _numbers(self.folder / "offsets"):
+            lines = (self.folder / "offsets" / str(batch_id)).read_text().split("\n")
+            if batch_id >= last and not any(line.startswith(f"{name}:") for line in lines[2:]):
+                self._rewrite(batch_id, [*(line for line in lines if line), f"{name}:{offset}"])
+
+    def _rewrite(self, batch_id: int, lines: list[str]) -> None:
+        folder = self.folder / "offsets"
+        hidden = folder / f".{batch_id}.rewritten.tmp"
+        hidden.write_text("\n".join(lines))
+        # A checksum of the old text would make Spark refuse the new one; without any it asks for none.
+        (folder / f".{batch_id}.crc").unlink(missing_ok=True)
+        hidden.replace(folder / str(batch_id))
 
     def withdraw(self, batch_id: int) -> None:
         """Forget the plan of the last batch, so that the next start plans it anew; nothing of it may be committed."""
@@ -108,7 +144,7 @@ class CheckpointLog:
         return -1 if text == "-" else int(orjson.loads(text)["logOffset"])
 
     def _source_log(self, source: str) -> Iterator[PlannedFile]:
-        folder = self.folder / "sources" / source
+        folder = self.folder / "sources" / self.aliases.get(source, source)
         if not folder.is_dir():
             return
         for path in folder.iterdir():

@@ -6,7 +6,7 @@ import hashlib
 import os
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,33 +18,83 @@ VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueryFacts:
+    """What is known of one query; `shape` is what its state was made with, as plain data.
+
+    `generation` is that of its own checkpoint: a step that was reset is ahead of its pipeline. `query_id` is Spark's id
+    of the checkpoint, `left` holds the offsets of sources that were taken out, `sinks` maps its sinks to the last batch
+    that each had, `rows_open` is how many groups were left in state (an idle run does not load it), `catalogued` the
+    last batch that the catalog has.
+    """
+
+    generation: int
+    stateful: str | None = None
+    mode: str = "append"
+    sinks: Mapping[str, int] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+    left: Mapping[str, str] = field(default_factory=dict)
+    shape: tuple[Mapping[str, Any], ...] = ()
+    query_id: str | None = None
+    rows_open: int = 0
+    catalogued: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """What survives a run.
 
     `pipeline_id` marks what sinks have committed; `generation` counts checkpoints begun afresh; `sealed` says that the
-    input ended; `state_shape` is what the state was made with; `schemas` pins inferred schemas (JSON); `inputs` holds
-    the size of each whole file that was read, by source. `partitions` is the number of state partitions, 0 before the
-    first start: Spark's named offset log does not keep it, and would load the wrong state with another number.
-    `rows_open` is how many groups each query had in state when the last run ended: an idle run does not load it.
+    input ended; `schemas` pins inferred schemas (JSON); `inputs` holds the size of each whole file that was read, by
+    source. `partitions` is the number of state partitions, 0 before the first start: Spark's named offset log does not
+    keep it, and would load the wrong state with another number; `rescaling` is the number it is being changed to.
+    `aliases` gives the name under which the checkpoint knows a source or sink that was renamed; `queries` are the
+    queries by the name of their folder.
     """
 
     pipeline_id: str
     generation: int = 1
     sealed: bool = False
     partitions: int = 0
-    state_shape: tuple[str, ...] = ()
+    rescaling: int = 0
     schemas: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    rows_open: Mapping[str, int] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    queries: Mapping[str, QueryFacts] = field(default_factory=dict)
 
     @classmethod
     def new(cls) -> Manifest:
         """A first generation with an id of its own."""
         return cls(pipeline_id=uuid.uuid4().hex)
 
+    @property
+    def last_generation(self) -> int:
+        """The greatest generation that any query has used."""
+        return max((self.generation, *(facts.generation for facts in self.queries.values())))
+
     def next_generation(self) -> Manifest:
         """The manifest of a fresh checkpoint of the same pipeline; pinned schemas go."""
-        return Manifest(pipeline_id=self.pipeline_id, generation=self.generation + 1)
+        return Manifest(pipeline_id=self.pipeline_id, generation=self.last_generation + 1)
+
+    def stored_name(self, step: str) -> str:
+        """The name under which checkpoint and sinks know the source or sink `step`."""
+        return self.aliases.get(step, step)
+
+    def with_query(self, folder: str, facts: QueryFacts) -> Manifest:
+        """This manifest with other facts of one query."""
+        return replace(self, queries={**self.queries, folder: facts})
+
+    def body(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Manifest:
+        """The manifest that `body` describes; TypeError or KeyError if it describes none."""
+        queries = {
+            folder: QueryFacts(**{**facts, "sources": tuple(facts["sources"]), "shape": tuple(facts["shape"])})
+            for folder, facts in body["queries"].items()
+        }
+        return cls(**{**body, "queries": queries})
 
 
 def load(folder: Path) -> Manifest | None:
@@ -67,13 +117,16 @@ def load(folder: Path) -> Manifest | None:
         )
     if not sound:
         raise _damaged(path)
-    return Manifest(**{**body, "state_shape": tuple(body["state_shape"])})
+    try:
+        return Manifest.from_body(body)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise _damaged(path) from error
 
 
 def save(folder: Path, manifest: Manifest) -> None:
     """Write the manifest so that a crash leaves the old or the new one, never a half."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o750)
-    body = asdict(manifest)
+    body = manifest.body()
     data = orjson.dumps({"version": VERSION, "sha256": _digest(body), "manifest": body}, option=orjson.OPT_INDENT_2)
     temporary = folder / ".manifest.json.tmp"
     with temporary.open("wb") as file:

@@ -61,6 +61,10 @@ class SinkWriter(Protocol):
         """Whether this batch is visible already."""
         ...
 
+    def last_committed(self, mark: BatchMark) -> int | None:
+        """The last batch of this writer and generation that is visible, -1 for none; None if the sink forgets."""
+        ...
+
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Compute the batch once and write it where nobody sees it; called at most once a batch and try."""
         ...

@@ -29,6 +29,10 @@ class ConsoleWriter:
         """Nothing printed can be asked for."""
         return False
 
+    def last_committed(self, mark: BatchMark) -> int | None:  # noqa: ARG002  a console remembers nothing
+        """Nothing."""
+        return None
+
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Collect the rows."""
         rows = batch.toArrow()

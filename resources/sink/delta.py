@@ -87,6 +87,11 @@ class DeltaWriter:
         check_fence(table, mark)
         return last_batch(table, mark) >= mark.batch_id
 
+    def last_committed(self, mark: BatchMark) -> int | None:
+        """The marker in the table, -1 for none."""
+        table = self.handle.newest()
+        return -1 if table is None else last_batch(table, mark)
+
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Write the files, or collect the rows of an upsert."""
         if self.connector == "jvm":

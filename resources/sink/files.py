@@ -29,6 +29,11 @@ class FileWriter:
         """Whether the folder of this batch is there."""
         return self._target(mark).exists()
 
+    def last_committed(self, mark: BatchMark) -> int | None:
+        """The greatest batch that has a folder; empty batches leave none."""
+        prefix = f"batch=g{mark.generation:04d}-b"
+        return max((int(f.name.removeprefix(prefix)) for f in Path(self.path).glob(f"{prefix}*")), default=-1)
+
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Write the batch into a hidden folder."""
         hidden = Path(self.path) / f".{mark.folder}.tmp"

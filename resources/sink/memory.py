@@ -28,6 +28,10 @@ class MemoryWriter:
         """Whether the channel got this batch."""
         return self.channel.delivered(mark.writer) >= mark.batch_id
 
+    def last_committed(self, mark: BatchMark) -> int | None:  # noqa: ARG002  the protocol's form
+        """Nothing: a channel ends with its process."""
+        return None
+
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Collect the rows."""
         rows = batch.toArrow().to_pylist()

@@ -31,5 +31,5 @@ def test_should_refuse_state_of_another_topology(driver, tmp_path, changed):
     with PipelineDriver(pipeline(), spark=driver, home=tmp_path) as running:
         running.push([{"key": "a", "v": 1, "ts": at(1)}])
         running.step()
-    with pytest.raises(TopologyChangedError, match=r"(?s)-window_aggregate.*\+window_aggregate"):
+    with pytest.raises(TopologyChangedError, match=r"(?s)- window_aggregate.*\+ window_aggregate"):
         PipelineDriver(changed, spark=driver, home=tmp_path).__enter__()

@@ -1,0 +1,199 @@
+"""The catalog: what happened to every pipeline, as Delta tables that anybody can query.
+
+Spark's own log decides what is true; the catalog is written behind it, and brought up to date from it at each start.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from resources.errors import CheckpointError
+
+# Raised when a table gets other columns; a table of a newer release is not written to.
+SCHEMA_VERSION = 1
+VERSION_KEY = "rs.schema_version"
+_TIME = pa.timestamp("us", tz="UTC")
+_WHO = [("pipeline", pa.string()), ("generation", pa.int64()), ("run_id", pa.string()), ("at", _TIME)]
+
+# One entry a table. `checkpoints` and `leases` are written by modules of their own, dead letters by their sink.
+TABLES: Mapping[str, pa.Schema] = MappingProxyType(
+    {
+        # A row when a pipeline begins a generation or changes: its id, its topology and what state depends on.
+        "pipelines": pa.schema(
+            [
+                *_WHO,
+                ("pipeline_id", pa.string()),
+                ("fingerprint", pa.string()),
+                ("reason", pa.string()),
+                ("topology", pa.string()),
+                ("state_shape", pa.list_(pa.string())),
+            ]
+        ),
+        # A row when a split comes ("added") or goes ("removed"), with its offset then.
+        "splits": pa.schema(
+            [
+                *_WHO,
+                ("query", pa.string()),
+                ("source", pa.string()),
+                ("split", pa.string()),
+                ("event", pa.string()),
+                ("batch_id", pa.int64()),
+                ("offset", pa.string()),
+            ]
+        ),
+        # Every system message in order: batch by batch, `number` within it.
+        "system_messages": pa.schema(
+            [
+                *_WHO,
+                ("query", pa.string()),
+                ("batch_id", pa.int64()),
+                ("number", pa.int64()),
+                ("kind", pa.string()),
+                ("source", pa.string()),
+                ("split", pa.string()),
+                ("offset", pa.string()),
+                ("reconciled", pa.bool_()),
+            ]
+        ),
+        # Savepoints, and state that was written out as rows.
+        "snapshots": pa.schema(
+            [
+                *_WHO,
+                ("snapshot_id", pa.string()),
+                ("kind", pa.string()),
+                ("query", pa.string()),
+                ("step", pa.string()),
+                ("batch_id", pa.int64()),
+                ("rows", pa.int64()),
+                ("bytes", pa.int64()),
+                ("uri", pa.string()),
+                ("digest", pa.string()),
+            ]
+        ),
+        # What was done to a pipeline besides running it: recovered, restored, rewound, rescaled, a step reset.
+        "operations": pa.schema([*_WHO, ("kind", pa.string()), ("summary", pa.string()), ("details", pa.string())]),
+    }
+)
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The catalog in the folder `root`."""
+
+    root: Path
+
+    def path(self, table: str) -> Path:
+        """Where a table lies."""
+        return self.root / table
+
+    @retry(
+        retry=retry_if_exception_type(CommitFailedError),
+        stop=stop_after_attempt(5),
+        wait=wait_random_exponential(multiplier=0.01, max=0.5),
+        reraise=True,
+    )
+    def append(self, table: str, rows: Sequence[Row]) -> None:
+        """Add `rows` in one transaction; columns that a row lacks are null. CheckpointError for a newer table."""
+        if not rows:
+            return
+        schema, path = TABLES[table], self.path(table)
+        data = pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema=schema)
+        opened = self._open(table)
+        if opened is None:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+            # Others may make it at this moment: then this appends.
+            write_deltalake(str(path), data, mode="append", description=f"{VERSION_KEY}={SCHEMA_VERSION}")
+            return
+        _check_version(opened, path)
+        write_deltalake(opened, data, mode="append")
+
+    def rows(self, table: str, **equal: object) -> list[dict[str, Any]]:
+        """The rows whose columns equal the given values, in the order of their time; [] if there is no table."""
+        opened = self._open(table)
+        if opened is None:
+            return []
+        _check_version(opened, self.path(table))
+        try:
+            found = opened.to_pyarrow_table(filters=[(name, "=", value) for name, value in equal.items()] or None)
+        except (DeltaError, pa.ArrowException, OSError) as error:
+            raise CheckpointError("a table of the catalog cannot be read", file=self.path(table)) from error
+        order = pc.sort_indices(found, sort_keys=[("at", "ascending")])
+        rows: list[dict[str, Any]] = found.take(order).to_pylist()
+        return rows
+
+    def last(self, table: str, **equal: object) -> dict[str, Any] | None:
+        """The newest row whose columns equal the given values."""
+        rows = self.rows(table, **equal)
+        return rows[-1] if rows else None
+
+    def compact(self, *, retention: timedelta) -> dict[str, dict[str, int]]:
+        """Join the small files of every table of the catalog and remove what no version younger than that names."""
+        done = {}
+        for folder in sorted(self.root.iterdir()) if self.root.is_dir() else ():
+            if DeltaTable.is_deltatable(str(folder)):
+                done[folder.name] = compact_table(DeltaTable(str(folder)), retention=retention)
+        return done
+
+    def _open(self, table: str) -> DeltaTable | None:
+        try:
+            return DeltaTable(str(self.path(table)))
+        except TableNotFoundError:
+            return None
+        except DeltaError as error:
+            raise CheckpointError(
+                "a table of the catalog is damaged",
+                remedy="move it away: it is rebuilt from the checkpoints as far as these reach back",
+                file=self.path(table),
+            ) from error
+
+
+def compact_table(table: DeltaTable, *, retention: timedelta) -> dict[str, int]:
+    """Join small files, write a checkpoint of the log, and remove what no version younger than `retention` names.
+
+    Readers of the table, streams too, do not notice: a compaction adds no rows.
+    """
+    done = table.optimize.compact()
+    removed = table.vacuum(int(retention / timedelta(hours=1)), dry_run=False, enforce_retention_duration=False)
+    table.create_checkpoint()
+    table.cleanup_metadata()
+    return {
+        "files_added": int(done["numFilesAdded"]),
+        "files_joined": int(done["numFilesRemoved"]),
+        "files_removed": len(removed),
+        "delta_version": table.version(),
+    }
+
+
+def as_json(values: Mapping[str, object]) -> str:
+    """Details for a column of text."""
+    return json.dumps(values, default=str, sort_keys=True)
+
+
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    """System messages in the order in which they happened."""
+    return sorted(rows, key=lambda row: (row["generation"], row["batch_id"], row["number"]))
+
+
+def _check_version(table: DeltaTable, path: Path) -> None:
+    text = table.metadata().description or ""
+    _, _, version = text.partition(f"{VERSION_KEY}=")
+    if version.isdigit() and int(version) > SCHEMA_VERSION:
+        raise CheckpointError(
+            f"this table of the catalog has version {version}, this release knows {SCHEMA_VERSION}",
+            remedy="use the release that wrote it, or a newer one",
+            file=path,
+        )

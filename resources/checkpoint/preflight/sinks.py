@@ -1,0 +1,47 @@
+"""What the sinks remember, held against the checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from resources.checkpoint.preflight.facts import Facts
+from resources.checkpoint.preflight.finding import Finding
+
+
+def check_lost(facts: Facts) -> Iterator[Finding]:
+    """K8, K16: no sink is ahead of the checkpoint."""
+    ahead = facts.expected.furthest
+    if ahead <= max(facts.last_plan, facts.last_commit):
+        return
+    gone = not facts.plans and not facts.commits
+    last = "knows no batch at all" if gone else f"ends at batch {max(facts.last_plan, facts.last_commit)}"
+    names = ", ".join(sorted(name for name, batch in facts.expected.sinks.items() if batch == ahead))
+    yield Finding(
+        code="K8" if gone else "K16",
+        severity="error",
+        file=facts.folder,
+        meaning=(
+            f"{last}, but in generation {facts.expected.generation} batch {ahead} was written to {names}:"
+            f" new batches up to that number would be dropped as known"
+        ),
+        remedy="restore the checkpoint or a savepoint, or begin afresh with --new-generation",
+    )
+
+
+def check_behind(facts: Facts) -> Iterator[Finding]:
+    """K9: no sink has forgotten batches that it once had; one that skipped empty batches has forgotten none."""
+    if not facts.commits:
+        return
+    for name, seen in sorted(facts.expected.sinks_seen.items()):
+        marker = facts.expected.sinks.get(name)
+        if marker is None or marker >= seen:
+            continue
+        lost = marker < 0
+        has = "remembers no batch" if lost else f"ends at batch {marker}"
+        yield Finding(
+            code="K9",
+            severity="error" if lost else "warning",
+            file=facts.folder / "commits" / str(facts.last_commit),
+            meaning=f"is committed, but the sink {name!r} {has} and had batch {seen}: what is between is not in it",
+            remedy="restore the sink's table as it was, or begin afresh with --new-generation",
+        )

@@ -1,0 +1,173 @@
+"""A pipeline changes: what state it may keep, what is refused with a difference and choices, what is a mapping."""
+
+import pytest
+from deltalake import DeltaTable
+
+from resources.errors import CheckpointError, ConfigurationError, TopologyChangedError, TopologyError
+from resources.source.memory import MemoryChannel
+from rs_assets import StreamBuilder, Time, TumblingWindow
+from tests.operators.model import at
+
+SCHEMA = "page string, n bigint, ts timestamp"
+
+
+def rows(page, *times, n=1):
+    return [{"page": page, "n": n, "ts": at(t)} for t in times]
+
+
+class World:
+    """Two channels and one home, and pipelines over them that differ in one thing."""
+
+    def __init__(self, options):
+        self.options = options
+        self.first, self.second = MemoryChannel(schema=SCHEMA), MemoryChannel(schema=SCHEMA)
+
+    def stream(self, *names):
+        builder = StreamBuilder.data_stream("shop", "changing")
+        streams = [builder.from_memory(c, name=n) for n, c in zip(names, (self.first, self.second), strict=False)]
+        return streams[0].union(*streams[1:]) if len(streams) > 1 else streams[0]
+
+    def windowed(self, stream, *, step="pages", aggregate="sum", table="pages", condition=None, sink=None):
+        if condition:
+            stream = stream.filter(condition)
+        window = stream.window(TumblingWindow.of(Time.seconds(10), "ts"), name=step).group_by("page")
+        return getattr(window, aggregate)("n", "total").to_data_stream().to_delta(table, name=sink)
+
+    def run(self, stream, renamed=None, **changes):
+        from dataclasses import replace
+
+        return stream.build(renamed=renamed).run(replace(self.options, **changes))
+
+    def table(self, name="pages"):
+        found = DeltaTable(self.options.home.table("shop", name)).to_pyarrow_table().to_pylist()
+        return sorted((row["page"], row["start_time"].timestamp() % 100, row["total"]) for row in found)
+
+
+@pytest.fixture
+def world(options):
+    return World(options)
+
+
+def start(world):
+    """One window of page a with a total of 1 waits in state."""
+    world.first.put(*rows("a", 1))
+    assert world.run(world.windowed(world.stream("clicks"))).rows_open == 1
+
+
+def end(world, stream, **how):
+    """What the open window becomes when it closes."""
+    world.first.put(*rows("a", 2, 100))
+    world.run(stream, **how)
+    return [row for row in world.table() if row[0] == "a"]
+
+
+def test_a_stateless_change_behind_the_window_starts_as_it_is(world):
+    start(world)
+    stream = world.windowed(world.stream("clicks"))
+    assert end(world, stream.filter("total > 0").to_print())[0][2] == 2
+
+
+@pytest.mark.parametrize(
+    "change", [{"aggregate": "max"}, {"condition": "n > 0"}, {"step": "other"}], ids=["aggregate", "filter", "name"]
+)
+def test_a_change_that_touches_state_is_refused_with_the_difference_and_the_choices(world, change):
+    start(world)
+    stream = world.windowed(world.stream("clicks"), **change)
+    with pytest.raises(TopologyChangedError, match=r"(?s)[-+] .*--reset-step NAME.*--keep-state.*--new-generation"):
+        world.run(stream)
+
+
+def test_kept_state_is_used_on_the_word_of_the_user(world):
+    start(world)
+    assert end(world, world.windowed(world.stream("clicks"), condition="n > 0"), keep_state=True)[0][2] == 2
+
+
+def test_a_step_that_is_reset_reads_its_input_again_and_replaces_its_rows(world):
+    start(world)
+    world.first.put(*rows("b", 50))
+    world.run(world.windowed(world.stream("clicks")))
+    changed = world.windowed(world.stream("clicks"), aggregate="max")
+    assert [row[2] for row in end(world, changed, reset_steps=("pages",))] == [1]
+    with pytest.raises(ConfigurationError, match="use one of: pages"):
+        world.run(changed, reset_steps=("nothing",))
+
+
+def test_a_new_generation_after_a_reset_step_is_newer_than_both(world):
+    start(world)
+    changed = world.windowed(world.stream("clicks"), aggregate="max")
+    world.run(changed, reset_steps=("pages",))
+    assert world.run(changed, new_generation=True).generation == 3
+
+
+def test_sources_come_go_and_change_places_with_state_kept(world):
+    start(world)
+    both = world.windowed(world.stream("clicks", "views"))
+    world.second.put(*rows("a", 3))
+    assert world.run(both).rows_in == 1
+    world.first, world.second = world.second, world.first
+    swapped = world.windowed(world.stream("views", "clicks"))
+    world.second.put(*rows("a", 4))
+    assert world.run(swapped).rows_in == 1
+    world.first, world.second = world.second, world.first
+    world.first.put(*rows("a", 100))
+    world.run(world.windowed(world.stream("clicks")))
+    assert world.table() == [("a", 0.0, 3)]
+
+
+def test_a_source_that_comes_back_goes_on_where_it_was(world):
+    start(world)
+    world.second.put(*rows("a", 3))
+    world.run(world.windowed(world.stream("clicks", "views")))
+    for number in range(3):
+        world.first.put(*rows("a", 4 + number))
+        world.run(world.windowed(world.stream("clicks")))
+    world.second.put(*rows("a", 5))
+    world.run(world.windowed(world.stream("clicks", "views")))
+    world.first.put(*rows("a", 100))
+    world.run(world.windowed(world.stream("clicks")))
+    assert world.table()[0][2] == 6
+
+
+def test_a_source_is_added_to_a_pipeline_without_state(world):
+    world.first.put(*rows("a", 1))
+    world.run(world.stream("clicks").to_delta("plain"))
+    world.second.put(*rows("b", 1))
+    world.first.put(*rows("a", 2))
+    report = world.run(world.stream("clicks", "views").to_delta("plain"))
+    assert report.rows_in == 2
+    assert DeltaTable(world.options.home.table("shop", "plain")).to_pyarrow_table().num_rows == 3
+
+
+def test_renamed_steps_keep_state_offsets_and_markers(world):
+    start(world)
+    new = world.windowed(world.stream("visits"), step="per_page", sink="written")
+    names = {"clicks": "visits", "pages": "per_page", "pages_table": "written"}
+    assert end(world, new, renamed=names) == [("a", 0.0, 2)]
+    world.first.put(*rows("b", 200))
+    again = world.run(new, renamed=names)
+    assert (again.rows_in, again.generation) == (1, 1)
+    later = world.windowed(world.stream("hits"), step="by_page", sink="written")
+    world.first.put(*rows("c", 300))
+    assert world.run(later, renamed={"visits": "hits", "per_page": "by_page"}).rows_in == 1
+
+
+def test_a_rename_that_cannot_be_is_refused_when_the_pipeline_is_built(world):
+    for names in ({"old": "nothing"}, {"clicks": "pages"}):
+        with pytest.raises(TopologyError, match="cannot have been renamed"):
+            world.windowed(world.stream("clicks")).build(renamed=names)
+
+
+def test_a_step_that_went_with_its_state_is_not_forgotten_silently(world):
+    start(world)
+    with pytest.raises(TopologyChangedError, match="- window_aggregate pages"):
+        world.run(world.stream("clicks").to_delta("plain"))
+
+
+def test_a_lost_checkpoint_is_not_taken_for_a_first_start(world):
+    import shutil
+
+    start(world)
+    end(world, world.windowed(world.stream("clicks")))
+    shutil.rmtree(world.options.home.job("shop", "changing") / "g0001")
+    with pytest.raises(CheckpointError, match="--new-generation"):
+        world.run(world.windowed(world.stream("clicks")))
