@@ -42,6 +42,7 @@ WRITERS: Mapping[type[nodes.Sink], Callable[[Any, Home, str], SinkWriter]] = Map
         nodes.FileSink: lambda node, _home, _ns: FileWriter(node.name, node.path),
         nodes.MemorySink: lambda node, _home, _ns: MemoryWriter(node.name, node.channel),
         nodes.DeltaSink: _delta,
+        nodes.WriterSink: lambda node, _home, _ns: node.writer,
     }
 )
 

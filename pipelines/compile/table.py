@@ -48,6 +48,7 @@ COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
         shuffle.Shuffle: compile_shuffle,
         window.WindowAggregate: compile_window,
         sink.PrintSink: compile_sink,
+        sink.WriterSink: compile_sink,
         sink.FileSink: compile_sink,
         sink.MemorySink: compile_sink,
         sink.DeltaSink: compile_sink,

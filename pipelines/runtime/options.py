@@ -32,7 +32,8 @@ class RunOptions:
     state that another version of the pipeline made. `run_id` names the run in the catalog and in reports. `partitions`
     is the number of state partitions of a new checkpoint (None: what Spark's session says). `max_line_bytes` caps the
     lines of followed files. `connector` overrides the writer of all Delta sinks. `lease_ttl` is how long a silent
-    driver keeps its pipeline before another may take over.
+    driver keeps its pipeline before another may take over. `checkpoint_storage` is delta, memory or db, `storage_url`
+    the SQLAlchemy URL of db.
     """
 
     home: Home = field(default_factory=Home.default)
@@ -46,4 +47,6 @@ class RunOptions:
     max_line_bytes: int = MAX_LINE_BYTES
     connector: Connector | None = None
     lease_ttl: timedelta = DEFAULT_TTL
+    checkpoint_storage: str = "delta"
+    storage_url: str | None = field(default=None, repr=False)
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pipelines.compile.plan import QueryPlan
 from pipelines.compile.table import compile_node
 from pipelines.compile.wiring import Flow, Wiring
+from pipelines.runtime.bookkeeping import Bookkeeper
 from pipelines.runtime.counting import FileWatch
 from pipelines.runtime.execution import BatchExecution, StateMetrics
 from pipelines.runtime.replay import Replay
@@ -26,6 +27,7 @@ from pipelines.topology.source import FileSource
 from pipelines.topology.topology import Topology
 from resources.checkpoint.lease import Lease
 from resources.checkpoint.log import PARTITIONS, CheckpointLog
+from resources.checkpoint.messages import SystemMessageListener
 from resources.errors import BadRecordError, RsError, StepError
 from resources.sink.base import BatchMark, SinkWriter, Staged
 from resources.sink.dead_letters import DeadLetters
@@ -61,6 +63,7 @@ class QueryRun:
     generation: int
     partitions: int
     lease: Lease
+    book: Bookkeeper
     writers: Mapping[str, SinkWriter]
     letters: DeadLetters
     on_progress: Callable[[BatchProgress], None]
@@ -94,6 +97,7 @@ class QueryRun:
         """Start the query; RsError if Spark refuses the plan."""
         self._started.clear()
         self.failure = None
+        self.book.listeners = tuple(w for w in self.writers.values() if isinstance(w, SystemMessageListener))
         self.wiring.spark.conf.set(PARTITIONS, self.partitions)
         self.log.pin_partitions(self.partitions)
         frame = self.flows[self.plan.trunk].df
@@ -182,6 +186,7 @@ class QueryRun:
 
     def _commit_batch(self, batch: DataFrame, batch_id: int, began: float) -> BatchProgress | None:
         watches = self._watches(batch_id)
+        self.book.before(batch_id)
         staged, out = self._stage(batch, batch_id)
         assert self._query is not None  # noqa: S101  waited for above
         execution = BatchExecution.of(self._query)
@@ -199,6 +204,7 @@ class QueryRun:
             out[name] = part.commit()
             if out[name]:
                 self.last_batch[name] = batch_id
+        self.book.after(batch_id)
         for name, watch in watches.items():
             self.read_files.setdefault(name, {}).update(watch.sizes())
         if not (rows_in or dead or late or any(out.values())):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,22 +19,27 @@ from pipelines.compile.plan import QueryPlan, plan_queries
 from pipelines.compile.readers import stream
 from pipelines.compile.sink import writer_of
 from pipelines.compile.wiring import Flow, Wiring
+from pipelines.runtime.bookkeeping import Bookkeeper
 from pipelines.runtime.gates import StreamGates
 from pipelines.runtime.identity import resumed
 from pipelines.runtime.inputs import check_inputs, digest
+from pipelines.runtime.journal import Journal
 from pipelines.runtime.options import RunOptions
 from pipelines.runtime.preflight import findings
 from pipelines.runtime.query import QueryRun
 from pipelines.runtime.report import RunReport
+from pipelines.topology.describe import as_text
 from pipelines.topology.sink import DeltaSink, FileSink, Sink
 from pipelines.topology.source import ArraySource, Source
 from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
+from resources.checkpoint.catalog import Catalog, Row
 from resources.checkpoint.lease import Lease
 from resources.checkpoint.log import PARTITIONS, CheckpointLog
 from resources.checkpoint.manifest import Manifest, QueryFacts
 from resources.checkpoint.preflight import refuse
-from resources.errors import ConfigurationError
+from resources.checkpoint.storage import storage_named
+from resources.errors import CheckpointError, ConfigurationError
 from resources.sink.base import SinkWriter
 from resources.sink.dead_letters import DeadLetters
 from resources.source.policy import BadRecords
@@ -55,6 +61,8 @@ class JobSession:
         self._began = time.monotonic()
         self.manifest = Manifest.new()
         self.lease: Lease | None = None
+        self.catalog = Catalog(options.home.catalog)
+        self.journal: Journal | None = None
 
     def __enter__(self) -> Self:
         """Take the lease, load the manifest, check that this topology may go on with what is there."""
@@ -63,6 +71,9 @@ class JobSession:
             options.home.leases, pipeline=self.topology.name, run_id=options.run_id, ttl=options.lease_ttl
         )
         self.lease = self._stack.enter_context(lease)
+        storage = storage_named(options.checkpoint_storage, catalog=options.home.catalog, url=options.storage_url)
+        self.journal = Journal(self.catalog, storage)
+        self._stack.callback(self.journal.close)
         try:
             self._open()
         except BaseException:
@@ -80,16 +91,61 @@ class JobSession:
             self._stack.close()
 
     def _open(self) -> None:
-        stored = manifests.load(self.folder)
-        if stored is None or self.options.new_generation:
-            stored = stored.next_generation() if stored else Manifest.new()
+        known = self.catalog.last("pipelines", pipeline=self.topology.name)
+        stored = manifests.load(self.folder) or self._without_manifest(known)
+        if self.options.new_generation and stored.queries:
+            stored = stored.next_generation()
         self.manifest, self.folders = resumed(self.topology, self.plans, stored, self.options)
         self._return_sources(stored)
         self._preflight()
         check_inputs(self.topology, self.manifest, self._logs())
         arrays = {s.name: digest(s) for s in self.topology.sources if isinstance(s, ArraySource)}
         self.manifest = replace(self.manifest, inputs={**self.manifest.inputs, **arrays})
+        self._reconcile()
+        self._register(known)
         self.save()
+
+    def _without_manifest(self, known: Row | None) -> Manifest:
+        """The manifest of a first start; a pipeline that ran before begins afresh only if that is wished for."""
+        if known is None:
+            return Manifest.new()
+        if not self.options.new_generation:
+            raise CheckpointError(
+                f"the checkpoint of {self.topology.name} is gone, generation {known['generation']} by the catalog",
+                remedy="put it back or restore a savepoint (rs-assets restore); or begin afresh with --new-generation",
+                file=self.folder,
+            )
+        return Manifest(pipeline_id=known["pipeline_id"], generation=known["generation"] + 1)
+
+    def _reconcile(self) -> None:
+        """Bring the catalog up to Spark's log: a driver that was killed left the last batches out."""
+        assert self.journal is not None  # noqa: S101  made on entry
+        for plan in self.plans:
+            facts, last = self.facts(plan), self.log(plan).last_committed()
+            if last > facts.catalogued:
+                self._book(plan).reconcile(
+                    catalogued=facts.catalogued, catalog=self.catalog, storage=self.journal.storage
+                )
+                self.manifest = self.manifest.with_query(self.folders[plan.name], replace(facts, catalogued=last))
+
+    def _register(self, known: Row | None) -> None:
+        """Note a new generation or another topology in the catalog."""
+        row = {
+            "pipeline": self.topology.name,
+            "generation": self.manifest.last_generation,
+            "run_id": self.options.run_id,
+            "at": datetime.now(UTC),
+            "pipeline_id": self.manifest.pipeline_id,
+            "fingerprint": self.topology.fingerprint,
+            "topology": as_text(self.topology),
+            "state_shape": list(self.topology.state_shape()),
+        }
+        if known is not None and all(known[n] == row[n] for n in ("generation", "pipeline_id", "topology")):
+            return
+        reason = "first start" if known is None else "changed"
+        if known is not None and known["generation"] != row["generation"]:
+            reason = "new generation"
+        self.catalog.append("pipelines", [{**row, "reason": reason}])
 
     def _return_sources(self, stored: Manifest) -> None:
         """Note the offsets of sources that were taken out, and hand them back to those that return."""
@@ -190,10 +246,23 @@ class JobSession:
             aliases=self.manifest.aliases,
             partitions=self.manifest.partitions,
             lease=self.held,
+            book=self._book(plan),
             writers={name: self._writer(name) for name in plan.sinks},
             letters=DeadLetters(self.options.home.dead_letters),
             on_progress=self.options.on_progress,
             rows_open=facts.rows_open,
+        )
+
+    def _book(self, plan: QueryPlan) -> Bookkeeper:
+        assert self.journal is not None  # noqa: S101  made on entry
+        return Bookkeeper(
+            topology=self.topology,
+            plan=plan,
+            log=self.log(plan),
+            folder=self.folders[plan.name],
+            generation=self.facts(plan).generation,
+            run_id=self.options.run_id,
+            journal=self.journal,
         )
 
     def _writer(self, name: str) -> SinkWriter:
@@ -234,13 +303,25 @@ class JobSession:
         for query in self.queries.values():
             for name, files in query.read_files.items():
                 inputs.setdefault(name, {}).update(files)
+        assert self.journal is not None  # noqa: S101  made on entry
+        if sealed and not self.manifest.sealed:
+            for query in self.queries.values():
+                query.book.finished()
+        self.journal.close()
         sealed = self.manifest.sealed or sealed
         self.manifest = replace(self.manifest, inputs=inputs, sealed=sealed)
         for query in self.queries.values():
             facts = self.facts(query.plan)
             seen = {name: max(batch, query.last_batch.get(name, -1)) for name, batch in facts.sinks.items()}
-            known = replace(facts, rows_open=query.report.rows_open, query_id=query.log.query_id, sinks=seen)
-            self.manifest = self.manifest.with_query(self.folders[query.plan.name], known)
+            folder = self.folders[query.plan.name]
+            known = replace(
+                facts,
+                rows_open=query.report.rows_open,
+                query_id=query.log.query_id,
+                sinks=seen,
+                catalogued=self.journal.written.get(folder, facts.catalogued),
+            )
+            self.manifest = self.manifest.with_query(folder, known)
         self.save()
         return self.report()
 

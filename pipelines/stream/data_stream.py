@@ -20,13 +20,14 @@ from pipelines.topology.expression import (
     returned_schema,
 )
 from pipelines.topology.shuffle import Shuffle
-from pipelines.topology.sink import Connector, DeltaMode, DeltaSink, FileSink, MemorySink, PrintSink
+from pipelines.topology.sink import Connector, DeltaMode, DeltaSink, FileSink, MemorySink, PrintSink, WriterSink
 from pipelines.topology.step import Filter, FlatMap, ForEach, Map, Select, SelectFields, Split, Union, WithFields
 from pipelines.topology.topology import Topology
 from resources.errors import TopologyError
 
 if TYPE_CHECKING:
     from pipelines.topology.base import Node
+    from resources.sink.base import SinkWriter
     from resources.source.memory import MemoryChannel
     from resources.window.spec import Window
 
@@ -152,6 +153,13 @@ class DataStream:
     def to_memory(self, channel: MemoryChannel, *, name: str = "collect") -> DataStream:
         """Collect the rows into `channel` of this process."""
         return self._sink(MemorySink(name=name, inputs=(self.step,), channel=channel))
+
+    def to(self, sink: SinkWriter, *, name: str = "sink") -> DataStream:
+        """Write the rows by an object of your own, which stages and commits batches (resources.sink.base.SinkWriter).
+
+        If it has a method `on_system_message`, it is told of splits and checkpoints in order, and can flush first.
+        """
+        return self._sink(WriterSink(name=name, inputs=(self.step,), writer=sink))
 
     def build(self, *, renamed: Mapping[str, str] | None = None) -> Pipeline:
         """Freeze everything written so far into a pipeline; TopologyError says what does not fit.

@@ -9,6 +9,7 @@ from pipelines.topology.base import Family, Node, positive
 from resources.errors import TopologyError
 
 if TYPE_CHECKING:
+    from resources.sink.base import SinkWriter
     from resources.source.memory import MemoryChannel
 
 DeltaMode = Literal["append", "upsert", "complete"]
@@ -93,3 +94,25 @@ class DeltaSink(Sink):
     def detail(self) -> str:
         """Mode and table."""
         return f"{self.mode} {self.table}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterSink(Sink):
+    """A sink of the user's own: any object that stages and commits batches as `resources.sink.base.SinkWriter` says."""
+
+    writer: SinkWriter = field(repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse an object that lacks a method of the protocol."""
+        Sink.__post_init__(self)
+        lacking = [m for m in ("committed", "last_committed", "stage", "location") if not hasattr(self.writer, m)]
+        if lacking:
+            raise TopologyError(
+                f"step {self.name!r}: the sink has no method {', '.join(lacking)}",
+                remedy="write it as resources.sink.base.SinkWriter describes",
+                step=self.name,
+            )
+
+    def detail(self) -> str:
+        """The class of the writer."""
+        return type(self.writer).__name__

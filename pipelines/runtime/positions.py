@@ -1,0 +1,56 @@
+"""Where each source stood at the end of a batch, split by split, from Spark's own log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import orjson
+
+from pipelines.compile.readers import ARRAY_SPLIT
+from pipelines.topology.source import ArraySource, FileSource, MemorySource, Source
+from resources.checkpoint.log import CheckpointLog
+from resources.source.lines import Ended, load_offsets
+from resources.source.memory import MEMORY_SPLIT
+
+# Splits and their offsets, as JSON text.
+Positions = Mapping[str, str]
+# A source that Spark has not asked for anything yet.
+NOTHING_READ = "-"
+
+
+def positions(source: Source, log: CheckpointLog, batch_id: int) -> Positions:
+    """The splits of `source` at the end of batch `batch_id`, with offsets as JSON text.
+
+    A followed file is a split for as long as it is there; a whole file is one for the batch that reads it; arrays and
+    channels have one split.
+    """
+    offsets = log.offsets(batch_id)
+    text = offsets.sources.get(source.name, NOTHING_READ) if offsets else NOTHING_READ
+    return {} if text == NOTHING_READ else POSITIONS[type(source)](source, log, batch_id, text)
+
+
+def _of_files(source: FileSource, log: CheckpointLog, batch_id: int, text: str) -> Positions:
+    if source.tail:
+        there = {name: s for name, s in load_offsets(text).items() if s.ended not in (Ended.GONE, Ended.REPLACED)}
+        return {name: _json(byte=split.byte, line=split.line) for name, split in there.items()}
+    planned = log.planned_files(source.name, batch_id)
+    return {str(f.local): _json(bytes=f.local.stat().st_size if f.local.exists() else 0) for f in planned}
+
+
+def _of_array(source: ArraySource, log: CheckpointLog, batch_id: int, text: str) -> Positions:  # noqa: ARG001
+    return {ARRAY_SPLIT: text}
+
+
+def _of_channel(source: MemorySource, log: CheckpointLog, batch_id: int, text: str) -> Positions:  # noqa: ARG001
+    return {MEMORY_SPLIT: text}
+
+
+def _json(**numbers: int) -> str:
+    return orjson.dumps(numbers).decode()
+
+
+POSITIONS: Mapping[type[Source], Callable[[Any, CheckpointLog, int, str], Positions]] = MappingProxyType(
+    {FileSource: _of_files, ArraySource: _of_array, MemorySource: _of_channel}
+)

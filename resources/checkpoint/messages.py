@@ -1,0 +1,108 @@
+"""System messages: what the steps of a pipeline are told about the splits of its sources, and what they answer.
+
+They come in the order of the rows: NewSplit before the first row of a split, the others behind the last row of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
+
+# Where a split begins if nobody knows.
+UNKNOWN_OFFSET = "null"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Message:
+    """`source` is the name of the source step, `query` the query that reads it, `batch_id` its batch (from 0)."""
+
+    source: str
+    query: str
+    batch_id: int
+
+    @property
+    def kind(self) -> str:
+        """The name of the message's class."""
+        return type(self).__name__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSplit(_Message):
+    """Rows of `split` are about to come; `offset` is where they begin (JSON text, `null` if that is not known)."""
+
+    split: str
+    offset: str = UNKNOWN_OFFSET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveSplit(_Message):
+    """No more rows of `split` will come; a CheckPoint of its last offset follows."""
+
+    split: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckPoint(_Message):
+    """All rows up to `offsets` (split to offset, as JSON text) were handed out; the answer says how many are safe."""
+
+    offsets: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        # A copy of its own: a listener may keep the message for longer than the sender keeps its mapping.
+        object.__setattr__(self, "offsets", dict(self.offsets))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFinish(_Message):
+    """The bounded source has ended; the CheckPoint before this was its last."""
+
+
+SystemMessage: TypeAlias = NewSplit | RemoveSplit | CheckPoint | BatchFinish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckPointState:
+    """One listener's answer to a system message; made by `normal`, `any` or `refuse`.
+
+    >>> CheckPointState.normal({"a.log": "7"}).offsets
+    {'a.log': '7'}
+    >>> CheckPointState.refuse("the disk is full").reason
+    'the disk is full'
+    """
+
+    kind: Literal["normal", "any", "refuse"]
+    offsets: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "offsets", dict(self.offsets))
+
+    @classmethod
+    def normal(cls, offsets: Mapping[str, str]) -> Self:
+        """Safe up to these offsets (split to JSON text), and not further."""
+        return cls(kind="normal", offsets=offsets)
+
+    @classmethod
+    def any(cls) -> Self:
+        """Nothing is kept here: any offset will do."""
+        return cls(kind="any")
+
+    @classmethod
+    def refuse(cls, reason: str) -> Self:
+        """This checkpoint must not be stored, for the `reason` given."""
+        return cls(kind="refuse", reason=reason)
+
+
+@runtime_checkable
+class SystemMessageListener(Protocol):
+    """A step that wants to know of splits and checkpoints.
+
+    Messages are delivered in order, one at a time. A sink that keeps rows must flush them before it answers a
+    CheckPoint, and answer with the offsets that it has flushed. One `refuse` voids that checkpoint: nothing of it is
+    stored. Answers to other messages count for nothing; `any` is usual.
+    """
+
+    def on_system_message(self, message: SystemMessage) -> CheckPointState:
+        """Take note of `message` and answer it."""
+        ...

@@ -1,0 +1,40 @@
+"""Where checkpoints are stored: `memory`, `delta` (the catalog) or `db` (any database that SQLAlchemy knows)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from resources.checkpoint.storage.base import CheckPointMessage, CheckpointRow, CheckpointStorage
+from resources.errors import ConfigurationError
+
+NAMES = ("db", "delta", "memory")
+
+__all__ = ["NAMES", "CheckPointMessage", "CheckpointRow", "CheckpointStorage", "storage_named"]
+
+
+def storage_named(name: str, *, catalog: Path, url: str | None = None) -> CheckpointStorage:
+    """The storage of that name, in upper or lower case.
+
+    `delta` keeps its table in the folder `catalog`, `db` in the database at the SQLAlchemy `url`. Nothing is opened
+    before it is used. ConfigurationError for an unknown name, and for `db` without a url that can be used.
+
+    >>> storage_named("Memory", catalog=Path("unused")).name
+    'memory'
+    """
+    match name.strip().lower() if isinstance(name, str) else name:
+        case "memory":
+            from resources.checkpoint.storage.memory import MemoryStorage
+
+            return MemoryStorage()
+        case "delta":
+            from resources.checkpoint.storage.delta import DeltaStorage
+
+            return DeltaStorage(catalog / "checkpoints")
+        case "db":
+            from resources.checkpoint.storage.db import DbStorage
+
+            return DbStorage(url)
+        case _:
+            raise ConfigurationError(
+                f"there is no checkpoint storage {name!r}", remedy=f"use one of: {', '.join(NAMES)}"
+            )
