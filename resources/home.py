@@ -36,6 +36,11 @@ class Home:
         return self.catalog / "leases"
 
     @property
+    def savepoints(self) -> str:
+        """Where savepoints go: the URI in the environment variable RS_SAVEPOINTS, else a folder of the home."""
+        return os.environ.get("RS_SAVEPOINTS") or str(self.root / "savepoints")
+
+    @property
     def dead_letters(self) -> Path:
         """The Delta table of records that no pipeline could use."""
         return self.catalog / "dead_letters"

@@ -23,6 +23,24 @@ def _ignore(progress: BatchProgress) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SavepointPolicy:
+    """When savepoints are taken without being asked for, and how many stay.
+
+    `every` is the time between two of a started pipeline, `at_end` takes one when a run ends that had batches; None and
+    False: never. The newest `keep` stay, and of those the ones younger than `max_age`; the newest stays always. `uri`
+    is where they go (None: RS_SAVEPOINTS, else the home). `local_storage_only` keeps checkpoints on this disk alone: no
+    savepoint is taken by itself, and a lost disk is not recovered from one.
+    """
+
+    every: timedelta | None = None
+    at_end: bool = False
+    keep: int = 10
+    max_age: timedelta | None = None
+    uri: str | None = None
+    local_storage_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """Where and with what a pipeline runs.
 
@@ -33,7 +51,7 @@ class RunOptions:
     is the number of state partitions of a new checkpoint (None: what Spark's session says). `max_line_bytes` caps the
     lines of followed files. `connector` overrides the writer of all Delta sinks. `lease_ttl` is how long a silent
     driver keeps its pipeline before another may take over. `checkpoint_storage` is delta, memory or db, `storage_url`
-    the SQLAlchemy URL of db.
+    the SQLAlchemy URL of db. `savepoints` says when savepoints are taken by themselves.
     """
 
     home: Home = field(default_factory=Home.default)
@@ -49,4 +67,5 @@ class RunOptions:
     lease_ttl: timedelta = DEFAULT_TTL
     checkpoint_storage: str = "delta"
     storage_url: str | None = field(default=None, repr=False)
+    savepoints: SavepointPolicy = field(default_factory=SavepointPolicy)
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])

@@ -66,7 +66,7 @@ class RunReport:
 
     Rows of a source that several queries read count once, for the query that owns it; each query's own sums are in
     `queries`. `rows_open` are groups whose windows have not fired and wait in state for the next run. `sealed` says
-    that the input has ended for good.
+    that the input has ended for good. `recovered_from` names the savepoint that a lost checkpoint came back from.
     """
 
     pipeline: str
@@ -74,6 +74,7 @@ class RunReport:
     generation: int
     seconds: float
     sealed: bool
+    recovered_from: str = ""
     queries: tuple[QueryReport, ...]
     owning: frozenset[str] = frozenset()
     tables: Mapping[str, str] = field(default_factory=dict)
@@ -121,6 +122,7 @@ class RunReport:
             "run_id": self.run_id,
             "generation": self.generation,
             "sealed": self.sealed,
+            "recovered_from": self.recovered_from,
             "seconds": round(self.seconds, 3),
             **{name: getattr(self, name) for name in numbers},
             "sinks": {sink: rows for q in self.queries for sink, rows in q.rows_out.items()},

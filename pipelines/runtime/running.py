@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Self
 
 from pipelines.runtime.idle import IdleClock
@@ -11,6 +13,9 @@ from pipelines.runtime.query import every
 from pipelines.runtime.report import RunReport
 from pipelines.runtime.session import JobSession
 from pipelines.runtime.stopping import drain_and_stop
+from pipelines.runtime.travel import savepoint
+from resources.checkpoint.savepoints import Savepoint
+from resources.errors import CheckpointError
 
 # How often the watcher looks at the queries, in seconds.
 LOOK_S = 0.2
@@ -24,6 +29,7 @@ class RunningPipeline:
     clock: IdleClock
     _closed: bool = field(default=False)
     _tick: threading.Event = field(default_factory=threading.Event)
+    _ended: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
     def begin(cls, session: JobSession) -> Self:
@@ -33,7 +39,13 @@ class RunningPipeline:
             driver.call(lambda _, q=query: q.start(every(interval)))  # type: ignore[misc]
         clock = IdleClock.over(session.queries.values())
         clock.start()
-        return cls(session, clock)
+        running = cls(session, clock)
+        policy = session.options.savepoints
+        if policy.every is not None and not policy.local_storage_only:
+            threading.Thread(
+                target=running._keep_saving, args=(policy.every,), name="rs-savepoints", daemon=True
+            ).start()
+        return running
 
     def __enter__(self) -> Self:
         """Nothing more to do."""
@@ -47,6 +59,16 @@ class RunningPipeline:
         """What each query does, and the sums so far."""
         queries = self.session.options.driver.call(lambda _: {n: q.status() for n, q in self.session.queries.items()})
         return {"queries": queries, **self.session.report().as_dict()}
+
+    def savepoint(self, note: str = "") -> Savepoint:
+        """Copy the checkpoints while the queries run; CheckpointError before the first batch is committed."""
+        return savepoint(self.session.topology, self.session.options, note=note)
+
+    def _keep_saving(self, every: timedelta) -> None:
+        while not self._ended.wait(every.total_seconds()):
+            # Nothing committed yet, or the store is away: the next one may do better, and the stream goes on.
+            with suppress(CheckpointError):
+                self.savepoint("by the clock")
 
     @property
     def active(self) -> bool:
@@ -73,6 +95,7 @@ class RunningPipeline:
         if not self._closed:
             self._closed = True
             self.clock.stop()
+            self._ended.set()
             try:
                 drain_and_stop(self.session, patience_s=patience_s if drain else 0)
                 return self.session.record(sealed=False)

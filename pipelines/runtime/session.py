@@ -28,12 +28,13 @@ from pipelines.runtime.options import RunOptions
 from pipelines.runtime.preflight import findings
 from pipelines.runtime.query import QueryRun
 from pipelines.runtime.report import RunReport
+from pipelines.runtime.travel import bring_back, savepoint, savepoints_of
 from pipelines.topology.describe import as_text
 from pipelines.topology.sink import DeltaSink, FileSink, Sink
 from pipelines.topology.source import ArraySource, Source
 from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
-from resources.checkpoint.catalog import Catalog, Row
+from resources.checkpoint.catalog import Catalog, Row, as_json
 from resources.checkpoint.lease import Lease
 from resources.checkpoint.log import PARTITIONS, CheckpointLog
 from resources.checkpoint.manifest import Manifest, QueryFacts
@@ -62,6 +63,7 @@ class JobSession:
         self.manifest = Manifest.new()
         self.lease: Lease | None = None
         self.catalog = Catalog(options.home.catalog)
+        self.recovered_from = ""
         self.journal: Journal | None = None
 
     def __enter__(self) -> Self:
@@ -110,12 +112,29 @@ class JobSession:
         if known is None:
             return Manifest.new()
         if not self.options.new_generation:
+            recovered = self._recover_lost(str(known["pipeline_id"]))
+            if recovered is not None:
+                return recovered
             raise CheckpointError(
                 f"the checkpoint of {self.topology.name} is gone, generation {known['generation']} by the catalog",
                 remedy="put it back or restore a savepoint (rs-assets restore); or begin afresh with --new-generation",
                 file=self.folder,
             )
         return Manifest(pipeline_id=known["pipeline_id"], generation=known["generation"] + 1)
+
+    def _recover_lost(self, pipeline_id: str) -> Manifest | None:
+        """The manifest of the newest savepoint, brought back with the sinks; None if there is none of this pipeline."""
+        options = self.options
+        if options.savepoints.local_storage_only:
+            return None
+        found = savepoints_of(options).savepoints(self.topology.namespace, self.topology.job)
+        chosen = next((each for each in found if each.pipeline_id == pipeline_id), None)
+        if chosen is None:
+            return None
+        manifest = bring_back(self.topology, options, chosen, token=self.held.token)
+        self.recovered_from = f"savepoint {chosen.id}, batches {dict(chosen.batches)}"
+        self.note("recover", self.recovered_from, savepoint=chosen.id)
+        return manifest
 
     def _reconcile(self) -> None:
         """Bring the catalog up to Spark's log: a driver that was killed left the last batches out."""
@@ -202,6 +221,11 @@ class JobSession:
 
     def prepare(self, spark: SparkSession) -> None:
         """Make the queries, so that nodes can be wired."""
+        if self.manifest.rescaling:
+            from pipelines.runtime.rescale import finish_rescale
+
+            finish_rescale(self, spark)
+            self.note("rescale", f"finished what was cut short: {self.manifest.partitions} partitions")
         self._pin_partitions(spark)
         self.queries = {plan.name: self._query(spark, plan) for plan in self.plans}
 
@@ -215,7 +239,7 @@ class JobSession:
                 pipeline=self.topology.name,
             )
         if not kept:
-            self.manifest = replace(self.manifest, partitions=asked or int(spark.conf.get(PARTITIONS) or 1))
+            self.manifest = replace(self.manifest, partitions=asked or default_partitions(spark))
             self.save()
 
     def wire(self, name: str, inputs: Mapping[str, Mapping[str, Flow]] | None = None) -> Mapping[str, Flow]:
@@ -323,6 +347,9 @@ class JobSession:
             )
             self.manifest = self.manifest.with_query(folder, known)
         self.save()
+        policy = self.options.savepoints
+        if policy.at_end and not policy.local_storage_only and any(q.report.batches for q in self.queries.values()):
+            savepoint(self.topology, self.options, note="end of the run")
         return self.report()
 
     def report(self) -> RunReport:
@@ -333,6 +360,7 @@ class JobSession:
             generation=self.manifest.generation,
             seconds=time.monotonic() - self._began,
             sealed=self.manifest.sealed,
+            recovered_from=self.recovered_from,
             queries=tuple(q.report for q in self.queries.values()),
             owning=frozenset(p.name for p in self.plans if p.owns),
             tables=self.tables(),
@@ -344,7 +372,26 @@ class JobSession:
             s.name: self._writer(s.name).location() for s in self.topology.sinks if isinstance(s, DeltaSink | FileSink)
         }
 
+    def note(self, kind: str, summary: str, **details: object) -> None:
+        """Write what was done to the pipeline, besides running it, into the catalog."""
+        row = {
+            "pipeline": self.topology.name,
+            "generation": self.manifest.generation,
+            "run_id": self.options.run_id,
+            "at": datetime.now(UTC),
+            "kind": kind,
+            "summary": summary,
+            "details": as_json(details),
+        }
+        self.catalog.append("operations", [row])
+
     def save(self) -> None:
         """Make the manifest durable; LeaseLostError if it is another driver's by now."""
         self.held.check()
         manifests.save(self.folder, self.manifest)
+
+
+def default_partitions(spark: SparkSession) -> int:
+    """What the session was made with; a query that ran in it before may have set another number since."""
+    made_with = spark.sparkContext.getConf().get(PARTITIONS, None)
+    return int(made_with or spark.conf.get(PARTITIONS) or 1)

@@ -21,6 +21,8 @@ class Node:
 
     family: ClassVar[Family] = "step"
     stateful: ClassVar[bool] = False
+    # Whether Spark can spread this state over another number of partitions without loss.
+    rescalable: ClassVar[bool] = True
 
     name: str
     inputs: tuple[str, ...] = ()

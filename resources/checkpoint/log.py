@@ -100,6 +100,13 @@ class CheckpointLog:
                 content["conf"][PARTITIONS] = str(partitions)
                 self._rewrite(batch_id, [version, orjson.dumps(content).decode(), *lines])
 
+    def partitions(self, batch_id: int) -> int:
+        """The number of state partitions that a batch was planned with, 0 if its file does not say."""
+        path = self.folder / "offsets" / str(batch_id)
+        if not path.exists():
+            return 0
+        return int(_parsed(path.read_text().split("\n")[1], path)["conf"].get(PARTITIONS, 0))
+
     def take_back(self, source: str, offset: str) -> None:
         """Let a source that was taken out go on at `offset`; the query must be stopped.
 
@@ -126,6 +133,13 @@ class CheckpointLog:
         folder = self.folder / "offsets"
         (folder / f".{batch_id}.crc").unlink(missing_ok=True)
         (folder / str(batch_id)).unlink(missing_ok=True)
+
+    def take_away(self, batch_id: int) -> None:
+        """Forget the last batch, though it is committed: for one that only rewrote state."""
+        folder = self.folder / "commits"
+        (folder / f".{batch_id}.crc").unlink(missing_ok=True)
+        (folder / str(batch_id)).unlink(missing_ok=True)
+        self.withdraw(batch_id)
 
     def planned_files(self, source: str, batch_id: int | None = None) -> list[PlannedFile]:
         """The files that the file source `source` planned for a batch, or for all that its log still holds."""

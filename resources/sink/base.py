@@ -69,6 +69,14 @@ class SinkWriter(Protocol):
         """Compute the batch once and write it where nobody sees it; called at most once a batch and try."""
         ...
 
+    def rewind(self, kept: BatchMark, begun: BatchMark) -> str:
+        """Undo all batches behind `kept`, and remember `begun` (the same batch of a later generation) as the last one.
+
+        Returns what was done, for people; may be called twice. SinkError, and nothing is changed, if it cannot be done
+        without touching rows of others. A sink that forgets does nothing.
+        """
+        ...
+
     def location(self) -> str:
         """Where a person finds the rows."""
         ...

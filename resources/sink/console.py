@@ -33,6 +33,10 @@ class ConsoleWriter:
         """Nothing."""
         return None
 
+    def rewind(self, kept: BatchMark, begun: BatchMark) -> str:  # noqa: ARG002  what is printed stays
+        """Nothing: rows are printed again."""
+        return "prints rows again"
+
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Collect the rows."""
         rows = batch.toArrow()

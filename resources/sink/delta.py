@@ -7,12 +7,13 @@ the files and remembers the batch. A crash in between leaves files that no versi
 
 from __future__ import annotations
 
+import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,6 +30,8 @@ from resources.sink.statistics import file_statistics
 Mode = Literal["append", "upsert", "complete"]
 # Delta operations that add rows; others, such as a compaction, are nobody's data.
 WRITES = frozenset({"WRITE", "MERGE", "CREATE TABLE"})
+# `BatchMark.writer`: pipeline, generation, sink.
+WRITER = re.compile(r"([^/]+)/g([0-9]+)/([^/]+)")
 # Session settings of the JVM connector for the marker of a MERGE; Delta has no writer option for those.
 TXN_APP, TXN_VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 
@@ -91,6 +94,51 @@ class DeltaWriter:
         """The marker in the table, -1 for none."""
         table = self.handle.newest()
         return -1 if table is None else last_batch(table, mark)
+
+    def rewind(self, kept: BatchMark, begun: BatchMark) -> str:
+        """Bring back the rows from before the first batch behind `kept`, in one transaction with the markers."""
+        table = self.handle.newest()
+        if table is None:
+            return "there is no table"
+        check_fence(table, begun)
+        if last_batch(table, begun) == begun.batch_id:
+            return "is rewound already"
+        markers = CommitProperties(
+            app_transactions=[
+                Transaction(kept.writer, min(kept.batch_id, last_batch(table, kept))),
+                Transaction(begun.writer, begun.batch_id),
+                Transaction(begun.fence, begun.token),
+            ],
+            custom_metadata={"rs.rewound_by": begun.writer, "rs.rewound_to": str(begun.batch_id)},
+        )
+        undone = self._undone(table, kept)
+        with _sink_errors(self.name, self.path, begun):
+            if not undone:
+                table.create_write_transaction(
+                    [], mode="append", schema=table.schema(), partition_by=[], commit_properties=markers
+                )
+                return "had nothing to undo"
+            if not any(_place(entry, kept) for entry in table.history() if entry["version"] < undone[0]):
+                table.delete(commit_properties=markers)
+                return "emptied: it had no batch before"
+            table.restore(undone[0] - 1, commit_properties=markers)
+        return f"restored to version {undone[0] - 1}"
+
+    def _undone(self, table: DeltaTable, kept: BatchMark) -> list[int]:
+        """The versions that batches behind `kept` made, in order; SinkError if others wrote rows since the first."""
+        history = sorted(table.history(), key=lambda entry: entry["version"])
+        point = (kept.generation, kept.batch_id)
+        ours = [entry["version"] for entry in history if (_place(entry, kept) or point) > point]
+        for entry in history:
+            stranger = entry.get("operation") in WRITES and "rs.rewound_by" not in entry and not _place(entry, kept)
+            if ours and entry["version"] > ours[0] and stranger:
+                raise SinkError(
+                    f"somebody else wrote version {entry['version']} of the table after batch {kept.batch_id}",
+                    remedy="restore the table by hand, or give each pipeline a table of its own",
+                    step=self.name,
+                    table=self.path,
+                )
+        return ours
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Write the files, or collect the rows of an upsert."""
@@ -218,6 +266,14 @@ class DeltaWriter:
         finally:
             session.conf.unset(TXN_APP)
             session.conf.unset(TXN_VERSION)
+
+
+def _place(entry: Mapping[str, Any], mark: BatchMark) -> tuple[int, int] | None:
+    """Generation and batch of an entry of a table's history, None if it is not of this pipeline's sink."""
+    match = WRITER.fullmatch(str(entry.get("rs.writer", "")))
+    if match is None or (match[1], match[3]) != (mark.pipeline_id, mark.sink):
+        return None
+    return int(match[2]), int(entry["rs.batch_id"])
 
 
 def open_table(path: str) -> DeltaTable | None:

@@ -41,6 +41,17 @@ class FileWriter:
         batch.write.json(str(hidden))
         return Staged(lambda: self._publish(hidden, mark))
 
+    def rewind(self, kept: BatchMark, begun: BatchMark) -> str:
+        """Remove the folders of later batches, and let the others belong to the new generation."""
+        prefix, last = f"batch=g{kept.generation:04d}-b", self._target(kept).name
+        folders = sorted(Path(self.path).glob(f"{prefix}*"))
+        later = [folder for folder in folders if folder.name > last]
+        for folder in reversed(later):
+            shutil.rmtree(folder)
+        for folder in (f for f in folders if f.name <= last):
+            folder.rename(folder.with_name(folder.name.replace(prefix, f"batch=g{begun.generation:04d}-b")))
+        return f"{len(later)} batches removed"
+
     def _target(self, mark: BatchMark) -> Path:
         return Path(self.path) / f"batch={mark.folder}"
 

@@ -32,6 +32,10 @@ class MemoryWriter:
         """Nothing: a channel ends with its process."""
         return None
 
+    def rewind(self, kept: BatchMark, begun: BatchMark) -> str:  # noqa: ARG002  the protocol's form
+        """Nothing: a channel ends with its process."""
+        return "delivers rows again"
+
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Collect the rows."""
         rows = batch.toArrow().to_pylist()

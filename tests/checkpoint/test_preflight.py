@@ -325,7 +325,7 @@ def test_a_sink_that_forgot_everything_is_refused(tmp_path):
 def test_a_sink_put_back_to_an_older_state_is_reported(tmp_path):
     checkpoint = made(tmp_path / "c")
     checkpoint.expect(sinks={"table": 1}, sinks_seen={"table": 2})
-    assert (only(checkpoint).code, only(checkpoint).severity) == ("K9", "warning")
+    assert (only(checkpoint).code, only(checkpoint).severity) == ("K9", "error")
 
 
 def test_a_sink_that_only_had_empty_batches_is_sound(tmp_path):

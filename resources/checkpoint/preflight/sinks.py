@@ -40,8 +40,9 @@ def check_behind(facts: Facts) -> Iterator[Finding]:
         has = "remembers no batch" if lost else f"ends at batch {marker}"
         yield Finding(
             code="K9",
-            severity="error" if lost else "warning",
+            severity="error",
             file=facts.folder / "commits" / str(facts.last_commit),
             meaning=f"is committed, but the sink {name!r} {has} and had batch {seen}: what is between is not in it",
-            remedy="restore the sink's table as it was, or begin afresh with --new-generation",
+            remedy=f"restore the sink's table as it was, rewind the pipeline to batch {max(marker, 0)}"
+            " (rs-assets rewind), or begin afresh with --new-generation",
         )

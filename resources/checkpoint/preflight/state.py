@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from resources.checkpoint.log import PARTITIONS
 from resources.checkpoint.preflight.facts import Facts, Read, read
 from resources.checkpoint.preflight.files import file_names, file_numbers, folder_numbers, gaps
 from resources.checkpoint.preflight.finding import Finding, Severity
@@ -51,10 +52,20 @@ def state_problems(facts: Facts, version: int) -> Iterator[Finding]:
         missing = next((n for n in range(len(operators)) if n not in operators), 0)
         yield _lost(root / str(missing), f"is not there: operator {missing} has lost all its state")
     for operator in operators:
-        yield from _operator(root / str(operator), facts.expected.partitions, version)
+        yield from _operator(root / str(operator), facts.expected.partitions, version, logged=_logged(facts))
 
 
-def _operator(folder: Path, expected: int, version: int) -> Iterator[Finding]:
+def _logged(facts: Facts) -> int:
+    """The partitions that the last committed batch had, as its offsets file says; 0 if it does not.
+
+    Only there is the number true after a rescale: Spark leaves the operator's own note as it was.
+    """
+    plan = facts.plans.get(facts.last_commit)
+    number = plan.content.metadata["conf"].get(PARTITIONS, "") if plan is not None and plan.content else ""
+    return int(number) if str(number).isdigit() else 0
+
+
+def _operator(folder: Path, expected: int, version: int, *, logged: int) -> Iterator[Finding]:
     described = _described(folder / "_metadata")
     label = f"operator {folder.name}"
     if described.content is None:
@@ -65,10 +76,13 @@ def _operator(folder: Path, expected: int, version: int) -> Iterator[Finding]:
     label = f"{label} ({operator.name})" if operator.name else label
     there = folder_numbers(folder)
     for store, noted in operator.stores.items():
-        partitions = expected or noted or len(there)
-        if noted not in {0, partitions} or (there and there[-1] >= partitions):
-            found = max(noted, there[-1] + 1 if there else 0)
-            yield _lost(folder, f"has the state of {label} in {found} partitions, expected are {partitions}")
+        partitions = logged or expected or noted or len(there)
+        strays = not logged and (noted not in {0, partitions} or (there and there[-1] >= partitions))
+        if strays or (expected and partitions != expected):
+            found = logged or max(noted, there[-1] + 1 if there else 0)
+            yield _lost(
+                folder, f"has the state of {label} in {found} partitions, expected are {expected or partitions}"
+            )
             return
         for partition in range(partitions):
             place = folder / str(partition) / ("" if store == DEFAULT_STORE else store)

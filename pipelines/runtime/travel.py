@@ -1,0 +1,290 @@
+"""Savepoints of a pipeline, and the ways back: restore, rewind, fork, recovery of a lost disk.
+
+Whatever goes back begins a new generation: its sinks forget the batches behind the point that is gone back to, in one
+transaction each, and no late write of the old one can reach it. Sinks go first. If that is cut short, the old
+checkpoint is ahead of its sinks, which the next start refuses; going back once more ends it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pipelines.compile.plan import QueryPlan, plan_queries
+from pipelines.compile.sink import writer_of
+from pipelines.compile.window import CONTROL_SOURCE
+from pipelines.runtime.options import RunOptions
+from pipelines.topology.sink import Sink
+from pipelines.topology.topology import Topology
+from resources.checkpoint import manifest as manifests
+from resources.checkpoint.catalog import Catalog, as_json
+from resources.checkpoint.lease import Lease
+from resources.checkpoint.log import CheckpointLog
+from resources.checkpoint.manifest import Manifest
+from resources.checkpoint.rewind import rewind as rewind_checkpoint
+from resources.checkpoint.rewind import rewindable
+from resources.checkpoint.savepoints import Savepoint, SavepointStore, Subject, retention, take
+from resources.checkpoint.savepoints import fork as fork_savepoint
+from resources.checkpoint.savepoints import restore as restore_savepoint
+from resources.checkpoint.savepoints.copy import OnProgress
+from resources.checkpoint.savepoints.model import generation_folder, stamp
+from resources.checkpoint.savepoints.relocate import relocate
+from resources.errors import CheckpointError, ConfigurationError
+from resources.sink.base import BatchMark
+
+
+def savepoints_of(options: RunOptions) -> SavepointStore:
+    """The store that savepoints go to."""
+    return SavepointStore(options.savepoints.uri or options.home.savepoints)
+
+
+def savepoint(
+    topology: Topology, options: RunOptions | None = None, *, note: str = "", on_progress: OnProgress | None = None
+) -> Savepoint:
+    """Copy the pipeline's checkpoints, running or stopped, and note that in the catalog; old ones go by the policy.
+
+    CheckpointError if there is nothing to copy yet.
+    """
+    options = options or RunOptions()
+    folder = options.home.job(topology.namespace, topology.job)
+    manifest = manifests.load(folder)
+    if manifest is None:
+        raise CheckpointError(f"{topology.name} has no checkpoint yet", remedy="run it first", file=folder)
+    subject = Subject(
+        namespace=topology.namespace,
+        job=topology.job,
+        fingerprint=topology.fingerprint,
+        note=note,
+        run_id=options.run_id,
+    )
+    store = savepoints_of(options)
+    taken = take(folder, manifest, store=store, subject=subject, on_progress=on_progress)
+    row = {
+        **_who(topology, options, taken.generation),
+        "snapshot_id": taken.id,
+        "kind": "savepoint",
+        "batch_id": max(taken.batches.values()),
+        "bytes": taken.bytes_total,
+        "uri": options.savepoints.uri or options.home.savepoints,
+        "digest": taken.digest,
+    }
+    Catalog(options.home.catalog).append("snapshots", [row])
+    policy = options.savepoints
+    retention(store, topology.namespace, topology.job, keep=policy.keep, max_age=policy.max_age, now=datetime.now(UTC))
+    return taken
+
+
+def restore(topology: Topology, options: RunOptions | None = None, *, savepoint_id: str | None = None) -> Savepoint:
+    """Bring the stopped pipeline back to a savepoint (None: the newest); its sinks go back with it.
+
+    It is a new generation then. CheckpointError or SinkError, and the checkpoint is as it was, if something is damaged
+    or rows of others are in the way.
+    """
+    options = options or RunOptions()
+    store = savepoints_of(options)
+    chosen = _chosen(store, topology.namespace, topology.job, savepoint_id)
+    with _held(topology, options) as lease:
+        bring_back(topology, options, chosen, token=lease.token)
+        summary = f"generation {chosen.generation}, batches {dict(chosen.batches)}"
+        _note(topology, options, chosen.generation, "restore", summary, savepoint=chosen.id)
+    return chosen
+
+
+def bring_back(topology: Topology, options: RunOptions, chosen: Savepoint, *, token: int) -> Manifest:
+    """Sinks and checkpoints as they were at a savepoint, as a new generation; the lease must be held."""
+    folder = options.home.job(topology.namespace, topology.job)
+    saved = Manifest.from_body(chosen.manifest)
+    current = _readable(folder)
+    known = Catalog(options.home.catalog).last("pipelines", pipeline=topology.name)
+    begun = 1 + max(
+        saved.last_generation, current.last_generation if current else 0, known["generation"] if known else 0
+    )
+    for plan in plan_queries(topology):
+        facts = saved.queries.get(plan.name)
+        if facts is not None:
+            marks = (facts.generation, chosen.batches.get(plan.name, -1))
+            _rewind_sinks(topology, options, plan, saved, marks=marks, begun=begun, token=token)
+    restored = restore_savepoint(savepoints_of(options), chosen, folder)
+    return _renumbered(folder, restored, begun)
+
+
+def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None, *, step: str | None = None) -> str:
+    """Bring one query of the stopped pipeline, and its sinks, back to the end of batch `to_batch`.
+
+    `step` names the query by its stateful step; needed only if there are several. Returns what was done.
+    CheckpointError names the batches one can go back to.
+    """
+    options = options or RunOptions()
+    folder = options.home.job(topology.namespace, topology.job)
+    with _held(topology, options) as lease:
+        manifest = manifests.load(folder)
+        if manifest is None:
+            raise CheckpointError(f"{topology.name} has no checkpoint yet", remedy="run it first", file=folder)
+        plan = _named(topology, step)
+        name = _folder_of(manifest, plan)
+        facts, begun = manifest.queries[name], manifest.last_generation + 1
+        place = folder / generation_folder(facts.generation) / name
+        possible = rewindable(place / "checkpoint")
+        if to_batch not in possible:
+            span = f"{possible[0]} to {possible[-1]}" if possible else "none"
+            raise CheckpointError(
+                f"{plan.name} cannot be rewound to batch {to_batch}",
+                remedy=f"possible are: {span}; restore a savepoint to go further back",
+                file=place,
+            )
+        done = _rewind_sinks(
+            topology, options, plan, manifest, marks=(facts.generation, to_batch), begun=begun, token=lease.token
+        )
+        target = folder / generation_folder(begun) / name
+        _rewound_copy(place, target, to_batch)
+        sinks = {sink: min(batch, to_batch) for sink, batch in facts.sinks.items()}
+        now = replace(facts, generation=begun, sinks=sinks, catalogued=to_batch, rows_open=0)
+        manifests.save(folder, replace(manifest.with_query(name, now), sealed=False))
+        place.rename(folder / f".trash-{stamp(datetime.now(UTC))}-{place.parent.name}-{name}")
+        summary = f"{plan.name} to batch {to_batch}, from then on generation {begun}"
+        _note(topology, options, begun, "rewind", summary, sinks=done)
+    return f"{summary}; " + "; ".join(f"{sink} {what}" for sink, what in done.items())
+
+
+def fork(
+    topology: Topology, source: tuple[str, str], options: RunOptions | None = None, *, savepoint_id: str | None = None
+) -> Savepoint:
+    """Begin `topology`, which has not run yet, with the state and the offsets of a savepoint of another pipeline.
+
+    `source` is the namespace and the job that it was taken of. The steps must have the names that they have there.
+    """
+    options = options or RunOptions()
+    store = savepoints_of(options)
+    chosen = _chosen(store, *source, savepoint_id)
+    folder = options.home.job(topology.namespace, topology.job)
+    with _held(topology, options):
+        fork_savepoint(store, chosen, folder)
+        _note(topology, options, 1, "fork", f"from {'.'.join(source)}", savepoint=chosen.id)
+    return chosen
+
+
+@contextmanager
+def _held(topology: Topology, options: RunOptions) -> Iterator[Lease]:
+    with Lease.acquire(
+        options.home.leases, pipeline=topology.name, run_id=options.run_id, ttl=options.lease_ttl
+    ) as lease:
+        yield lease
+
+
+def _chosen(store: SavepointStore, namespace: str, job: str, savepoint_id: str | None) -> Savepoint:
+    if savepoint_id is not None:
+        return store.load(namespace, job, savepoint_id)
+    found = store.savepoints(namespace, job)
+    if not found:
+        raise CheckpointError(f"there is no savepoint of {namespace}.{job}", remedy="take one: rs-assets savepoint")
+    return found[0]
+
+
+def _named(topology: Topology, step: str | None) -> QueryPlan:
+    plans = plan_queries(topology)
+    found = [plan for plan in plans if step in (None, plan.stateful, plan.name)]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(plan.stateful or plan.name for plan in plans)
+    raise ConfigurationError(
+        "which query is to be rewound?" if step is None else f"there is no query of a step {step!r}",
+        remedy=f"name one of: {names}",
+        pipeline=topology.name,
+    )
+
+
+def _folder_of(manifest: Manifest, plan: QueryPlan) -> str:
+    """The folder of a query; one that was renamed must run once under its new name first."""
+    if plan.name in manifest.queries:
+        return plan.name
+    alike = (name for name, facts in manifest.queries.items() if facts.stateful == plan.stateful)
+    found = next((name for name in alike if set(manifest.queries[name].sinks) & set(plan.sinks)), None)
+    if found is None:
+        raise CheckpointError(f"{plan.name} has no checkpoint yet", remedy="run it first")
+    return found
+
+
+def _rewind_sinks(
+    topology: Topology,
+    options: RunOptions,
+    plan: QueryPlan,
+    manifest: Manifest,
+    *,
+    marks: tuple[int, int],
+    begun: int,
+    token: int,
+) -> Mapping[str, str]:
+    done = {}
+    for name in plan.sinks:
+        node = topology[name]
+        assert isinstance(node, Sink)  # noqa: S101  plans name sinks
+        kept = BatchMark(manifest.pipeline_id, marks[0], manifest.stored_name(name), marks[1], token)
+        writer = writer_of(node, options.home, topology.namespace)
+        done[name] = writer.rewind(kept, kept.of_generation(begun))
+    return done
+
+
+def _rewound_copy(place: Path, target: Path, to_batch: int) -> None:
+    """The query's folder up to `to_batch`, as links: Spark never changes a file, and the old ones stay as they are."""
+    if target.exists():
+        # Of a rewind that was cut short.
+        shutil.rmtree(target)
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+    shutil.copytree(place, target, copy_function=_linked)
+    relocate(target.parent, {str(place.parent): str(target.parent)})
+    rewind_checkpoint(target / "checkpoint", to_batch)
+    kept = CheckpointLog(target / "checkpoint").source_offset(CONTROL_SOURCE, to_batch)
+    for file in CheckpointLog(target / "checkpoint").planned_files(CONTROL_SOURCE):
+        if file.batch > kept and file.local.exists():
+            # A finish that did not happen: the row goes, Spark still finds the file that it planned.
+            file.local.unlink()
+            file.local.touch()
+
+
+def _linked(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _renumbered(folder: Path, manifest: Manifest, begun: int) -> Manifest:
+    """All queries of a restored manifest in the folder of a new generation."""
+    target = folder / generation_folder(begun)
+    target.mkdir(mode=0o750)
+    for name, facts in manifest.queries.items():
+        place = folder / generation_folder(facts.generation)
+        if (place / name).exists():
+            (place / name).rename(target / name)
+            relocate(target, {str(place): str(target)})
+    queries = {name: replace(facts, generation=begun) for name, facts in manifest.queries.items()}
+    renumbered = replace(manifest, generation=begun, queries=queries)
+    manifests.save(folder, renumbered)
+    return renumbered
+
+
+def _readable(folder: Path) -> Manifest | None:
+    try:
+        return manifests.load(folder)
+    except CheckpointError:
+        # Bringing a damaged one back is what a restore is for.
+        return None
+
+
+def _who(topology: Topology, options: RunOptions, generation: int) -> dict[str, object]:
+    return {
+        "pipeline": topology.name,
+        "generation": generation,
+        "run_id": options.run_id,
+        "at": datetime.now(UTC),
+    }
+
+
+def _note(topology: Topology, options: RunOptions, generation: int, kind: str, summary: str, **details: object) -> None:
+    row = {**_who(topology, options, generation), "kind": kind, "summary": summary, "details": as_json(details)}
+    Catalog(options.home.catalog).append("operations", [row])

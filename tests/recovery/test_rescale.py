@@ -1,0 +1,137 @@
+"""Rescaling in the middle of input: the same output as without, also when it is cut short."""
+
+from dataclasses import replace
+
+import pytest
+from deltalake import DeltaTable
+
+from pipelines.runtime import rescale as module
+from pipelines.runtime.rescale import rescale
+from resources.checkpoint import manifest as manifests
+from resources.checkpoint.catalog import Catalog
+from resources.checkpoint.log import CheckpointLog
+from resources.errors import CheckpointError, ConfigurationError, PipelineBusyError
+from resources.source.memory import MemoryChannel
+from rs_assets import HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
+from tests.operators.model import at
+
+SCHEMA = "key string, n bigint, ts timestamp"
+WINDOWS = {
+    "tumbling": TumblingWindow.of(Time.seconds(10), "ts"),
+    "hopping": HoppingWindow.of(Time.seconds(10), Time.seconds(5), "ts"),
+    "session": SessionWindow.of(Time.seconds(6), "ts"),
+}
+PARTS = [[{"key": f"k{n % 7}", "n": n, "ts": at(n // 2 + 3 * part)} for n in range(40)] for part in range(4)]
+
+
+def pipeline(channel, window, job="scaled", group_by=("key",)):
+    stream = StreamBuilder.data_stream("shop", job).from_memory(channel, name="input")
+    grouped = (
+        stream.window(window).group_by(*group_by).count("rows").sum("n", "total").avg("n", "mean").collect("n", "all")
+    )
+    return grouped.water_mark(Time.seconds(60)).to_data_stream().to_delta(job).build()
+
+
+def rows(options, job="scaled"):
+    found = DeltaTable(options.home.table("shop", job)).to_pyarrow_table().to_pylist()
+    return sorted(found, key=lambda row: (row.get("key") or "", row["start_time"], row["end_time"]))
+
+
+def folder(options):
+    return options.home.job("shop", "scaled")
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_the_output_is_the_same_as_without(options, kind):
+    scaled, plain = MemoryChannel(schema=SCHEMA), MemoryChannel(schema=SCHEMA)
+    job, other = pipeline(scaled, WINDOWS[kind]), pipeline(plain, WINDOWS[kind], job="plain")
+    for part, partitions in zip(PARTS, (5, 3, 1, None), strict=True):
+        scaled.put(*part)
+        plain.put(*part)
+        job.run(options)
+        if partitions:
+            report = rescale(job.topology, partitions, options)
+            assert report.after == partitions
+            assert sum(report.state_rows.values()) > 0
+    job.run(options, finish=True)
+    other.run(options, finish=True)
+    assert rows(options) == rows(options, "plain")
+    assert [r["summary"] for r in Catalog(options.home.catalog).rows("operations")] == [
+        f"{a} -> {b} partitions" for a, b in ((2, 5), (5, 3), (3, 1))
+    ]
+
+
+def test_a_window_over_the_whole_stream_can_be_rescaled(options):
+    channel = MemoryChannel(schema=SCHEMA)
+    job = pipeline(channel, WINDOWS["session"], group_by=())
+    channel.put(*PARTS[0])
+    job.run(options)
+    rescale(job.topology, 4, options)
+    channel.put(*PARTS[1])
+    job.run(options, finish=True)
+    assert sum(row["rows"] for row in rows(options)) == 80
+
+
+@pytest.mark.parametrize("moment", ["before", "behind"])
+def test_a_rescale_that_is_cut_short_is_finished_by_the_next_start(options, monkeypatch, moment):
+    channel = MemoryChannel(schema=SCHEMA)
+    job = pipeline(channel, WINDOWS["tumbling"])
+    channel.put(*PARTS[0])
+    job.run(options)
+    with monkeypatch.context() as crash:
+        rewritten = module._rewritten
+
+        def cut(*args):
+            if moment == "behind":
+                rewritten(*args)
+            raise KeyboardInterrupt
+
+        crash.setattr(module, "_rewritten", cut)
+        with pytest.raises(KeyboardInterrupt):
+            rescale(job.topology, 5, options)
+    assert manifests.load(folder(options)).rescaling == 5
+    channel.put(*PARTS[1])
+    job.run(options, finish=True)
+    manifest = manifests.load(folder(options))
+    assert (manifest.partitions, manifest.rescaling) == (5, 0)
+    log = CheckpointLog(folder(options) / "g0001" / "window" / "checkpoint")
+    assert log.partitions(log.last_committed()) == 5
+    assert sum(row["rows"] for row in rows(options)) == 80
+
+
+def test_state_that_would_differ_is_put_back(options, monkeypatch):
+    channel = MemoryChannel(schema=SCHEMA)
+    job = pipeline(channel, WINDOWS["tumbling"])
+    channel.put(*PARTS[0])
+    job.run(options)
+    with monkeypatch.context() as lossy:
+        sums = iter([module.StateSum(7, 1), module.StateSum(6, 1)])
+        lossy.setattr(module, "state_sum", lambda *_: next(sums))
+        with pytest.raises(CheckpointError, match="6 rows behind the rescale, 7 before"):
+            rescale(job.topology, 5, options)
+    manifest = manifests.load(folder(options))
+    assert manifest.partitions == 2
+    channel.put(*PARTS[1])
+    job.run(options, finish=True)
+    assert sum(row["rows"] for row in rows(options)) == 80
+
+
+@pytest.mark.parametrize("number", [0, -1, True, 1.5, "3", 10_000])
+def test_a_number_that_is_none_is_refused(options, number):
+    with pytest.raises(ConfigurationError, match="is no number of partitions"):
+        rescale(pipeline(MemoryChannel(schema=SCHEMA), WINDOWS["tumbling"]).topology, number, options)
+
+
+def test_a_step_that_cannot_be_rescaled_is_refused_before_anything_happens(options, monkeypatch):
+    job = pipeline(MemoryChannel(schema=SCHEMA), WINDOWS["tumbling"])
+    monkeypatch.setattr(type(job.topology["window"]), "rescalable", False)
+    with pytest.raises(ConfigurationError, match="the state of window cannot be spread"):
+        rescale(job.topology, 3, options)
+    assert not options.home.root.exists()
+
+
+def test_a_running_pipeline_is_not_rescaled(options):
+    channel = MemoryChannel(schema=SCHEMA)
+    job = pipeline(channel, WINDOWS["tumbling"])
+    with job.start(options), pytest.raises(PipelineBusyError):
+        rescale(job.topology, 3, replace(options, run_id="other"))

@@ -1,0 +1,224 @@
+"""Savepoints and the ways back: the output is always that of one batch over all input."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from pipelines.runtime.options import SavepointPolicy
+from pipelines.runtime.travel import fork, restore, rewind, savepoint
+from resources.checkpoint import manifest as manifests
+from resources.checkpoint.catalog import Catalog
+from resources.errors import CheckpointError, ConfigurationError, PipelineBusyError, SinkError
+from rs_assets import StreamBuilder, Time, TumblingWindow
+
+SCHEMA = "page string, n bigint, ts timestamp"
+
+
+def lines(first, last):
+    return "".join(
+        f'{{"page":"p{n % 3}","n":{n},"ts":"2024-01-01T00:{n // 60 % 60:02d}:{n % 60:02d}Z"}}\n'
+        for n in range(first, last)
+    )
+
+
+class World:
+    def __init__(self, options, folder):
+        self.options, self.folder = options, folder
+        self.log = folder / "in.jsonl"
+        self.log.write_text("")
+        self.rows = 0
+
+    def grow(self, rows):
+        with self.log.open("a") as log:
+            log.write(lines(self.rows, self.rows + rows))
+        self.rows += rows
+
+    def pipeline(self, job="trip", sink="delta"):
+        stream = StreamBuilder.data_stream("shop", job).from_file(self.log, schema=SCHEMA, tail=True)
+        stream = (
+            stream.window(TumblingWindow.of(Time.seconds(10), "ts")).group_by("page").count("rows").sum("n", "total")
+        )
+        stream = stream.to_data_stream()
+        return (stream.to_delta(job) if sink == "delta" else stream.to_file(self.folder / job)).build()
+
+    def run(self, rows=0, job="trip", **how):
+        self.grow(rows)
+        finish = how.pop("finish", None)
+        sink = how.pop("sink", "delta")
+        return self.pipeline(job, sink).run(replace(self.options, **how), finish=finish)
+
+    def result(self, job="trip"):
+        table = DeltaTable(self.options.home.table("shop", job)).to_pyarrow_table().to_pylist()
+        return sorted((row["page"], row["start_time"], row["rows"], row["total"]) for row in table)
+
+    def expected(self):
+        if not hasattr(self, "_plain"):
+            self.run(job="plain", finish=True)
+        return self.result("plain")
+
+    @property
+    def home(self):
+        return self.options.home.job("shop", "trip")
+
+
+@pytest.fixture
+def world(options, tmp_path):
+    return World(options, tmp_path)
+
+
+def test_a_restored_pipeline_reads_again_what_came_behind_the_savepoint(world):
+    world.run(40)
+    taken = savepoint(world.pipeline().topology, world.options, note="before the change")
+    world.run(40)
+    world.run(40)
+    restore(world.pipeline().topology, world.options, savepoint_id=taken.id)
+    report = world.run(5, finish=True)
+    assert (report.rows_in, report.generation) == (85, 2)
+    assert world.result() == world.expected()
+    assert [row["kind"] for row in Catalog(world.options.home.catalog).rows("operations")] == ["restore"]
+
+
+def test_a_second_savepoint_copies_only_what_changed(world):
+    world.run(40)
+    first = savepoint(world.pipeline().topology, world.options)
+    again = savepoint(world.pipeline().topology, world.options)
+    assert 0 < first.bytes_new <= first.bytes_total
+    assert again.bytes_new == 0
+    assert len(Catalog(world.options.home.catalog).rows("snapshots")) == 2
+
+
+@pytest.mark.parametrize(("back", "rows"), [(0, 120), (2, 80)], ids=["first", "third"])
+def test_a_rewound_pipeline_gives_the_same_output(world, back, rows):
+    for _ in range(4):
+        # Each run has two batches: the rows, and the windows that they close.
+        world.run(40)
+    rewind(world.pipeline().topology, back, world.options)
+    assert world.run().rows_in == rows
+    world.run(5, finish=True)
+    assert world.result() == world.expected()
+
+
+def test_a_pipeline_can_be_rewound_again_and_to_a_batch_before_its_first_rows(world):
+    for _ in range(4):
+        world.run(7)
+    for back in (2, 1, 0):
+        rewind(world.pipeline().topology, back, world.options)
+        world.run(3)
+    world.run(finish=True)
+    assert world.result() == world.expected()
+
+
+def test_a_rewind_takes_a_finish_back(world):
+    world.run(40)
+    world.run(40, finish=True)
+    rewind(world.pipeline().topology, 0, world.options)
+    world.run(40)
+    world.run(finish=True)
+    assert world.result() == world.expected()
+
+
+def test_a_rewind_that_is_cut_off_between_sink_and_checkpoint_is_refused_until_it_is_done(world, monkeypatch):
+    for _ in range(4):
+        world.run(40)
+    with monkeypatch.context() as crash:
+        crash.setattr("pipelines.runtime.travel._rewound_copy", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            rewind(world.pipeline().topology, 1, world.options)
+    with pytest.raises(CheckpointError, match="rewind the pipeline"):
+        world.run()
+    rewind(world.pipeline().topology, 1, world.options)
+    world.run(5, finish=True)
+    assert world.result() == world.expected()
+
+
+def test_files_are_rewound_like_tables(world):
+    for _ in range(4):
+        world.run(40, sink="files")
+    rewind(world.pipeline(sink="files").topology, 1, world.options)
+    world.run(5, sink="files", finish=True)
+    written = [line for f in (world.folder / "trip").glob("batch=*/*.json") for line in f.read_text().splitlines()]
+    assert len(written) == len(set(written)) == len(world.expected())
+
+
+def test_rows_of_others_are_not_undone(world):
+    for _ in range(3):
+        world.run(40)
+    table = world.options.home.table("shop", "trip")
+    write_deltalake(table, DeltaTable(table).to_pyarrow_table().slice(0, 1), mode="append")
+    with pytest.raises(SinkError, match="somebody else wrote version"):
+        rewind(world.pipeline().topology, 0, world.options)
+    assert world.run(3).generation == 1
+
+
+@pytest.mark.parametrize("batch", [-1, 9])
+def test_a_batch_that_is_not_there_is_refused_with_those_that_are(world, batch):
+    world.run(40)
+    world.run(40)
+    with pytest.raises(CheckpointError, match="possible are: 0 to 3"):
+        rewind(world.pipeline().topology, batch, world.options)
+    with pytest.raises(ConfigurationError, match="name one of: window"):
+        rewind(world.pipeline().topology, 0, world.options, step="other")
+
+
+def test_a_fork_goes_on_by_itself(world):
+    world.run(40)
+    savepoint(world.pipeline().topology, world.options)
+    fork(world.pipeline("branch").topology, ("shop", "trip"), world.options)
+    world.run(40)
+    report = world.run(job="branch", finish=True)
+    assert report.rows_in == 40
+    world.run(finish=True)
+    closed = set(world.result()) - set(world.result("branch"))
+    assert len(world.result("branch")) + len(closed) == len(world.expected())
+    with pytest.raises(CheckpointError, match="has run already"):
+        fork(world.pipeline("branch").topology, ("shop", "trip"), world.options)
+
+
+def test_a_lost_disk_is_recovered_from_the_newest_savepoint(world):
+    policy = SavepointPolicy(at_end=True)
+    world.run(40, savepoints=policy)
+    world.run(40)
+    shutil.rmtree(world.home)
+    report = world.run(5, finish=True)
+    assert report.rows_in == 45
+    assert "savepoint 2" in report.recovered_from
+    assert world.result() == world.expected()
+
+
+def test_a_lost_disk_without_remote_copies_is_refused(world):
+    local = SavepointPolicy(at_end=True, local_storage_only=True)
+    world.run(40, savepoints=local)
+    shutil.rmtree(world.home)
+    with pytest.raises(CheckpointError, match="is gone"):
+        world.run(savepoints=local)
+    assert world.run(savepoints=local, new_generation=True).generation == 2
+
+
+def test_a_damaged_savepoint_is_not_restored_and_nothing_changes(world):
+    world.run(40)
+    savepoint(world.pipeline().topology, world.options)
+    objects = [f for f in (Path(world.options.home.savepoints) / "objects").rglob("*") if f.is_file()]
+    for file in objects:
+        file.write_bytes(file.read_bytes()[:-1] + b"?")
+    before = manifests.load(world.home)
+    with pytest.raises(CheckpointError):
+        restore(world.pipeline().topology, world.options)
+    assert manifests.load(world.home) == before
+
+
+def test_savepoints_are_taken_while_a_pipeline_runs(world):
+    world.grow(40)
+    with world.pipeline().start(world.options) as running:
+        with pytest.raises(PipelineBusyError):
+            rewind(world.pipeline().topology, 0, replace(world.options, run_id="other"))
+        while running.session.report().batches == 0:
+            running.await_termination(0.2)
+        running.session.options.driver.call(lambda _: [q.process_all() for q in running.session.queries.values()])
+        taken = running.savepoint("live")
+    world.run(40)
+    restore(world.pipeline().topology, world.options, savepoint_id=taken.id)
+    world.run(5, finish=True)
+    assert world.result() == world.expected()
