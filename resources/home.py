@@ -45,6 +45,16 @@ class Home:
         """The Delta table of records that no pipeline could use."""
         return self.catalog / "dead_letters"
 
+    @property
+    def state(self) -> Path:
+        """State as rows: a Delta table a step, by namespace and job."""
+        return self.root / "state"
+
+    @property
+    def served(self) -> Path:
+        """Copies of state for lookups in milliseconds."""
+        return self.root / "served"
+
     def job(self, namespace: str, job: str) -> Path:
         """The folder of one job's checkpoints; its manifest and lock lie in it too."""
         return self.root / "checkpoints" / namespace / job

@@ -1,36 +1,23 @@
 """Compaction: small files of many batches become few large ones."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
+import shutil
+import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 from dagster import AssetKey, AssetObservation, JobDefinition, OpExecutionContext, ScheduleDefinition, job, op
-from deltalake import DeltaTable
 
 from pipelines.stream.pipeline import Pipeline
 from pipelines.topology.sink import DeltaSink
+from resources.checkpoint.catalog import Catalog, compact_table
 from resources.home import Home
 from resources.sink.delta import open_table
 from rs_assets.roles import asset_path
 
 # Longer than any reader of an old version should take; what no version names by then is removed.
 RETENTION = timedelta(days=7)
-
-
-def compact(table: DeltaTable, *, retention: timedelta = RETENTION) -> dict[str, int]:
-    """Join small files and remove those that no version younger than `retention` names; returns what was done.
-
-    Readers of the table, streams too, do not notice: a compaction adds no rows.
-    """
-    done = table.optimize.compact()
-    removed = table.vacuum(int(retention / timedelta(hours=1)), dry_run=False, enforce_retention_duration=True)
-    return {
-        "files_added": int(done["numFilesAdded"]),
-        "files_joined": int(done["numFilesRemoved"]),
-        "files_removed": len(removed),
-        "delta_version": table.version(),
-    }
 
 
 def delta_outputs(pipelines: Sequence[Pipeline], home: Home) -> Iterator[tuple[AssetKey, str]]:
@@ -43,22 +30,48 @@ def delta_outputs(pipelines: Sequence[Pipeline], home: Home) -> Iterator[tuple[A
                 yield key, home.table(topology.namespace, sink.table)
 
 
+def compact_everything(pipelines: Sequence[Pipeline], home: Home) -> dict[str, dict[str, int]]:
+    """Compact all Delta outputs, the tables of state and the catalog, and clear what restores and rewinds moved aside.
+
+    Returns what was done, by table.
+    """
+    done: dict[str, dict[str, int]] = {}
+    for _, path in delta_outputs(pipelines, home):
+        table = open_table(path)
+        if table is not None:
+            done[path] = compact_table(table, retention=RETENTION)
+    for folder in sorted(home.state.glob("*/*/*")):
+        table = open_table(str(folder))
+        if table is not None:
+            done[str(folder)] = compact_table(table, retention=RETENTION)
+    catalog = Catalog(home.catalog).compact(retention=RETENTION)
+    for pipeline in pipelines:
+        clear_trash(home.job(pipeline.topology.namespace, pipeline.topology.job))
+    return {**done, **{f"catalog/{name}": counts for name, counts in catalog.items()}}
+
+
+def clear_trash(job: Path, *, keep: timedelta = RETENTION) -> int:
+    """Remove the folders that a restore or a rewind moved aside longer ago than `keep`; returns how many."""
+    old = [f for f in job.glob(".trash-*") if time.time() - f.stat().st_mtime > keep.total_seconds()]
+    for folder in old:
+        shutil.rmtree(folder)
+    return len(old)
+
+
 def compaction_job(pipelines: Sequence[Pipeline]) -> JobDefinition:
-    """A job over all Delta outputs and the dead-letter table."""
+    """A job over all Delta outputs, the tables of state and the catalog."""
 
     @op(description="Joins the small files of every Delta table and removes what no recent version names.")
     def compact_delta_tables(context: OpExecutionContext) -> None:
         home = Home.default()
+        done = compact_everything(pipelines, home)
         for key, path in delta_outputs(pipelines, home):
-            table = open_table(path)
-            if table is not None:
-                context.log_event(AssetObservation(key, metadata=compact(table)))
-        letters: Path = home.dead_letters
-        table = open_table(str(letters))
-        if table is not None:
-            context.log.info("dead letters: %s", compact(table))
+            if path in done:
+                context.log_event(AssetObservation(key, metadata=done[path]))
+        for table, counts in done.items():
+            context.log.info("%s: %s", table, counts)
 
-    @job(name="compact_tables", description="Compacts the outputs of all pipelines and the dead letters.")
+    @job(name="compact_tables", description="Compacts the outputs of all pipelines, their state and the catalog.")
     def compact_tables() -> None:
         compact_delta_tables()
 

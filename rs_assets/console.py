@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,23 +23,29 @@ from resources.sink.console import as_table
 from resources.sink.delta import open_table
 from resources.source.lines import splits_of
 from resources.source.native import existing_files
-from rs_assets.launch import launch
+from rs_assets.launch import Wish, launch
 
 # How many rows of each result are shown.
 PREVIEW_ROWS = 5
 TOP_ROWS = 5
 
 
-def run_and_show(pipeline: Pipeline, *, finish: bool, new_generation: bool, plain: bool, as_json: bool) -> None:
+def run_and_show(pipeline: Pipeline, wish: Wish, *, plain: bool, as_json: bool) -> None:
     """Run `pipeline` to the end of its input and show what came out; raises the RsError that ended it."""
     out = Console()
     run_id: str | None = None
     with _progress(pipeline, out, hidden=as_json) as bar:
         if plain:
-            options = RunOptions(on_progress=bar.show, new_generation=new_generation)
-            report = pipeline.run(options, finish=finish or None)
+            options = RunOptions(
+                on_progress=bar.show,
+                new_generation=wish.new_generation,
+                reset_steps=wish.reset_steps,
+                keep_state=wish.keep_state,
+            )
+            report = pipeline.run(options, finish=wish.finish or None)
         else:
-            run_id, report = _launched(pipeline, bar, finish=finish, new_generation=new_generation)
+            done = launch(pipeline, "run", wish=wish, listener=bar.show)
+            run_id, report = done.run_id, done.report
     if as_json:
         sys.stdout.write(json.dumps({**report.as_dict(), "dagster_run_id": run_id}) + "\n")
         return
@@ -57,11 +63,6 @@ def start_and_watch(pipeline: Pipeline) -> None:
     with _progress(pipeline, out, hidden=False) as bar, suppress(KeyboardInterrupt, DagsterExecutionInterruptedError):
         launch(pipeline, "start", listener=bar.show)
     out.print("stopped; the next start goes on from here")
-
-
-def _launched(pipeline: Pipeline, bar: Bar, *, finish: bool, new_generation: bool) -> tuple[str, RunReport]:
-    done = launch(pipeline, "run", listener=bar.show, finish=finish, new_generation=new_generation)
-    return done.run_id, done.report
 
 
 class Bar:
@@ -106,8 +107,19 @@ def _progress(pipeline: Pipeline, out: Console, *, hidden: bool) -> Iterator[Bar
         bar.end()
 
 
+@contextmanager
+def counting(text: str, *, hidden: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar for long work; the value is called with what is done and what there is."""
+    columns = (SpinnerColumn(), TextColumn(f"[bold]{text}"), BarColumn())
+    with Progress(*columns, TimeElapsedColumn(), disable=hidden, transient=True) as progress:
+        task = progress.add_task(text, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
 def show_report(report: RunReport, out: Console) -> None:
     """The sums of a run in two lines."""
+    if report.recovered_from:
+        out.print(f"\n[bold]recovered[/]: the checkpoint was gone and came back from {report.recovered_from}")
     if not report.batches:
         out.print("\n[bold]no new input[/]: nothing was read, nothing was written again")
         return

@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 
 
 def build_definitions(pipelines: Sequence[Pipeline]) -> Definitions:
-    """Assets, jobs, a sensor and schedules for `pipelines`, with the families' resources.
+    """Assets, checks, jobs, sensors and schedules for `pipelines`, with the families' resources.
 
     Use it in a code location of your own: `defs = build_definitions([pipeline])`.
 
     >>> from rs_assets import StreamBuilder
     >>> pipeline = StreamBuilder.data_stream("shop", "hello").from_array([{"page": "/"}]).to_delta("hello").build()
-    >>> [job.name for job in build_definitions([pipeline]).resolve_all_job_defs() if not job.name.startswith("__")]
-    ['compact_tables', 'shop_hello_run', 'shop_hello_start']
+    >>> jobs = build_definitions([pipeline]).resolve_all_job_defs()
+    >>> [job.name for job in jobs if job.name.endswith(("_run", "_start", "_savepoint", "_rescale"))]
+    ['shop_hello_rescale', 'shop_hello_run', 'shop_hello_savepoint', 'shop_hello_start']
     """
     from dagster import Definitions, mem_io_manager
 
@@ -31,11 +32,13 @@ def build_definitions(pipelines: Sequence[Pipeline]) -> Definitions:
     from resources.spark.resource import SparkResource
     from resources.window.resource import WindowResource
     from rs_assets.assets import pipeline_assets
+    from rs_assets.checks import checks_of
     from rs_assets.compaction import compaction_job, compaction_schedule
     from rs_assets.jobs import pipeline_job
     from rs_assets.ops import IN_PROCESS
     from rs_assets.runtime import RunResource, RuntimeResource
-    from rs_assets.sensors import new_input_sensor
+    from rs_assets.sensors import sensors_of
+    from rs_assets.upkeep import upkeep_jobs
 
     names = [pipeline.name for pipeline in pipelines]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -51,15 +54,16 @@ def build_definitions(pipelines: Sequence[Pipeline]) -> Definitions:
         "run": RunResource.configure_at_launch(),
     }
     compaction = compaction_job(pipelines)
-    sensors = [new_input_sensor(pipeline) for pipeline in pipelines]
     return Definitions(
         assets=list(assets.values()),
         jobs=[
             compaction,
             *(pipeline_job(p, assets[p.name], mode) for p in pipelines for mode in ("run", "start")),
+            *(job for p in pipelines for job in upkeep_jobs(p)),
         ],
         schedules=[compaction_schedule(compaction)],
-        sensors=[sensor for sensor in sensors if sensor is not None],
+        sensors=[sensor for p in pipelines for sensor in sensors_of(p)],
+        asset_checks=[check for p in pipelines for check in checks_of(p)],
         resources={
             IN_PROCESS: mem_io_manager,
             **families,

@@ -12,6 +12,16 @@ from pipelines.stream.pipeline import Pipeline
 from resources.errors import EngineError, RsError
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is asked of a run besides running: see RunResource for the words."""
+
+    finish: bool = False
+    new_generation: bool = False
+    reset_steps: tuple[str, ...] = ()
+    keep_state: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Launched:
     """A finished run: Dagster's id of it, and what it did."""
@@ -24,9 +34,8 @@ def launch(
     pipeline: Pipeline,
     mode: Literal["run", "start"],
     *,
+    wish: Wish = Wish(),
     listener: Any = None,
-    finish: bool = False,
-    new_generation: bool = False,
     verbose: bool = False,
 ) -> Launched:
     """Run the job of `pipeline` through Dagster in this process; raises the RsError that ended it.
@@ -45,8 +54,15 @@ def launch(
     config = {
         "loggers": {"console": {"config": {"log_level": "INFO" if verbose else "CRITICAL"}}},
         "resources": {
-            "run": {"config": {"mode": mode, "new_generation": new_generation}},
-            "window": {"config": {"finish": finish}},
+            "run": {
+                "config": {
+                    "mode": mode,
+                    "new_generation": wish.new_generation,
+                    "reset_steps": list(wish.reset_steps),
+                    "keep_state": wish.keep_state,
+                }
+            },
+            "window": {"config": {"finish": wish.finish}},
         },
     }
     with _listening(runtime, listener), DagsterInstance.get() as instance:

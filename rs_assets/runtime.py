@@ -11,7 +11,7 @@ from dagster import ConfigurableResource, InitResourceContext
 from pydantic import Field, PrivateAttr
 
 from pipelines.compile.wiring import Flow
-from pipelines.runtime.options import RunOptions
+from pipelines.runtime.options import RunOptions, SavepointPolicy
 from pipelines.runtime.report import BatchProgress, RunReport
 from pipelines.runtime.run import run_wired
 from pipelines.runtime.running import RunningPipeline
@@ -45,6 +45,28 @@ class RunResource(ConfigurableResource[None]):
         default=1.0, gt=0, description="Least time between two batches of a started pipeline"
     )
     new_generation: bool = Field(default=False, description="Begin a fresh checkpoint and read the input again")
+    reset_steps: list[str] = Field(default_factory=list, description="Forget the state of these steps only")
+    keep_state: bool = Field(default=False, description="Use state that another version of the pipeline made")
+    savepoint_every_seconds: float = Field(
+        default=600.0, ge=0, description="Time between two savepoints of a started pipeline; 0: none"
+    )
+    savepoint_at_end: bool = Field(default=True, description="Take a savepoint when a run had batches")
+    savepoints_keep: int = Field(default=10, gt=0, description="How many savepoints stay")
+    savepoints_uri: str = Field(default="", description="Where savepoints go; empty: RS_SAVEPOINTS, else the home")
+    local_storage_only: bool = Field(default=False, description="No savepoints, and no recovery from them")
+    checkpoint_storage: str = Field(default="delta", description="Where checkpoints are noted: delta, memory or db")
+    storage_url: str = Field(default="", description="The SQLAlchemy URL of the storage db; use EnvVar for passwords")
+
+    def savepoint_policy(self) -> SavepointPolicy:
+        """When savepoints are taken by themselves."""
+        every = timedelta(seconds=self.savepoint_every_seconds) if self.savepoint_every_seconds else None
+        return SavepointPolicy(
+            every=every,
+            at_end=self.savepoint_at_end,
+            keep=self.savepoints_keep,
+            uri=self.savepoints_uri or None,
+            local_storage_only=self.local_storage_only,
+        )
 
 
 class RuntimeResource(ConfigurableResource[None]):
@@ -125,6 +147,11 @@ class RuntimeResource(ConfigurableResource[None]):
             on_progress=self._tell,
             interval=timedelta(seconds=self.run.interval_seconds),
             new_generation=self.run.new_generation,
+            reset_steps=tuple(self.run.reset_steps),
+            keep_state=self.run.keep_state,
+            savepoints=self.run.savepoint_policy(),
+            checkpoint_storage=self.run.checkpoint_storage,
+            storage_url=self.run.storage_url or None,
             partitions=self.shuffle.partitions or None,
             max_line_bytes=self.source.max_line_bytes,
             connector=None if connector == "as_written" else connector,

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.compile.plan import QueryPlan
+from pipelines.compile.plan import QueryPlan, plan_queries
+from pipelines.compile.sink import writer_of
 from pipelines.compile.window import CONTROL_SOURCE
+from pipelines.runtime.identity import resumed
+from pipelines.runtime.options import RunOptions
+from pipelines.topology.topology import Topology
+from resources.checkpoint import manifest as manifests
 from resources.checkpoint.manifest import Manifest, QueryFacts
 from resources.checkpoint.preflight import Expected, Finding, verify_query
+from resources.checkpoint.repair import REPAIRS
+from resources.errors import CheckpointError, ConfigurationError
 from resources.sink.base import BatchMark, SinkWriter
 
 
@@ -39,3 +47,52 @@ def findings(
 ) -> tuple[Finding, ...]:
     """All that is wrong with the checkpoint of one query."""
     return verify_query(folder / "checkpoint", expected(plan, manifest, facts, writers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What was looked at and found for one query."""
+
+    query: str
+    checkpoint: Path
+    expected: Expected
+    found: tuple[Finding, ...]
+
+
+def verify(topology: Topology, options: RunOptions | None = None) -> tuple[Verified, ...]:
+    """Look at the checkpoints of a pipeline that is not running, as every start does; nothing is changed.
+
+    () before the first start. TopologyChangedError if the state was made by another version of the pipeline.
+    """
+    options = options or RunOptions()
+    job = options.home.job(topology.namespace, topology.job)
+    stored = manifests.load(job)
+    if stored is None:
+        return ()
+    plans = plan_queries(topology)
+    manifest, folders = resumed(topology, plans, stored, options)
+    return tuple(_verified(topology, plan, job, manifest, folders[plan.name], options) for plan in plans)
+
+
+def repair(topology: Topology, name: str, options: RunOptions | None = None) -> tuple[str, ...]:
+    """Apply the repair `name` to each query with a finding that it mends; returns what was done.
+
+    The pipeline must not run. ConfigurationError for an unknown repair, CheckpointError if no finding asks for it.
+    """
+    if name not in REPAIRS:
+        raise ConfigurationError(f"there is no repair {name!r}", remedy=f"use one of: {', '.join(REPAIRS)}")
+    asking = [query for query in verify(topology, options) if any(f.repair == name for f in query.found)]
+    if not asking:
+        raise CheckpointError(f"nothing in the checkpoints of {topology.name} asks for the repair {name}")
+    return tuple(f"{query.query}: {REPAIRS[name](query.checkpoint, query.expected)}" for query in asking)
+
+
+def _verified(
+    topology: Topology, plan: QueryPlan, job: Path, manifest: Manifest, folder: str, options: RunOptions
+) -> Verified:
+    facts = manifest.queries[folder]
+    sinks = [node for node in topology.sinks if node.name in plan.sinks]
+    writers = {node.name: writer_of(node, options.home, topology.namespace) for node in sinks}
+    wanted = expected(plan, manifest, facts, writers)
+    checkpoint = job / f"g{facts.generation:04d}" / folder / "checkpoint"
+    return Verified(query=plan.name, checkpoint=checkpoint, expected=wanted, found=verify_query(checkpoint, wanted))

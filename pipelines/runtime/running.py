@@ -14,6 +14,7 @@ from pipelines.runtime.report import RunReport
 from pipelines.runtime.session import JobSession
 from pipelines.runtime.stopping import drain_and_stop
 from pipelines.runtime.travel import savepoint
+from resources.checkpoint import requests
 from resources.checkpoint.savepoints import Savepoint
 from resources.errors import CheckpointError
 
@@ -35,6 +36,9 @@ class RunningPipeline:
     def begin(cls, session: JobSession) -> Self:
         """Start the wired queries of `session`."""
         driver, interval = session.options.driver, session.options.interval
+        # Requests to a run before this one.
+        requests.clear(session.folder, "stop")
+        requests.clear(session.folder, "resume")
         for query in session.queries.values():
             driver.call(lambda _, q=query: q.start(every(interval)))  # type: ignore[misc]
         clock = IdleClock.over(session.queries.values())
@@ -76,9 +80,14 @@ class RunningPipeline:
         return self.session.options.driver.call(lambda _: all(q.active for q in self.session.queries.values()))
 
     def await_termination(self, timeout_s: float | None = None, *, stop: threading.Event | None = None) -> bool:
-        """Wait until a query ends; False if `timeout_s` or `stop` came first. Raises what ended it."""
+        """Wait until a query ends or somebody asks for a stop; False if `timeout_s` or `stop` came first.
+
+        Raises what ended a query.
+        """
         waited = 0.0
         while self.active:
+            if requests.asked(self.session.folder, "stop") is not None:
+                return True
             if (timeout_s is not None and waited >= timeout_s) or (stop is not None and stop.is_set()):
                 return False
             self._tick.wait(LOOK_S)

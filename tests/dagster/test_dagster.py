@@ -1,12 +1,14 @@
 """Pipelines in Dagster: definitions, ops, assets, jobs, the sensor and compaction."""
 
 import json
+from datetime import timedelta
 
 import pytest
 from dagster import AssetKey, DagsterInstance, build_op_context, build_sensor_context
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile.wiring import Flow
+from resources.checkpoint.catalog import compact_table
 from resources.errors import TopologyError
 from resources.home import Home
 from resources.shuffle.resource import ShuffleResource
@@ -15,7 +17,6 @@ from resources.source.resource import SourceResource
 from resources.spark.resource import SparkResource
 from resources.window.resource import WindowResource
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
-from rs_assets.compaction import compact
 from rs_assets.ops import source_op, step_op, window_op
 from rs_assets.runtime import RunResource, RuntimeResource
 from rs_assets.sensors import new_input_sensor
@@ -136,7 +137,7 @@ def test_should_join_small_files_without_touching_rows(tmp_path):
     path = str(tmp_path / "table")
     for n in range(8):
         write_deltalake(path, pa.table({"n": [n]}), mode="append")
-    done = compact(DeltaTable(path))
+    done = compact_table(DeltaTable(path), retention=timedelta(days=7))
     assert (done["files_joined"], done["files_added"]) == (8, 1)
     assert sorted(DeltaTable(path).to_pyarrow_table()["n"].to_pylist()) == list(range(8))
 

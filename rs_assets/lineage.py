@@ -1,0 +1,148 @@
+"""From a version of an output table back to what made it: batch, run, offsets of each split, snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pipelines.compile.plan import plan_queries
+from pipelines.stream.pipeline import Pipeline
+from pipelines.topology.provenance import fields_of, provenance
+from pipelines.topology.sink import DeltaSink
+from pipelines.topology.topology import Topology
+from resources.checkpoint.catalog import Catalog
+from resources.checkpoint.storage import storage_named
+from resources.errors import ConfigurationError, SinkError
+from resources.home import Home
+from resources.sink.delta import WRITER, open_table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRange:
+    """What a batch read of one split: from the offset of the batch before (None: its beginning) to its own."""
+
+    source: str
+    split: str
+    start: str | None
+    end: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lineage:
+    """What made one version of a table; `columns` gives the fields of the sources behind each column."""
+
+    table: str
+    version: int
+    pipeline: str
+    sink: str
+    query: str
+    generation: int
+    batch_id: int
+    written_at: datetime | None
+    run_id: str | None
+    watermark: datetime | None
+    splits: tuple[SplitRange, ...]
+    savepoint: str | None
+    state: str | None
+    columns: dict[str, list[str]] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        plain = asdict(self)
+        return {**plain, **{n: v.isoformat() for n, v in plain.items() if isinstance(v, datetime)}}
+
+
+def lineage_of(pipelines: Sequence[Pipeline], table: str, *, version: int | None, home: Home) -> Lineage:
+    """The lineage of a Delta output, named by its table or its path; `version` None is the newest of ours.
+
+    ConfigurationError for a table that no pipeline writes, SinkError for a version that no batch of ours made.
+    """
+    topology, sink, path = _sink_of(pipelines, table, home)
+    opened = open_table(path)
+    if opened is None:
+        raise SinkError("the table is not there yet", remedy="run the pipeline first", table=path)
+    entries = [e for e in opened.history() if WRITER.fullmatch(str(e.get("rs.writer", "")))]
+    entry = next((e for e in entries if version in (None, e["version"])), None)
+    if entry is None:
+        known = ", ".join(str(e["version"]) for e in entries[:10])
+        raise SinkError(
+            f"no batch made version {version} of the table", remedy=f"versions of batches: {known}", table=path
+        )
+    match = WRITER.fullmatch(entry["rs.writer"])
+    assert match is not None  # noqa: S101  filtered above
+    plan = next(p for p in plan_queries(topology) if sink.name in p.sinks)
+    generation, batch = int(match[2]), int(entry["rs.batch_id"])
+    catalog = Catalog(home.catalog)
+    of_query = [
+        row
+        for row in storage_named("delta", catalog=home.catalog).rows()
+        if (row.namespace, row.group, row.name) == (topology.namespace, topology.job, plan.name)
+        and row.generation == generation
+    ]
+    now = [row for row in of_query if row.batch_id == batch]
+    before = {(r.topic, r.queue): r.offset for r in sorted(of_query, key=lambda r: r.batch_id) if r.batch_id < batch}
+    snapshots = [s for s in catalog.rows("snapshots", pipeline=topology.name) if s["batch_id"] <= batch]
+    return Lineage(
+        table=path,
+        version=entry["version"],
+        pipeline=topology.name,
+        sink=sink.name,
+        query=plan.name,
+        generation=generation,
+        batch_id=batch,
+        written_at=datetime.fromtimestamp(entry["timestamp"] / 1000).astimezone() if "timestamp" in entry else None,
+        run_id=now[0].run_id if now else None,
+        watermark=now[0].watermark if now else None,
+        splits=tuple(
+            SplitRange(source=r.topic, split=r.queue, start=before.get((r.topic, r.queue)), end=r.offset) for r in now
+        ),
+        savepoint=_last(snapshots, "savepoint"),
+        state=_last(snapshots, "state"),
+        columns={f.name: _text(topology, sink.name, f.name) for f in opened.schema().fields},
+    )
+
+
+def show_lineage(found: Lineage) -> None:
+    """The lineage as a tree on the terminal."""
+    from rich.console import Console
+    from rich.tree import Tree
+
+    at = f", {found.written_at:%Y-%m-%d %H:%M:%S}" if found.written_at else ""
+    tree = Tree(f"[bold]{found.table}[/] version {found.version}{at}")
+    batch = tree.add(f"batch {found.batch_id} of {found.pipeline}, query {found.query}, generation {found.generation}")
+    batch.add(f"run {found.run_id or 'not in the catalog yet'}")
+    if found.watermark:
+        batch.add(f"watermark {found.watermark.isoformat()}")
+    offsets = batch.add("offsets")
+    for split in found.splits:
+        offsets.add(f"{split.source}: {split.split}  {split.start or 'beginning'} -> {split.end}")
+    snapshots = batch.add("snapshots")
+    snapshots.add(f"savepoint {found.savepoint or 'none'}")
+    snapshots.add(f"state {found.state or 'none'}")
+    columns = tree.add("columns")
+    for name, fields in found.columns.items():
+        columns.add(f"{name} <- {', '.join(fields) or 'counted'}")
+    Console().print(tree)
+
+
+def _sink_of(pipelines: Sequence[Pipeline], table: str, home: Home) -> tuple[Topology, DeltaSink, str]:
+    known = []
+    for pipeline in pipelines:
+        for sink in pipeline.topology.sinks:
+            if isinstance(sink, DeltaSink):
+                path = home.table(pipeline.topology.namespace, sink.table)
+                if table in (path, sink.table, f"{pipeline.topology.namespace}.{sink.table}"):
+                    return pipeline.topology, sink, path
+                known.append(sink.table)
+    raise ConfigurationError(f"no pipeline writes a table {table!r}", remedy=f"there are: {', '.join(known) or 'none'}")
+
+
+def _last(snapshots: Sequence[dict[str, Any]], kind: str) -> str | None:
+    found = [s for s in snapshots if s["kind"] == kind]
+    return f"{found[-1]['snapshot_id']} (batch {found[-1]['batch_id']})" if found else None
+
+
+def _text(topology: Topology, sink: str, column: str) -> list[str]:
+    return sorted(f"{source}.{name}" for source, name in fields_of(provenance(topology, sink), column))

@@ -1,0 +1,220 @@
+"""Sensors and checks, by direct evaluation: cursors, idempotent run keys, and what they tell Dagster."""
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from dagster import (
+    AssetKey,
+    AssetMaterialization,
+    DagsterInstance,
+    DagsterRunStatus,
+    SkipReason,
+    build_sensor_context,
+)
+
+from pipelines.runtime.options import RunOptions, SavepointPolicy
+from resources.checkpoint import lease as leases
+from resources.checkpoint import requests
+from resources.checkpoint.catalog import Catalog
+from resources.checkpoint.lease import Lease
+from resources.errors import ConfigurationError
+from resources.home import Home
+from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
+from rs_assets.checks import SOURCE_CHECKS, STATE_CHECKS, checks_of
+from rs_assets.sensors import checkpoint_sensor, recovery_sensor, rescale_sensor, split_change_sensor
+from rs_assets.sensors.recovery import RecoveryPolicy
+from rs_assets.sensors.rescaling import RescalePolicy, lag_bytes
+
+
+def lines(first, last):
+    return "".join(f'{{"page":"/","ts":"2024-01-01 00:00:{n:02d}"}}\n' for n in range(first, last))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("RS_HOME", str(tmp_path / "rs"))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text(lines(0, 20))
+    return tmp_path / "in"
+
+
+@pytest.fixture
+def pipeline(folder):
+    stream = StreamBuilder.data_stream("shop", "watched").from_file(
+        folder, schema="page string, ts timestamp", tail=True
+    )
+    return (
+        stream.window(TumblingWindow.of(Time.seconds(10), "ts"))
+        .group_by("page")
+        .count("n")
+        .to_data_stream()
+        .to_delta("pages")
+        .build()
+    )
+
+
+@pytest.fixture
+def instance():
+    with DagsterInstance.ephemeral() as made:
+        yield made
+
+
+def run(pipeline, driver, **how):
+    return pipeline.run(RunOptions(driver=driver, **how))
+
+
+def test_splits_that_come_and_go_are_observed_once(pipeline, folder):
+    sensor = split_change_sensor(pipeline)
+    first = sensor(build_sensor_context())
+    assert [e.asset_key for e in first.asset_events] == [AssetKey(["shop", "watched", "file", "checkpoint"])]
+    assert isinstance(sensor(build_sensor_context(cursor=first.cursor)), SkipReason)
+    (folder / "b.jsonl").write_text(lines(0, 2))
+    (folder / "a.jsonl").unlink()
+    second = sensor(build_sensor_context(cursor=first.cursor))
+    metadata = second.asset_events[0].metadata
+    assert (metadata["splits_added"].value, metadata["splits_removed"].value) == (1, 1)
+    assert isinstance(sensor(build_sensor_context(cursor="spoiled by hand")), type(first))
+
+
+def test_checkpoints_from_the_catalog_become_events_of_the_assets_once(pipeline, folder, driver):
+    sensor = checkpoint_sensor(pipeline)
+    assert isinstance(sensor(build_sensor_context()), SkipReason)
+    report = run(pipeline, driver, savepoints=SavepointPolicy(at_end=True))
+    first = sensor(build_sensor_context())
+    made = [e for e in first.asset_events if isinstance(e, AssetMaterialization)]
+    assert [e.asset_key.path for e in made] == [["shop", "watched", "file", "checkpoint"]]
+    assert made[0].metadata["run"].value == report.run_id
+    assert made[0].metadata["committed_offsets"].records[0].data["offset"].startswith('{"byte":')
+    assert any("savepoint" in (e.description or "") for e in first.asset_events)
+    assert isinstance(sensor(build_sensor_context(cursor=first.cursor)), SkipReason)
+    with (folder / "a.jsonl").open("a") as log:
+        log.write(lines(20, 25))
+    run(pipeline, driver)
+    second = sensor(build_sensor_context(cursor=first.cursor))
+    assert second.asset_events[0].metadata["batch_id"].value > made[0].metadata["batch_id"].value
+
+
+DEFAULT = RecoveryPolicy()
+
+
+class TestRecovery:
+    JOB = "shop_watched_start"
+
+    def evaluate(self, pipeline, instance, cursor=None, policy=DEFAULT):
+        return recovery_sensor(pipeline, policy)(build_sensor_context(instance=instance, cursor=cursor))
+
+    def record(self, instance, pipeline, status):
+        definitions = build_definitions([pipeline])
+        job = definitions.resolve_job_def(self.JOB)
+        return instance.create_run_for_job(job, status=status)
+
+    def test_a_run_that_failed_is_followed_by_another_one_once(self, pipeline, instance):
+        assert isinstance(self.evaluate(pipeline, instance), SkipReason)
+        failed = self.record(instance, pipeline, DagsterRunStatus.FAILURE)
+        result = self.evaluate(pipeline, instance)
+        request = result.run_requests[0]
+        assert request.run_key == f"recover:{failed.run_id}"
+        assert request.tags["rs/recovers"] == failed.run_id
+        assert "seen to" in self.evaluate(pipeline, instance, result.cursor).skip_message
+
+    @pytest.mark.parametrize("status", [DagsterRunStatus.CANCELED, DagsterRunStatus.SUCCESS], ids=lambda s: s.value)
+    def test_an_end_by_a_person_is_no_failure(self, pipeline, instance, status):
+        self.record(instance, pipeline, status)
+        assert isinstance(self.evaluate(pipeline, instance), SkipReason)
+
+    def test_a_process_that_died_without_a_word_is_found_by_its_lease(self, pipeline, instance, monkeypatch):
+        started = self.record(instance, pipeline, DagsterRunStatus.STARTED)
+        lease = Lease.acquire(Home.default().leases, pipeline="shop.watched", run_id=started.run_id)
+        assert isinstance(self.evaluate(pipeline, instance), SkipReason)
+        monkeypatch.setattr(leases, "_runs", lambda _: False)
+        result = self.evaluate(pipeline, instance)
+        assert "ended without a word" in result.run_requests[0].tags["rs/recovery_reason"]
+        assert lease.token == 1
+
+    def test_restarts_wait_longer_and_longer_and_end(self, pipeline, instance):
+        now, cursor = time.time(), None
+        policy = RecoveryPolicy(restarts_per_hour=2)
+        for _ in range(2):
+            self.record(instance, pipeline, DagsterRunStatus.FAILURE)
+            result = self.evaluate(pipeline, instance, cursor, replace(policy, backoff=timedelta(0)))
+            cursor = result.cursor
+        self.record(instance, pipeline, DagsterRunStatus.FAILURE)
+        assert "2 times within the hour" in self.evaluate(pipeline, instance, cursor, policy).skip_message
+        again = self.evaluate(pipeline, instance, cursor, replace(policy, restarts_per_hour=5))
+        assert "the next restart comes in" in again.skip_message
+        assert time.time() - now < 60
+
+    def test_a_stream_that_was_stopped_for_a_rescale_is_started_again_once(self, pipeline, instance):
+        folder = Home.default().job("shop", "watched")
+        request_id = requests.ask(folder, "resume", reason="a rescale")
+        result = self.evaluate(pipeline, instance)
+        assert result.run_requests[0].run_key == f"resume:{request_id}"
+        assert isinstance(self.evaluate(pipeline, instance, result.cursor), SkipReason)
+
+
+class TestRescale:
+    def test_more_splits_ask_for_more_partitions_once(self, pipeline, folder, driver, instance):
+        policy = RescalePolicy(splits_per_partition=2)
+        sensor = rescale_sensor(pipeline, policy)
+        assert isinstance(sensor(build_sensor_context(instance=instance)), SkipReason)
+        run(pipeline, driver)
+        for number in range(5):
+            (folder / f"s{number}.jsonl").write_text(lines(0, 1))
+        result = sensor(build_sensor_context(instance=instance))
+        assert result.run_requests[0].run_config["ops"]["rescale"]["config"] == {"partitions": 3}
+        again = sensor(build_sensor_context(instance=instance, cursor=result.cursor))
+        assert "too young" in again.skip_message
+
+    def test_the_lag_is_what_is_not_in_a_checkpoint_yet(self, pipeline, folder, driver):
+        run(pipeline, driver)
+        assert lag_bytes(pipeline, Home.default()) == 0
+        (folder / "b.jsonl").write_text(lines(0, 2))
+        assert lag_bytes(pipeline, Home.default()) == len(lines(0, 2))
+
+    @pytest.mark.parametrize(
+        ("now", "splits", "lagging", "wanted"),
+        [(2, 8, False, 2), (2, 9, False, 3), (2, 1, True, 4), (4, 9, False, 4), (4, 8, False, 2), (32, 1, True, 32)],
+    )
+    def test_partitions_follow_splits_and_lag_without_wavering(self, now, splits, lagging, wanted):
+        assert RescalePolicy().wanted(now, splits=splits, lagging=lagging) == wanted
+
+    @pytest.mark.parametrize("wrong", [{"least": 0}, {"least": 9, "most": 3}, {"lag_bytes": 0}])
+    def test_a_policy_that_leaves_no_number_is_refused(self, wrong):
+        with pytest.raises(ConfigurationError):
+            RescalePolicy(**wrong)
+
+
+def test_checks_hold_for_a_sound_pipeline_and_find_what_is_wrong(pipeline, folder, driver):
+    assert len(checks_of(pipeline)) == len(SOURCE_CHECKS) + len(STATE_CHECKS)
+    run(pipeline, driver, savepoints=SavepointPolicy(at_end=True))
+    topology = pipeline.topology
+    for judge in SOURCE_CHECKS.values():
+        assert judge(topology, "file").passed
+    for judge in STATE_CHECKS.values():
+        assert judge(topology, "window").passed
+    row = {"pipeline": "shop.watched", "generation": 1, "run_id": "r", "at": datetime.now(UTC)}
+    lost = {**row, "query": "window", "source": "file", "split": "gone.jsonl", "event": "added", "batch_id": 9}
+    Catalog(Home.default().catalog).append("splits", [lost])
+    assert not SOURCE_CHECKS["no_split_without_owner"](topology, "file").passed
+    (next(f for f in (Home.default().root / "savepoints" / "objects").rglob("*") if f.is_file())).write_bytes(b"?")
+    assert not STATE_CHECKS["savepoint_can_be_read"](topology, "window").passed
+
+
+def test_upkeep_jobs_run_through_dagster_and_leave_observations(pipeline, folder, driver, monkeypatch):
+    from resources.spark.resource import SparkResource
+
+    monkeypatch.setattr(SparkResource, "driver", driver)
+    run(pipeline, driver)
+    definitions = build_definitions([pipeline])
+    config = {"savepoint": {"note": "by hand"}, "rescale": {"partitions": 3}, "verify": None, "restore": {}}
+    with DagsterInstance.ephemeral() as instance:
+        for name, values in config.items():
+            job = definitions.resolve_job_def(f"shop_watched_{name}")
+            run_config = {"ops": {name: {"config": values}}} if values else {}
+            result = job.execute_in_process(instance=instance, run_config=run_config)
+            assert result.success
+            assert {e.asset_key.path[-1] for e in result.get_asset_observation_events()} == {"checkpoint", "state"}
+    kinds = [row["kind"] for row in Catalog(Home.default().catalog).rows("operations", pipeline="shop.watched")]
+    assert kinds == ["rescale", "restore"]
