@@ -1,0 +1,123 @@
+"""State as rows, as a served copy and as a preview: equal to what the windows fire later."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipelines.runtime.state import preview, snapshot_state, state_path
+from resources.checkpoint.catalog import Catalog
+from resources.errors import CheckpointError
+from resources.source.memory import MemoryChannel
+from resources.state.served import ServedState
+from resources.state.snapshot import difference, state_at
+from rs_assets import HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
+from tests.operators.model import at
+
+SCHEMA = "page string, user string, n bigint, x double, ts timestamp"
+WINDOWS = {
+    "tumbling": TumblingWindow.of(Time.seconds(10), "ts"),
+    "hopping": HoppingWindow.of(Time.seconds(10), Time.seconds(5), "ts"),
+    "session": SessionWindow.of(Time.seconds(3), "ts"),
+}
+
+
+def rows(first, last):
+    return [
+        {
+            "page": None if n % 5 == 0 else f"p{n % 3}",
+            "user": f"u{n % 2}",
+            "n": None if n % 4 == 0 else -n,
+            "x": n / 4,
+            "ts": at(n % 30),
+        }
+        for n in range(first, last)
+    ]
+
+
+def pipeline(channel, kind="tumbling", group_by=("page",)):
+    stream = StreamBuilder.data_stream("shop", "kept").from_memory(channel).window(WINDOWS[kind]).group_by(*group_by)
+    stream = (
+        stream.count("rows").sum("n", "total").avg("x", "mean").min("n", "low").max("x", "high").collect("n", "all")
+    )
+    return stream.water_mark(Time.seconds(60)).to_data_stream().to_delta("kept").build()
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("group_by", [("page",), ("page", "user"), ()], ids=["one", "two", "none"])
+def test_a_preview_is_what_the_windows_fire_later(options, kind, group_by):
+    from deltalake import DeltaTable
+
+    channel = MemoryChannel(schema=SCHEMA)
+    job = pipeline(channel, kind, group_by)
+    channel.put(*rows(0, 40))
+    job.run(options)
+    seen = preview(job.topology, "window", options).to_pylist()
+    assert all(row.pop("open") and row.pop("all") is None for row in seen)
+    job.run(options, finish=True)
+    fired = DeltaTable(options.home.table("shop", "kept")).to_pyarrow_table().drop_columns(["all"]).to_pylist()
+
+    def order(row):
+        return str([row["start_time"], row["end_time"], *(row[name] for name in group_by)])
+
+    assert sorted(seen, key=order) == sorted(fired, key=order)
+
+
+def test_each_snapshot_is_a_version_of_a_table_and_a_copy_that_answers(options):
+    channel = MemoryChannel(schema=SCHEMA)
+    job = pipeline(channel)
+    channel.put(*rows(0, 40))
+    job.run(options)
+    [first] = snapshot_state(job.topology, options)
+    channel.put(*rows(40, 43))
+    job.run(options)
+    [second] = snapshot_state(job.topology, options)
+    [again] = snapshot_state(job.topology, options)
+    assert (first.whole, second.whole, second.changed, again.version) == (True, False, 3, second.version)
+    path = state_path(job.topology, "window", options.home)
+    before, after = state_at(path, first.batch_id), state_at(path)
+    assert (before.num_rows, after.num_rows) == (first.rows, second.rows)
+    changed = difference(before, after).to_pylist()
+    assert {row["change"] for row in changed} <= {"changed", "added"}
+    assert len(changed) == 3
+    with ServedState(options.home.served / "shop" / "kept" / "window") as served:
+        assert served.batch_id == second.batch_id
+        assert served.age.total_seconds() < 60
+        for row in after.to_pylist():
+            assert served.get(row["key"]).value == row["value"]
+        assert served.get("{}") is None
+        assert {"p1" in found.key for found in served.find({"page": "p1"})} == {True}
+    kinds = [row["kind"] for row in Catalog(options.home.catalog).rows("snapshots")]
+    assert kinds == ["state", "state"]
+
+
+def test_windows_that_fired_leave_the_table_and_the_copy(options):
+    channel = MemoryChannel(schema=SCHEMA)
+    job = pipeline(channel)
+    channel.put(*rows(0, 40))
+    job.run(options)
+    snapshot_state(job.topology, options)
+    job.run(options, finish=True)
+    [empty] = snapshot_state(job.topology, options)
+    assert empty.rows == 0
+    with ServedState(options.home.served / "shop" / "kept" / "window") as served:
+        assert list(served.find({})) == []
+
+
+def test_state_can_be_read_while_the_pipeline_runs(options):
+    channel = MemoryChannel(schema=SCHEMA)
+    job = pipeline(channel)
+    channel.put(*rows(0, 40))
+    job.run(options)
+    with job.start(options):
+        [taken] = snapshot_state(job.topology, replace(options, run_id="other"))
+        assert taken.rows > 0
+
+
+def test_what_is_not_there_is_said(options):
+    job = pipeline(MemoryChannel(schema=SCHEMA))
+    with pytest.raises(CheckpointError, match="no checkpoint yet"):
+        snapshot_state(job.topology, options)
+    with pytest.raises(CheckpointError, match="no snapshot"):
+        state_at(state_path(job.topology, "window", options.home))
+    with pytest.raises(CheckpointError, match="no served copy"):
+        ServedState(options.home.served / "x")
