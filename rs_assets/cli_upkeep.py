@@ -171,6 +171,31 @@ def rescale(name: str, modules: tuple[str, ...], *, partitions: int, as_json: bo
 
 
 @click.command()
+@click.argument("name")
+@click.argument("step")
+@click.option("--key", "keys", multiple=True, metavar="FIELD=VALUE", help="Rows whose key has this field; repeatable.")
+@click.option("--batch", type=int, help="The state as it was after this batch, from the table of snapshots.")
+@click.option("--diff", type=int, metavar="BATCH", help="What changed between this batch and --batch (or now).")
+@click.option("--open", "open_now", is_flag=True, help="The open windows as they would fire now; starts Spark.")
+@click.option("--refresh", is_flag=True, help="Take a snapshot first; starts Spark.")
+@click.option("--limit", default=20, show_default=True, help="At most so many rows.")
+@MODULES
+@AS_JSON
+@guarded
+def state(name: str, step: str, modules: tuple[str, ...], *, limit: int, as_json: bool, **how: Any) -> None:
+    """Look into the state of a step: rows by key, as of a batch, or what changed between two."""
+    from rs_assets.state_view import StateQuestion, answer
+
+    question = StateQuestion(step=step, limit=limit, **how)
+    said, rows = answer(chosen(modules, name).topology, question)
+    if as_json:
+        click.echo(json.dumps({"about": said, "rows": rows}, default=str))
+        return
+    show(rows, tuple(rows[0]) if rows else (), empty="no row")
+    click.echo(said)
+
+
+@click.command()
 @click.argument("table")
 @click.option("--version", type=int, help="The version of the table (the newest if none is named).")
 @MODULES
@@ -205,7 +230,7 @@ def compact(modules: tuple[str, ...], *, as_json: bool) -> None:
     emit(rows, as_json=as_json, empty="no table yet")
 
 
-COMMANDS = (verify, checkpoints, savepoint, restore, rewind, fork, rescale, lineage, compact)
+COMMANDS = (verify, checkpoints, savepoint, restore, rewind, fork, rescale, state, lineage, compact)
 
 
 def emit(rows: Sequence[dict[str, Any]], *, as_json: bool, empty: str = "nothing") -> None:

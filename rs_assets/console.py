@@ -38,19 +38,21 @@ def run_and_show(pipeline: Pipeline, wish: Wish, *, plain: bool, as_json: bool) 
         if plain:
             options = RunOptions(
                 on_progress=bar.show,
+                preview_rows=PREVIEW_ROWS,
                 new_generation=wish.new_generation,
                 reset_steps=wish.reset_steps,
                 keep_state=wish.keep_state,
             )
             report = pipeline.run(options, finish=wish.finish or None)
         else:
-            done = launch(pipeline, "run", wish=wish, listener=bar.show)
+            done = launch(pipeline, "run", wish=wish, listener=bar.show, preview_rows=PREVIEW_ROWS)
             run_id, report = done.run_id, done.report
     if as_json:
         sys.stdout.write(json.dumps({**report.as_dict(), "dagster_run_id": run_id}) + "\n")
         return
     show_report(report, out)
     show_results(report, out)
+    show_open(report, out)
     show_next(run_id, out)
 
 
@@ -152,6 +154,14 @@ def show_results(report: RunReport, out: Console) -> None:
         places.add_row("dead letters", str(letters))
     out.print()
     out.print(places)
+
+
+def show_open(report: RunReport, out: Console) -> None:
+    """The first open windows of each step, as they would fire now."""
+    for step, rows in report.previews.items():
+        out.print()
+        title = f"{step}: windows that are still open, as they would fire now"
+        out.print(as_table(_first(rows).drop_columns(["open"]), title=title, max_rows=PREVIEW_ROWS))
 
 
 def show_next(run_id: str | None, out: Console) -> None:

@@ -32,6 +32,8 @@ class StepEvents:
         self._latest: dict[str, BatchProgress] = {}
         self._sums: dict[tuple[str, str], int] = {}
         self._batches: dict[str, int] = {}
+        self._first: dict[str, int] = {}
+        self._replayed: dict[str, int] = {}
         self._seconds: dict[str, float] = {}
         self._logged = time.monotonic()
         self._tables: Mapping[str, str] = {}
@@ -75,9 +77,24 @@ class StepEvents:
             "batches": self._batches[progress.query],
             "seconds": round(self._seconds[progress.query], 3),
         }
-        return common | {"checkpoint": self._checkpoint, "state": self._state, "output": self._output}[role](
-            step, progress
+        return (
+            common
+            | self._recovery()
+            | {"checkpoint": self._checkpoint, "state": self._state, "output": self._output}[role](step, progress)
         )
+
+    def _recovery(self) -> Metadata:
+        """What a restart by the recovery sensor is about: after which run, why, how long it was away."""
+        tags = self.context.run.tags
+        if "rs/recovers" not in tags:
+            return {}
+        return {
+            "recovered_from_run": tags["rs/recovers"],
+            "recovery_reason": tags["rs/recovery_reason"],
+            "lost_seconds": float(tags["rs/lost_seconds"]),
+            "recovered_from_batch": min(self._first.values(), default=0) - 1,
+            "replayed_rows": sum(self._replayed.values()),
+        }
 
     def _checkpoint(self, step: str, progress: BatchProgress) -> Metadata:
         made: Metadata = {
@@ -121,6 +138,9 @@ class StepEvents:
         query = progress.query
         self._latest[query] = progress
         self._batches[query] = self._batches.get(query, 0) + 1
+        if query not in self._first:
+            self._first[query] = progress.batch_id
+            self._replayed[query] = progress.rows_in if progress.replayed else 0
         self._seconds[query] = self._seconds.get(query, 0.0) + progress.seconds
         counts = {"rows_in": progress.rows_in, "rows_dead": progress.rows_dead, "rows_late": progress.rows_late}
         for name, rows in (*counts.items(), *progress.rows_out.items()):

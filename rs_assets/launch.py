@@ -36,6 +36,7 @@ def launch(
     *,
     wish: Wish = Wish(),
     listener: Any = None,
+    preview_rows: int = 0,
     verbose: bool = False,
 ) -> Launched:
     """Run the job of `pipeline` through Dagster in this process; raises the RsError that ended it.
@@ -60,6 +61,7 @@ def launch(
                     "new_generation": wish.new_generation,
                     "reset_steps": list(wish.reset_steps),
                     "keep_state": wish.keep_state,
+                    "preview_rows": preview_rows,
                 }
             },
             "window": {"config": {"finish": wish.finish}},

@@ -46,6 +46,7 @@ class RunResource(ConfigurableResource[None]):
     )
     new_generation: bool = Field(default=False, description="Begin a fresh checkpoint and read the input again")
     reset_steps: list[str] = Field(default_factory=list, description="Forget the state of these steps only")
+    preview_rows: int = Field(default=0, ge=0, description="How many open windows of each step the report shows")
     keep_state: bool = Field(default=False, description="Use state that another version of the pipeline made")
     savepoint_every_seconds: float = Field(
         default=600.0, ge=0, description="Time between two savepoints of a started pipeline; 0: none"
@@ -149,6 +150,7 @@ class RuntimeResource(ConfigurableResource[None]):
             new_generation=self.run.new_generation,
             reset_steps=tuple(self.run.reset_steps),
             keep_state=self.run.keep_state,
+            preview_rows=self.run.preview_rows,
             savepoints=self.run.savepoint_policy(),
             checkpoint_storage=self.run.checkpoint_storage,
             storage_url=self.run.storage_url or None,

@@ -29,7 +29,8 @@ class SavepointPolicy:
     `every` is the time between two of a started pipeline, `at_end` takes one when a run ends that had batches; None and
     False: never. The newest `keep` stay, and of those the ones younger than `max_age`; the newest stays always. `uri`
     is where they go (None: RS_SAVEPOINTS, else the home). `local_storage_only` keeps checkpoints on this disk alone: no
-    savepoint is taken by itself, and a lost disk is not recovered from one.
+    savepoint is taken by itself, and a lost disk is not recovered from one. With `state_rows` state is written out as
+    rows whenever a savepoint is taken by itself.
     """
 
     every: timedelta | None = None
@@ -38,6 +39,7 @@ class SavepointPolicy:
     max_age: timedelta | None = None
     uri: str | None = None
     local_storage_only: bool = False
+    state_rows: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,8 @@ class RunOptions:
     is the number of state partitions of a new checkpoint (None: what Spark's session says). `max_line_bytes` caps the
     lines of followed files. `connector` overrides the writer of all Delta sinks. `lease_ttl` is how long a silent
     driver keeps its pipeline before another may take over. `checkpoint_storage` is delta, memory or db, `storage_url`
-    the SQLAlchemy URL of db. `savepoints` says when savepoints are taken by themselves.
+    the SQLAlchemy URL of db. `preview_rows` is how many open windows of each step the report shows. `savepoints` says
+    when savepoints are taken by themselves.
     """
 
     home: Home = field(default_factory=Home.default)
@@ -65,6 +68,7 @@ class RunOptions:
     max_line_bytes: int = MAX_LINE_BYTES
     connector: Connector | None = None
     lease_ttl: timedelta = DEFAULT_TTL
+    preview_rows: int = 0
     checkpoint_storage: str = "delta"
     storage_url: str | None = field(default=None, repr=False)
     savepoints: SavepointPolicy = field(default_factory=SavepointPolicy)

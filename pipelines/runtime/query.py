@@ -74,6 +74,7 @@ class QueryRun:
     failure: RsError | None = None
     read_files: dict[str, dict[str, int]] = field(default_factory=dict)
     last_batch: dict[str, int] = field(default_factory=dict)
+    _planned_before: int = -1
     _query: StreamingQuery | None = None
     _started: threading.Event = field(default_factory=threading.Event)
 
@@ -100,6 +101,8 @@ class QueryRun:
         self.book.listeners = tuple(w for w in self.writers.values() if isinstance(w, SystemMessageListener))
         self.wiring.spark.conf.set(PARTITIONS, self.partitions)
         self.log.pin_partitions(self.partitions)
+        last = self.log.last_committed()
+        self._planned_before = last + 1 if self.log.offsets(last + 1) is not None else -1
         frame = self.flows[self.plan.trunk].df
         writer = (
             frame.writeStream.queryName(f"{self.topology.namespace}.{self.topology.job}.{self.plan.name}")
@@ -221,6 +224,7 @@ class QueryRun:
             state_rows=state.rows,
             watermark=self._watermark(batch_id),
             offsets=self._offsets(batch_id),
+            replayed=batch_id == self._planned_before,
         )
 
     def _stage(self, batch: DataFrame, batch_id: int) -> tuple[dict[str, Staged], dict[str, int]]:

@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchProgress:
     """One finished batch of one query.
 
     `steps` are the nodes it went through, `rows_out` and `offsets` are by sink and by source; times are UTC.
+    `replayed`:
+    an earlier run had planned it and not finished it.
     """
 
     query: str
@@ -27,6 +31,7 @@ class BatchProgress:
     state_bytes: int = 0
     watermark: datetime | None = None
     offsets: Mapping[str, str] = field(default_factory=dict)
+    replayed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +72,7 @@ class RunReport:
     Rows of a source that several queries read count once, for the query that owns it; each query's own sums are in
     `queries`. `rows_open` are groups whose windows have not fired and wait in state for the next run. `sealed` says
     that the input has ended for good. `recovered_from` names the savepoint that a lost checkpoint came back from.
+    `previews` are the first open windows of each step, as they would fire now.
     """
 
     pipeline: str
@@ -78,6 +84,7 @@ class RunReport:
     queries: tuple[QueryReport, ...]
     owning: frozenset[str] = frozenset()
     tables: Mapping[str, str] = field(default_factory=dict)
+    previews: Mapping[str, pa.Table] = field(default_factory=dict, repr=False)
 
     @property
     def rows_in(self) -> int:

@@ -12,6 +12,7 @@ from pipelines.runtime.idle import IdleClock
 from pipelines.runtime.query import every
 from pipelines.runtime.report import RunReport
 from pipelines.runtime.session import JobSession
+from pipelines.runtime.state import snapshot_state
 from pipelines.runtime.stopping import drain_and_stop
 from pipelines.runtime.travel import savepoint
 from resources.checkpoint import requests
@@ -73,6 +74,8 @@ class RunningPipeline:
             # Nothing committed yet, or the store is away: the next one may do better, and the stream goes on.
             with suppress(CheckpointError):
                 self.savepoint("by the clock")
+                if self.session.options.savepoints.state_rows:
+                    snapshot_state(self.session.topology, self.session.options)
 
     @property
     def active(self) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -28,6 +29,7 @@ from pipelines.runtime.options import RunOptions
 from pipelines.runtime.preflight import findings
 from pipelines.runtime.query import QueryRun
 from pipelines.runtime.report import RunReport
+from pipelines.runtime.state import preview, snapshot_state
 from pipelines.runtime.travel import bring_back, savepoint, savepoints_of
 from pipelines.topology.describe import as_text
 from pipelines.topology.sink import DeltaSink, FileSink, Sink
@@ -64,6 +66,7 @@ class JobSession:
         self.lease: Lease | None = None
         self.catalog = Catalog(options.home.catalog)
         self.recovered_from = ""
+        self.previews: Mapping[str, pa.Table] = {}
         self.journal: Journal | None = None
 
     def __enter__(self) -> Self:
@@ -350,7 +353,15 @@ class JobSession:
         policy = self.options.savepoints
         if policy.at_end and not policy.local_storage_only and any(q.report.batches for q in self.queries.values()):
             savepoint(self.topology, self.options, note="end of the run")
+            if policy.state_rows and any(plan.stateful for plan in self.plans):
+                snapshot_state(self.topology, self.options)
+        self.previews = self._previews()
         return self.report()
+
+    def _previews(self) -> dict[str, pa.Table]:
+        wanted = self.options.preview_rows
+        open_now = [p.stateful for p in self.plans if p.stateful and wanted and self.queries[p.name].report.rows_open]
+        return {step: preview(self.topology, step, self.options, rows=wanted) for step in open_now}
 
     def report(self) -> RunReport:
         """What happened so far."""
@@ -361,6 +372,7 @@ class JobSession:
             seconds=time.monotonic() - self._began,
             sealed=self.manifest.sealed,
             recovered_from=self.recovered_from,
+            previews=self.previews,
             queries=tuple(q.report for q in self.queries.values()),
             owning=frozenset(p.name for p in self.plans if p.owns),
             tables=self.tables(),

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from pipelines.compile.plan import QueryPlan, plan_queries
 from pipelines.runtime.options import RunOptions
@@ -73,24 +74,30 @@ def _snapshot(topology: Topology, plan: QueryPlan, step: str, options: RunOption
     return taken
 
 
-def preview(topology: Topology, step: str, options: RunOptions | None = None) -> pa.Table:
-    """The open windows of `step` as they would fire now, marked by the column `open`; from the last committed batch."""
+def preview(topology: Topology, step: str, options: RunOptions | None = None, *, rows: int | None = None) -> pa.Table:
+    """The open windows of `step` as they would fire now, marked by the column `open`; from the last committed batch.
+
+    With `rows` only so many, those that end first.
+    """
     options = options or RunOptions()
     node = topology[step]
     if not isinstance(node, WindowAggregate):
         raise ConfigurationError(f"step {step!r} has no windows", pipeline=topology.name)
     plan = next(p for p in plan_queries(topology) if p.stateful == step)
     _, log = _log(topology, plan, options)
-    return options.driver.call(
-        lambda spark: open_windows(
+
+    def read(spark: SparkSession) -> pa.Table:
+        frame = open_windows(
             spark,
             log.folder,
             window=node.window,
             group_by=node.group_by,
             aggregates=node.aggregates,
             water_mark=node.water_mark,
-        ).toArrow()
-    )
+        )
+        return (frame if rows is None else frame.orderBy("end_time").limit(rows)).toArrow()
+
+    return options.driver.call(read)
 
 
 def _log(topology: Topology, plan: QueryPlan, options: RunOptions) -> tuple[Manifest, CheckpointLog]:

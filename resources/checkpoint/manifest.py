@@ -14,7 +14,7 @@ import orjson
 
 from resources.errors import CheckpointError
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

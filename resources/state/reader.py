@@ -45,6 +45,8 @@ def state_frame(spark: SparkSession, checkpoint: Path, *, batch_id: int | None =
 
 
 def _load(spark: SparkSession, checkpoint: Path, options: Mapping[str, object]) -> DataFrame:
+    # Spark 4.2.0 makes what the reader needs only with the first look at its streams.
+    _ = spark.streams.active
     reader = spark.read.format("statestore").option("path", str(checkpoint))
     for name, value in options.items():
         reader = reader.option(name, str(value))
