@@ -11,6 +11,9 @@ import click
 
 from rs_assets.cli_base import AS_JSON, FAILED, MODULES, chosen, guarded
 
+# Characters of a value in a table for people.
+CELL = 160
+
 
 @click.command()
 @click.argument("name")
@@ -77,7 +80,10 @@ def checkpoints(name: str, modules: tuple[str, ...], *, limit: int, as_json: boo
         }
         for row in newest
     ]
-    emit(rows, as_json=as_json, empty=f"{name}: no checkpoint yet")
+    if as_json:
+        emit(rows, as_json=True)
+        return
+    show(rows, ("at", "query", "batch", "source", "split", "offset", "watermark"), empty=f"{name}: no checkpoint yet")
 
 
 @click.command()
@@ -254,8 +260,14 @@ def show(rows: Sequence[dict[str, Any]], columns: Sequence[str], *, empty: str) 
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(Text("" if row[column] is None else str(row[column])) for column in columns))
+        table.add_row(*(Text(_short(row[column])) for column in columns))
     Console().print(table)
+
+
+def _short(value: object) -> str:
+    """A value for a cell: long ones are cut, `--json` has them whole."""
+    text = "" if value is None else str(value)
+    return text if len(text) <= CELL else f"{text[: CELL - 1]}\u2026"
 
 
 def progress(text: str, *, hidden: bool) -> Any:

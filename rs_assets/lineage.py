@@ -99,7 +99,7 @@ def lineage_of(pipelines: Sequence[Pipeline], table: str, *, version: int | None
             SplitRange(source=r.topic, split=r.queue, start=before.get((r.topic, r.queue)), end=r.offset) for r in now
         ),
         savepoint=_last(snapshots, "savepoint"),
-        state=_last(snapshots, "state"),
+        state=_last([s for s in snapshots if s["query"] == plan.name], "state"),
         columns={f.name: _text(topology, sink.name, f.name) for f in opened.schema().fields},
     )
 
