@@ -31,6 +31,10 @@ ui: setup dagster-home sample-log  ## open Dagster with the pipelines' assets, j
 test: setup  ## run the tests and the examples in the docstrings; ARGS="-k window" chooses
 	@$(BIN)/pytest $(ARGS)
 
+.PHONY: faults
+faults: setup  ## run the whole fault suite, with a table of faults and what they led to; a quarter of an hour
+	@$(BIN)/pytest tests/faults tests/recovery -m "long or not long" $(ARGS)
+
 .PHONY: bench
 bench: setup  ## run the benchmarks and write BENCHMARKS.md
 	@$(BIN)/python -m benchmarks $(ARGS)

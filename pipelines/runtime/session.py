@@ -41,6 +41,7 @@ from resources.checkpoint.lease import Lease
 from resources.checkpoint.log import PARTITIONS, CheckpointLog
 from resources.checkpoint.manifest import Manifest, QueryFacts
 from resources.checkpoint.preflight import refuse
+from resources.checkpoint.savepoints import refuse_unfinished
 from resources.checkpoint.storage import storage_named
 from resources.errors import CheckpointError, ConfigurationError
 from resources.sink.base import SinkWriter
@@ -97,6 +98,7 @@ class JobSession:
 
     def _open(self) -> None:
         known = self.catalog.last("pipelines", pipeline=self.topology.name)
+        refuse_unfinished(self.folder)
         stored = manifests.load(self.folder) or self._without_manifest(known)
         if self.options.new_generation and stored.queries:
             stored = stored.next_generation()

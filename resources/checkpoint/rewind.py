@@ -100,7 +100,9 @@ def rewindable(checkpoint: Path) -> range:
     """The batches that `rewind` can go back to, without a gap up to the newest; empty if there is none."""
     commits, offsets = numbers(checkpoint / "commits"), numbers(checkpoint / "offsets")
     stores = _stores(checkpoint)
-    good = {batch for batch in commits & offsets if unloadable(stores, batch + 1) is None}
+    good = {
+        batch for batch in commits & offsets if needed_plans(batch) <= offsets and unloadable(stores, batch + 1) is None
+    }
     last = max(good, default=-1)
     first = last
     while first - 1 in good:
@@ -111,10 +113,11 @@ def rewindable(checkpoint: Path) -> range:
 def rewind(checkpoint: Path, to_batch: int) -> tuple[int, ...]:
     """Make `to_batch` the last committed batch of a query, and return the batches that were forgotten, newest first.
 
-    The query must be stopped, and so must the session that ran it: its store may write once more. Sinks are not told:
-    what they have of the forgotten batches stays, and they drop batches of the same generation that they know.
-    CheckpointError, and nothing is changed, if the files do not reach back to `to_batch`. Cut off half-way it leaves
-    what Spark refuses or goes on from; repeating it ends it.
+    The query must be stopped, and its state stores unloaded: the process has ended, or Spark's `StateStore.stop()` was
+    called. The store of a stopped query uploads a snapshot at its next maintenance, and Spark would load that later in
+    the place of what the new batches made. Sinks are not told: what they have of the forgotten batches stays, and they
+    drop batches of the same generation that they know. CheckpointError, and nothing is changed, if the files do not
+    reach back to `to_batch`. Cut off half-way it leaves what Spark refuses or goes on from; repeating it ends it.
     """
     _refuse(checkpoint, to_batch)
     commits, offsets = checkpoint / "commits", checkpoint / "offsets"
@@ -134,6 +137,15 @@ def rewind(checkpoint: Path, to_batch: int) -> tuple[int, ...]:
             file=checkpoint,
         ) from error
     return tuple(newer)
+
+
+def needed_plans(batch: int) -> set[int]:
+    """The plans without which Spark does not start behind a committed batch: its own and the one before.
+
+    >>> needed_plans(0), needed_plans(7)
+    ({0}, {6, 7})
+    """
+    return set(range(max(0, batch - 1), batch + 1))
 
 
 def numbers(folder: Path) -> set[int]:
@@ -165,9 +177,10 @@ def _newer_state(checkpoint: Path, version: int) -> Iterator[Path]:
 
 def _refuse(checkpoint: Path, to_batch: int) -> None:
     """CheckpointError if the query cannot go back to `to_batch`, with the batches that it can."""
-    for folder in ("commits", "offsets"):
-        if to_batch not in numbers(checkpoint / folder):
-            raise _impossible(checkpoint, to_batch, f"{folder}/{to_batch} is not there")
+    for folder, needed in (("commits", {to_batch}), ("offsets", needed_plans(to_batch))):
+        missing = needed - numbers(checkpoint / folder)
+        if missing:
+            raise _impossible(checkpoint, to_batch, f"{folder}/{max(missing)} is not there")
     problem = unloadable(_stores(checkpoint), to_batch + 1)
     if problem is not None:
         raise _impossible(checkpoint, to_batch, f"{problem}, so state {to_batch + 1} cannot be rebuilt")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from resources.checkpoint.rewind import NUMBER, state_stores, state_version, unloadable
+from resources.checkpoint.rewind import NUMBER, needed_plans, state_stores, state_version, unloadable
 from resources.errors import CheckpointError
 
 CHECKPOINT = "checkpoint"
@@ -53,14 +53,16 @@ class QueryFiles:
     @property
     def required(self) -> list[str]:
         """The files without which Spark does not start again."""
-        logs = [f"{self.checkpoint}/{log}/{self.last}" for log in _LOGS] if self.last >= 0 else []
-        return [f"{self.checkpoint}/metadata", *logs]
+        if self.last < 0:
+            return [f"{self.checkpoint}/metadata"]
+        plans = [f"{self.checkpoint}/offsets/{batch}" for batch in sorted(needed_plans(self.last), reverse=True)]
+        return [f"{self.checkpoint}/metadata", f"{self.checkpoint}/commits/{self.last}", *plans]
 
     def is_passing(self, path: str) -> bool:
         """Whether a file may vanish while it is copied: older plans and commits, and checksums."""
         listed = Listed(path, 0, 0)
         is_log = PurePosixPath(path).parent.as_posix() in {f"{self.checkpoint}/{log}" for log in _LOGS}
-        return listed.checked_file is not None or (is_log and listed.number < self.last)
+        return listed.checked_file is not None or (is_log and path not in self.required)
 
     def is_state(self, path: str) -> bool:
         """Whether it is one of the files of state, of which Spark needs only some."""

@@ -51,8 +51,9 @@ def restore(
     threads: int = THREADS,
     now: datetime | None = None,
 ) -> Manifest:
-    """Put the job back to `savepoint`, and return the manifest that was written. The job must not run.
+    """Put the job back to `savepoint`, and return the manifest that was written.
 
+    The job must be stopped and its state stores unloaded, as for `resources.checkpoint.rewind.rewind`.
     The savepoint's generations and later ones are moved aside, to `.trash-TIME-gNNNN` in the job's folder. Sinks are
     not told. CheckpointError, and nothing is changed, if anything of the savepoint is missing or damaged, or if the
     folder belongs to another pipeline.

@@ -1,0 +1,181 @@
+"""Drivers that are paused, overtaken, killed at random and out of disk: the output equals that of one batch."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from pipelines.runtime.options import RunOptions
+from resources.checkpoint.lease import read_lease
+from resources.checkpoint.log import CheckpointLog
+from resources.home import Home
+from tests.faults.test_damage import grow, pipeline, result
+
+PATIENCE_S = 120
+# A JVM that lives for seconds does not earn back what its second compiler costs.
+SETTINGS = {"RS_SPARK_MASTER": "local[2]", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+ROWS, BATCH = 2_000, 100
+
+# Runs the pipeline of the damage test over batches of 100 rows; with a word it waits in the middle of a commit.
+PROGRAM = """
+import sys, threading
+from datetime import timedelta
+from pathlib import Path
+
+from pipelines.runtime.options import RunOptions
+from resources.home import Home
+from resources.sink.delta import DeltaWriter
+from rs_assets import StreamBuilder, Time, TumblingWindow
+
+log, home, batch, point = sys.argv[1:]
+if point == "commit":
+    original = DeltaWriter._add
+    def waiting(self, folder, frame, mark):
+        if mark.batch_id == 3:
+            Path(home, "reached").touch()
+            while not Path(home, "go").exists():
+                threading.Event().wait(0.05)
+        return original(self, folder, frame, mark)
+    DeltaWriter._add = waiting
+stream = StreamBuilder.data_stream("shop", "damaged").from_file(
+    Path(log), schema="page string, n bigint, ts timestamp", tail=True, max_rows_per_batch=int(batch)
+)
+window = stream.window(TumblingWindow.of(Time.seconds(10), "ts")).group_by("page").sum("n", "total")
+options = RunOptions(home=Home(Path(home)), lease_ttl=timedelta(seconds=2))
+window.to_data_stream().to_delta("damaged").build().run(options, finish=True)
+"""
+
+
+@contextmanager
+def running(log: Path, home: Path, *, point: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """The pipeline in a process group of its own, which is killed whole at the end, its JVM included."""
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(log), str(home), str(BATCH), point]
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, **SETTINGS},
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGCONT)
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(timeout=30)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def finished(process: subprocess.Popen[bytes]) -> str:
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    return output.decode()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> tuple[Path, Path]:
+    log, home = tmp_path / "in.jsonl", tmp_path / "rs"
+    home.mkdir()
+    grow(log, 0, ROWS)
+    return log, home
+
+
+def expected(log: Path, driver) -> list[tuple[object, ...]]:
+    options = RunOptions(home=Home(log.parent / "plain"), driver=driver)
+    pipeline(log).run(options, finish=True)
+    return result(options.home)
+
+
+@pytest.mark.faults
+def test_a_driver_that_was_overtaken_while_it_was_paused_writes_nothing_more(place, driver, outcome):
+    log, home = place
+    with running(log, home, point="commit") as sleeper:
+        deadline, pause = time.monotonic() + PATIENCE_S, threading.Event()
+        while not (home / "reached").exists() and time.monotonic() < deadline and sleeper.poll() is None:
+            pause.wait(0.05)
+        assert (home / "reached").exists(), finished(sleeper)
+        os.killpg(sleeper.pid, signal.SIGSTOP)
+        while not read_lease(home / "catalog" / "leases", "shop.damaged").stale:
+            pause.wait(0.1)
+        with running(log, home) as other:
+            output = finished(other)
+            assert other.returncode == 0, output[-3000:]
+        written = DeltaTable(Home(home).table("shop", "damaged")).version()
+        (home / "go").touch()
+        os.killpg(sleeper.pid, signal.SIGCONT)
+        output = finished(sleeper)
+        assert sleeper.returncode != 0
+        assert "LeaseLostError" in output, output[-3000:]
+    assert DeltaTable(Home(home).table("shop", "damaged")).version() == written
+    assert result(Home(home)) == expected(log, driver)
+    outcome("paused in the middle of a commit, overtaken, woken", "its commit is refused; the output is right")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_killed_at_thirty_random_moments(place, driver, outcome):
+    log, home = place
+    seed = random.randrange(1 << 30)
+    chance = random.Random(seed)
+    last = -1
+    for _ in range(30):
+        with running(log, home) as process:
+            checkpoint = CheckpointLog(Home(home).job("shop", "damaged") / "g0001" / "window" / "checkpoint")
+            deadline, pause = time.monotonic() + PATIENCE_S, threading.Event()
+            # Spark's own start is not what is tested: the clock runs from the first batch on.
+            while checkpoint.last_committed() <= last and time.monotonic() < deadline and process.poll() is None:
+                pause.wait(0.02)
+            pause.wait(chance.uniform(0, 1.0))
+            last = checkpoint.last_committed()
+    with running(log, home) as process:
+        output = finished(process)
+        assert process.returncode == 0, f"seed {seed}: {output[-3000:]}"
+    assert result(Home(home)) == expected(log, driver), f"seed {seed}"
+    outcome("SIGKILL at 30 random moments", f"the output is right (seed {seed})")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="mounting a small disk takes root")
+def test_a_full_disk_ends_the_run_and_nothing_is_lost(place, driver, outcome):
+    log, home = place
+    small = home / "checkpoints"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=68m", "tmpfs", str(small)], check=True)
+    try:
+        filler = small / "filler"
+        with running(log, home) as process:
+            checkpoint = CheckpointLog(Home(home).job("shop", "damaged") / "g0001" / "window" / "checkpoint")
+            deadline, pause = time.monotonic() + PATIENCE_S, threading.Event()
+            while checkpoint.last_committed() < 2 and time.monotonic() < deadline and process.poll() is None:
+                pause.wait(0.02)
+            with filler.open("wb", buffering=0) as file, suppress(OSError):
+                while file.write(b"\0" * 65536):
+                    pass
+            output = finished(process)
+            assert process.returncode != 0
+            assert "No space left" in output or "full" in output or "room" in output, output[-2000:]
+        with running(log, home) as process:
+            output = finished(process)
+            assert process.returncode != 0
+            assert "free" in output or "room" in output, output[-2000:]
+        filler.unlink()
+        with running(log, home) as process:
+            output = finished(process)
+            assert process.returncode == 0, output[-3000:]
+        assert result(Home(home)) == expected(log, driver)
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+    outcome("the disk of the checkpoints is full", "the run fails, the next is refused; right once there is room")
