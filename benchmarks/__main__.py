@@ -17,10 +17,17 @@ from benchmarks.latency import latency_figures
 from benchmarks.measure import Figure
 from benchmarks.memory import memory_figures
 from benchmarks.throughput import filter_figures, window_figures
+from benchmarks.upkeep import upkeep_figures
 from resources.spark.driver import SparkDriver
 
 BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType(
-    {"filter": filter_figures, "window": window_figures, "latency": latency_figures, "memory": memory_figures}
+    {
+        "filter": filter_figures,
+        "window": window_figures,
+        "latency": latency_figures,
+        "memory": memory_figures,
+        "upkeep": upkeep_figures,
+    }
 )
 RESULT = Path(__file__).parents[1] / "BENCHMARKS.md"
 

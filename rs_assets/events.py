@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any
 
 import orjson
-from dagster import AssetKey, AssetMaterialization, MetadataValue, OpExecutionContext, TableColumn, TableSchema
+from dagster import (
+    AssetKey,
+    AssetMaterialization,
+    MetadataValue,
+    OpExecutionContext,
+    TableColumn,
+    TableColumnDep,
+    TableColumnLineage,
+    TableRecord,
+    TableSchema,
+)
 
 from pipelines.runtime.report import BatchProgress, RunReport
+from pipelines.topology.provenance import fields_of, provenance
 from pipelines.topology.topology import Topology
 from resources.sink.delta import open_table
 from rs_assets.roles import Role, asset_path, roles_of
@@ -125,8 +136,24 @@ class StepEvents:
                 "dagster/column_schema": TableSchema(columns=columns),
                 "dagster/row_count": table.count(),
                 "delta_version": table.version(),
+                "generation": progress.generation,
+                "dagster/column_lineage": self._column_lineage(step, [column.name for column in columns]),
+                "made_from": MetadataValue.table(_offset_records(progress)) if progress.offsets else "nothing",
             }
         return made
+
+    def _column_lineage(self, step: str, columns: Sequence[str]) -> TableColumnLineage:
+        """For each column the fields of the sources that it is made of, as the topology tells."""
+        known = provenance(self.topology, step)
+        return TableColumnLineage(
+            {
+                column: [
+                    TableColumnDep(AssetKey(asset_path(self.topology, source, "checkpoint")), name)
+                    for source, name in sorted(fields_of(known, column))
+                ]
+                for column in columns
+            }
+        )
 
     def _work(self) -> None:
         while (progress := self._queue.get()) is not None:
@@ -158,3 +185,8 @@ class StepEvents:
             if step in progress.steps:
                 return progress
         return None
+
+
+def _offset_records(progress: BatchProgress) -> list[TableRecord]:
+    """Where each source stood at the end of the batch."""
+    return [TableRecord({"source": source, "offset": offset}) for source, offset in sorted(progress.offsets.items())]

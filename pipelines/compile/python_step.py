@@ -12,12 +12,12 @@ from typing import Any, Literal
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from pipelines.compile.lazy_row import Columns, LazyRow
 from resources.errors import SchemaError, StepError
 from resources.errors_wire import to_wire
-from resources.source.columns import LABEL, LINE, OFFSET, SPLIT, hidden, visible
+from resources.source.columns import LABEL, LINE, OFFSET, REASON, SPLIT, hidden, visible
 from resources.source.spool import to_table
 
 Kind = Literal["map", "flat_map", "filter", "for_each", "label"]
@@ -36,8 +36,12 @@ class PythonStep:
     schema: StructType | None = None
 
 
-def apply_python(frame: DataFrame, steps: Sequence[PythonStep]) -> DataFrame:
-    """`frame` behind `steps`, in one pass. Hidden columns stay with the rows that they belong to."""
+def apply_python(frame: DataFrame, steps: Sequence[PythonStep], *, quarantines: bool = False) -> DataFrame:
+    """`frame` behind `steps`, in one pass. Hidden columns stay with the rows that they belong to.
+
+    With `quarantines` a row on which a step raises comes out with REASON and without values; otherwise it ends the
+    batch with StepError.
+    """
     schema = frame.schema
     for step in steps:
         if step.schema is not None:
@@ -45,7 +49,9 @@ def apply_python(frame: DataFrame, steps: Sequence[PythonStep]) -> DataFrame:
             schema = StructType([*step.schema.fields, *kept])
         elif step.kind == "label":
             schema = StructType([f for f in schema.fields if f.name != LABEL]).add(LABEL, StringType())
-    fused = FusedSteps(tuple(steps), to_arrow_schema(schema, timezone="UTC"))
+    if quarantines:
+        schema = StructType([*schema.fields, StructField(REASON, StringType())])
+    fused = FusedSteps(tuple(steps), to_arrow_schema(schema, timezone="UTC"), quarantines)
     return frame.mapInArrow(fused, schema)
 
 
@@ -55,6 +61,7 @@ class FusedSteps:
 
     steps: tuple[PythonStep, ...]
     schema: pa.Schema
+    quarantines: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run all steps over each batch."""
@@ -69,23 +76,34 @@ class FusedSteps:
         """The rows that pass, without a value being copied through Python."""
         columns = Columns(batch, visible(batch.schema.names))
         keep: Sequence[int] = range(batch.num_rows)
+        poison: dict[int, str] = {}
         for step in self.steps:
             call = step.call
             index = 0
-            passed = []
-            try:
-                for index in keep:
-                    if call(LazyRow(columns, index)):
-                        passed.append(index)
-            except Exception as error:
-                raise self._failed(step, LazyRow(columns, index), batch, index, error) from error
+            passed: list[int] = []
+            waiting = iter(keep)
+            while True:
+                try:
+                    for index in waiting:
+                        if call(LazyRow(columns, index)):
+                            passed.append(index)
+                    break
+                except Exception as error:
+                    if not self.quarantines:
+                        raise self._failed(step, LazyRow(columns, index), batch, index, error) from error
+                    poison[index] = _reason(step, error)
             keep = passed
-        return batch.take(pa.array(keep, pa.int64()))
+        taken = batch.take(pa.array([*keep, *poison], pa.int64()))
+        if not self.quarantines:
+            return taken
+        reasons = pa.array([*(None for _ in keep), *poison.values()], pa.string())
+        return taken.append_column(REASON, reasons)
 
     def _rebuilt(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Rows as dicts through all steps, and back into Arrow."""
         columns = Columns(batch, visible(batch.schema.names))
         extra = hidden(batch.schema.names)
+        empty: Row = dict.fromkeys(self.schema.names) if self.quarantines else {}
         out: list[Row] = []
         for index in range(batch.num_rows):
             beside = {name: columns[name][index] for name in extra} if extra else {}
@@ -94,10 +112,14 @@ class FusedSteps:
                 try:
                     rows = [made for row in rows for made in _applied(step, row, beside)]
                 except Exception as error:
-                    raise self._failed(step, rows[0], batch, index, error) from error
+                    if not self.quarantines:
+                        raise self._failed(step, rows[0], batch, index, error) from error
+                    # All of the record goes, for a part of it would be a row that nobody asked for.
+                    rows, beside[REASON] = [{}], _reason(step, error)
+                    break
                 if not rows:
                     break
-            out.extend({**row, **beside} for row in rows)
+            out.extend({**empty, **row, **beside} for row in rows)
         if out:
             try:
                 yield from to_table(out, self.schema).to_batches()
@@ -125,6 +147,11 @@ class FusedSteps:
             **address,
         )
         return RuntimeError(to_wire(wire))
+
+
+def _reason(step: PythonStep, error: Exception) -> str:
+    """Why a record is in quarantine; `Replay` reads the step's name out of it."""
+    return f"step '{step.name}' raised {type(error).__name__}: {error}"[:SHOWN]
 
 
 def _applied(step: PythonStep, row: Row, beside: Row) -> Iterable[Row]:

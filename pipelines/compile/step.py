@@ -22,7 +22,7 @@ def compile_map(wiring: Wiring, node: nodes.Map, inputs: Inputs) -> Flow:
     """A select list, or a Python function."""
     if node.function is not None:
         schema = parse_ddl(wiring.spark, node.function.schema or "", step=node.name)
-        return inputs[0].then(PythonStep("map", node.name, node.function.call, schema))
+        return inputs[0].then(PythonStep("map", node.name, node.function.call, schema), wiring)
     df = inputs[0].df
     return Flow(df.select(*(as_column(e) for e in node.select), *_hidden(df)))
 
@@ -31,21 +31,21 @@ def compile_flat_map(wiring: Wiring, node: nodes.FlatMap, inputs: Inputs) -> Flo
     """A generator, or a Python function."""
     if isinstance(node.expression, PythonFunction):
         schema = parse_ddl(wiring.spark, node.expression.schema or "", step=node.name)
-        return inputs[0].then(PythonStep("flat_map", node.name, node.expression.call, schema))
+        return inputs[0].then(PythonStep("flat_map", node.name, node.expression.call, schema), wiring)
     df = inputs[0].df
     return Flow(df.select(as_column(node.expression), *_hidden(df)))
 
 
-def compile_filter(wiring: Wiring, node: nodes.Filter, inputs: Inputs) -> Flow:  # noqa: ARG001  the table's form
+def compile_filter(wiring: Wiring, node: nodes.Filter, inputs: Inputs) -> Flow:
     """A condition in the JVM, or a Python function."""
     if isinstance(node.condition, PythonFunction):
-        return inputs[0].then(PythonStep("filter", node.name, node.condition.call))
+        return inputs[0].then(PythonStep("filter", node.name, node.condition.call), wiring)
     return Flow(inputs[0].df.filter(as_column(node.condition)))
 
 
-def compile_for_each(wiring: Wiring, node: nodes.ForEach, inputs: Inputs) -> Flow:  # noqa: ARG001  the table's form
+def compile_for_each(wiring: Wiring, node: nodes.ForEach, inputs: Inputs) -> Flow:
     """A side effect in a Python worker."""
-    return inputs[0].then(PythonStep("for_each", node.name, node.function.call))
+    return inputs[0].then(PythonStep("for_each", node.name, node.function.call), wiring)
 
 
 def compile_select_fields(wiring: Wiring, node: nodes.SelectFields, inputs: Inputs) -> Flow:  # noqa: ARG001
@@ -73,10 +73,10 @@ def compile_union(wiring: Wiring, node: nodes.Union, inputs: Inputs) -> Flow:  #
     return Flow(reduce(DataFrame.unionByName, frames))
 
 
-def compile_split(wiring: Wiring, node: nodes.Split, inputs: Inputs) -> Flow:  # noqa: ARG001  the table's form
+def compile_split(wiring: Wiring, node: nodes.Split, inputs: Inputs) -> Flow:
     """A hidden label on each row."""
     if isinstance(node.label, PythonFunction):
-        return inputs[0].then(PythonStep("label", node.name, node.label.call))
+        return inputs[0].then(PythonStep("label", node.name, node.label.call), wiring)
     return Flow(inputs[0].df.withColumn(LABEL, as_column(node.label).cast("string")))
 
 

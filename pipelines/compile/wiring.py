@@ -25,15 +25,23 @@ class Flow:
 
     frame: DataFrame
     waiting: tuple[PythonStep, ...] = ()
+    guard: Callable[[DataFrame], DataFrame] | None = None
 
     @property
     def df(self) -> DataFrame:
-        """The frame behind all waiting steps."""
-        return apply_python(self.frame, self.waiting) if self.waiting else self.frame
+        """The frame behind all waiting steps, and behind the gate that keeps out what they raised on."""
+        if not self.waiting:
+            return self.frame
+        frame = apply_python(self.frame, self.waiting, quarantines=self.guard is not None)
+        return self.guard(frame) if self.guard is not None else frame
 
-    def then(self, step: PythonStep) -> Flow:
-        """This flow with one more Python step."""
-        return replace(self, waiting=(*self.waiting, step))
+    def then(self, step: PythonStep, wiring: Wiring) -> Flow:
+        """This flow with one more Python step; where records are quarantined, behind a gate of that step's name."""
+
+        def guard(frame: DataFrame) -> DataFrame:
+            return wiring.gates.admit(frame, step=step.name, policy=BadRecords.QUARANTINE, counted=True)
+
+        return replace(self, waiting=(*self.waiting, step), guard=guard if wiring.quarantines else None)
 
 
 class Gates(Protocol):
@@ -61,7 +69,8 @@ class CollectingGates:
     def admit(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
         """Split good from bad; bad rows are kept in `dead`."""
         bad = frame.filter(F.col(REASON).isNotNull())
-        self.dead.append(Dead(step, bad.select(*ADDRESS, REASON)))
+        if step not in {known.step for known in self.dead}:
+            self.dead.append(Dead(step, bad.select(*ADDRESS, REASON)))
         return frame.filter(F.col(REASON).isNull()).drop(REASON)
 
 
@@ -74,7 +83,7 @@ class Wiring:
 
     `policy` is the strictest of the pipeline's sources. `folder` is for a query's control rows and arrays. `pinned`
     gives the schema of a source, inferred once, `stored_name` the name under which the checkpoint knows a source.
-    `now` is the clock of the batch.
+    `now` is the clock of the batch. `quarantines`: a record on which a Python step raises is kept out of the batch.
     """
 
     spark: SparkSession
@@ -84,6 +93,7 @@ class Wiring:
     pinned: Callable[[Source, Callable[[], StructType]], StructType]
     stored_name: Callable[[str], str] = str
     policy: BadRecords = BadRecords.FAIL
+    quarantines: bool = False
     streaming: bool = True
     now: Callable[[], Column] = F.current_timestamp
     max_line_bytes: int = MAX_LINE_BYTES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -224,6 +224,7 @@ class QueryRun:
             state_rows=state.rows,
             watermark=self._watermark(batch_id),
             offsets=self._offsets(batch_id),
+            generation=self.generation,
             replayed=batch_id == self._planned_before,
         )
 
@@ -251,8 +252,10 @@ class QueryRun:
         if all(isinstance(node, Sink) for node in below):
             return {node.name: batch.drop(*hidden(batch.columns)) for node in below}
         flows = {self.plan.trunk: Flow(batch)}
+        # What is below the trunk cannot be read again with addresses, so nothing is put into quarantine there.
+        wiring = replace(self.wiring, quarantines=False)
         for node in below:
-            flows[node.name] = compile_node(self.wiring, node, tuple(flows[i] for i in node.inputs))
+            flows[node.name] = compile_node(wiring, node, tuple(flows[i] for i in node.inputs))
         return {name: flows[name].df for name in self.plan.sinks}
 
     def _counted(self, execution: BatchExecution, watches: Mapping[str, FileWatch]) -> tuple[int, int]:
@@ -268,8 +271,11 @@ class QueryRun:
             dead += observed.dead if observed else 0
             if watch:
                 watch.check_lengths()
-        gate = execution.observed(self.plan.stateful) if self.plan.stateful else None
-        return rows_in, dead + (gate.dead if gate else 0)
+        gates = [self.plan.stateful] if self.plan.stateful else []
+        if self.wiring.quarantines:
+            gates += [name for name in self.plan.nodes if self.topology[name].family == "step"]
+        found = [execution.observed(gate) for gate in gates]
+        return rows_in, dead + sum(each.dead for each in found if each is not None)
 
     def _watches(self, batch_id: int) -> dict[str, FileWatch]:
         """Guards over the whole files that this batch planned."""

@@ -23,6 +23,7 @@ from resources.source.columns import ADDRESS, LINE, OFFSET, RAW, REASON, SPLIT
 from resources.source.policy import BadRecords
 from resources.window.aggregate import last_end
 
+RAISED = "^step '([a-z0-9_]+)' raised "
 LATE = "late: the last window of the row had fired"
 
 
@@ -39,8 +40,8 @@ class Replay:
     def letters(self, *, namespace: str, job: str, generation: int) -> pa.Table:
         """The bad and late records of the batch as rows of the dead-letter table."""
         _, gates, offsets, late = self._wired()
-        frames = [(d.rows, d.step) for d in gates.dead if self._policy(d.step) is BadRecords.DEAD_LETTER]
-        if late is not None and self._policy(self.plan.stateful or "") is BadRecords.DEAD_LETTER:
+        frames = [(d.rows, d.step) for d in gates.dead if self._policy(d.step).keeps_letters]
+        if late is not None and self._policy(self.plan.stateful or "").keeps_letters:
             frames.append((late, self.plan.stateful or ""))
         made = [self._letter(rows, step, offsets, namespace, job, generation) for rows, step in frames]
         return pa.concat_tables([SCHEMA.empty_table(), *(frame.toArrow().cast(SCHEMA) for frame in made)])
@@ -98,6 +99,8 @@ class Replay:
             if self.plan.stateful and (self.plan.stateful in self.topology.ancestors(name)):
                 continue
             if not self.plan.stateful and name in self.plan.sinks:
+                # Python steps wait for somebody who wants their frame; only then their gate is met.
+                _ = [flows[i].df for i in node.inputs]
                 continue
             flows[name] = COMPILE[type(node)](wiring, node, tuple(flows[i] for i in node.inputs))
             if isinstance(node, WindowAggregate):
@@ -123,7 +126,8 @@ class Replay:
             F.lit(generation).cast("bigint").alias("generation"),
             F.lit(self.plan.name).alias("query"),
             F.lit(self.batch_id).cast("bigint").alias("batch_id"),
-            F.lit(step).alias("step"),
+            # Fused steps share a gate; the reason names the one that raised.
+            F.coalesce(F.nullif(F.regexp_extract(REASON, RAISED, 1), F.lit("")), F.lit(step)).alias("step"),
             F.col(SPLIT).alias("split"),
             F.col(LINE).alias("line"),
             F.col(OFFSET).alias("offset"),

@@ -32,6 +32,7 @@ class BatchProgress:
     watermark: datetime | None = None
     offsets: Mapping[str, str] = field(default_factory=dict)
     replayed: bool = False
+    generation: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,7 @@ from resources.sink.base import SinkWriter
 from resources.sink.dead_letters import DeadLetters
 from resources.source.policy import BadRecords
 
-STRICTEST = (BadRecords.FAIL, BadRecords.DEAD_LETTER, BadRecords.SKIP)
+STRICTEST = (BadRecords.FAIL, BadRecords.DEAD_LETTER, BadRecords.QUARANTINE, BadRecords.SKIP)
 
 
 class JobSession:
@@ -303,6 +303,7 @@ class JobSession:
 
     def _wiring(self, spark: SparkSession, plan: QueryPlan, folder: Path) -> Wiring:
         policies = {self.topology[name].bad_records for name in plan.sources}  # type: ignore[attr-defined]
+        policy = next(p for p in STRICTEST if p in policies)
         return Wiring(
             spark=spark,
             folder=folder,
@@ -310,7 +311,8 @@ class JobSession:
             gates=StreamGates(),
             pinned=self._pinned,
             stored_name=self.manifest.stored_name,
-            policy=next(p for p in STRICTEST if p in policies),
+            policy=policy,
+            quarantines=policy is BadRecords.QUARANTINE,
             max_line_bytes=self.options.max_line_bytes,
         )
 

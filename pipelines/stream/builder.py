@@ -66,7 +66,8 @@ class DataStreamSource:
         out it is inferred from a sample at the first start and then pinned. `format="text"` gives the field `value`,
         or, with `pattern` (a regular expression with named groups), one field a group, cast to `schema`; `time_format`
         is the pattern of its timestamps. `bad_records` says what happens to a record that does not parse: fail,
-        dead_letter or skip. Gzip and zstd files are read by their ending (.gz, .zst).
+        dead_letter, quarantine (those too on which a Python step raises) or skip. Gzip and zstd files are read by their
+        ending (.gz, .zst).
 
         >>> source = StreamBuilder.data_stream("shop", "hits")
         >>> stream = source.from_file("hits.jsonl", schema="page string, ms bigint", bad_records="dead_letter")

@@ -11,7 +11,8 @@ class BadRecords(StrEnum):
     """The policy for records that do not parse or have no usable event time.
 
     FAIL ends the run with BadRecordError before the batch is committed; DEAD_LETTER keeps the record with its place
-    and reason in the dead-letter table; SKIP only counts it.
+    and reason in the dead-letter table; QUARANTINE does so with records as well on which a Python step raises, so that
+    one poison record does not stop a stream for ever; SKIP only counts it.
 
     >>> BadRecords.of("dead_letter")
     <BadRecords.DEAD_LETTER: 'dead_letter'>
@@ -19,7 +20,13 @@ class BadRecords(StrEnum):
 
     FAIL = "fail"
     DEAD_LETTER = "dead_letter"
+    QUARANTINE = "quarantine"
     SKIP = "skip"
+
+    @property
+    def keeps_letters(self) -> bool:
+        """Whether records that cannot be used go to the dead-letter table."""
+        return self in (BadRecords.DEAD_LETTER, BadRecords.QUARANTINE)
 
     @classmethod
     def of(cls, value: object) -> BadRecords:
@@ -27,4 +34,6 @@ class BadRecords(StrEnum):
         for policy in cls:
             if isinstance(value, str) and value.lower() == policy.value:
                 return policy
-        raise TopologyError(f"{value!r} is not a policy for bad records", remedy="use 'fail', 'dead_letter' or 'skip'")
+        raise TopologyError(
+            f"{value!r} is not a policy for bad records", remedy="use 'fail', 'dead_letter', 'quarantine' or 'skip'"
+        )

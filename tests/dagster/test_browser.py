@@ -120,9 +120,13 @@ def shot(page, name):
     page.screenshot(path=SHOTS / f"{name}.png")
 
 
-def launch(page, ui, job):
-    """Launch `job` from its Launchpad and go to the page of the run."""
+def launch(page, ui, job, config=None):
+    """Launch `job` from its Launchpad, with this text in its editor, and go to the page of the run."""
     page.goto(f"{ui}/locations/rs_assets/jobs/{job}/playground")
+    if config is not None:
+        page.locator(".CodeMirror").first.click(timeout=PATIENCE_MS)
+        page.keyboard.press("Control+A")
+        page.keyboard.insert_text(config)
     button = page.get_by_role("button", name=re.compile("Launch run", re.IGNORECASE))
     button.wait_for(timeout=PATIENCE_MS)
     page.wait_for_function(
@@ -152,8 +156,7 @@ def test_should_show_launch_and_terminate(page, ui, world):
     page.get_by_text("Row count").first.wait_for(timeout=PATIENCE_MS)
     shot(page, "output_asset")
 
-    with Path(world["RS_ACCESS_LOG"]).open("ab") as log:
-        log.writelines(Path(world["RS_ACCESS_LOG"]).read_bytes().splitlines(keepends=True)[-20:])
+    grow(world)
     launch(page, ui, "web_access_log_start")
     home = Path(world["RS_HOME"])
     deadline = time.monotonic() + 120
@@ -177,6 +180,57 @@ def test_should_show_launch_and_terminate(page, ui, world):
     assert sorted(p.name for p in (checkpoint / "offsets").glob("[0-9]*")) == sorted(
         p.name for p in (checkpoint / "commits").glob("[0-9]*")
     )
+
+
+def test_should_show_lineage_recovery_and_a_rescale(page, ui, world):
+    home = Path(world["RS_HOME"])
+    page.goto(f"{ui}/assets/web/access_log/requests_by_page/output?view=lineage&lineageScope=neighbors")
+    page.get_by_text("state", exact=True).first.wait_for(timeout=PATIENCE_MS)
+    shot(page, "lineage")
+
+    grow(world)
+    launch(page, ui, "web_access_log_start")
+    started = wait_for_lease(page, home, newer_than=0)
+    os.kill(started.pid, signal.SIGKILL)
+    recovered = wait_for_lease(page, home, newer_than=started.token)
+    assert recovered.pid != started.pid
+    page.goto(f"{ui}/runs/{recovered.run_id}")
+    page.get_by_text("rs/recovers").first.wait_for(timeout=PATIENCE_MS)
+    shot(page, "recovered")
+
+    before = json.loads((home / "checkpoints/web/access_log/manifest.json").read_text())["manifest"]["partitions"]
+    launch(
+        page, ui, "web_access_log_rescale", config=f"ops:\n  rescale:\n    config:\n      partitions: {before + 1}\n"
+    )
+    page.get_by_text("Success", exact=True).first.wait_for(timeout=PATIENCE_MS)
+    shot(page, "rescaled")
+    after = json.loads((home / "checkpoints/web/access_log/manifest.json").read_text())["manifest"]["partitions"]
+    assert after == before + 1
+    resumed = wait_for_lease(page, home, newer_than=recovered.token + 1)
+    page.goto(f"{ui}/runs/{resumed.run_id}")
+    page.get_by_role("button", name="Terminate").first.click(timeout=PATIENCE_MS)
+    page.get_by_role("dialog").get_by_role("button", name=re.compile("Terminate")).click()
+    deadline = time.monotonic() + 60
+    while held_lease(home) is not None and time.monotonic() < deadline:
+        page.wait_for_timeout(500)
+    assert held_lease(home) is None
+
+
+def grow(world):
+    """The last lines of the log once more."""
+    with Path(world["RS_ACCESS_LOG"]).open("ab") as log:
+        log.writelines(Path(world["RS_ACCESS_LOG"]).read_bytes().splitlines(keepends=True)[-20:])
+
+
+def wait_for_lease(page, home, *, newer_than):
+    """The lease of a run that was started behind the one with that token, once its queries have a batch behind them."""
+    deadline = time.monotonic() + 150
+    while time.monotonic() < deadline:
+        lease = held_lease(home)
+        if lease is not None and lease.token > newer_than and lease.beat >= 1:
+            return lease
+        page.wait_for_timeout(500)
+    raise AssertionError("no run took the lease")
 
 
 def held_lease(home: Path) -> LeaseRow | None:
