@@ -16,7 +16,7 @@ from pipelines.compile.wiring import Wiring
 from pipelines.topology.source import ArraySource, FileSource, MemorySource, Source
 from resources.checkpoint.log import CheckpointLog
 from resources.source import native, spool
-from resources.source.lines import ranges_between
+from resources.source.lines.offsets import ranges_between
 from resources.source.memory import MEMORY_SPLIT, checked_channel
 from resources.source.parse import LineFormat, parse_lines
 from resources.source.tail import FORMAT as LINES

@@ -15,7 +15,7 @@ from pipelines.compile.python_step import PythonStep, apply_python
 from pipelines.topology.source import Source
 from resources.errors import SchemaError
 from resources.source.columns import ADDRESS, REASON
-from resources.source.lines import MAX_LINE_BYTES
+from resources.source.lines.reading import MAX_LINE_BYTES
 from resources.source.policy import BadRecords
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from resources.checkpoint.log import PlannedFile
 from resources.errors import BadRecordError, DataLossError, SourceReadError
-from resources.source.lines import MAX_LINE_BYTES
+from resources.source.lines.reading import MAX_LINE_BYTES
 
 # Large enough for few system calls, small enough for the processor's nearest cache but one.
 BLOCK_BYTES = 1 << 18

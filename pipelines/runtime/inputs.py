@@ -13,7 +13,7 @@ from pipelines.topology.topology import Topology
 from resources.checkpoint.log import CheckpointLog
 from resources.checkpoint.manifest import Manifest
 from resources.errors import DataLossError, SealedError
-from resources.source.lines import splits_of
+from resources.source.lines.offsets import splits_of
 from resources.source.native import existing_files
 
 Known = Mapping[str, int]

@@ -11,7 +11,7 @@ from pipelines.runtime.report import BatchProgress
 from pipelines.topology.sink import Connector
 from resources.checkpoint.lease import DEFAULT_TTL
 from resources.home import Home
-from resources.source.lines import MAX_LINE_BYTES
+from resources.source.lines.reading import MAX_LINE_BYTES
 from resources.spark.driver import SparkDriver
 
 # Less often than this a driver would mostly poll; more often helps no file or table.

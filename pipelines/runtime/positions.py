@@ -11,7 +11,7 @@ import orjson
 from pipelines.compile.readers import ARRAY_SPLIT
 from pipelines.topology.source import ArraySource, FileSource, MemorySource, Source
 from resources.checkpoint.log import CheckpointLog
-from resources.source.lines import Ended, load_offsets
+from resources.source.lines.offsets import Ended, load_offsets
 from resources.source.memory import MEMORY_SPLIT
 
 # Splits and their offsets, as JSON text.

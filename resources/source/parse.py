@@ -11,7 +11,7 @@ from pyspark.sql.types import StringType, StructType, TimestampType
 
 from resources.errors import ConfigurationError
 from resources.source.columns import ADDRESS, CORRUPT, LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
-from resources.source.lines import MAX_LINE_BYTES
+from resources.source.lines.reading import MAX_LINE_BYTES
 
 # Marks between the groups of a matched pattern; lines that hold one are refused, so they cannot be forged.
 GROUP, MATCHED = "\x01", "\x02"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dagster import ConfigurableResource
 from pydantic import Field
 
-from resources.source.lines import MAX_LINE_BYTES
+from resources.source.lines.reading import MAX_LINE_BYTES
 
 
 class SourceResource(ConfigurableResource[None]):

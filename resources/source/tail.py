@@ -21,17 +21,9 @@ from pyspark.sql.types import StructType
 
 from resources.errors import ConfigurationError
 from resources.errors_wire import wired
-from resources.source.lines import (
-    MAX_LINE_BYTES,
-    FinalLine,
-    LineRange,
-    Planner,
-    cut_range,
-    dump_offsets,
-    load_offsets,
-    ranges_between,
-    read_range,
-)
+from resources.source.lines.offsets import LineRange, dump_offsets, load_offsets, ranges_between
+from resources.source.lines.planner import FinalLine, Planner
+from resources.source.lines.reading import MAX_LINE_BYTES, cut_range, read_range
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

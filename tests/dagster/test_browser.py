@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+from dagster import DagsterInstance
 
 from pipelines.examples.access_log_data import write
 from resources.checkpoint.lease import LeaseRow, read_lease
@@ -195,8 +196,12 @@ def test_should_show_lineage_recovery_and_a_rescale(page, ui, world):
     recovered = wait_for_lease(page, home, newer_than=started.token)
     assert recovered.pid != started.pid
     page.goto(f"{ui}/runs/{recovered.run_id}")
-    page.get_by_text("rs/recovers").first.wait_for(timeout=PATIENCE_MS)
+    page.get_by_text(recovered.run_id[:8]).first.wait_for(timeout=PATIENCE_MS)
     shot(page, "recovered")
+    with DagsterInstance.from_config(world["DAGSTER_HOME"]) as instance:
+        tags = instance.get_run_by_id(recovered.run_id).tags
+    assert tags["rs/recovers"] == started.run_id
+    assert tags["rs/recovery_reason"]
 
     before = json.loads((home / "checkpoints/web/access_log/manifest.json").read_text())["manifest"]["partitions"]
     launch(

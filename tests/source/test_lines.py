@@ -19,23 +19,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resources.errors import CheckpointError, ConfigurationError, DataLossError, SourceReadError
-from resources.source import lines
-from resources.source.lines import (
-    BATCH_ROWS,
-    BOM,
+from resources.source.lines import files
+from resources.source.lines import planner as planning
+from resources.source.lines.files import BOM, LineCounter
+from resources.source.lines.offsets import (
     Ended,
-    FinalLine,
-    LineCounter,
     LineRange,
     Offsets,
-    Planner,
-    cut_range,
     dump_offsets,
     load_offsets,
     ranges_between,
-    read_range,
     splits_of,
 )
+from resources.source.lines.planner import FinalLine, Planner
+from resources.source.lines.reading import BATCH_ROWS, cut_range, read_range
 
 MIB = 1 << 20
 
@@ -131,7 +128,7 @@ def test_every_line_is_read_once_however_the_file_grew_and_was_cut(
     cap: int,
     part: int,
 ) -> None:
-    monkeypatch.setattr(lines, "BLOCK_BYTES", block)
+    monkeypatch.setattr(files, "BLOCK_BYTES", block)
     places = sorted({0, len(content), *(cut for cut in cuts if cut < len(content))})
     found: list[Row] = []
     at: Offsets = {}
@@ -397,7 +394,7 @@ class TestArchives:
         (tmp_path / "a.gz").write_bytes(gzip.compress(b"1\n2\n"))
         follower = Follower(tmp_path)
         assert follower.values(2) == ["1", "2"]
-        monkeypatch.setattr(lines, "_archive_blocks", None)
+        monkeypatch.setattr(planning, "archive_blocks", None)
         assert follower.values(2) == []
 
     def test_a_member_that_was_added_is_read(self, tmp_path: Path) -> None:
@@ -457,7 +454,7 @@ def test_the_lag_counts_lines_where_that_is_cheap(tmp_path: Path, monkeypatch: p
     planner = Planner(str(file))
     start = planner.plan({}, max_rows=1)
     assert [(s.line, s.byte) for s in splits_of(dump_offsets(planner.reach(start)))] == [(3, 6)]
-    monkeypatch.setattr(lines, "LAG_SCAN_BYTES", 1)
+    monkeypatch.setattr(planning, "LAG_SCAN_BYTES", 1)
     assert [(s.line, s.byte) for s in splits_of(dump_offsets(planner.reach(start)))] == [(1, 7)]
 
 
@@ -549,7 +546,7 @@ def test_two_splits_never_share_a_file(tmp_path: Path) -> None:
 def test_long_ranges_are_cut_into_parts_of_about_the_size_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "BLOCK_BYTES", 10)
+    monkeypatch.setattr(files, "BLOCK_BYTES", 10)
     file = tmp_path / "a.log"
     file.write_bytes(b"1234\n" * 20)
     planned = ranges({}, Planner(str(file)).plan({}))[0]

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from resources import errors
 from resources.errors import ConfigurationError, DataLossError, RsError, SourceReadError, UnknownFieldError
 from resources.errors_wire import MARKER, from_wire, to_wire, wired
-from resources.source.lines import ranges_between, splits_of
+from resources.source.lines.offsets import ranges_between, splits_of
 from resources.source.tail import FORMAT, register
 
 if TYPE_CHECKING:

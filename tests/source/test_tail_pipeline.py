@@ -13,7 +13,7 @@ from pipelines.runtime.options import RunOptions
 from pipelines.runtime.report import BatchProgress, RunReport
 from resources.checkpoint.log import CheckpointLog
 from resources.errors import DataLossError
-from resources.source.lines import splits_of
+from resources.source.lines.offsets import splits_of
 from rs_assets import MemoryChannel, StreamBuilder
 
 
