@@ -12,6 +12,7 @@ from dagster import AssetKey, AssetObservation, JobDefinition, OpExecutionContex
 from pipelines.stream.pipeline import Pipeline
 from pipelines.topology.sink import DeltaSink
 from resources.checkpoint.catalog import Catalog, compact_table
+from resources.checkpoint.savepoints import SavepointStore, collect_garbage
 from resources.home import Home
 from resources.sink.delta import open_table
 from rs_assets.roles import asset_path
@@ -33,7 +34,7 @@ def delta_outputs(pipelines: Sequence[Pipeline], home: Home) -> Iterator[tuple[A
 def compact_everything(pipelines: Sequence[Pipeline], home: Home) -> dict[str, dict[str, int]]:
     """Compact all Delta outputs, the tables of state and the catalog, and clear what restores and rewinds moved aside.
 
-    Returns what was done, by table.
+    Files of savepoints that were removed go too. Returns what was done, by table.
     """
     done: dict[str, dict[str, int]] = {}
     for _, path in delta_outputs(pipelines, home):
@@ -45,6 +46,7 @@ def compact_everything(pipelines: Sequence[Pipeline], home: Home) -> dict[str, d
         if table is not None:
             done[str(folder)] = compact_table(table, retention=RETENTION)
     catalog = Catalog(home.catalog).compact(retention=RETENTION)
+    collect_garbage(SavepointStore(home.savepoints))
     for pipeline in pipelines:
         clear_trash(home.job(pipeline.topology.namespace, pipeline.topology.job))
     return {**done, **{f"catalog/{name}": counts for name, counts in catalog.items()}}

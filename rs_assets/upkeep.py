@@ -17,6 +17,7 @@ from dagster import (
     Noneable,
     OpExecutionContext,
     String,
+    in_process_executor,
     job,
     op,
 )
@@ -132,6 +133,7 @@ def _upkeep_job(pipeline: Pipeline, name: str) -> JobDefinition:
         name=f"{pipeline_name(topology)}_{name}",
         description=f"{pipeline.name}: {description}",
         tags={"rs/pipeline": pipeline.name, "rs/upkeep": name, "dagster/max_retries": "0"},
+        executor_def=in_process_executor,
     )
     def upkeep() -> None:
         act()

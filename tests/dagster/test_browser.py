@@ -183,6 +183,7 @@ def test_should_show_launch_and_terminate(page, ui, world):
     )
 
 
+@pytest.mark.long
 def test_should_show_lineage_recovery_and_a_rescale(page, ui, world):
     home = Path(world["RS_HOME"])
     page.goto(f"{ui}/assets/web/access_log/requests_by_page/output?view=lineage&lineageScope=neighbors")

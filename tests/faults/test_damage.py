@@ -17,6 +17,7 @@ from resources.home import Home
 from resources.spark.driver import SparkDriver
 from rs_assets import Pipeline, StreamBuilder, Time, TumblingWindow
 
+pytestmark = pytest.mark.faults
 CHECKPOINT = "g0001/window/checkpoint"
 FILES = {
     "the manifest": "manifest.json",

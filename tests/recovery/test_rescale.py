@@ -41,7 +41,9 @@ def folder(options):
     return options.home.job("shop", "scaled")
 
 
-@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize(
+    "kind", ["session", *(pytest.param(k, marks=pytest.mark.long) for k in ("tumbling", "hopping"))]
+)
 def test_the_output_is_the_same_as_without(options, kind):
     scaled, plain = MemoryChannel(schema=SCHEMA), MemoryChannel(schema=SCHEMA)
     job, other = pipeline(scaled, WINDOWS[kind]), pipeline(plain, WINDOWS[kind], job="plain")
@@ -61,6 +63,7 @@ def test_the_output_is_the_same_as_without(options, kind):
     ]
 
 
+@pytest.mark.long
 def test_a_window_over_the_whole_stream_can_be_rescaled(options):
     channel = MemoryChannel(schema=SCHEMA)
     job = pipeline(channel, WINDOWS["session"], group_by=())

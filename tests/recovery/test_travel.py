@@ -90,7 +90,9 @@ def test_a_second_savepoint_copies_only_what_changed(world):
     assert len(Catalog(world.options.home.catalog).rows("snapshots")) == 2
 
 
-@pytest.mark.parametrize(("back", "rows"), [(0, 120), (2, 80)], ids=["first", "third"])
+@pytest.mark.parametrize(
+    ("back", "rows"), [(2, 80), pytest.param(0, 120, marks=pytest.mark.long)], ids=["third", "first"]
+)
 def test_a_rewound_pipeline_gives_the_same_output(world, back, rows):
     for _ in range(4):
         # Each run has two batches: the rows, and the windows that they close.
@@ -101,6 +103,7 @@ def test_a_rewound_pipeline_gives_the_same_output(world, back, rows):
     assert world.result() == world.expected()
 
 
+@pytest.mark.long
 def test_a_pipeline_can_be_rewound_again_and_to_a_batch_before_its_first_rows(world):
     for _ in range(4):
         world.run(7)
@@ -111,6 +114,7 @@ def test_a_pipeline_can_be_rewound_again_and_to_a_batch_before_its_first_rows(wo
     assert world.result() == world.expected()
 
 
+@pytest.mark.long
 def test_a_rewind_takes_a_finish_back(world):
     world.run(40)
     world.run(40, finish=True)
@@ -143,6 +147,7 @@ def test_files_are_rewound_like_tables(world):
     assert len(written) == len(set(written)) == len(world.expected())
 
 
+@pytest.mark.long
 def test_rows_of_others_are_not_undone(world):
     for _ in range(3):
         world.run(40)
@@ -209,6 +214,7 @@ def test_a_damaged_savepoint_is_not_restored_and_nothing_changes(world):
     assert manifests.load(world.home) == before
 
 
+@pytest.mark.long
 def test_savepoints_are_taken_while_a_pipeline_runs(world):
     world.grow(40)
     with world.pipeline().start(world.options) as running:

@@ -42,8 +42,13 @@ def pipeline(channel, kind="tumbling", group_by=("page",)):
     return stream.water_mark(Time.seconds(60)).to_data_stream().to_delta("kept").build()
 
 
-@pytest.mark.parametrize("kind", WINDOWS)
-@pytest.mark.parametrize("group_by", [("page",), ("page", "user"), ()], ids=["one", "two", "none"])
+QUICK = [("tumbling", ("page", "user")), ("hopping", ()), ("session", ("page",)), ("session", ())]
+REST = [(k, g) for k in WINDOWS for g in (("page",), ("page", "user"), ()) if (k, g) not in QUICK]
+
+
+@pytest.mark.parametrize(
+    ("kind", "group_by"), [*QUICK, *(pytest.param(*each, marks=pytest.mark.long) for each in REST)]
+)
 def test_a_preview_is_what_the_windows_fire_later(options, kind, group_by):
     from deltalake import DeltaTable
 
