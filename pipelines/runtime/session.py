@@ -22,28 +22,23 @@ from pipelines.compile.sink import writer_of
 from pipelines.compile.wiring import Flow, Wiring
 from pipelines.runtime.bookkeeping import Bookkeeper
 from pipelines.runtime.gates import StreamGates
-from pipelines.runtime.identity import resumed
-from pipelines.runtime.inputs import check_inputs, digest
 from pipelines.runtime.journal import Journal
+from pipelines.runtime.opening import open_job
 from pipelines.runtime.options import RunOptions
-from pipelines.runtime.preflight import findings
 from pipelines.runtime.query import QueryRun
 from pipelines.runtime.report import RunReport
 from pipelines.runtime.state import preview, snapshot_state
-from pipelines.runtime.travel import bring_back, savepoint, savepoints_of
-from pipelines.topology.describe import as_text
+from pipelines.runtime.travel import savepoint
 from pipelines.topology.sink import DeltaSink, FileSink, Sink
-from pipelines.topology.source import ArraySource, Source
+from pipelines.topology.source import Source
 from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
-from resources.checkpoint.catalog import Catalog, Row, as_json
+from resources.checkpoint.catalog import Catalog, as_json
 from resources.checkpoint.lease import Lease
 from resources.checkpoint.log import PARTITIONS, CheckpointLog
 from resources.checkpoint.manifest import Manifest, QueryFacts
-from resources.checkpoint.preflight import refuse
-from resources.checkpoint.savepoints import refuse_unfinished
 from resources.checkpoint.storage import storage_named
-from resources.errors import CheckpointError, ConfigurationError
+from resources.errors import ConfigurationError
 from resources.sink.base import SinkWriter
 from resources.sink.dead_letters import DeadLetters
 from resources.source.policy import BadRecords
@@ -81,7 +76,7 @@ class JobSession:
         self.journal = Journal(self.catalog, storage)
         self._stack.callback(self.journal.close)
         try:
-            self._open()
+            open_job(self)
         except BaseException:
             self._stack.close()
             raise
@@ -96,124 +91,16 @@ class JobSession:
         finally:
             self._stack.close()
 
-    def _open(self) -> None:
-        known = self.catalog.last("pipelines", pipeline=self.topology.name)
-        refuse_unfinished(self.folder)
-        stored = manifests.load(self.folder) or self._without_manifest(known)
-        if self.options.new_generation and stored.queries:
-            stored = stored.next_generation()
-        self.manifest, self.folders = resumed(self.topology, self.plans, stored, self.options)
-        self._return_sources(stored)
-        self._preflight()
-        check_inputs(self.topology, self.manifest, self._logs())
-        arrays = {s.name: digest(s) for s in self.topology.sources if isinstance(s, ArraySource)}
-        self.manifest = replace(self.manifest, inputs={**self.manifest.inputs, **arrays})
-        self._reconcile()
-        self._register(known)
-        self.save()
-
-    def _without_manifest(self, known: Row | None) -> Manifest:
-        """The manifest of a first start; a pipeline that ran before begins afresh only if that is wished for."""
-        if known is None:
-            return Manifest.new()
-        if not self.options.new_generation:
-            recovered = self._recover_lost(str(known["pipeline_id"]))
-            if recovered is not None:
-                return recovered
-            raise CheckpointError(
-                f"the checkpoint of {self.topology.name} is gone, generation {known['generation']} by the catalog",
-                remedy="put it back or restore a savepoint (rs-assets restore); or begin afresh with --new-generation",
-                file=self.folder,
-            )
-        return Manifest(pipeline_id=known["pipeline_id"], generation=known["generation"] + 1)
-
-    def _recover_lost(self, pipeline_id: str) -> Manifest | None:
-        """The manifest of the newest savepoint, brought back with the sinks; None if there is none of this pipeline."""
-        options = self.options
-        if options.savepoints.local_storage_only:
-            return None
-        found = savepoints_of(options).savepoints(self.topology.namespace, self.topology.job)
-        chosen = next((each for each in found if each.pipeline_id == pipeline_id), None)
-        if chosen is None:
-            return None
-        manifest = bring_back(self.topology, options, chosen, token=self.held.token)
-        self.recovered_from = f"savepoint {chosen.id}, batches {dict(chosen.batches)}"
-        self.note("recover", self.recovered_from, savepoint=chosen.id)
-        return manifest
-
-    def _reconcile(self) -> None:
-        """Bring the catalog up to Spark's log: a driver that was killed left the last batches out."""
-        assert self.journal is not None  # noqa: S101  made on entry
-        for plan in self.plans:
-            facts, last = self.facts(plan), self.log(plan).last_committed()
-            if last > facts.catalogued:
-                self._book(plan).reconcile(
-                    catalogued=facts.catalogued, catalog=self.catalog, storage=self.journal.storage
-                )
-                self.manifest = self.manifest.with_query(self.folders[plan.name], replace(facts, catalogued=last))
-
-    def _register(self, known: Row | None) -> None:
-        """Note a new generation or another topology in the catalog."""
-        row = {
-            "pipeline": self.topology.name,
-            "generation": self.manifest.last_generation,
-            "run_id": self.options.run_id,
-            "at": datetime.now(UTC),
-            "pipeline_id": self.manifest.pipeline_id,
-            "fingerprint": self.topology.fingerprint,
-            "topology": as_text(self.topology),
-            "state_shape": list(self.topology.state_shape()),
-        }
-        if known is not None and all(known[n] == row[n] for n in ("generation", "pipeline_id", "topology")):
-            return
-        reason = "first start" if known is None else "changed"
-        if known is not None and known["generation"] != row["generation"]:
-            reason = "new generation"
-        self.catalog.append("pipelines", [{**row, "reason": reason}])
-
-    def _return_sources(self, stored: Manifest) -> None:
-        """Note the offsets of sources that were taken out, and hand them back to those that return."""
-        for plan in self.plans:
-            facts, log = self.facts(plan), self.log(plan)
-            before = stored.queries.get(self.folders[plan.name], facts)
-            last = log.offsets(log.last_committed()) if before.generation == facts.generation else None
-            gone = (
-                {name: last.sources[name] for name in set(before.sources) - set(plan.sources) if name in last.sources}
-                if last
-                else {}
-            )
-            for name in set(facts.left) & set(plan.sources):
-                log.take_back(name, facts.left[name])
-            left = {name: offset for name, offset in {**facts.left, **gone}.items() if name not in plan.sources}
-            self.manifest = self.manifest.with_query(self.folders[plan.name], replace(facts, left=left))
-
-    def _preflight(self) -> None:
-        found = [
-            finding
-            for plan in self.plans
-            for finding in findings(
-                plan,
-                self._query_folder(plan),
-                self.manifest,
-                self.facts(plan),
-                {name: self._writer(name) for name in plan.sinks},
-            )
-        ]
-        refuse(found, self.topology.name)
-
     def facts(self, plan: QueryPlan) -> QueryFacts:
         """What the manifest knows of the query."""
         return self.manifest.queries[self.folders[plan.name]]
 
-    def _logs(self) -> dict[str, CheckpointLog]:
-        """Spark's log of the query that owns each source."""
-        return {name: self.log(plan) for plan in self.plans for name in plan.owns}
-
     def log(self, plan: QueryPlan) -> CheckpointLog:
         """Spark's log of one query."""
-        return CheckpointLog(self._query_folder(plan) / "checkpoint", self.manifest.aliases)
+        return CheckpointLog(self.query_folder(plan) / "checkpoint", self.manifest.aliases)
 
-    def _query_folder(self, plan: QueryPlan) -> Path:
+    def query_folder(self, plan: QueryPlan) -> Path:
+        """The folder of one query, in the generation that it is in."""
         return self.folder / f"g{self.facts(plan).generation:04d}" / self.folders[plan.name]
 
     @property
@@ -264,7 +151,7 @@ class JobSession:
             query.stop()
 
     def _query(self, spark: SparkSession, plan: QueryPlan) -> QueryRun:
-        folder, facts = self._query_folder(plan), self.facts(plan)
+        folder, facts = self.query_folder(plan), self.facts(plan)
         return QueryRun(
             topology=self.topology,
             plan=plan,
@@ -275,14 +162,15 @@ class JobSession:
             aliases=self.manifest.aliases,
             partitions=self.manifest.partitions,
             lease=self.held,
-            book=self._book(plan),
-            writers={name: self._writer(name) for name in plan.sinks},
+            book=self.book_of(plan),
+            writers={name: self.writer(name) for name in plan.sinks},
             letters=DeadLetters(self.options.home.dead_letters),
             on_progress=self.options.on_progress,
             rows_open=facts.rows_open,
         )
 
-    def _book(self, plan: QueryPlan) -> Bookkeeper:
+    def book_of(self, plan: QueryPlan) -> Bookkeeper:
+        """The bookkeeper of one query."""
         assert self.journal is not None  # noqa: S101  made on entry
         return Bookkeeper(
             topology=self.topology,
@@ -294,7 +182,8 @@ class JobSession:
             journal=self.journal,
         )
 
-    def _writer(self, name: str) -> SinkWriter:
+    def writer(self, name: str) -> SinkWriter:
+        """The writer of a sink, with the connector that the run asks for."""
         node = self.topology[name]
         assert isinstance(node, Sink)  # noqa: S101  plans name sinks
         if isinstance(node, DeltaSink) and self.options.connector:
@@ -385,7 +274,7 @@ class JobSession:
     def tables(self) -> dict[str, str]:
         """Where each sink's rows lie."""
         return {
-            s.name: self._writer(s.name).location() for s in self.topology.sinks if isinstance(s, DeltaSink | FileSink)
+            s.name: self.writer(s.name).location() for s in self.topology.sinks if isinstance(s, DeltaSink | FileSink)
         }
 
     def note(self, kind: str, summary: str, **details: object) -> None:
