@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from dagster import (
+    DagsterEventType,
     DagsterRun,
     DagsterRunStatus,
     DefaultSensorStatus,
@@ -18,14 +19,17 @@ from dagster import (
     SkipReason,
     sensor,
 )
+from dagster_shared.error import SerializableErrorInfo
 
 from pipelines.stream.pipeline import Pipeline
 from resources.checkpoint import requests
 from resources.checkpoint.lease import LeaseRow, read_lease
+from resources.errors import StartRefused, UserError
 from resources.home import Home
 from rs_assets.assets import pipeline_name
 from rs_assets.sensors import cursor
 
+REFUSALS = frozenset(kind.__name__ for base in (StartRefused, UserError) for kind in (base, *base.__subclasses__()))
 ALIVE = (DagsterRunStatus.STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED)
 
 
@@ -55,7 +59,7 @@ class RecoveryPolicy:
 def recovery_sensor(pipeline: Pipeline, policy: RecoveryPolicy = RecoveryPolicy()) -> SensorDefinition | None:
     """Starts `pipeline` again when its `start` run failed or its lease went stale, or when a rescale stopped it.
 
-    A person's Terminate is no failure.
+    A person's Terminate is no failure, and a start that was refused would be refused again.
     """
     topology = pipeline.topology
     job = f"{pipeline_name(topology)}_start"
@@ -82,6 +86,9 @@ def recovery_sensor(pipeline: Pipeline, policy: RecoveryPolicy = RecoveryPolicy(
         reason = _reason(run, lease)
         if reason is None:
             return SkipReason(f"its last run is {run.status.value.lower()}")
+        refused = _refusal_of(context, run.run_id)
+        if refused is not None:
+            return SkipReason(f"its start was refused ({refused}): a restart would be refused as well")
         return _restart(seen, policy, run.run_id, reason, lease, time.time())
 
     return recovery
@@ -90,6 +97,23 @@ def recovery_sensor(pipeline: Pipeline, policy: RecoveryPolicy = RecoveryPolicy(
 def _last_run(context: SensorEvaluationContext, job: str) -> DagsterRun | None:
     runs = context.instance.get_runs(RunsFilter(job_name=job), limit=1)
     return runs[0] if runs else None
+
+
+def _refusal_of(context: SensorEvaluationContext, run_id: str) -> str | None:
+    """The error that refused the start of a run, None if it failed for another reason."""
+    entries = context.instance.all_logs(run_id, of_type=DagsterEventType.STEP_FAILURE)
+    events = [entry.dagster_event for entry in entries if entry.dagster_event is not None]
+    found = (refusal(event.step_failure_data.error) for event in events)
+    return next((name for name in found if name is not None), None)
+
+
+def refusal(error: SerializableErrorInfo | None) -> str | None:
+    """The class of a refused start in a chain of errors, None if there is none; such a failure needs a person."""
+    while error is not None:
+        if error.cls_name in REFUSALS:
+            return error.cls_name
+        error = error.cause or error.context
+    return None
 
 
 def _reason(run: DagsterRun, lease: LeaseRow | None) -> str | None:

@@ -13,6 +13,7 @@ from dagster import (
     SkipReason,
     build_sensor_context,
 )
+from dagster_shared.error import SerializableErrorInfo
 
 from pipelines.runtime.options import RunOptions, SavepointPolicy
 from resources.checkpoint import lease as leases
@@ -24,7 +25,7 @@ from resources.home import Home
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
 from rs_assets.checks import SOURCE_CHECKS, STATE_CHECKS, checks_of
 from rs_assets.sensors import checkpoint_sensor, recovery_sensor, rescale_sensor, split_change_sensor
-from rs_assets.sensors.recovery import RecoveryPolicy
+from rs_assets.sensors.recovery import RecoveryPolicy, refusal
 from rs_assets.sensors.rescaling import RescalePolicy, lag_bytes
 
 
@@ -145,6 +146,14 @@ class TestRecovery:
         again = self.evaluate(pipeline, instance, cursor, replace(policy, restarts_per_hour=5))
         assert "the next restart comes in" in again.skip_message
         assert time.time() - now < 60
+
+    def test_a_start_that_was_refused_is_not_tried_again(self):
+        refused = SerializableErrorInfo("the state was made by another version", [], "TopologyChangedError")
+        wrapped = SerializableErrorInfo("step failed", [], "DagsterExecutionStepExecutionError", cause=refused)
+        assert refusal(wrapped) == "TopologyChangedError"
+        failed = SerializableErrorInfo("no disk", [], "SinkError")
+        assert refusal(SerializableErrorInfo("step failed", [], "X", cause=failed)) is None
+        assert refusal(None) is None
 
     def test_a_stream_that_was_stopped_for_a_rescale_is_started_again_once(self, pipeline, instance):
         folder = Home.default().job("shop", "watched")
