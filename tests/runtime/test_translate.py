@@ -1,0 +1,53 @@
+"""Spark's exceptions as ours: what decides, and what must not."""
+
+import pytest
+
+from pipelines.runtime.translate import translate
+from resources.errors import CheckpointError, DataLossError, EngineError, SinkError, SourceReadError
+from resources.errors_wire import to_wire
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("[FAILED_READ_FILE.FILE_NOT_EXIST] file:/in/a.json gone", DataLossError),
+        ("[FAILED_READ_FILE.NO_HINT] Encountered error while reading file:/in/a.gz.", SourceReadError),
+        ("[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] error", CheckpointError),
+        ("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update", CheckpointError),
+        ("java.io.IOException: No space left on device", EngineError),
+        ("something that nobody knows", EngineError),
+        ("", EngineError),
+    ],
+)
+def test_spark_s_condition_decides_the_class(text, kind):
+    found = translate(RuntimeError(text), query="q")
+    assert type(found) is kind
+    assert found.facts["query"] == "q"
+    assert found.remedy
+
+
+def test_the_file_is_named():
+    found = translate(RuntimeError("[FAILED_READ_FILE.NO_HINT] while reading file:/in/a%20b.gz. More"), query="q")
+    assert found.facts["file"] == "file:/in/a%20b.gz"
+
+
+def test_an_error_that_a_worker_sent_comes_out_whole():
+    sent = SinkError("no space", remedy="free some", table="t")
+    found = translate(RuntimeError(f"org.apache.spark: {to_wire(sent)} at java.lang"), query="q")
+    assert (type(found), found.what, found.facts) == (SinkError, "no space", {"table": "t"})
+
+
+def test_the_plan_behind_the_message_says_nothing():
+    plan = f"=== Streaming Query ===\nFilter raise_error({to_wire(DataLossError('never happened'))}) FAILED_READ_FILE"
+    found = translate(RuntimeError(f"division by zero\n{plan}"), query="q")
+    assert (type(found), found.what) == (EngineError, "division by zero")
+
+
+def test_ours_stay_as_they_are():
+    error = SinkError("no space")
+    assert translate(error, query="q") is error
+
+
+def test_a_python_traceback_is_told_by_its_last_line_and_the_cause():
+    text = "Job aborted\nTraceback\n  File x\nValueError: three\nJVM stacktrace:\nCaused by: java.io.IOException: pipe"
+    assert translate(RuntimeError(text), query="q").what == "ValueError: three (java.io.IOException: pipe)"
