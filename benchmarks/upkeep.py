@@ -30,11 +30,11 @@ from resources.state.served import ServedState
 from resources.state.snapshot import state_at
 from rs_assets import MemoryChannel, Pipeline, StreamBuilder, Time, TumblingWindow
 
-BATCH_ROWS, BATCHES = 1_000, 60
+BATCH_ROWS = 1_000
 INTERVAL = timedelta(milliseconds=10)
 PATIENCE_S = 60
-KEYS = 1_000_000
 LOOKUPS = 20_000
+WARM_UP_BATCHES = 10
 OLD_BATCHES = 1_000
 
 
@@ -72,14 +72,14 @@ def _batch_cost(bench: Bench) -> Figure:
     took: dict[str, list[float]] = {"with": [], "without": []}
     with bench.place() as folder, ExitStack() as stack:
         lives = {"with": Live(bench, folder / "with", stack), "without": Live(bench, folder / "without", stack)}
-        for number in range(BATCHES + 10):
+        for number in range(bench.latency_rows + WARM_UP_BATCHES):
             for kind, live in sorted(lives.items(), reverse=bool(number % 2)):
                 with ExitStack() as off:
                     if kind == "without":
                         off.enter_context(patch.object(Journal, "put", lambda *_: None))
                         off.enter_context(patch.object(Lease, "check", lambda *_: None))
                     one = live.batch(rows)
-                if number >= 10:
+                if number >= WARM_UP_BATCHES:
                     took[kind].append(one)
     ratio = statistics.median(took["with"]) / statistics.median(took["without"])
     return Figure(
@@ -133,18 +133,20 @@ def _write_keys(folder: Path, name: str, *, first: int, last: int) -> None:
 
 
 def _million(bench: Bench) -> Iterator[Figure]:
-    bench.say("a state of a million keys")
+    # A million with the usual number of rows.
+    keys = bench.rows // 2
+    bench.say(f"a state of {keys:,} keys")
     with bench.place() as folder:
         options = RunOptions(home=Home(folder / "rs"), driver=bench.driver)
         pipeline = _keyed(folder)
-        _write_keys(folder, "all.json", first=0, last=KEYS)
+        _write_keys(folder, "all.json", first=0, last=keys)
         pipeline.run(options)
         taken = []
         first = _seconds(lambda: taken.append(savepoint(pipeline.topology, options)))
         yield _figure("first savepoint", first, f"{taken[-1].bytes_new / 1e6:.0f} MB copied")
         rows = _seconds(lambda: snapshot_state(pipeline.topology, options))
         yield _figure("its state as rows and as a copy for lookups, first time", rows)
-        _write_keys(folder, "some.json", first=0, last=KEYS // 100)
+        _write_keys(folder, "some.json", first=0, last=max(keys // 100, 1))
         pipeline.run(options)
         again = _seconds(lambda: taken.append(savepoint(pipeline.topology, options)))
         yield _figure("savepoint after 1 % changed", again, f"{taken[-1].bytes_new / 1e6:.0f} MB copied")

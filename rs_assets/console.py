@@ -120,6 +120,8 @@ def counting(text: str, *, hidden: bool) -> Iterator[Callable[[int, int], None]]
 
 def show_report(report: RunReport, out: Console) -> None:
     """The sums of a run in two lines."""
+    for warning in report.warnings:
+        out.print(f"\n[bold yellow]warning[/]: {warning}")
     if report.recovered_from:
         out.print(f"\n[bold]recovered[/]: the checkpoint was gone and came back from {report.recovered_from}")
     if not report.batches:

@@ -92,6 +92,8 @@ def process_op(topology: Topology) -> OpDefinition:
         finally:
             events.close()
         context.log.info(events.summary(report))
+        for warning in report.warnings:
+            context.log.warning(warning)
         for step, role in events.seen():
             yield Output(None, output_name(step, role), metadata=events.metadata(step, role))
 

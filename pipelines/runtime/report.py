@@ -73,7 +73,7 @@ class RunReport:
     Rows of a source that several queries read count once, for the query that owns it; each query's own sums are in
     `queries`. `rows_open` are groups whose windows have not fired and wait in state for the next run. `sealed` says
     that the input has ended for good. `recovered_from` names the savepoint that a lost checkpoint came back from.
-    `previews` are the first open windows of each step, as they would fire now.
+    `previews` are the first open windows of each step, as they would fire now; `warnings` tell what went wrong beside.
     """
 
     pipeline: str
@@ -86,6 +86,7 @@ class RunReport:
     owning: frozenset[str] = frozenset()
     tables: Mapping[str, str] = field(default_factory=dict)
     previews: Mapping[str, pa.Table] = field(default_factory=dict, repr=False)
+    warnings: tuple[str, ...] = ()
 
     @property
     def rows_in(self) -> int:
@@ -131,6 +132,7 @@ class RunReport:
             "generation": self.generation,
             "sealed": self.sealed,
             "recovered_from": self.recovered_from,
+            "warnings": list(self.warnings),
             "seconds": round(self.seconds, 3),
             **{name: getattr(self, name) for name in numbers},
             "sinks": {sink: rows for q in self.queries for sink, rows in q.rows_out.items()},

@@ -38,7 +38,7 @@ from resources.checkpoint.lease import Lease
 from resources.checkpoint.log import PARTITIONS, CheckpointLog
 from resources.checkpoint.manifest import Manifest, QueryFacts
 from resources.checkpoint.storage import storage_named
-from resources.errors import ConfigurationError
+from resources.errors import ConfigurationError, RsError
 from resources.sink.base import SinkWriter
 from resources.sink.dead_letters import DeadLetters
 from resources.source.policy import BadRecords
@@ -62,6 +62,7 @@ class JobSession:
         self.lease: Lease | None = None
         self.catalog = Catalog(options.home.catalog)
         self.recovered_from = ""
+        self.warnings: tuple[str, ...] = ()
         self.previews: Mapping[str, pa.Table] = {}
         self.journal: Journal | None = None
 
@@ -243,13 +244,21 @@ class JobSession:
             )
             self.manifest = self.manifest.with_query(folder, known)
         self.save()
+        self._save_by_policy()
+        self.previews = self._previews()
+        return self.report()
+
+    def _save_by_policy(self) -> None:
+        """A savepoint at the end, if the policy says so; one that fails is told of and does not undo the run."""
         policy = self.options.savepoints
-        if policy.at_end and not policy.local_storage_only and any(q.report.batches for q in self.queries.values()):
+        if not policy.at_end or policy.local_storage_only or not any(q.report.batches for q in self.queries.values()):
+            return
+        try:
             savepoint(self.topology, self.options, note="end of the run")
             if policy.state_rows and any(plan.stateful for plan in self.plans):
                 snapshot_state(self.topology, self.options)
-        self.previews = self._previews()
-        return self.report()
+        except RsError as error:
+            self.warnings = (*self.warnings, f"no savepoint was taken: {error.what}")
 
     def _previews(self) -> dict[str, pa.Table]:
         wanted = self.options.preview_rows
@@ -266,6 +275,7 @@ class JobSession:
             sealed=self.manifest.sealed,
             recovered_from=self.recovered_from,
             previews=self.previews,
+            warnings=self.warnings,
             queries=tuple(q.report for q in self.queries.values()),
             owning=frozenset(p.name for p in self.plans if p.owns),
             tables=self.tables(),

@@ -22,7 +22,8 @@ def test_the_command_writes_every_figure(tmp_path: Path) -> None:
     text = output.read_text()
     rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
     assert [row.split(" | ")[0].strip("| ") for row in rows] == [
-        *["memory"] * 2, *["filter, 1 % kept"] * 4, *["10 s windows"] * 2, *["latency of a row"] * 2
+        *["memory"] * 2, *["filter, 1 % kept"] * 4, *["10 s windows"] * 2, *["latency of a row"] * 3,
+        *["cost of upkeep"] * 2, *["a state of a million keys"] * 6,
     ]  # fmt: skip
     assert str(Path.home()) not in text
 

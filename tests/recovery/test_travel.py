@@ -228,3 +228,13 @@ def test_savepoints_are_taken_while_a_pipeline_runs(world):
     restore(world.pipeline().topology, world.options, savepoint_id=taken.id)
     world.run(5, finish=True)
     assert world.result() == world.expected()
+
+
+def test_a_savepoint_that_fails_at_the_end_is_told_of_and_does_not_undo_the_run(world, monkeypatch):
+    def fail(*_, **__):
+        raise CheckpointError("the store is away")
+
+    monkeypatch.setattr("pipelines.runtime.session.savepoint", fail)
+    report = world.run(40, savepoints=SavepointPolicy(at_end=True))
+    assert report.rows_in == 40
+    assert report.warnings == ("no savepoint was taken: the store is away",)
