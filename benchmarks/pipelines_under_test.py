@@ -30,9 +30,9 @@ def window_pipeline(source: Path) -> Pipeline:
     return _windowed(StreamBuilder.data_stream("bench", "per_user").from_file(str(source), schema=SCHEMA))
 
 
-def live_filter(channel: MemoryChannel) -> Pipeline:
+def live_filter(channel: MemoryChannel, *, job: str = "live") -> Pipeline:
     """A pipeline without state on a channel."""
-    return StreamBuilder.data_stream("bench", "live").from_memory(channel).filter("ms >= 0").to_delta("live").build()
+    return StreamBuilder.data_stream("bench", job).from_memory(channel).filter("ms >= 0").to_delta(job).build()
 
 
 def live_window(channel: MemoryChannel) -> Pipeline:

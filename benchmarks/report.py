@@ -72,7 +72,8 @@ def write(path: Path, figures: Sequence[Figure], *, rows: int, pairs: int, load_
 
 
 def _shown(figure: Figure) -> str:
-    return f"{figure.value:.2f} x" if figure.unit == "x" else f"{figure.value:.0f} {figure.unit}"
+    digits = 0 if figure.value >= 100 else 2
+    return f"{figure.value:.{digits}f} {figure.unit}"
 
 
 def _target(figure: Figure) -> str:

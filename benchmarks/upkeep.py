@@ -48,13 +48,13 @@ def upkeep_figures(bench: Bench) -> Iterator[Figure]:
 class Live:
     """A started pipeline that is given one batch after the other; with or without catalog and lease checks."""
 
-    def __init__(self, bench: Bench, home: Path, stack: ExitStack) -> None:
+    def __init__(self, bench: Bench, folder: Path, stack: ExitStack, *, job: str) -> None:
         self.channel = MemoryChannel(schema=SCHEMA)
         self.done = threading.Event()
         options = RunOptions(
-            home=Home(home), driver=bench.driver, interval=INTERVAL, on_progress=lambda _: self.done.set()
+            home=Home(folder / job), driver=bench.driver, interval=INTERVAL, on_progress=lambda _: self.done.set()
         )
-        stack.enter_context(live_filter(self.channel).start(options))
+        stack.enter_context(live_filter(self.channel, job=job).start(options))
 
     def batch(self, rows: list[dict[str, Any]]) -> float:
         """Milliseconds from putting the rows to the end of their batch."""
@@ -71,7 +71,7 @@ def _batch_cost(bench: Bench) -> Figure:
     rows = [{"user": f"u{n}", "page": "/", "ts": START, "ms": n} for n in range(BATCH_ROWS)]
     took: dict[str, list[float]] = {"with": [], "without": []}
     with bench.place() as folder, ExitStack() as stack:
-        lives = {"with": Live(bench, folder / "with", stack), "without": Live(bench, folder / "without", stack)}
+        lives = {kind: Live(bench, folder, stack, job=kind) for kind in took}
         for number in range(bench.latency_rows + WARM_UP_BATCHES):
             for kind, live in sorted(lives.items(), reverse=bool(number % 2)):
                 with ExitStack() as off:
