@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 
@@ -89,6 +90,10 @@ def ui(world):
             server.wait(60)
         except subprocess.TimeoutExpired:
             server.kill()
+        finally:
+            # Its web server and daemon are processes of their own, and outlive it when it is killed.
+            with suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGKILL)
 
 
 def answers(url):
