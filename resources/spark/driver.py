@@ -125,7 +125,7 @@ def make_session(settings: SparkSettings) -> SparkSession:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    from resources.spark.jars import jar_paths
+    from resources.spark.jars import SPARK
     from resources.spark.java import java_home
 
     os.environ["JAVA_HOME"] = str(java_home())
@@ -134,7 +134,7 @@ def make_session(settings: SparkSettings) -> SparkSession:
     if settings.lean:
         os.environ.update(LEAN_ENVIRONMENT)
     builder = SparkSession.builder
-    for key, value in settings.conf(jar_paths()).items():
+    for key, value in settings.conf(SPARK.paths()).items():
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()

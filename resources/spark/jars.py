@@ -1,7 +1,7 @@
-"""The jars that Spark gets beside its own: one pinned list, fetched once by Ivy, checked by SHA-256.
+"""Jars that no Python package brings: pinned lists, fetched once by Ivy and checked by SHA-256.
 
-Run as a module it fetches what is missing. Ivy comes with pyspark. Each jar is fetched alone: what its pom names is
-in pyspark already, and newer.
+`SPARK` is the list of what Spark gets beside its own jars; run as a module, this fetches what is missing of it. Ivy
+comes with pyspark. Each jar is fetched alone: a list is complete, whatever the poms name.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 from urllib.parse import urlsplit
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import quoteattr
@@ -29,8 +30,6 @@ FETCH_TIMEOUT_S = 600
 
 # What Ivy says at its end is enough to see why it failed; all of it is pages long.
 _TOLD_LINES = 12
-
-_REMEDY = "run `make setup`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,57 +67,72 @@ def parse_lock(text: str) -> tuple[Jar, ...]:
     return tuple(jars)
 
 
-PINNED = parse_lock(Path(__file__).with_name("jars.lock").read_text(encoding="utf-8"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JarList:
+    """A pinned list and where its jars lie: in the folder that the environment variable `variable` names.
 
-
-def jars_folder() -> Path:
-    """Where the jars lie: the folder named by the environment variable RS_JARS, else one beside this Python."""
-    named = os.environ.get("RS_JARS")
-    return Path(named).expanduser().absolute() if named else Path(sys.prefix) / "share" / "rs_assets" / "jars"
-
-
-def jar_paths() -> tuple[Path, ...]:
-    """The pinned jars as files, for `spark.jars`; ConfigurationError names the first that is missing.
-
-    Looks only whether they are there (it is called at every start); `verify` reads them.
+    If it names none they lie beside this Python, in `place` under `share/rs_assets`. `remedy` is what to do when jars
+    are missing.
     """
-    folder = jars_folder()
-    for jar in PINNED:
-        if not (folder / jar.file).is_file():
-            raise ConfigurationError(f"the jar {jar.file} is missing", remedy=_REMEDY, folder=str(folder))
-    return tuple(folder / jar.file for jar in PINNED)
+
+    jars: tuple[Jar, ...]
+    place: str
+    variable: str
+    remedy: str
+
+    @classmethod
+    def read(cls, lock: Path, *, place: str, variable: str, remedy: str) -> Self:
+        """The list that the lock file `lock` holds."""
+        return cls(jars=parse_lock(lock.read_text(encoding="utf-8")), place=place, variable=variable, remedy=remedy)
+
+    def folder(self) -> Path:
+        """Where the jars lie; absolute, there or not."""
+        named = os.environ.get(self.variable)
+        return Path(named).expanduser().absolute() if named else Path(sys.prefix) / "share" / "rs_assets" / self.place
+
+    def paths(self) -> tuple[Path, ...]:
+        """The jars as files, in the order of the list; ConfigurationError names the first that is missing.
+
+        Looks only whether they are there (it is called at every start); `verify` reads them.
+        """
+        folder = self.folder()
+        for jar in self.jars:
+            if not (folder / jar.file).is_file():
+                raise ConfigurationError(f"the jar {jar.file} is missing", remedy=self.remedy, folder=str(folder))
+        return tuple(folder / jar.file for jar in self.jars)
+
+    def verify(self) -> None:
+        """Read every jar and raise ConfigurationError for the first whose content is not the pinned one."""
+        for jar, path in zip(self.jars, self.paths(), strict=True):
+            _check(jar, path, remedy=self.remedy)
+
+    def fetch(self) -> tuple[Jar, ...]:
+        """Fetch the jars that are missing or damaged, check them, put them in place; return what was fetched.
+
+        A jar appears under its name only whole and checked. The repository is the one of `maven_url`.
+        """
+        folder = self.folder()
+        wanted = tuple(jar for jar in self.jars if not _is_good(jar, folder / jar.file))
+        if not wanted:
+            return ()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as staging:
+                _run_ivy(wanted, Path(staging), remedy=self.remedy)
+                for jar in wanted:
+                    _check(jar, Path(staging) / jar.file, remedy=self.remedy)
+                for jar in wanted:
+                    (Path(staging) / jar.file).replace(folder / jar.file)
+        except OSError as error:
+            raise ConfigurationError(
+                f"the jars cannot be written: {error.strerror}",
+                remedy=f"make the folder writable, or name another in {self.variable}",
+                folder=str(folder),
+            ) from error
+        return wanted
 
 
-def verify() -> None:
-    """Read every pinned jar and raise ConfigurationError for the first whose content is not the pinned one."""
-    for jar, path in zip(PINNED, jar_paths(), strict=True):
-        _check(jar, path)
-
-
-def fetch() -> tuple[Jar, ...]:
-    """Fetch the jars that are missing or damaged, check them, put them in place; return what was fetched.
-
-    A jar appears under its name only whole and checked. The repository is the one of `maven_url`.
-    """
-    folder = jars_folder()
-    wanted = tuple(jar for jar in PINNED if not _is_good(jar, folder / jar.file))
-    if not wanted:
-        return ()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as staging:
-            _run_ivy(wanted, Path(staging))
-            for jar in wanted:
-                _check(jar, Path(staging) / jar.file)
-            for jar in wanted:
-                (Path(staging) / jar.file).replace(folder / jar.file)
-    except OSError as error:
-        raise ConfigurationError(
-            f"the jars cannot be written: {error.strerror}",
-            remedy="make the folder writable, or name another in RS_JARS",
-            folder=str(folder),
-        ) from error
-    return wanted
+SPARK = JarList.read(Path(__file__).with_name("jars.lock"), place="jars", variable="RS_JARS", remedy="run `make setup`")
 
 
 def maven_url(environment: Mapping[str, str] = os.environ) -> str | None:
@@ -145,7 +159,7 @@ def maven_url(environment: Mapping[str, str] = os.environ) -> str | None:
     return tree.findtext(".//{*}mirrors/{*}mirror/{*}url", default="").strip() or None
 
 
-def _run_ivy(jars: Iterable[Jar], staging: Path) -> None:
+def _run_ivy(jars: Iterable[Jar], staging: Path, *, remedy: str) -> None:
     settings, module = staging / "ivysettings.xml", staging / "ivy.xml"
     settings.write_text(_ivy_settings(staging / "cache", maven_url()), encoding="utf-8")
     module.write_text(_ivy_module(jars), encoding="utf-8")
@@ -153,17 +167,21 @@ def _run_ivy(jars: Iterable[Jar], staging: Path) -> None:
         str(java_home() / "bin" / "java"),
         *_proxy_options(os.environ),
         *_trust_options(staging),
-        *("-cp", str(_ivy_jar()), "org.apache.ivy.Main"),
+        *("-cp", str(_ivy_jar(remedy)), "org.apache.ivy.Main"),
         *("-settings", str(settings), "-ivy", str(module)),
         *("-retrieve", str(staging / "[artifact]-[revision].[ext]")),
     ]
     try:
         run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=FETCH_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
-        raise ConfigurationError(f"the jars did not arrive within {FETCH_TIMEOUT_S} s", remedy=_unreached()) from error
+        raise ConfigurationError(
+            f"the jars did not arrive within {FETCH_TIMEOUT_S} s", remedy=_unreached(remedy)
+        ) from error
     if run.returncode != 0:
         told = "\n    ".join((run.stdout + run.stderr).strip().splitlines()[-_TOLD_LINES:])
-        raise ConfigurationError(f"Ivy could not fetch the jars:\n    {without_secrets(told)}", remedy=_unreached())
+        raise ConfigurationError(
+            f"Ivy could not fetch the jars:\n    {without_secrets(told)}", remedy=_unreached(remedy)
+        )
 
 
 def without_secrets(text: str) -> str:
@@ -175,15 +193,15 @@ def without_secrets(text: str) -> str:
     return re.sub(r"//[^/@\s]+@", "//***@", text)
 
 
-def _unreached() -> str:
-    return "check the network, or name a Maven repository in RS_MAVEN_URL, then run `make setup` again"
+def _unreached(remedy: str) -> str:
+    return f"check the network, or name a Maven repository in RS_MAVEN_URL, then {remedy} again"
 
 
-def _ivy_jar() -> Path:
+def _ivy_jar(remedy: str) -> Path:
     spec = importlib.util.find_spec("pyspark")
     found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec is not None and spec.origin else []
     if not found:
-        raise ConfigurationError("pyspark, or the Ivy that comes with it, is missing", remedy=_REMEDY)
+        raise ConfigurationError("pyspark, or the Ivy that comes with it, is missing", remedy=remedy)
     return found[-1]
 
 
@@ -242,14 +260,14 @@ def _is_good(jar: Jar, path: Path) -> bool:
     return path.is_file() and _digest(path) == jar.sha256
 
 
-def _check(jar: Jar, path: Path) -> None:
+def _check(jar: Jar, path: Path, *, remedy: str) -> None:
     if not path.is_file():
-        raise ConfigurationError(f"the jar {jar.file} did not arrive", remedy=_unreached())
+        raise ConfigurationError(f"the jar {jar.file} did not arrive", remedy=_unreached(remedy))
     found = _digest(path)
     if found != jar.sha256:
         raise ConfigurationError(
             f"the jar {jar.file} is not the pinned one",
-            remedy="delete it and run `make setup`; if it comes back so, the repository serves something else",
+            remedy=f"delete it and {remedy}; if it comes back so, the repository serves something else",
             file=str(path),
             expected=jar.sha256,
             found=found,
@@ -261,13 +279,13 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def main() -> None:
+def main(jars: JarList = SPARK) -> None:
     """Fetch, and say in one line what was done."""
     try:
-        fetched = fetch()
+        fetched = jars.fetch()
     except ConfigurationError as refusal:
         sys.exit(f"error: {refusal}")
-    sys.stdout.write(f"{len(PINNED)} jars, {len(fetched)} of them fetched now, in {jars_folder()}\n")
+    sys.stdout.write(f"{len(jars.jars)} jars, {len(fetched)} of them fetched now, in {jars.folder()}\n")
 
 
 if __name__ == "__main__":

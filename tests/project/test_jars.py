@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import ssl
 import subprocess
 import threading
@@ -16,6 +17,7 @@ import pytest
 
 from resources.errors import ConfigurationError
 from resources.spark import jars, trust
+from rs_assets.testing.kafka_node import KAFKA
 
 PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "no_proxy", "NO_PROXY")
 
@@ -25,6 +27,7 @@ def jar_of(name: str, content: bytes) -> jars.Jar:
 
 
 ONE, TWO = jar_of("one", b"1"), jar_of("two", b"2")
+LISTED = jars.JarList(jars=(ONE, TWO), place="some/jars", variable="RS_SOME_JARS", remedy="run `make some`")
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
@@ -34,8 +37,7 @@ class QuietHandler(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def folder(monkeypatch, tmp_path):
-    monkeypatch.setenv("RS_JARS", str(tmp_path / "jars"))
-    monkeypatch.setattr(jars, "PINNED", (ONE, TWO))
+    monkeypatch.setenv("RS_SOME_JARS", str(tmp_path / "jars"))
     return tmp_path / "jars"
 
 
@@ -65,69 +67,94 @@ def put(folder: Path, **content: bytes) -> None:
 
 
 def test_the_list_goes_with_the_installed_packages():
-    versions = {jar.name: jar.version for jar in jars.PINNED}
+    versions = {jar.name: jar.version for jar in jars.SPARK.jars}
     spark, delta = metadata.version("pyspark"), metadata.version("delta-spark")
     assert versions["spark-sql-kafka-0-10_2.13"] == spark
     assert versions[f"delta-spark_{spark.rpartition('.')[0]}_2.13"] == delta
     assert {version for name, version in versions.items() if name.startswith("delta-")} == {delta}
-    assert len(versions) == len(jars.PINNED) == 10
-    assert all(len(jar.sha256) == 64 for jar in jars.PINNED)
+    assert len(versions) == len(jars.SPARK.jars) == 10
+
+
+@pytest.mark.parametrize("listed", [jars.SPARK, KAFKA], ids=["spark", "kafka broker"])
+def test_every_jar_of_a_list_has_a_digest_and_a_file_of_its_own(listed):
+    assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) for jar in listed.jars)
+    assert len({jar.file for jar in listed.jars}) == len(listed.jars)
+
+
+def test_the_parts_of_the_broker_are_of_one_version():
+    versions = {jar.version for jar in KAFKA.jars if jar.group == "org.apache.kafka"}
+    assert len(versions) == 1
+    assert len({jar.version for jar in KAFKA.jars if jar.group == "org.apache.logging.log4j"}) == 1
+
+
+def test_spark_and_the_broker_keep_their_jars_apart(monkeypatch):
+    for listed in (jars.SPARK, KAFKA):
+        monkeypatch.delenv(listed.variable, raising=False)
+    assert jars.SPARK.folder() not in (KAFKA.folder(), *KAFKA.folder().parents)
+    assert jars.SPARK.variable != KAFKA.variable
 
 
 def test_the_jars_of_this_machine_are_the_pinned_ones():
-    jars.verify()
+    jars.SPARK.verify()
 
 
 def test_the_folder_does_not_depend_on_the_working_directory(monkeypatch, tmp_path):
-    monkeypatch.delenv("RS_JARS", raising=False)
-    before = jars.jars_folder()
+    monkeypatch.delenv("RS_SOME_JARS", raising=False)
+    before = LISTED.folder()
     monkeypatch.chdir(tmp_path)
-    assert jars.jars_folder() == before
+    assert LISTED.folder() == before
     assert before.is_absolute()
+    assert before.parts[-2:] == ("some", "jars")
+
+
+def test_a_list_is_read_from_its_lock_file(tmp_path):
+    (tmp_path / "a.lock").write_text("# remark\n" + "".join(f"{j.group}:{j.name}:1.0 {j.sha256}\n" for j in (ONE, TWO)))
+    read = jars.JarList.read(tmp_path / "a.lock", place=LISTED.place, variable=LISTED.variable, remedy=LISTED.remedy)
+    assert read == LISTED
 
 
 def test_paths_come_in_the_order_of_the_list(folder):
     put(folder, two=b"2", one=b"1")
-    assert jars.jar_paths() == (folder / "one-1.0.jar", folder / "two-1.0.jar")
+    assert LISTED.paths() == (folder / "one-1.0.jar", folder / "two-1.0.jar")
 
 
 def test_a_missing_jar_is_named_with_the_remedy(folder):
     put(folder, one=b"1")
     with pytest.raises(ConfigurationError, match=r"two-1\.0\.jar is missing") as caught:
-        jars.jar_paths()
-    assert "make setup" in caught.value.remedy
+        LISTED.paths()
+    assert "make some" in caught.value.remedy
     assert caught.value.facts["folder"] == str(folder)
 
 
 def test_a_changed_jar_is_found_by_verify(folder):
     put(folder, one=b"1", two=b"3")
     with pytest.raises(ConfigurationError, match=r"two-1\.0\.jar is not the pinned one") as caught:
-        jars.verify()
+        LISTED.verify()
     assert caught.value.facts["expected"] == TWO.sha256
 
 
 def test_fetch_brings_all_and_leaves_nothing_else(folder, repository):
-    assert jars.fetch() == (ONE, TWO)
-    jars.verify()
+    assert LISTED.fetch() == (ONE, TWO)
+    LISTED.verify()
     assert sorted(path.name for path in folder.iterdir()) == ["one-1.0.jar", "two-1.0.jar"]
 
 
 def test_fetch_brings_only_what_is_missing_or_damaged(folder, repository):
     put(folder, one=b"1", two=b"damaged")
-    assert jars.fetch() == (TWO,)
-    jars.verify()
+    assert LISTED.fetch() == (TWO,)
+    LISTED.verify()
 
 
 def test_fetch_of_what_is_there_starts_nothing(folder, monkeypatch):
     put(folder, one=b"1", two=b"2")
     monkeypatch.setattr("subprocess.run", lambda *_args, **_kwargs: pytest.fail("a process was started"))
-    assert jars.fetch() == ()
+    assert LISTED.fetch() == ()
 
 
 def test_a_repository_that_serves_something_else_is_refused_and_nothing_put_in_place(folder, repository):
     (repository / "two" / "1.0" / "two-1.0.jar").write_bytes(b"evil")
     with pytest.raises(ConfigurationError, match="not the pinned one"):
-        jars.fetch()
+        LISTED.fetch()
     assert list(folder.iterdir()) == []
 
 
@@ -135,17 +162,31 @@ def test_a_jar_that_is_not_in_the_repository_is_named_without_the_password(folde
     (repository / "two" / "1.0" / "two-1.0.jar").unlink()
     monkeypatch.setenv("RS_MAVEN_URL", jars.maven_url().replace("//", "//me:hushhush@"))
     with pytest.raises(ConfigurationError, match="two") as caught:
-        jars.fetch()
+        LISTED.fetch()
     assert "RS_MAVEN_URL" in caught.value.remedy
+    assert "run `make some` again" in caught.value.remedy
     assert "hushhush" not in str(caught.value)
     assert list(folder.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_made_is_an_error(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
-    monkeypatch.setenv("RS_JARS", str(tmp_path / "file" / "jars"))
-    with pytest.raises(ConfigurationError, match="cannot be written"):
-        jars.fetch()
+    monkeypatch.setenv("RS_SOME_JARS", str(tmp_path / "file" / "jars"))
+    with pytest.raises(ConfigurationError, match="cannot be written") as caught:
+        LISTED.fetch()
+    assert "RS_SOME_JARS" in caught.value.remedy
+
+
+def test_run_as_a_program_it_says_in_one_line_what_it_did(folder, repository, capsys):
+    put(folder, one=b"1")
+    jars.main(LISTED)
+    assert capsys.readouterr().out == f"2 jars, 1 of them fetched now, in {folder}\n"
+
+
+def test_run_as_a_program_it_ends_with_the_error(folder, repository, monkeypatch):
+    monkeypatch.setenv("RS_MAVEN_URL", "http://127.0.0.1:1/")
+    with pytest.raises(SystemExit, match="error: Ivy could not fetch"):
+        jars.main(LISTED)
 
 
 @pytest.mark.parametrize("namespace", ["", ' xmlns="http://maven.apache.org/SETTINGS/1.0.0"'])

@@ -1,7 +1,7 @@
 """Testing pipelines on real Spark, batch by batch.
 
 The counterpart of Kafka Streams' TopologyTestDriver: every source is replaced by a memory channel of its schema and
-every sink by one that collects, whatever kinds they were.
+every sink by one that collects, whatever kinds they were. Durable shuffles stay what they are.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from pipelines.compile.plan import in_order
 from pipelines.runtime.options import RunOptions
 from pipelines.runtime.query import every
 from pipelines.runtime.report import RunReport
@@ -21,7 +22,8 @@ from pipelines.runtime.run import wire_all
 from pipelines.runtime.session import JobSession
 from pipelines.stream.pipeline import Pipeline
 from pipelines.topology.base import Node
-from pipelines.topology.source import ArraySource, FileSource, MemorySource, Source
+from pipelines.topology.shuffle import ShuffleRead, ShuffleWrite
+from pipelines.topology.source import ArraySource, MemorySource, Source
 from pipelines.topology.topology import Topology
 from resources.errors import SchemaError, TopologyError
 from resources.home import Home
@@ -54,7 +56,8 @@ class PipelineDriver:
         self._channels: dict[str, MemoryChannel] = {}
         nodes = tuple(self._replaced(node) for node in pipeline.topology)
         self._topology = Topology(pipeline.topology.namespace, pipeline.topology.job, nodes, pipeline.topology.renamed)
-        self._sinks = {sink.name: MemoryChannel() for sink in self._topology.sinks}
+        sinks = [sink for sink in self._topology.sinks if not isinstance(sink, ShuffleWrite)]
+        self._sinks = {sink.name: MemoryChannel() for sink in sinks}
         self._options = RunOptions(driver=self._spark)
         self._session: JobSession | None = None
         self._waiting: dict[str, list[Mapping[str, Any]]] = {name: [] for name in self._channels}
@@ -103,8 +106,10 @@ class PipelineDriver:
     def finish(self) -> None:
         """End the input: process what was pushed, then fire every open window."""
         self.step()
-        self._call(lambda session: [q.finish_windows() for q in session.queries.values() if q.plan.stateful])
-        self._process_all()
+        for plans in in_order(self._topology, self._running().plans):
+            names = {plan.name for plan in plans if plan.stateful}
+            self._call(lambda session, n=names: [session.queries[name].finish_windows() for name in n])
+            self._process_all()
 
     def restart(self) -> None:
         """Drop the queries and start them again from their checkpoints."""
@@ -124,7 +129,8 @@ class PipelineDriver:
     def _begin(self, session: JobSession, spark: Any) -> None:
         wire_all(session, spark)
         for query in session.queries.values():
-            query.writers = {name: MemoryWriter(name, self._sinks[name]) for name in query.plan.sinks}
+            tested = {name: MemoryWriter(name, self._sinks[name]) for name in query.plan.sinks if name in self._sinks}
+            query.writers = {**query.writers, **tested}
             query.start(every(POLL))
 
     def _stop(self) -> None:
@@ -133,7 +139,8 @@ class PipelineDriver:
             session.__exit__(None, None, None)
 
     def _process_all(self) -> None:
-        self._call(lambda session: [query.process_all() for query in session.queries.values()])
+        for plans in in_order(self._topology, self._running().plans):
+            self._call(lambda session, p=plans: [session.queries[plan.name].process_all() for plan in p])
 
     def _call(self, function: Any) -> None:
         session = self._running()
@@ -146,11 +153,9 @@ class PipelineDriver:
 
     def _replaced(self, node: Node) -> Node:
         """A source as a memory source of the same name and schema; any other node as it is."""
-        if not isinstance(node, Source):
+        if not isinstance(node, Source) or isinstance(node, ShuffleRead):
             return node
-        schema = node.schema
-        if isinstance(node, FileSource) and node.format == "text" and node.pattern is None:
-            schema = "value string"
+        schema = node.row_schema
         if schema is None and not isinstance(node, ArraySource):
             raise SchemaError(f"source {node.name!r} has no schema to test with", remedy="declare it")
         channel = MemoryChannel(schema=schema or _array_schema(node))

@@ -1,0 +1,38 @@
+"""Testing pipelines: a driver that goes batch by batch, and a real Kafka broker.
+
+Importing this package loads neither Spark nor a Kafka client; each name is loaded at its first use.
+
+>>> from rs_assets import testing
+>>> testing.KafkaBroker.__name__
+'KafkaBroker'
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rs_assets.testing.driver import PipelineDriver
+    from rs_assets.testing.kafka import KafkaBroker, KafkaRecord
+
+__all__ = ["KafkaBroker", "KafkaRecord", "PipelineDriver"]
+
+# Where each public name lives.
+HOMES = {
+    "KafkaBroker": "rs_assets.testing.kafka",
+    "KafkaRecord": "rs_assets.testing.kafka",
+    "PipelineDriver": "rs_assets.testing.driver",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name at its first use."""
+    if name in HOMES:
+        return getattr(importlib.import_module(HOMES[name]), name)
+    raise AttributeError(f"module 'rs_assets.testing' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return __all__

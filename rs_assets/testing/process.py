@@ -1,0 +1,139 @@
+"""A server as a child process: started with a log file, signalled by its id, not outliving who started it.
+
+A watchdog sees to the last: a shell that reads from a pipe which only this process holds. However this process ends,
+kill -9 included, the pipe ends with it; the shell then kills the server and removes its folder. It needs no more than
+POSIX, and asks nothing of the server. (A child that this process forks without exec holds the pipe too, as long as it
+lives.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+# $1: the folder to remove, or nothing. A line of the pipe is the id of the process to kill, or - for none.
+_WATCHDOG = """
+pid=-
+while read -r line; do pid=$line; done
+[ "$pid" = - ] || kill -9 "$pid"
+[ -z "$1" ] || rm -rf -- "$1"
+"""
+
+# A server that takes longer to end after SIGTERM hangs.
+STOP_TIMEOUT_S = 30
+
+_TAIL_LINES = 15
+
+
+class ServerProcess:
+    """`command`, which writes into `log_file`; `scratch` is removed if this process ends without `close()`.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     server = ServerProcess(["sleep", "60"], log_file=Path(folder) / "log")
+    ...     server.start()
+    ...     print(server.ended_within(0.01))
+    ...     server.stop()
+    ...     print(server.running)
+    ...     server.close()
+    False
+    False
+    """
+
+    def __init__(self, command: Sequence[str], *, log_file: Path, scratch: Path | None = None) -> None:
+        self.command = tuple(command)
+        self.log_file = log_file
+        self._scratch = scratch
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watchdog: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there, be it paused."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs."""
+        return self._process.pid if self._process is not None and self.running else None
+
+    def start(self) -> None:
+        """Start the process, if it does not run; the log file grows."""
+        if self.running:
+            return
+        watchdog = self._watch()
+        with self.log_file.open("ab") as log:
+            # In a session of its own: Ctrl-C in a terminal is for us, and we stop it in order.
+            self._process = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        _tell(watchdog, str(self._process.pid))
+
+    def ended_within(self, seconds: float) -> bool:
+        """Wait for the process to end by itself, at most `seconds`; True if it has ended."""
+        if self._process is not None:
+            try:
+                self._process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                return False
+        return True
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, if the process runs."""
+        if self._process is not None and self.running:
+            self._process.send_signal(number)
+
+    def stop(self) -> None:
+        """End the process by SIGTERM, paused or not, and wait; one that hangs is killed."""
+        self.send(signal.SIGTERM)
+        self.send(signal.SIGCONT)
+        if not self.ended_within(STOP_TIMEOUT_S):
+            self.send(signal.SIGKILL)
+        self._reap()
+
+    def kill(self) -> None:
+        """End the process by SIGKILL, and wait."""
+        self.send(signal.SIGKILL)
+        self._reap()
+
+    def close(self) -> None:
+        """Stop the process, and the watchdog after it; may be called twice."""
+        self.stop()
+        watchdog, self._watchdog = self._watchdog, None
+        if watchdog is not None:
+            watchdog.communicate()
+
+    def log_tail(self) -> str:
+        """The last lines of the log, without the lines of stack traces."""
+        lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
+        told = [line for line in lines if line.strip() and not line.startswith(("\tat ", "\t... "))]
+        return "\n".join(told[-_TAIL_LINES:])
+
+    def _reap(self) -> None:
+        if self._process is not None:
+            self._process.wait()
+            if self._watchdog is not None:
+                _tell(self._watchdog, "-")
+
+    def _watch(self) -> subprocess.Popen[bytes]:
+        if self._watchdog is None:
+            command = ["/bin/sh", "-c", _WATCHDOG, "watchdog", str(self._scratch or "")]
+            self._watchdog = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        return self._watchdog
+
+
+def _tell(watchdog: subprocess.Popen[bytes], line: str) -> None:
+    # A watchdog that somebody killed must not keep a server from ending.
+    if watchdog.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):
+            watchdog.stdin.write(f"{line}\n".encode())
+            watchdog.stdin.flush()
