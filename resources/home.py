@@ -51,6 +51,11 @@ class Home:
         return self.root / "state"
 
     @property
+    def shuffles(self) -> Path:
+        """Delta tables between the queries of a pipeline."""
+        return self.root / "shuffles"
+
+    @property
     def served(self) -> Path:
         """Copies of state for lookups in milliseconds."""
         return self.root / "served"

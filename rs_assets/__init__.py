@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pipelines.stream.pipeline import Pipeline
     from pipelines.topology.expression import column
     from resources.errors import RsError
+    from resources.kafka.cluster import KafkaCluster
     from resources.source.memory import MemoryChannel
     from resources.source.policy import BadRecords
     from resources.window.spec import HoppingWindow, SessionWindow, Time, TumblingWindow
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BadRecords",
     "HoppingWindow",
+    "KafkaCluster",
     "MemoryChannel",
     "Pipeline",
     "RsError",
@@ -46,6 +48,7 @@ __all__ = [
 HOMES = {
     "BadRecords": "resources.source.policy",
     "HoppingWindow": "resources.window.spec",
+    "KafkaCluster": "resources.kafka.cluster",
     "MemoryChannel": "resources.source.memory",
     "Pipeline": "pipelines.stream.pipeline",
     "RsError": "resources.errors",

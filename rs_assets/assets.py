@@ -31,7 +31,7 @@ def pipeline_graph(pipeline: Pipeline) -> GraphDefinition:
     def wired() -> dict[str, Any]:
         values: dict[str, Any] = {}
         for node in topology:
-            inputs = {f"from_{name}": values[name] for name in node.inputs}
+            inputs = {f"from_{name}": values[name] for name in node.follows}
             values[node.name] = ops[node.name].alias(node.name)(**inputs)
         results = process.alias("process")(**{f"after_{sink.name}": values[sink.name] for sink in topology.sinks})
         return {name: getattr(results, name) for name in outputs} if len(outputs) > 1 else {outputs[0]: results}

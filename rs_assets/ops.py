@@ -54,7 +54,7 @@ def _wiring_op(topology: Topology, node: Node, verb: str) -> OpDefinition:
     @op(
         name=f"{topology.namespace}__{topology.job}__{node.name}",
         description=f"{verb}: {node.detail() or node.kind}",
-        ins={f"from_{name}": In(dagster_type=Any) for name in node.inputs},
+        ins={f"from_{name}": In(dagster_type=Any) for name in node.follows},
         out=Out(dagster_type=Any, io_manager_key=IN_PROCESS),
         tags={"dagster/compute_kind": node.family},
     )

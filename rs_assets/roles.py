@@ -34,11 +34,11 @@ def output_name(step: str, role: Role) -> str:
 def upstream_roles(topology: Topology, node: Node) -> list[tuple[str, Role]]:
     """The nearest steps above `node` that are assets."""
     found: dict[str, Role] = {}
-    waiting = list(node.inputs)
+    waiting = list(node.follows)
     while waiting:
         current = topology[waiting.pop()]
         if current.family in ROLE_OF:
             found[current.name] = ROLE_OF[current.family]
         else:
-            waiting.extend(current.inputs)
+            waiting.extend(current.follows)
     return sorted(found.items())

@@ -56,6 +56,17 @@ def plan_queries(topology: Topology) -> tuple[QueryPlan, ...]:
     return tuple(plans)
 
 
+def in_order(topology: Topology, plans: Iterable[QueryPlan]) -> tuple[tuple[QueryPlan, ...], ...]:
+    """The queries in groups: each reads only what queries of the groups before it have written into shuffles."""
+    waiting, groups = list(plans), list[tuple[QueryPlan, ...]]()
+    while waiting:
+        unwritten = {name for plan in waiting for name in plan.sinks}
+        ready = tuple(p for p in waiting if not unwritten & {w for s in p.sources for w in topology[s].follows})
+        groups.append(ready)
+        waiting = [plan for plan in waiting if plan not in ready]
+    return tuple(groups)
+
+
 def _group(topology: Topology, sink: Sink) -> tuple[str, ...]:
     """Sinks of equal groups may share a query."""
     stateful = _stateful(topology, sink)

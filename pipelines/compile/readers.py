@@ -12,10 +12,17 @@ import orjson
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from pipelines.compile.shuffle import place_of
 from pipelines.compile.wiring import Wiring
-from pipelines.topology.source import ArraySource, FileSource, MemorySource, Source
+from pipelines.topology.shuffle import ShuffleRead
+from pipelines.topology.source import ArraySource, FileSource, KafkaSource, MemorySource, Source
 from resources.checkpoint.log import CheckpointLog
+from resources.errors import CheckpointError, TopologyChangedError
 from resources.source import native, spool
+from resources.source.kafka.infer import infer_schema as infer_kafka_schema
+from resources.source.kafka.offsets import Offsets, initial_offsets, parse_offsets
+from resources.source.kafka.reading import KafkaReader, starting_options
+from resources.source.kafka.starting import resolved
 from resources.source.lines.offsets import ranges_between
 from resources.source.memory import MEMORY_SPLIT, checked_channel
 from resources.source.parse import LineFormat, parse_lines
@@ -95,8 +102,59 @@ def _spool_folder(wiring: Wiring, node: Source, schema: StructType) -> Path:
     return folder
 
 
+def kafka_reader(wiring: Wiring, node: KafkaSource) -> KafkaReader:
+    """How the records of `node` are read, with its schema declared, inferred or pinned."""
+    reader = KafkaReader(
+        cluster=node.cluster,
+        topics=node.topics,
+        pattern=node.pattern,
+        form=node.format,
+        metadata=node.metadata,
+        tombstones=node.tombstones,
+        read_committed=node.read_committed,
+        on_data_loss=node.on_data_loss,
+        max_rows_per_batch=node.max_rows_per_batch,
+        min_partitions=node.min_partitions,
+    )
+    if node.format != "json":
+        return reader
+    schema = wiring.schema_of(node, lambda: infer_kafka_schema(wiring.spark, reader, step=node.name))
+    return replace(reader, schema=schema)
+
+
+def _kafka_stream(wiring: Wiring, node: KafkaSource) -> DataFrame:
+    name = wiring.stored_name(node.name)
+    # Spark looks at it once; later starts need not ask the brokers.
+    begun = bool(initial_offsets(wiring.folder / "checkpoint", name))
+    starting = "earliest" if begun else resolved(node.cluster, node.topics, node.pattern, node.group, node.starting)
+    return kafka_reader(wiring, node).stream(wiring.spark, name=name, starting=starting_options(starting))
+
+
+def _shuffle_stream(wiring: Wiring, node: ShuffleRead) -> DataFrame:
+    place, schema = place_of(node, wiring.home), wiring.behind(node.after)
+    if wiring.pinned(node, lambda: schema) != schema:
+        raise TopologyChangedError(
+            f"the rows of the durable shuffle {node.name!r} have other fields than those that wait in it",
+            remedy="begin a new generation (--new-generation)",
+            step=node.name,
+        )
+    if CheckpointLog(wiring.folder / "checkpoint").offsets(0) is None and not place.whole():
+        raise CheckpointError(
+            f"the query behind the shuffle {node.name!r} begins anew, but rows of it were purged",
+            remedy="begin a new generation (--new-generation)",
+            step=node.name,
+        )
+    return place.stream(wiring.spark, schema, name=wiring.stored_name(node.name))
+
+
 STREAM: Mapping[type[Source], Callable[[Wiring, Any], DataFrame]] = MappingProxyType(
-    {FileSource: _file_stream, MemorySource: _spool_stream, ArraySource: _spool_stream}
+    {
+        FileSource: _file_stream,
+        MemorySource: _spool_stream,
+        ArraySource: _spool_stream,
+        KafkaSource: _kafka_stream,
+        ShuffleRead: _shuffle_stream,
+    }
 )
 
 
@@ -135,6 +193,32 @@ def _spool_batch(wiring: Wiring, node: Source, log: CheckpointLog, batch_id: int
     return native.read_spool_files(wiring.spark, files=files, schema=_rows_schema(wiring, node), split=split)
 
 
+def kafka_range(node: KafkaSource, log: CheckpointLog, batch_id: int) -> tuple[Offsets, Offsets]:
+    """Where the partitions of `node` stood before a planned batch, and where they stand behind it."""
+    planned, before = log.offsets(batch_id), log.offsets(batch_id - 1)
+    end, start = (offsets.sources.get(node.name, "-") if offsets else "-" for offsets in (planned, before))
+    first = initial_offsets(log.folder, log.aliases.get(node.name, node.name)) if start == "-" else parse_offsets(start)
+    return first, ({} if end == "-" else parse_offsets(end))
+
+
+def _kafka_batch(wiring: Wiring, node: KafkaSource, log: CheckpointLog, batch_id: int) -> DataFrame:
+    return kafka_reader(wiring, node).batch(wiring.spark, *kafka_range(node, log, batch_id))
+
+
+def _shuffle_batch(wiring: Wiring, node: ShuffleRead, log: CheckpointLog, batch_id: int) -> DataFrame:
+    schema = wiring.pinned(node, lambda: wiring.behind(node.after))
+    planned, before = log.offsets(batch_id), log.offsets(batch_id - 1)
+    end, start = (o.sources.get(node.name, "-") if o else "-" for o in (planned, before))
+    place = place_of(node, wiring.home)
+    return place.batch(wiring.spark, schema, start=None if start == "-" else start, end=end)
+
+
 BATCH: Mapping[type[Source], Callable[[Wiring, Any, CheckpointLog, int], DataFrame]] = MappingProxyType(
-    {FileSource: _file_batch, MemorySource: _spool_batch, ArraySource: _spool_batch}
+    {
+        FileSource: _file_batch,
+        MemorySource: _spool_batch,
+        ArraySource: _spool_batch,
+        KafkaSource: _kafka_batch,
+        ShuffleRead: _shuffle_batch,
+    }
 )

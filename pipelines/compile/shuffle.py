@@ -1,11 +1,21 @@
-"""Shuffles."""
+"""Shuffles: inside a query, or through a table or topic between two."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
 from pipelines.compile.wiring import Flow, Wiring
-from pipelines.topology.shuffle import Shuffle
+from pipelines.topology.shuffle import Shuffle, ShuffleRead, ShuffleWrite
+from resources.checkpoint.log import CheckpointLog
+from resources.home import Home
+from resources.shuffle.base import ShufflePlace
 from resources.shuffle.memory import shuffle
+from resources.shuffle.table import TableShuffle
+from resources.source.columns import hidden
 from resources.window.aggregate import check_fields
+
+DurableShuffle = ShuffleWrite | ShuffleRead
 
 
 def compile_shuffle(wiring: Wiring, node: Shuffle, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
@@ -13,3 +23,32 @@ def compile_shuffle(wiring: Wiring, node: Shuffle, inputs: tuple[Flow, ...]) -> 
     df = inputs[0].df
     check_fields(df, node.keys, step=node.name)
     return Flow(shuffle(df, node.partitions, node.keys))
+
+
+def compile_shuffle_write(wiring: Wiring, node: ShuffleWrite, inputs: tuple[Flow, ...]) -> Flow:
+    """The rows without hidden columns; the place is made when the query begins."""
+    df = inputs[0].df
+    check_fields(df, node.keys, step=node.name)
+    rows = df.drop(*hidden(df.columns))
+    log = CheckpointLog(wiring.folder / "checkpoint")
+    if wiring.streaming and log.last_committed() < 0 and log.offsets(0) is None:
+        place_of(node, wiring.home).begin(rows.schema)
+    return Flow(rows)
+
+
+def compile_shuffle_read(wiring: Wiring, node: ShuffleRead, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001
+    """The rows of the place, spread as was asked for; a topic has them spread already."""
+    frame = wiring.gates.admit(wiring.read(wiring, node), step=node.name, policy=node.bad_records, counted=True)
+    return Flow(frame if node.strategy == "kafka" else shuffle(frame, node.partitions, node.keys))
+
+
+def _table(node: DurableShuffle, home: Home) -> ShufflePlace:
+    return TableShuffle(name=node.place, path=home.shuffles / node.place.replace(".", "/"))
+
+
+PLACES: Mapping[str, Callable[[DurableShuffle, Home], ShufflePlace]] = MappingProxyType({"delta": _table})
+
+
+def place_of(node: DurableShuffle, home: Home) -> ShufflePlace:
+    """Where the rows of a durable shuffle lie."""
+    return PLACES[node.strategy](node, home)

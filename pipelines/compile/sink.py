@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from pipelines.compile.shuffle import place_of
 from pipelines.compile.wiring import Flow, Wiring
 from pipelines.topology import sink as nodes
+from pipelines.topology.shuffle import ShuffleWrite
 from resources.home import Home
 from resources.sink.base import SinkWriter
 from resources.sink.console import ConsoleWriter
@@ -43,6 +45,7 @@ WRITERS: Mapping[type[nodes.Sink], Callable[[Any, Home, str], SinkWriter]] = Map
         nodes.MemorySink: lambda node, _home, _ns: MemoryWriter(node.name, node.channel),
         nodes.DeltaSink: _delta,
         nodes.WriterSink: lambda node, _home, _ns: node.writer,
+        ShuffleWrite: lambda node, home, _ns: place_of(node, home).writer(node.name),
     }
 )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.errors import AnalysisException
 
-from pipelines.compile.shuffle import compile_shuffle
+from pipelines.compile.shuffle import compile_shuffle, compile_shuffle_read, compile_shuffle_write
 from pipelines.compile.sink import WRITERS, compile_sink
 from pipelines.compile.source import compile_source
 from pipelines.compile.step import (
@@ -36,6 +36,7 @@ COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
         source.ArraySource: compile_source,
         source.MemorySource: compile_source,
         source.FileSource: compile_source,
+        source.KafkaSource: compile_source,
         step.Map: compile_map,
         step.FlatMap: compile_flat_map,
         step.Filter: compile_filter,
@@ -46,6 +47,8 @@ COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
         step.Split: compile_split,
         step.Select: compile_select,
         shuffle.Shuffle: compile_shuffle,
+        shuffle.ShuffleWrite: compile_shuffle_write,
+        shuffle.ShuffleRead: compile_shuffle_read,
         window.WindowAggregate: compile_window,
         sink.PrintSink: compile_sink,
         sink.WriterSink: compile_sink,

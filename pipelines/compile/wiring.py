@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from pipelines.compile.python_step import PythonStep, apply_python
 from pipelines.topology.source import Source
 from resources.errors import SchemaError
+from resources.home import Home
 from resources.source.columns import ADDRESS, REASON
 from resources.source.lines.reading import MAX_LINE_BYTES
 from resources.source.policy import BadRecords
@@ -77,13 +78,18 @@ class CollectingGates:
 SourceReader = Callable[["Wiring", Source], DataFrame]
 
 
+def _nothing_behind(step: str) -> StructType:
+    raise KeyError(step)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
     """Spark, the folders of a query, and how its sources are read: as streams, or one batch again.
 
     `policy` is the strictest of the pipeline's sources. `folder` is for a query's control rows and arrays. `pinned`
     gives the schema of a source, inferred once, `stored_name` the name under which the checkpoint knows a source.
-    `now` is the clock of the batch. `quarantines`: a record on which a Python step raises is kept out of the batch.
+    `behind` gives the schema of what goes into a durable shuffle, by the name of the step that writes it. `now` is the
+    clock of the batch. `quarantines`: a record on which a Python step raises is kept out of the batch.
     """
 
     spark: SparkSession
@@ -92,6 +98,8 @@ class Wiring:
     gates: Gates
     pinned: Callable[[Source, Callable[[], StructType]], StructType]
     stored_name: Callable[[str], str] = str
+    home: Home = field(default_factory=Home.default)
+    behind: Callable[[str], StructType] = _nothing_behind
     policy: BadRecords = BadRecords.FAIL
     quarantines: bool = False
     streaming: bool = True

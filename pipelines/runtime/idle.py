@@ -51,9 +51,9 @@ class IdleClock:
         while not self._stop.wait(self.tick.total_seconds()):
             for query in self.queries:
                 report = query.report
-                if report.rows_open and report.rows_in == seen[query.plan.name]:
+                if report.rows_open and report.rows_read == seen[query.plan.name]:
                     send_control(query.wiring.folder / "control", datetime.now(UTC))
-                seen[query.plan.name] = report.rows_in
+                seen[query.plan.name] = report.rows_read
 
 
 def _arrival_window(query: QueryRun) -> WindowAggregate | None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pipelines.topology.source import ArraySource, FileSource, MemorySource, Source
+from pipelines.topology.shuffle import ShuffleRead
+from pipelines.topology.source import ArraySource, FileSource, KafkaSource, MemorySource, Source
 from pipelines.topology.topology import Topology
 from resources.checkpoint.log import CheckpointLog
 from resources.checkpoint.manifest import Manifest
@@ -90,10 +91,16 @@ def _check_followed(source: FileSource, manifest: Manifest, log: CheckpointLog) 
         raise SealedError(ENDED, remedy=AGAIN, source=source.name, file=longer[0])
 
 
-def _check_nothing(source: MemorySource, manifest: Manifest, log: CheckpointLog) -> None:
-    """A closed channel takes no rows."""
+def _check_nothing(source: Source, manifest: Manifest, log: CheckpointLog) -> None:
+    """A closed channel takes no rows; topics are looked at in pipelines.runtime.topics."""
 
 
 CHECKS: Mapping[type[Source], Callable[[Any, Manifest, CheckpointLog], None]] = MappingProxyType(
-    {ArraySource: _check_array, FileSource: _check_files, MemorySource: _check_nothing}
+    {
+        ArraySource: _check_array,
+        FileSource: _check_files,
+        MemorySource: _check_nothing,
+        KafkaSource: _check_nothing,
+        ShuffleRead: _check_nothing,
+    }
 )

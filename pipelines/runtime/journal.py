@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -61,6 +61,7 @@ class Journal:
         self.storage = storage
         self.written: dict[str, int] = {}
         self.failure: RsError | None = None
+        self.followers: list[Callable[[Sequence[JournalEntry]], None]] = []
         self._queue: SimpleQueue[JournalEntry | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="rs-journal", daemon=True)
         self._thread.start()
@@ -100,6 +101,8 @@ class Journal:
                 write_entries(self.catalog, self.storage, ready)
                 for entry in ready:
                     self.written[entry.folder] = max(self.written.get(entry.folder, -1), entry.batch_id)
+                for follower in self.followers:
+                    follower(ready)
             except (RsError, OSError) as error:
                 # The run goes on: the next start finds in Spark's log what is missing here.
                 self.failure = error if isinstance(error, RsError) else None

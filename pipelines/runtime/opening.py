@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from pipelines.runtime.identity import resumed
 from pipelines.runtime.inputs import check_inputs, digest
 from pipelines.runtime.preflight import findings
+from pipelines.runtime.topics import check_topics
 from pipelines.runtime.travel import bring_back, savepoints_of
 from pipelines.topology.describe import as_text
-from pipelines.topology.source import ArraySource
+from pipelines.topology.source import ArraySource, KafkaSource
 from resources.checkpoint import manifest as manifests
 from resources.checkpoint.catalog import Row
 from resources.checkpoint.manifest import Manifest
@@ -33,9 +34,11 @@ def open_job(session: JobSession) -> None:
     session.manifest, session.folders = resumed(session.topology, session.plans, stored, session.options)
     _return_sources(session, stored)
     _preflight(session)
+    _check_shuffles(session)
     check_inputs(
         session.topology, session.manifest, {name: session.log(plan) for plan in session.plans for name in plan.owns}
     )
+    _check_topics(session)
     arrays = {s.name: digest(s) for s in session.topology.sources if isinstance(s, ArraySource)}
     session.manifest = replace(session.manifest, inputs={**session.manifest.inputs, **arrays})
     _reconcile(session)
@@ -121,6 +124,32 @@ def _return_sources(session: JobSession, stored: Manifest) -> None:
             log.take_back(name, facts.left[name])
         left = {name: offset for name, offset in {**facts.left, **gone}.items() if name not in plan.sources}
         session.manifest = session.manifest.with_query(session.folders[plan.name], replace(facts, left=left))
+
+
+def _check_shuffles(session: JobSession) -> None:
+    """A query that reads what another writes cannot be ahead of it: one of them was begun anew without the other."""
+    batches = {plan.name: session.log(plan).last_committed() for plan in session.plans}
+    for plan in session.plans:
+        written = {w for source in plan.sources for w in session.topology[source].follows}
+        above = [p for p in session.plans if written & set(p.sinks)]
+        lone = next((p for p in above if batches[p.name] < 0 <= batches[plan.name]), None)
+        if lone is not None:
+            raise CheckpointError(
+                f"query {lone.name!r} begins anew, but {plan.name!r} has read what it wrote before",
+                remedy="begin a new generation of the whole pipeline (--new-generation)",
+                pipeline=session.topology.name,
+            )
+
+
+def _check_topics(session: JobSession) -> None:
+    """What Kafka has lost is refused, or noted; the topics' ids are kept for the next start."""
+    logs = {name: session.log(plan) for plan in session.plans for name in plan.owns}
+    for source in (s for s in session.topology.sources if isinstance(s, KafkaSource)):
+        known = session.manifest.inputs.get(source.name, {})
+        facts, lost = check_topics(source, known, logs[source.name], sealed=session.manifest.sealed)
+        session.manifest = replace(session.manifest, inputs={**session.manifest.inputs, source.name: facts})
+        if lost:
+            session.note_loss(source.name, lost)
 
 
 def _preflight(session: JobSession) -> None:

@@ -9,8 +9,12 @@ from typing import Any
 import orjson
 
 from pipelines.compile.readers import ARRAY_SPLIT
-from pipelines.topology.source import ArraySource, FileSource, MemorySource, Source
+from pipelines.compile.shuffle import place_of
+from pipelines.topology.shuffle import ShuffleRead
+from pipelines.topology.source import ArraySource, FileSource, KafkaSource, MemorySource, Source
 from resources.checkpoint.log import CheckpointLog
+from resources.home import Home
+from resources.source.kafka.offsets import parse_offsets, split_name
 from resources.source.lines.offsets import Ended, load_offsets
 from resources.source.memory import MEMORY_SPLIT
 
@@ -24,7 +28,7 @@ def positions(source: Source, log: CheckpointLog, batch_id: int) -> Positions:
     """The splits of `source` at the end of batch `batch_id`, with offsets as JSON text.
 
     A followed file is a split for as long as it is there; a whole file is one for the batch that reads it; arrays and
-    channels have one split.
+    channels have one split; a partition of Kafka is one, its offset that of the next record.
     """
     offsets = log.offsets(batch_id)
     text = offsets.sources.get(source.name, NOTHING_READ) if offsets else NOTHING_READ
@@ -47,10 +51,25 @@ def _of_channel(source: MemorySource, log: CheckpointLog, batch_id: int, text: s
     return {MEMORY_SPLIT: text}
 
 
+def _of_kafka(source: KafkaSource, log: CheckpointLog, batch_id: int, text: str) -> Positions:  # noqa: ARG001
+    return {split_name(partition): str(offset) for partition, offset in parse_offsets(text).items()}
+
+
+def _of_shuffle(source: ShuffleRead, log: CheckpointLog, batch_id: int, text: str) -> Positions:  # noqa: ARG001
+    # Where it lies matters to no offset.
+    return place_of(source, Home.default()).splits(text)
+
+
 def _json(**numbers: int) -> str:
     return orjson.dumps(numbers).decode()
 
 
 POSITIONS: Mapping[type[Source], Callable[[Any, CheckpointLog, int, str], Positions]] = MappingProxyType(
-    {FileSource: _of_files, ArraySource: _of_array, MemorySource: _of_channel}
+    {
+        FileSource: _of_files,
+        ArraySource: _of_array,
+        MemorySource: _of_channel,
+        KafkaSource: _of_kafka,
+        ShuffleRead: _of_shuffle,
+    }
 )

@@ -19,16 +19,19 @@ from pipelines.compile.wiring import Flow, Wiring
 from pipelines.runtime.bookkeeping import Bookkeeper
 from pipelines.runtime.counting import FileWatch
 from pipelines.runtime.execution import BatchExecution, StateMetrics
+from pipelines.runtime.letters import send_letters
 from pipelines.runtime.replay import Replay
 from pipelines.runtime.report import BatchProgress, QueryReport
+from pipelines.runtime.topics import TopicWatch
 from pipelines.runtime.translate import translate
+from pipelines.topology.shuffle import ShuffleRead
 from pipelines.topology.sink import Sink
 from pipelines.topology.source import FileSource
 from pipelines.topology.topology import Topology
 from resources.checkpoint.lease import Lease
 from resources.checkpoint.log import PARTITIONS, CheckpointLog
 from resources.checkpoint.messages import SystemMessageListener
-from resources.errors import BadRecordError, RsError, StepError
+from resources.errors import BadRecordError, DataLossError, RsError, StepError
 from resources.sink.base import BatchMark, SinkWriter, Staged
 from resources.sink.dead_letters import DeadLetters
 from resources.source.columns import hidden
@@ -67,6 +70,7 @@ class QueryRun:
     writers: Mapping[str, SinkWriter]
     letters: DeadLetters
     on_progress: Callable[[BatchProgress], None]
+    topics: TopicWatch
     aliases: Mapping[str, str] = field(default_factory=dict)
     rows_open: int = 0
     flows: dict[str, Flow] = field(default_factory=dict)
@@ -193,7 +197,7 @@ class QueryRun:
         staged, out = self._stage(batch, batch_id)
         assert self._query is not None  # noqa: S101  waited for above
         execution = BatchExecution.of(self._query)
-        rows_in, dead = self._counted(execution, watches)
+        rows_in, shuffled, dead = self._counted(execution, watches)
         state = execution.state() if self.plan.stateful else StateMetrics()
         replay = self._replay(batch_id)
         late = replay.late_rows() if state.dropped else 0
@@ -202,6 +206,7 @@ class QueryRun:
             self._write_letters(replay, batch_id)
         for watch in watches.values():
             watch.check()
+        self.topics.check(batch_id)
         for name, part in staged.items():
             self.lease.check()
             out[name] = part.commit()
@@ -210,13 +215,14 @@ class QueryRun:
         self.book.after(batch_id)
         for name, watch in watches.items():
             self.read_files.setdefault(name, {}).update(watch.sizes())
-        if not (rows_in or dead or late or any(out.values())):
+        if not (rows_in or shuffled or dead or late or any(out.values())):
             return None
         return BatchProgress(
             query=self.plan.name,
             steps=frozenset(self.plan.nodes),
             batch_id=batch_id,
             rows_in=rows_in,
+            rows_shuffled=shuffled,
             rows_dead=dead,
             rows_late=late,
             rows_out=out,
@@ -258,16 +264,20 @@ class QueryRun:
             flows[node.name] = compile_node(wiring, node, tuple(flows[i] for i in node.inputs))
         return {name: flows[name].df for name in self.plan.sinks}
 
-    def _counted(self, execution: BatchExecution, watches: Mapping[str, FileWatch]) -> tuple[int, int]:
-        """Rows read and rows refused, for the sources that this query owns and its own event time."""
-        rows_in = dead = 0
+    def _counted(self, execution: BatchExecution, watches: Mapping[str, FileWatch]) -> tuple[int, int, int]:
+        """Rows read, rows from shuffles and rows refused, for the sources it owns and its own event time."""
+        rows_in = shuffled = dead = 0
         for source in self.plan.sources:
             owned = source in self.plan.owns
             observed = execution.observed(source)
             if not (owned or self.plan.stateful):
                 continue
             watch = watches.get(source)
-            rows_in += observed.rows if observed else watch.rows() if watch else 0
+            rows = observed.rows if observed else watch.rows() if watch else 0
+            if isinstance(self.topology[source], ShuffleRead):
+                shuffled += rows
+            else:
+                rows_in += rows
             dead += observed.dead if observed else 0
             if watch:
                 watch.check_lengths()
@@ -275,7 +285,7 @@ class QueryRun:
         if self.wiring.quarantines:
             gates += [name for name in self.plan.nodes if self.topology[name].family == "step"]
         found = [execution.observed(gate) for gate in gates]
-        return rows_in, dead + sum(each.dead for each in found if each is not None)
+        return rows_in, shuffled, dead + sum(each.dead for each in found if each is not None)
 
     def _watches(self, batch_id: int) -> dict[str, FileWatch]:
         """Guards over the whole files that this batch planned."""
@@ -301,6 +311,8 @@ class QueryRun:
         if not self.letters.committed(mark):
             rows = replay.letters(namespace=self.topology.namespace, job=self.topology.job, generation=self.generation)
             if rows.num_rows:
+                # First the topics: what the table remembers is not sent again.
+                send_letters(self.topology, self.plan, self.wiring, self.log, batch_id, rows)
                 self.letters.write(rows, mark)
 
     def _replay(self, batch_id: int) -> Replay:
@@ -309,6 +321,8 @@ class QueryRun:
     def _explained(self, error: Exception, batch_id: int) -> RsError:
         """Our error for `error`; a bad record or a failing step gets its address by reading the batch again."""
         found = translate(error, query=self.plan.name)
+        if isinstance(found, DataLossError):
+            return self.topics.explain(batch_id) or found
         if isinstance(found, BadRecordError):
             return self._replay(batch_id).first_bad() or found
         if isinstance(found, StepError) and "line" not in found.facts:

@@ -15,14 +15,15 @@ class BatchProgress:
     """One finished batch of one query.
 
     `steps` are the nodes it went through, `rows_out` and `offsets` are by sink and by source; times are UTC.
-    `replayed`:
-    an earlier run had planned it and not finished it.
+    `rows_shuffled` came from other queries through a durable shuffle and are not in `rows_in`. `replayed`: an earlier
+    run had planned it and not finished it.
     """
 
     query: str
     steps: frozenset[str]
     batch_id: int
     rows_in: int
+    rows_shuffled: int = 0
     rows_dead: int
     rows_late: int
     rows_out: Mapping[str, int]
@@ -37,10 +38,11 @@ class BatchProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryReport:
-    """The sums of one query over a run; `rows_in` = rows that went on + `rows_dead` + `rows_late`."""
+    """The sums of one query over a run; `rows_in` + `rows_shuffled` = rows that went on + `rows_dead` + `rows_late`."""
 
     query: str
     rows_in: int = 0
+    rows_shuffled: int = 0
     rows_dead: int = 0
     rows_late: int = 0
     rows_out: Mapping[str, int] = field(default_factory=dict)
@@ -50,7 +52,12 @@ class QueryReport:
     @property
     def rows_on(self) -> int:
         """Rows that passed every gate of this query."""
-        return self.rows_in - self.rows_dead - self.rows_late
+        return self.rows_read - self.rows_dead - self.rows_late
+
+    @property
+    def rows_read(self) -> int:
+        """Rows of sources and of durable shuffles."""
+        return self.rows_in + self.rows_shuffled
 
     def plus(self, batch: BatchProgress) -> QueryReport:
         """This report with one more batch."""
@@ -58,6 +65,7 @@ class QueryReport:
         return QueryReport(
             query=self.query,
             rows_in=self.rows_in + batch.rows_in,
+            rows_shuffled=self.rows_shuffled + batch.rows_shuffled,
             rows_dead=self.rows_dead + batch.rows_dead,
             rows_late=self.rows_late + batch.rows_late,
             rows_out=out,
@@ -73,7 +81,8 @@ class RunReport:
     Rows of a source that several queries read count once, for the query that owns it; each query's own sums are in
     `queries`. `rows_open` are groups whose windows have not fired and wait in state for the next run. `sealed` says
     that the input has ended for good. `recovered_from` names the savepoint that a lost checkpoint came back from.
-    `previews` are the first open windows of each step, as they would fire now; `warnings` tell what went wrong beside.
+    `shuffles` names the sinks that feed other queries. `previews` are the first open windows of each step, as they
+    would fire now; `warnings` tell what went wrong beside.
     """
 
     pipeline: str
@@ -84,6 +93,7 @@ class RunReport:
     recovered_from: str = ""
     queries: tuple[QueryReport, ...]
     owning: frozenset[str] = frozenset()
+    shuffles: frozenset[str] = frozenset()
     tables: Mapping[str, str] = field(default_factory=dict)
     previews: Mapping[str, pa.Table] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
@@ -105,8 +115,8 @@ class RunReport:
 
     @property
     def rows_out(self) -> int:
-        """Rows written, over all sinks."""
-        return sum(sum(q.rows_out.values()) for q in self.queries)
+        """Rows written, over all sinks; what goes into durable shuffles stays in the pipeline."""
+        return sum(rows for q in self.queries for sink, rows in q.rows_out.items() if sink not in self.shuffles)
 
     @property
     def rows_open(self) -> int:
@@ -135,6 +145,6 @@ class RunReport:
             "warnings": list(self.warnings),
             "seconds": round(self.seconds, 3),
             **{name: getattr(self, name) for name in numbers},
-            "sinks": {sink: rows for q in self.queries for sink, rows in q.rows_out.items()},
+            "sinks": {s: rows for q in self.queries for s, rows in q.rows_out.items() if s not in self.shuffles},
             "tables": dict(self.tables),
         }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
+from pipelines.compile.plan import in_order
 from pipelines.runtime.options import RunOptions
-from pipelines.runtime.query import AVAILABLE_NOW
+from pipelines.runtime.query import AVAILABLE_NOW, QueryRun
 from pipelines.runtime.report import RunReport
 from pipelines.runtime.running import RunningPipeline
 from pipelines.runtime.session import JobSession
@@ -41,14 +43,15 @@ def run_wired(session: JobSession, *, finish: bool | None = None, stop: threadin
     ending = session.topology.bounded if finish is None else finish
     if session.manifest.sealed:
         return session.report()
-    _until_caught_up(session, stop)
-    stopped = stop is not None and stop.is_set()
-    if ending and not stopped:
-        stateful = [q for q in session.queries.values() if q.plan.stateful]
-        for query in stateful:
-            query.finish_windows()
-        _until_caught_up(session, stop, only={q.plan.name for q in stateful})
-    return session.record(sealed=ending and not stopped)
+    for plans in in_order(session.topology, session.plans):
+        queries = [session.queries[plan.name] for plan in plans]
+        _until_caught_up(session, queries, stop)
+        stateful = [query for query in queries if query.plan.stateful]
+        if ending and not _stopped(stop):
+            for query in stateful:
+                query.finish_windows()
+            _until_caught_up(session, stateful, stop)
+    return session.record(sealed=ending and not _stopped(stop))
 
 
 def start(topology: Topology, options: RunOptions | None = None) -> RunningPipeline:
@@ -64,15 +67,20 @@ def start(topology: Topology, options: RunOptions | None = None) -> RunningPipel
         raise
 
 
-def _until_caught_up(session: JobSession, stop: threading.Event | None, only: set[str] | None = None) -> None:
+def _stopped(stop: threading.Event | None) -> bool:
+    return stop is not None and stop.is_set()
+
+
+def _until_caught_up(session: JobSession, queries: Sequence[QueryRun], stop: threading.Event | None) -> None:
     """Run the queries over what there is now; all at once, they share Spark's cores."""
     driver = session.options.driver
-    queries = [q for q in session.queries.values() if only is None or q.plan.name in only]
+    if _stopped(stop):
+        return
     for query in queries:
         driver.call(lambda _, q=query: q.start(AVAILABLE_NOW))  # type: ignore[misc]
     while not driver.call(lambda _: all(q.ended(wait_s=LOOK_S) for q in queries)):
         failed = next((q for q in queries if q.failure is not None), None)
-        if failed is not None or (stop is not None and stop.is_set()):
+        if failed is not None or _stopped(stop):
             drain_and_stop(session)
             break
     for query in queries:

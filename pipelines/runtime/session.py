@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,15 +22,19 @@ from pipelines.compile.sink import writer_of
 from pipelines.compile.wiring import Flow, Wiring
 from pipelines.runtime.bookkeeping import Bookkeeper
 from pipelines.runtime.gates import StreamGates
+from pipelines.runtime.groups import GroupMirror
 from pipelines.runtime.journal import Journal
 from pipelines.runtime.opening import open_job
 from pipelines.runtime.options import RunOptions
+from pipelines.runtime.purging import ShufflePurge
 from pipelines.runtime.query import QueryRun
 from pipelines.runtime.report import RunReport
 from pipelines.runtime.state import preview, snapshot_state
+from pipelines.runtime.topics import TopicWatch
 from pipelines.runtime.travel import savepoint
+from pipelines.topology.shuffle import ShuffleWrite
 from pipelines.topology.sink import DeltaSink, FileSink, Sink
-from pipelines.topology.source import Source
+from pipelines.topology.source import KafkaSource, Source
 from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
 from resources.checkpoint.catalog import Catalog, as_json
@@ -41,6 +45,7 @@ from resources.checkpoint.storage import storage_named
 from resources.errors import ConfigurationError, RsError
 from resources.sink.base import SinkWriter
 from resources.sink.dead_letters import DeadLetters
+from resources.source.kafka.losses import Loss, listed
 from resources.source.policy import BadRecords
 
 STRICTEST = (BadRecords.FAIL, BadRecords.DEAD_LETTER, BadRecords.QUARANTINE, BadRecords.SKIP)
@@ -65,6 +70,7 @@ class JobSession:
         self.warnings: tuple[str, ...] = ()
         self.previews: Mapping[str, pa.Table] = {}
         self.journal: Journal | None = None
+        self.purge: ShufflePurge | None = None
 
     def __enter__(self) -> Self:
         """Take the lease, load the manifest, check that this topology may go on with what is there."""
@@ -75,6 +81,9 @@ class JobSession:
         self.lease = self._stack.enter_context(lease)
         storage = storage_named(options.checkpoint_storage, catalog=options.home.catalog, url=options.storage_url)
         self.journal = Journal(self.catalog, storage)
+        mirror = GroupMirror(self.topology)
+        self.journal.followers.append(mirror)
+        self._stack.callback(mirror.close)
         self._stack.callback(self.journal.close)
         try:
             open_job(self)
@@ -120,7 +129,14 @@ class JobSession:
             finish_rescale(self, spark)
             self.note("rescale", f"finished what was cut short: {self.manifest.partitions} partitions")
         self._pin_partitions(spark)
+        self._follow_shuffles()
         self.queries = {plan.name: self._query(spark, plan) for plan in self.plans}
+
+    def _follow_shuffles(self) -> None:
+        if self.topology.shuffled and self.journal is not None:
+            logs = {plan.name: self.log(plan) for plan in self.plans}
+            self.purge = ShufflePurge(self.topology, self.plans, logs, self.options.home)
+            self.journal.followers.append(self.purge)
 
     def _pin_partitions(self, spark: SparkSession) -> None:
         """State keeps the number of partitions it was begun with, whatever this session or machine would choose."""
@@ -168,7 +184,19 @@ class JobSession:
             letters=DeadLetters(self.options.home.dead_letters),
             on_progress=self.options.on_progress,
             rows_open=facts.rows_open,
+            topics=self._topic_watch(plan),
         )
+
+    def _topic_watch(self, plan: QueryPlan) -> TopicWatch:
+        nodes = [self.topology[name] for name in plan.sources]
+        watch = TopicWatch(
+            sources=[node for node in nodes if isinstance(node, KafkaSource)],
+            known=self.manifest.inputs,
+            log=self.log(plan),
+            note=self.note_loss,
+        )
+        self._stack.callback(watch.close)
+        return watch
 
     def book_of(self, plan: QueryPlan) -> Bookkeeper:
         """The bookkeeper of one query."""
@@ -204,7 +232,13 @@ class JobSession:
             policy=policy,
             quarantines=policy is BadRecords.QUARANTINE,
             max_line_bytes=self.options.max_line_bytes,
+            home=self.options.home,
+            behind=self._behind,
         )
+
+    def _behind(self, step: str) -> StructType:
+        """The schema of what goes into a durable shuffle; the query that writes it was wired before."""
+        return next(query.flows[step] for query in self.queries.values() if step in query.flows).df.schema
 
     def _pinned(self, source: Source, infer: Callable[[], StructType]) -> StructType:
         """The schema that was inferred once for `source`; a restart must read the same one."""
@@ -229,6 +263,8 @@ class JobSession:
             for query in self.queries.values():
                 query.book.finished()
         self.journal.close()
+        if self.purge is not None:
+            self.purge.purge()
         sealed = self.manifest.sealed or sealed
         self.manifest = replace(self.manifest, inputs=inputs, sealed=sealed)
         for query in self.queries.values():
@@ -254,7 +290,8 @@ class JobSession:
         if not policy.at_end or policy.local_storage_only or not any(q.report.batches for q in self.queries.values()):
             return
         try:
-            savepoint(self.topology, self.options, note="end of the run")
+            if not self.topology.shuffled:
+                savepoint(self.topology, self.options, note="end of the run")
             if policy.state_rows and any(plan.stateful for plan in self.plans):
                 snapshot_state(self.topology, self.options)
         except RsError as error:
@@ -278,6 +315,7 @@ class JobSession:
             warnings=self.warnings,
             queries=tuple(q.report for q in self.queries.values()),
             owning=frozenset(p.name for p in self.plans if p.owns),
+            shuffles=frozenset(s.name for s in self.topology.sinks if isinstance(s, ShuffleWrite)),
             tables=self.tables(),
         )
 
@@ -299,6 +337,12 @@ class JobSession:
             "details": as_json(details),
         }
         self.catalog.append("operations", [row])
+
+    def note_loss(self, source: str, lost: Sequence[Loss]) -> None:
+        """Write down what was lost, and say it at the end of the run."""
+        summary = f"records of {source} were lost: {listed(lost)}"
+        self.note("data_loss", summary, source=source, ranges=[str(loss) for loss in lost])
+        self.warnings = (*self.warnings, summary)
 
     def save(self) -> None:
         """Make the manifest durable; LeaseLostError if it is another driver's by now."""

@@ -15,6 +15,12 @@ KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
     ("CANNOT_LOAD_STATE_STORE", CheckpointError, "the state cannot be loaded", "restore the checkpoint from a copy"),
     ("CONCURRENT_STREAM_LOG_UPDATE", CheckpointError, "another driver writes to this checkpoint", "stop the other one"),
     ("STREAMING_CHECKPOINT_MISSING_METADATA", CheckpointError, "the checkpoint has lost its metadata", "restore it"),
+    (
+        "KAFKA_DATA_LOSS",
+        DataLossError,
+        "records of Kafka are gone that were not read",
+        "see on_data_loss of from_kafka",
+    ),
     ("No space left on device", EngineError, "the disk is full", "make room and start again: nothing was committed"),
 )
 

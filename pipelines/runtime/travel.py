@@ -50,6 +50,7 @@ def savepoint(
 
     CheckpointError if there is nothing to copy yet.
     """
+    _refuse_shuffled(topology)
     options = options or RunOptions()
     folder = options.home.job(topology.namespace, topology.job)
     manifest = manifests.load(folder)
@@ -85,6 +86,7 @@ def restore(topology: Topology, options: RunOptions | None = None, *, savepoint_
     It is a new generation then. CheckpointError or SinkError, and the checkpoint is as it was, if something is damaged
     or rows of others are in the way.
     """
+    _refuse_shuffled(topology)
     options = options or RunOptions()
     store = savepoints_of(options)
     chosen = _chosen(store, topology.namespace, topology.job, savepoint_id)
@@ -113,12 +115,23 @@ def bring_back(topology: Topology, options: RunOptions, chosen: Savepoint, *, to
     return _renumbered(folder, restored, begun)
 
 
+def _refuse_shuffled(topology: Topology) -> None:
+    """What one query has read of another cannot be unread: the halves of a durable shuffle go forward only."""
+    if topology.shuffled:
+        raise ConfigurationError(
+            "a pipeline with a durable shuffle has no savepoints and cannot go back",
+            remedy="begin a new generation (--new-generation), or use shuffle(strategy='memory')",
+            pipeline=topology.name,
+        )
+
+
 def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None, *, step: str | None = None) -> str:
     """Bring one query of the stopped pipeline, and its sinks, back to the end of batch `to_batch`.
 
     `step` names the query by its stateful step; needed only if there are several. Returns what was done.
     CheckpointError names the batches one can go back to.
     """
+    _refuse_shuffled(topology)
     options = options or RunOptions()
     folder = options.home.job(topology.namespace, topology.job)
     with _held(topology, options) as lease:

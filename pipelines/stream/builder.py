@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, Literal
 
 from pipelines.stream.data_stream import DataStream
 from pipelines.stream.draft import Draft
-from pipelines.topology.source import ArraySource, FileSource, Format, MemorySource, Source
+from pipelines.topology.source import (
+    ArraySource,
+    DataLoss,
+    FileSource,
+    Format,
+    KafkaFormat,
+    KafkaSource,
+    MemorySource,
+    Source,
+    StartingOffsets,
+    Tombstones,
+)
+from resources.errors import TopologyError
+from resources.kafka.cluster import KafkaCluster
 from resources.names import checked_name
 from resources.source.memory import MemoryChannel
 from resources.source.policy import BadRecords
@@ -88,5 +101,74 @@ class DataStreamSource:
             )
         )
 
+    def from_kafka(
+        self,
+        bootstrap_servers: str | KafkaCluster,
+        topic: str | None = None,
+        *,
+        topics: Sequence[str] = (),
+        pattern: str | None = None,
+        group: str | None = None,
+        format: KafkaFormat = "json",  # noqa: A002  the name is fixed by the public surface
+        schema: str | None = None,
+        starting_offsets: StartingOffsets = "earliest",
+        metadata: Sequence[str] = (),
+        bad_records: str | BadRecords = BadRecords.FAIL,
+        dead_letter_topic: str | None = None,
+        on_data_loss: DataLoss = "fail",
+        tombstones: Tombstones = "skip",
+        isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
+        max_rows_per_batch: int | None = 1_000_000,
+        min_partitions: int | None = None,
+        name: str = "kafka",
+    ) -> DataStream:
+        """Records of Kafka: of one `topic`, of `topics`, or of all that match `pattern`; an unbounded source.
+
+        `bootstrap_servers` is `host:port`, Dagster's `EnvVar`, or a `KafkaCluster` with credentials. Each partition is
+        a split; one that is added while the pipeline runs is read from its beginning.
+
+        `format="json"` gives the fields of `schema` (DDL text; left out it is inferred from the first records and then
+        pinned), "avro" those of an Avro schema (JSON text), "text" the field `value`, and "raw" everything as it is:
+        key, value (binary), headers, topic, partition, offset, timestamp. For the others `metadata=["key", "offset"]`
+        adds fields: kafka_key (text), kafka_topic, kafka_partition, kafka_offset, kafka_timestamp, kafka_headers.
+
+        `starting_offsets` counts at the first start only: "earliest", "latest", "committed" (by `group`), a datetime,
+        or {"topic": {0: 17}} (partitions that are left out: from the earliest). Committed offsets are shown in `group`,
+        so that Kafka's own tools tell the lag. `bad_records` is as for files; `dead_letter_topic` gets such records
+        too, as they were, with Kafka Streams' headers `__streams.errors.*`. `tombstones` (records without a value):
+        skip, keep as a row of nulls, or bad. Records of aborted transactions are never seen, unless `isolation` is
+        "read_uncommitted". `on_data_loss="continue"` goes on when records were deleted before they were read, and
+        writes the range into the catalog's operations. A batch has at most `max_rows_per_batch` records.
+
+        >>> source = StreamBuilder.data_stream("shop", "totals")
+        >>> stream = source.from_kafka("localhost:9092", "orders", group="totals", schema="id bigint, ms bigint")
+        """
+        return self._begin(
+            KafkaSource(
+                name=name,
+                cluster=KafkaCluster.of(bootstrap_servers),
+                topics=(*((topic,) if topic is not None else ()), *topics),
+                pattern=pattern,
+                group=group,
+                format=format,
+                schema=schema,
+                starting=starting_offsets,
+                metadata=(metadata,) if isinstance(metadata, str) else tuple(metadata),
+                policy=BadRecords.of(bad_records),
+                dead_letter_topic=dead_letter_topic,
+                on_data_loss=on_data_loss,
+                tombstones=tombstones,
+                read_committed=_read_committed(isolation),
+                max_rows_per_batch=max_rows_per_batch,
+                min_partitions=min_partitions,
+            )
+        )
+
     def _begin(self, source: Source) -> DataStream:
         return DataStream(self.draft, self.draft.add(source))
+
+
+def _read_committed(isolation: object) -> bool:
+    if isolation not in ("read_committed", "read_uncommitted"):
+        raise TopologyError(f"{isolation!r} is no isolation level", remedy="use 'read_committed' or 'read_uncommitted'")
+    return isolation == "read_committed"

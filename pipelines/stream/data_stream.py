@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from pipelines.stream.draft import Draft, name_from
 from pipelines.stream.pipeline import Pipeline
@@ -19,11 +19,12 @@ from pipelines.topology.expression import (
     native,
     returned_schema,
 )
-from pipelines.topology.shuffle import Shuffle
+from pipelines.topology.shuffle import DurableStrategy, Shuffle, ShuffleRead, ShuffleWrite, Strategy
 from pipelines.topology.sink import Connector, DeltaMode, DeltaSink, FileSink, MemorySink, PrintSink, WriterSink
 from pipelines.topology.step import Filter, FlatMap, ForEach, Map, Select, SelectFields, Split, Union, WithFields
 from pipelines.topology.topology import Topology
 from resources.errors import TopologyError
+from resources.kafka.cluster import KafkaCluster
 
 if TYPE_CHECKING:
     from pipelines.topology.base import Node
@@ -107,10 +108,37 @@ class DataStream:
         made = expression(label, step=step)
         return SplitStream(self.draft, self.draft.add(Split(name=step, inputs=(self.step,), label=made)))
 
-    def shuffle(self, partitions: int, *, keys: Sequence[str] = (), name: str | None = None) -> DataStream:
-        """Spread the rows over `partitions`, by `keys` or evenly."""
+    def shuffle(
+        self,
+        partitions: int,
+        *,
+        keys: Sequence[str] = (),
+        strategy: Strategy = "memory",
+        bootstrap_servers: str | KafkaCluster | None = None,
+        name: str | None = None,
+    ) -> DataStream:
+        """Spread the rows over `partitions`, by `keys` or evenly.
+
+        `memory` is Spark's exchange inside the query. `delta` (a table below RS_HOME) and `kafka` (a topic, with
+        `bootstrap_servers`) part the pipeline into two queries, each with a checkpoint of its own: what stands before
+        the shuffle is computed once for all that stands behind it, and steps with state may follow one another.
+        All give equal results; a durable one cannot be rewound, only begun anew.
+        """
         step = self.draft.auto_name("shuffle", name)
-        return self._then(Shuffle(name=step, inputs=(self.step,), partitions=partitions, keys=tuple(keys)))
+        by = (keys,) if isinstance(keys, str) else tuple(keys)
+        if strategy == "memory" and bootstrap_servers is None:
+            return self._then(Shuffle(name=step, inputs=(self.step,), partitions=partitions, keys=by))
+        if strategy not in get_args(DurableStrategy):
+            raise TopologyError(f"step {step!r}: {strategy!r} is no durable shuffle", remedy="use 'delta' or 'kafka'")
+        half: dict[str, Any] = {
+            "place": f"{self.draft.namespace}.{self.draft.job}.{step}",
+            "strategy": strategy,
+            "partitions": partitions,
+            "keys": by,
+            "cluster": KafkaCluster.of(bootstrap_servers) if bootstrap_servers is not None else None,
+        }
+        write = self.draft.add(ShuffleWrite(name=f"{step}_write", inputs=(self.step,), **half))
+        return self._then(ShuffleRead(name=step, after=write, **half))
 
     def window(self, window: Window, *, name: str = "window") -> WindowStream[DataStream]:
         """Begin a windowed aggregation; `name` keys its state, so two windows of a pipeline need names of their own."""

@@ -37,6 +37,11 @@ class Node:
         text = type(self).__name__
         return "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(text))
 
+    @property
+    def follows(self) -> tuple[str, ...]:
+        """The nodes whose rows it gets: its inputs, or, through a table or a topic, those of another query."""
+        return self.inputs
+
     def detail(self) -> str:
         """One short line about what the node does, for `describe()`."""
         return ""

@@ -20,7 +20,7 @@ def as_text(topology: Topology) -> str:
     width = max(len(n.name) for n in topology)
     for node in topology:
         mark = "*" if node.stateful else " "
-        inputs = f" <- {', '.join(node.inputs)}" if node.inputs else ""
+        inputs = f" <- {', '.join(node.follows)}" if node.follows else ""
         detail = f"  [{node.detail()}]" if node.detail() else ""
         lines.append(f"{mark} {node.name:<{width}}  {node.kind}{inputs}{detail}")
     return "\n".join(lines)
@@ -33,5 +33,5 @@ def as_mermaid(topology: Topology) -> str:
         left, right = SHAPES.get(node.family, ("[", "]"))
         label = f"{node.name}<br/>{node.detail() or node.kind}".replace('"', "'")
         lines.append(f'    {node.name}{left}"{label}"{right}')
-        lines.extend(f"    {source} --> {node.name}" for source in node.inputs)
+        lines.extend(f"    {source} --> {node.name}" for source in node.follows)
     return "\n".join(lines)

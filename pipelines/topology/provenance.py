@@ -32,9 +32,9 @@ def provenance(topology: Topology, step: str) -> Columns:
     names of fields; a Python function or a Column may use any field.
     """
     node = topology[step]
-    if isinstance(node, Source):
+    if isinstance(node, Source) and not node.follows:
         return _Passed(step)
-    above = _united(provenance(topology, name) for name in node.inputs)
+    above = _united(provenance(topology, name) for name in node.follows)
     return RULES.get(type(node), _unchanged)(node, above)
 
 

@@ -6,20 +6,24 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from pipelines.topology.base import Family, Node, positive
+from pipelines.topology.sink import Sink
+from pipelines.topology.source import Source
 from resources.errors import TopologyError
+from resources.kafka.cluster import KafkaCluster
 
-Strategy = Literal["memory"]
+# `memory` is Spark's exchange inside a query; the durable ones stand between two queries.
+DurableStrategy = Literal["delta", "kafka"]
+Strategy = Literal["memory"] | DurableStrategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shuffle(Node):
-    """Spreads the rows over `partitions`, by the `keys` or evenly. `memory` is Spark's exchange inside the query."""
+    """Spreads the rows over `partitions`, by the `keys` or evenly, by Spark's exchange inside the query."""
 
     family: ClassVar[Family] = "shuffle"
 
     partitions: int
     keys: tuple[str, ...] = ()
-    strategy: Strategy = "memory"
 
     def __post_init__(self) -> None:
         """Refuse a number of partitions that is none."""
@@ -33,4 +37,68 @@ class Shuffle(Node):
 
     def identity(self) -> tuple[str, ...]:
         """Where a row is computed changes no result."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShuffleWrite(Sink):
+    """The upper half of a durable shuffle: ends a query, whose rows go to `place` (namespace, job and step).
+
+    `delta` is a table below RS_HOME, `kafka` a topic of `cluster`.
+    """
+
+    family: ClassVar[Family] = "shuffle"
+
+    place: str
+    strategy: DurableStrategy
+    partitions: int
+    keys: tuple[str, ...] = ()
+    cluster: KafkaCluster | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a number of partitions that is none, and a topic without brokers."""
+        Sink.__post_init__(self)
+        if not positive(self.partitions):
+            raise TopologyError(f"step {self.name!r}: a shuffle needs a positive number of partitions")
+        if (self.strategy == "kafka") != (self.cluster is not None):
+            raise TopologyError(
+                f"step {self.name!r}: the strategy 'kafka' needs bootstrap_servers, and only it",
+                remedy="shuffle(4, strategy='kafka', bootstrap_servers='localhost:9092')",
+            )
+
+    def detail(self) -> str:
+        """Strategy, partitions and keys."""
+        by = f" by {', '.join(self.keys)}" if self.keys else ""
+        return f"to {self.strategy}, {self.partitions} partitions{by}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShuffleRead(Source):
+    """The lower half of a durable shuffle: begins a query with the rows that the step `after` has written."""
+
+    family: ClassVar[Family] = "shuffle"
+
+    after: str
+    place: str
+    strategy: DurableStrategy
+    partitions: int
+    keys: tuple[str, ...] = ()
+    cluster: KafkaCluster | None = None
+
+    @property
+    def follows(self) -> tuple[str, ...]:
+        """The step that writes what is read here."""
+        return (self.after,)
+
+    @property
+    def bounded(self) -> bool:
+        """It ends when the sources of the pipeline do."""
+        return True
+
+    def detail(self) -> str:
+        """Where from."""
+        return f"from {self.strategy}"
+
+    def identity(self) -> tuple[str, ...]:
+        """State does not care how the rows came."""
         return ()

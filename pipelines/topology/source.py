@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from pipelines.topology.base import Family, Node, positive
 from resources.errors import SchemaError, TopologyError
+from resources.kafka.cluster import KafkaCluster
+from resources.kafka.names import checked_group, checked_topic
 from resources.source.policy import BadRecords
 
 if TYPE_CHECKING:
     from resources.source.memory import MemoryChannel
 
 Format = Literal["json", "text", "csv"]
+KafkaFormat = Literal["json", "text", "avro", "raw"]
+DataLoss = Literal["fail", "continue"]
+Tombstones = Literal["skip", "keep", "bad"]
+# Where a source begins to read at its first start; a moment; or an offset for each partition of each topic.
+StartingOffsets = Literal["earliest", "latest", "committed"] | datetime | Mapping[str, Mapping[int, int]]
+# What else a record of Kafka has; each may become a field `kafka_key`, `kafka_topic`...
+HEADERS = "array<struct<key: string, value: binary>>"
+KAFKA_METADATA: Mapping[str, str] = {
+    "key": "string",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "headers": HEADERS,
+}
+RAW_SCHEMA = (
+    f"key binary, value binary, headers {HEADERS}, topic string, partition int, offset bigint, timestamp timestamp"
+)
 
 
 def checked_schema(schema: object, *, step: str) -> str | None:
@@ -49,6 +71,11 @@ class Source(Node):
     def bad_records(self) -> BadRecords:
         """The policy for records that do not parse."""
         return BadRecords.FAIL
+
+    @property
+    def row_schema(self) -> str | None:
+        """The fields of its rows as DDL text, None if that is found out at the first start."""
+        return self.schema
 
     @property
     def pushes_down(self) -> bool:
@@ -156,6 +183,11 @@ class FileSource(Source):
         """Whole files under FAIL: a filter behind the source runs inside the parser, lines are counted beside it."""
         return not self.tail and self.policy is BadRecords.FAIL
 
+    @property
+    def row_schema(self) -> str | None:
+        """Plain text has the one field `value`."""
+        return "value string" if self.format == "text" and self.pattern is None else self.schema
+
     def detail(self) -> str:
         """Format and path."""
         return f"{self.format}{', tail' if self.tail else ''} {self.path}"
@@ -163,3 +195,101 @@ class FileSource(Source):
     def identity(self) -> tuple[str, ...]:
         """The path may move; what the rows look like may not."""
         return (self.format, str(self.tail), self.pattern or "", self.schema or "inferred")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSource(Source):
+    """Records of Kafka topics; each partition is a split. Unbounded.
+
+    `topics` are names, or `pattern` is a regular expression of Java that new topics are matched with too. `group` is
+    the consumer group in which the committed offsets are shown; nothing is read from it, unless `starting` is
+    "committed". `metadata` names what else of a record becomes a field, `kafka_offset` and the like.
+    """
+
+    cluster: KafkaCluster
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    group: str | None = None
+    format: KafkaFormat = "json"
+    starting: StartingOffsets = "earliest"
+    metadata: tuple[str, ...] = ()
+    policy: BadRecords = BadRecords.FAIL
+    dead_letter_topic: str | None = None
+    on_data_loss: DataLoss = "fail"
+    tombstones: Tombstones = "skip"
+    read_committed: bool = True
+    max_rows_per_batch: int | None = 1_000_000
+    min_partitions: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse options that do not go together."""
+        Source.__post_init__(self)
+        for topic in (*self.topics, *((self.dead_letter_topic,) if self.dead_letter_topic else ())):
+            checked_topic(topic, step=self.name)
+        if self.group is not None:
+            checked_group(self.group, step=self.name)
+        numbers = (self.max_rows_per_batch, self.min_partitions)
+        checks: Sequence[tuple[bool, str, str]] = (
+            (bool(self.topics) != bool(self.pattern), "it needs topics or a pattern, and not both", ""),
+            (self.pattern is None or _compiles(self.pattern), "the pattern is no regular expression", ""),
+            (self.format in get_args(KafkaFormat), f"{self.format!r} is no format", f"use {get_args(KafkaFormat)}"),
+            (self.format in ("json", "avro") or self.schema is None, f"format {self.format!r} has fields of its own",
+             "leave schema out"),
+            (self.format != "avro" or self.schema is not None, "format 'avro' needs a schema", "schema='{...}'"),
+            (set(self.metadata) <= set(KAFKA_METADATA), "no such metadata", f"there are: {', '.join(KAFKA_METADATA)}"),
+            (self.format != "raw" or not self.metadata, "format 'raw' has all metadata", "leave metadata out"),
+            (self.on_data_loss in get_args(DataLoss), f"{self.on_data_loss!r} is no policy for lost records",
+             f"use {get_args(DataLoss)}"),
+            (self.tombstones in get_args(Tombstones), f"{self.tombstones!r} is no policy for records without a value",
+             f"use {get_args(Tombstones)}"),
+            (all(positive(n) for n in numbers if n is not None), "a limit must be a positive number", ""),
+            (self.starting != "committed" or self.group is not None, "starting_offsets='committed' needs a group", ""),
+            (not isinstance(self.starting, datetime) or self.starting.tzinfo is not None,
+             "the moment to start from has no time zone", "datetime(..., tzinfo=UTC)"),
+            (_are_offsets(self.starting), f"{self.starting!r} are no starting offsets",
+             "use 'earliest', 'latest', 'committed', a datetime or {'topic': {0: 17}}"),
+            (self.dead_letter_topic is None or self.policy.keeps_letters, "nothing would go to the dead-letter topic",
+             "bad_records='dead_letter'"),
+        )  # fmt: skip
+        for holds, what, remedy in checks:
+            if not holds:
+                raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy)
+
+    @property
+    def bad_records(self) -> BadRecords:
+        """The policy that was asked for."""
+        return self.policy
+
+    @property
+    def row_schema(self) -> str | None:
+        """The schema, and behind it the metadata that were asked for."""
+        fixed = {"text": "value string", "raw": RAW_SCHEMA, "avro": None}
+        fields = fixed.get(self.format, self.schema)
+        extra = [f"kafka_{name} {KAFKA_METADATA[name]}" for name in self.metadata]
+        return ", ".join([fields, *extra]) if fields else None
+
+    def detail(self) -> str:
+        """Format and topics."""
+        return f"{self.format} {', '.join(self.topics) or self.pattern}"
+
+    def identity(self) -> tuple[str, ...]:
+        """The cluster may move; the topics and what the rows look like may not."""
+        return (self.format, *(self.topics or (f"/{self.pattern}/",)), self.schema or "inferred", *self.metadata)
+
+
+def _compiles(pattern: object) -> bool:
+    try:
+        re.compile(str(pattern))
+    except re.error:
+        return False
+    return True
+
+
+def _are_offsets(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return bool(value) and all(
+            isinstance(partitions, Mapping)
+            and all(isinstance(p, int) and isinstance(o, int) and p >= 0 and o >= 0 for p, o in partitions.items())
+            for partitions in value.values()
+        )
+    return isinstance(value, datetime) or value in ("earliest", "latest", "committed")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipelines.topology.base import Node
+from pipelines.topology.shuffle import ShuffleRead, ShuffleWrite
 from pipelines.topology.sink import Sink
 from pipelines.topology.source import Source
 from resources.errors import TopologyError
@@ -42,6 +43,7 @@ class Topology:
                 raise TopologyError(f"step {node.name!r} reads from {missing[0]!r}, which does not stand before it")
             seen.add(node.name)
         self._check_ends()
+        self._check_shuffles()
         self._check_renamed(seen)
 
     def _check_renamed(self, here: set[str]) -> None:
@@ -60,6 +62,12 @@ class Topology:
             raise TopologyError(
                 f"the rows of step {loose[0]!r} go nowhere", remedy="end it with a sink such as .to_delta('table')"
             )
+
+    def _check_shuffles(self) -> None:
+        """The two halves of a durable shuffle belong together."""
+        for node in self.nodes:
+            if isinstance(node, ShuffleRead) and not isinstance(self[node.after], ShuffleWrite):
+                raise TopologyError(f"step {node.name!r} reads what {node.after!r} does not write", step=node.name)
 
     def __iter__(self) -> Iterator[Node]:
         """The nodes, inputs first."""
@@ -86,6 +94,11 @@ class Topology:
     def sinks(self) -> tuple[Sink, ...]:
         """The nodes without readers."""
         return tuple(n for n in self.nodes if isinstance(n, Sink))
+
+    @property
+    def shuffled(self) -> bool:
+        """Whether rows go from query to query through a durable shuffle."""
+        return any(isinstance(node, ShuffleRead) for node in self.nodes)
 
     @property
     def bounded(self) -> bool:

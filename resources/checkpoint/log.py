@@ -120,6 +120,12 @@ class CheckpointLog:
             if batch_id >= last and not any(line.startswith(f"{name}:") for line in lines[2:]):
                 self._rewrite(batch_id, [*(line for line in lines if line), f"{name}:{offset}"])
 
+    def go_on_at(self, source: str, offset: str) -> None:
+        """Let a source go on elsewhere behind the last committed batch; the query must be stopped, nothing planned."""
+        name, last = self.aliases.get(source, source), self.last_committed()
+        lines = (self.folder / "offsets" / str(last)).read_text().split("\n")
+        self._rewrite(last, [f"{name}:{offset}" if line.startswith(f"{name}:") else line for line in lines])
+
     def _rewrite(self, batch_id: int, lines: list[str]) -> None:
         folder = self.folder / "offsets"
         hidden = folder / f".{batch_id}.rewritten.tmp"

@@ -1,0 +1,68 @@
+"""Committed offsets, shown in the consumer groups that Kafka's own tools look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from pipelines.runtime.journal import JournalEntry
+from pipelines.topology.source import KafkaSource
+from pipelines.topology.topology import Topology
+from resources.checkpoint.messages import CheckPoint
+from resources.errors import RsError
+from resources.kafka.admin import Admin, connected
+from resources.source.kafka.offsets import Partition
+
+# Only a picture for people: a broker that is away must not hold up the catalog.
+PATIENCE = timedelta(seconds=5)
+
+
+@dataclass(slots=True)
+class GroupMirror:
+    """Follows the journal: what Spark and the catalog have of a batch becomes the committed offsets of its group.
+
+    The groups are for looking only; a start goes by Spark's log. `failure` is the last error, None after a success.
+    """
+
+    topology: Topology
+    failure: RsError | None = None
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _admins: dict[str, Admin] = field(default_factory=dict)
+
+    def __call__(self, entries: Sequence[JournalEntry]) -> None:
+        """Commit the offsets of the last of these batches; never raises for a broker that does not answer."""
+        for source in self.topology.sources:
+            if not isinstance(source, KafkaSource) or source.group is None:
+                continue
+            offsets = _last_offsets(source.name, entries)
+            try:
+                if offsets:
+                    admin = self._admin(source)
+                    admin.answered(lambda a=admin, g=source.group, o=offsets: a.commit(g, o))  # type: ignore[misc]
+                self.failure = None
+            except RsError as error:
+                self.failure = error
+                self.close()
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._admins.clear()
+        self._stack.close()
+
+    def _admin(self, source: KafkaSource) -> Admin:
+        if source.name not in self._admins:
+            self._admins[source.name] = self._stack.enter_context(connected(source.cluster, patience=PATIENCE))
+        return self._admins[source.name]
+
+
+def _last_offsets(source: str, entries: Iterable[JournalEntry]) -> dict[Partition, int]:
+    found: dict[Partition, int] = {}
+    for entry in entries:
+        for message in entry.messages:
+            if isinstance(message, CheckPoint) and message.source == source:
+                for split, offset in message.offsets.items():
+                    topic, _, number = split.rpartition("-")
+                    found[topic, int(number)] = int(offset)
+    return found

@@ -1,0 +1,181 @@
+"""What is asked of a Kafka cluster beside the records: topics, offsets, consumer groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
+
+from resources.errors import RsError, SourceReadError
+from resources.kafka.cluster import KafkaCluster
+
+if TYPE_CHECKING:
+    from kafka import KafkaAdminClient, TopicPartition
+
+# How long a broker may need to answer at all, before a start is given up.
+PATIENCE = timedelta(seconds=30)
+# How long a question is repeated to which Kafka says "not now".
+RETRY_FOR = timedelta(seconds=10)
+# Topics of Kafka's own; a pattern does not match them.
+INTERNAL = "__"
+
+Partition = tuple[str, int]
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it is now. `id` is given when it is made: one that was deleted and made again has another."""
+
+    name: str
+    id: str
+    partitions: tuple[int, ...]
+
+
+@contextmanager
+def connected(cluster: KafkaCluster, *, patience: timedelta = PATIENCE) -> Iterator[Admin]:
+    """A client for the block. SourceReadError, with the addresses and the cause, if no broker answers in `patience`."""
+    with kafka_errors(cluster):
+        from kafka import KafkaAdminClient
+
+        milliseconds = patience // timedelta(milliseconds=1)
+        client = KafkaAdminClient(
+            **cluster.for_python(),
+            client_id="rs-assets",
+            bootstrap_timeout_ms=milliseconds,
+            request_timeout_ms=max(milliseconds, 1000),
+        )
+    try:
+        with kafka_errors(cluster):
+            yield Admin(client, cluster)
+    finally:
+        client.close()
+
+
+@contextmanager
+def kafka_errors(cluster: KafkaCluster) -> Iterator[None]:
+    """Turn errors of kafka-python in the block into SourceReadError; our own pass."""
+    from kafka.errors import KafkaError
+
+    try:
+        yield
+    except RsError:
+        raise
+    except (KafkaError, OSError) as error:
+        raise SourceReadError(
+            f"Kafka does not answer as it should: {type(error).__name__}: {str(error)[:300]}",
+            remedy="check that the brokers run and the credentials hold, then start again: nothing was written",
+            brokers=",".join(cluster.servers),
+        ) from error
+
+
+class Admin:
+    """Questions to one cluster; made by `connected`."""
+
+    def __init__(self, client: KafkaAdminClient, cluster: KafkaCluster) -> None:
+        self.client = client
+        self.cluster = cluster
+
+    def answered(self, question: Callable[[], Answer]) -> Answer:
+        """The answer to `question`, for clients that live longer than a block; SourceReadError if there is none."""
+        with kafka_errors(self.cluster):
+            return question()
+
+    def topics(self, names: Iterable[str] = (), pattern: str | None = None) -> dict[str, Topic]:
+        """The topics of these names, or those that match the whole of `pattern`; missing ones are left out."""
+        wanted, matches = set(names), re.compile(pattern) if pattern is not None else None
+        found: dict[str, Topic] = {}
+        for facts in self.client.describe_topics():
+            name = facts["name"]
+            if facts["error_code"] or not (name in wanted or (matches and _matched(matches, name))):
+                continue
+            numbers = tuple(sorted(p["partition_index"] for p in facts["partitions"]))
+            found[name] = Topic(name, str(facts["topic_id"]), numbers)
+        return dict(sorted(found.items()))
+
+    def earliest(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The offset of the first record that each partition still has."""
+        return self._offsets(partitions, EARLIEST)
+
+    def latest(self, partitions: Iterable[Partition], *, read_committed: bool = False) -> dict[Partition, int]:
+        """The offset behind the last record, or behind the last one that no open transaction holds back."""
+        return self._offsets(partitions, LATEST, read_committed=read_committed)
+
+    def group_offsets(self, group: str) -> dict[Partition, int]:
+        """What the consumer group has committed; a negative offset stands for none and is left out."""
+        found = _patiently(lambda: self.client.list_group_offsets({group: None})).get(group, {})
+        return {(tp.topic, tp.partition): at.offset for tp, at in found.items() if at.offset >= 0}
+
+    def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        """Set the committed offsets of a group without members; KafkaError if it has some."""
+        from kafka.structs import OffsetAndMetadata
+
+        made = {_tp(p): OffsetAndMetadata(offset, "", -1) for p, offset in offsets.items()}
+        answers = _patiently(lambda: self.client.alter_group_offsets(group, made))
+        for refusal in answers.values():
+            if getattr(refusal, "errno", 0):
+                raise refusal(f"group {group!r}")
+
+    def create_topic(self, name: str, *, partitions: int, settings: Mapping[str, str]) -> None:
+        """Make a topic; one that is there already stays as it is."""
+        from kafka.errors import TopicAlreadyExistsError
+
+        try:
+            self.client.create_topics({name: {"num_partitions": partitions, "configs": dict(settings)}})
+        except TopicAlreadyExistsError:
+            return
+
+    def delete_records(self, until: Mapping[Partition, int]) -> None:
+        """Delete the records before these offsets."""
+        self.client.delete_records({_tp(p): offset for p, offset in until.items()})
+
+    def _offsets(
+        self, partitions: Iterable[Partition], spec: int, *, read_committed: bool = False
+    ) -> dict[Partition, int]:
+        from kafka.protocol.consumer import IsolationLevel
+
+        level = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
+        wanted: dict[Any, int] = {_tp(p): spec for p in partitions}
+        if not wanted:
+            return {}
+        found = self.client.list_partition_offsets(wanted, isolation_level=level)
+        return {(tp.topic, tp.partition): at.offset for tp, at in found.items()}
+
+
+# What Kafka's protocol takes for the first and the last offset.
+EARLIEST, LATEST = -2, -1
+
+
+def partitions_of(topics: Mapping[str, Topic]) -> list[Partition]:
+    """All partitions of these topics, in order.
+
+    >>> partitions_of({"orders": Topic("orders", "", (0, 1))})
+    [('orders', 0), ('orders', 1)]
+    """
+    return [(topic.name, number) for topic in topics.values() for number in topic.partitions]
+
+
+def _patiently(question: Callable[[], Answer]) -> Answer:
+    """Ask again while Kafka says that it may answer later: groups have no coordinator before they are first used."""
+    retrying: Retrying = Retrying(
+        retry=retry_if_exception(lambda error: bool(getattr(error, "retriable", False))),
+        stop=stop_after_delay(RETRY_FOR),
+        wait=wait_exponential(0.05, max=1),
+        reraise=True,
+    )
+    return retrying(question)
+
+
+def _matched(pattern: re.Pattern[str], name: str) -> bool:
+    return not name.startswith(INTERNAL) and pattern.fullmatch(name) is not None
+
+
+def _tp(partition: Partition) -> TopicPartition:
+    from kafka import TopicPartition
+
+    return TopicPartition(*partition)

@@ -1,0 +1,48 @@
+"""A writer for the places of shuffles: like the sink's own, but what it has written is read and cannot go back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from resources.errors import SinkError
+from resources.sink.base import BatchMark, SinkWriter, Staged
+
+
+@dataclass(frozen=True, slots=True)
+class OnceWriter:
+    """Hands batches, as `prepared` makes them, to the sink's writer `inner`."""
+
+    inner: SinkWriter
+    prepared: Callable[[DataFrame, BatchMark], DataFrame]
+
+    @property
+    def name(self) -> str:
+        """The name of the step."""
+        return self.inner.name
+
+    def location(self) -> str:
+        """Where the rows lie."""
+        return self.inner.location()
+
+    def committed(self, mark: BatchMark) -> bool:
+        """Whether the batch is there."""
+        return self.inner.committed(mark)
+
+    def last_committed(self, mark: BatchMark) -> int | None:
+        """The last batch that is there."""
+        return self.inner.last_committed(mark)
+
+    def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
+        """Write the batch out of sight."""
+        return self.inner.stage(self.prepared(batch, mark), mark)
+
+    def rewind(self, kept: BatchMark, begun: BatchMark) -> str:  # noqa: ARG002  the protocol's form
+        """Refused: another query has read the rows."""
+        raise SinkError(
+            "the rows of a durable shuffle cannot be taken back: the query behind it has read them",
+            remedy="begin a new generation (--new-generation)",
+            step=self.name,
+        )

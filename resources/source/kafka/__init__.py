@@ -1,0 +1,1 @@
+"""Kafka as a source: records by Spark's connector, offsets, and what may go wrong with them."""

@@ -1,0 +1,36 @@
+"""The schema of JSON records, from the first ones that the topics hold."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from resources.errors import ConfigurationError
+from resources.kafka.admin import connected, partitions_of
+from resources.source.columns import CORRUPT
+from resources.source.kafka.reading import KafkaReader
+
+# How many records of each partition are looked at.
+SAMPLE = 200
+
+
+def infer_schema(spark: SparkSession, reader: KafkaReader, *, step: str) -> StructType:
+    """The schema of the first records of each partition; ConfigurationError if there are none or none is JSON."""
+    with connected(reader.cluster) as admin:
+        partitions = partitions_of(admin.topics(reader.topics, reader.pattern))
+        first, last = admin.earliest(partitions), admin.latest(partitions)
+    until = {p: min(first[p] + SAMPLE, last[p]) for p in partitions}
+    texts = reader.records(spark, first, until).select(F.col("value").cast("string")).dropna().toArrow()
+    lines = [str(text) for text in texts.column(0).to_pylist()]
+    # Spark infers from files and from RDDs of lines only.
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    found = spark.read.options(**options).json(spark.sparkContext.parallelize(lines, 1)) if lines else None
+    fields = [field for field in found.schema.fields if field.name != CORRUPT] if found is not None else []
+    if not fields:
+        raise ConfigurationError(
+            f"step {step!r} has no schema, and the topics no JSON to infer one from",
+            remedy="pass schema='...'",
+            step=step,
+        )
+    return StructType(fields)

@@ -1,0 +1,39 @@
+"""Where a source begins at its first start, with every partition named, as Spark's connector wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from resources.errors import ConfigurationError
+from resources.kafka.admin import connected, partitions_of
+from resources.kafka.cluster import KafkaCluster
+from resources.source.kafka.offsets import EARLIEST
+
+
+def resolved(
+    cluster: KafkaCluster, topics: Sequence[str], pattern: str | None, group: str | None, starting: object
+) -> object:
+    """`starting` with offsets for all partitions there are, if it names some or means a group's; else as it is.
+
+    Partitions for which nothing is named or committed begin at their first record. ConfigurationError for offsets of
+    partitions that do not exist.
+    """
+    if not isinstance(starting, Mapping) and starting != "committed":
+        return starting
+    with connected(cluster) as admin:
+        there = partitions_of(admin.topics(topics, pattern))
+        named = (
+            {(t, p): o for t, partitions in starting.items() for p, o in partitions.items()}
+            if isinstance(starting, Mapping)
+            else {p: o for p, o in admin.group_offsets(str(group)).items() if p in there}
+        )
+    unknown = sorted(set(named) - set(there))
+    if unknown:
+        raise ConfigurationError(
+            f"there is no partition {unknown[0][1]} of topic {unknown[0][0]!r} to start from",
+            remedy=f"the topics read have: {', '.join(f'{t}-{p}' for t, p in there) or 'no partitions'}",
+        )
+    offsets: dict[str, dict[int, int]] = {}
+    for topic, partition in there:
+        offsets.setdefault(topic, {})[partition] = named.get((topic, partition), EARLIEST)
+    return offsets or "earliest"
