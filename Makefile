@@ -7,14 +7,14 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 BIN := .venv/bin
 # The set-up is done when this file is there: its name tells what was installed.
-STAMP := .venv/.setup-$(shell cat requirements.lock pyproject.toml resources/spark/jars.lock | cksum | tr -d ' ')
+STAMP := .venv/.setup-$(shell cat requirements.lock pyproject.toml resources/spark/jars.lock rs_assets/testing/kafka.lock | cksum | tr -d ' ')
 export DAGSTER_HOME ?= $(CURDIR)/.dagster
 # Dagster stops its children by signals, which a shell in the background leaves ignored; only GNU's `env` can undo that.
 SIGNALS = $(shell env --default-signal=INT true 2>/dev/null && echo env --default-signal=INT,HUP,QUIT)
 
 .PHONY: help
 help:
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
 setup: $(STAMP)  ## install everything into .venv: Python packages, Java if there is none, jars
@@ -22,6 +22,10 @@ setup: $(STAMP)  ## install everything into .venv: Python packages, Java if ther
 .PHONY: run
 run: setup dagster-home sample-log  ## run the example pipeline access_log through Dagster and show its results
 	@$(BIN)/rs-assets run access_log
+
+.PHONY: kafka-demo
+kafka-demo: setup dagster-home  ## run the example order_totals over a Kafka broker of its own; ARGS="--keep" leaves it
+	@$(BIN)/python -m rs_assets.kafka_demo $(ARGS)
 
 .PHONY: ui
 ui: setup dagster-home sample-log  ## open Dagster with the pipelines' assets, jobs, sensors and schedules
@@ -69,12 +73,13 @@ dagster-home:
 # pip and not uv: pip reads the mirror, certificates and proxy that the user configured for it.
 $(STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else f"error: Python 3.11 to 3.13 is needed, $(PYTHON) is {sys.version.split()[0]}: make setup PYTHON=python3.12")'
-	@echo "[1/5] virtual environment in .venv"
+	@echo "[1/6] virtual environment in .venv"
 	@$(PYTHON) -m venv .venv
-	@echo "[2/5] Python packages of requirements.lock, checked by hash (1.7 GB on disk, a minute or more)"
+	@echo "[2/6] Python packages of requirements.lock, checked by hash (1.7 GB on disk, a minute or more)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes --requirement requirements.lock
-	@echo "[3/5] this project"
+	@echo "[3/6] this project"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@printf '[4/5] Java: ' && $(BIN)/python -m resources.spark.java
-	@printf '[5/5] jars: ' && $(BIN)/python -m resources.spark.jars
+	@printf '[4/6] Java: ' && $(BIN)/python -m resources.spark.java
+	@printf '[5/6] jars: ' && $(BIN)/python -m resources.spark.jars
+	@printf '[6/6] Kafka for tests and the demo: ' && $(BIN)/python -m rs_assets.testing.kafka
 	@rm -f .venv/.setup-* && touch $@

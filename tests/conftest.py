@@ -12,6 +12,7 @@ from pipelines.runtime.options import RunOptions
 from resources.home import Home
 from resources.spark.driver import SparkDriver
 from resources.spark.settings import SparkSettings
+from rs_assets.testing import KafkaBroker
 
 os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
 # Doctests and tests share the process's session, so its settings are made before the first use.
@@ -41,3 +42,10 @@ def home(tmp_path: Path) -> Home:
 def options(home: Home, driver: SparkDriver) -> RunOptions:
     """Run options over the shared session and an empty home."""
     return RunOptions(home=home, driver=driver)
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[KafkaBroker]:
+    """A running Kafka broker; a test that stops, kills or pauses it brings it back."""
+    with KafkaBroker() as started:
+        yield started

@@ -12,6 +12,7 @@ from resources.home import Home
 from resources.shuffle.base import ShufflePlace
 from resources.shuffle.memory import shuffle
 from resources.shuffle.table import TableShuffle
+from resources.shuffle.topic import TopicShuffle
 from resources.source.columns import hidden
 from resources.window.aggregate import check_fields
 
@@ -46,7 +47,14 @@ def _table(node: DurableShuffle, home: Home) -> ShufflePlace:
     return TableShuffle(name=node.place, path=home.shuffles / node.place.replace(".", "/"))
 
 
-PLACES: Mapping[str, Callable[[DurableShuffle, Home], ShufflePlace]] = MappingProxyType({"delta": _table})
+def _topic(node: DurableShuffle, home: Home) -> ShufflePlace:  # noqa: ARG001  the table's form
+    assert node.cluster is not None  # noqa: S101  the node checked it
+    return TopicShuffle(topic=f"rs.{node.place}", cluster=node.cluster, partitions=node.partitions, keys=node.keys)
+
+
+PLACES: Mapping[str, Callable[[DurableShuffle, Home], ShufflePlace]] = MappingProxyType(
+    {"delta": _table, "kafka": _topic}
+)
 
 
 def place_of(node: DurableShuffle, home: Home) -> ShufflePlace:

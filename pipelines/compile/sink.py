@@ -15,6 +15,9 @@ from resources.sink.base import SinkWriter
 from resources.sink.console import ConsoleWriter
 from resources.sink.delta import DeltaWriter
 from resources.sink.files import FileWriter
+from resources.sink.kafka.at_least_once import KafkaWriter
+from resources.sink.kafka.exactly_once import TransactionalWriter
+from resources.sink.kafka.records import records
 from resources.sink.memory import MemoryWriter
 from resources.source.columns import hidden
 from resources.window.aggregate import check_fields
@@ -25,6 +28,8 @@ def compile_sink(wiring: Wiring, node: nodes.Sink, inputs: tuple[Flow, ...]) -> 
     df = inputs[0].df
     if isinstance(node, nodes.DeltaSink):
         check_fields(df, node.keys, step=node.name)
+    if isinstance(node, nodes.KafkaSink):
+        _ = records(df, node.shape, step=node.name)
     return Flow(df.drop(*hidden(df.columns)))
 
 
@@ -38,12 +43,18 @@ def _delta(node: nodes.DeltaSink, home: Home, namespace: str) -> SinkWriter:
     )
 
 
+def _kafka(node: nodes.KafkaSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the table's form
+    made = KafkaWriter if node.delivery == "at_least_once" else TransactionalWriter
+    return made(name=node.name, cluster=node.cluster, shape=node.shape, options=node.options)
+
+
 WRITERS: Mapping[type[nodes.Sink], Callable[[Any, Home, str], SinkWriter]] = MappingProxyType(
     {
         nodes.PrintSink: lambda node, _home, _ns: ConsoleWriter(node.name, node.max_rows),
         nodes.FileSink: lambda node, _home, _ns: FileWriter(node.name, node.path),
         nodes.MemorySink: lambda node, _home, _ns: MemoryWriter(node.name, node.channel),
         nodes.DeltaSink: _delta,
+        nodes.KafkaSink: _kafka,
         nodes.WriterSink: lambda node, _home, _ns: node.writer,
         ShuffleWrite: lambda node, home, _ns: place_of(node, home).writer(node.name),
     }

@@ -55,6 +55,7 @@ COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
         sink.FileSink: compile_sink,
         sink.MemorySink: compile_sink,
         sink.DeltaSink: compile_sink,
+        sink.KafkaSink: compile_sink,
     }
 )
 

@@ -43,7 +43,7 @@ from resources.checkpoint.log import PARTITIONS, CheckpointLog
 from resources.checkpoint.manifest import Manifest, QueryFacts
 from resources.checkpoint.storage import storage_named
 from resources.errors import ConfigurationError, RsError
-from resources.sink.base import SinkWriter
+from resources.sink.base import Closing, SinkWriter
 from resources.sink.dead_letters import DeadLetters
 from resources.source.kafka.losses import Loss, listed
 from resources.source.policy import BadRecords
@@ -217,7 +217,10 @@ class JobSession:
         assert isinstance(node, Sink)  # noqa: S101  plans name sinks
         if isinstance(node, DeltaSink) and self.options.connector:
             node = replace(node, connector=self.options.connector)
-        return writer_of(node, self.options.home, self.topology.namespace)
+        made = writer_of(node, self.options.home, self.topology.namespace)
+        if isinstance(made, Closing):
+            self._stack.callback(made.close)
+        return made
 
     def _wiring(self, spark: SparkSession, plan: QueryPlan, folder: Path) -> Wiring:
         policies = {self.topology[name].bad_records for name in plan.sources}  # type: ignore[attr-defined]

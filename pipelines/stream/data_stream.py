@@ -20,7 +20,17 @@ from pipelines.topology.expression import (
     returned_schema,
 )
 from pipelines.topology.shuffle import DurableStrategy, Shuffle, ShuffleRead, ShuffleWrite, Strategy
-from pipelines.topology.sink import Connector, DeltaMode, DeltaSink, FileSink, MemorySink, PrintSink, WriterSink
+from pipelines.topology.sink import (
+    Connector,
+    Delivery,
+    DeltaMode,
+    DeltaSink,
+    FileSink,
+    KafkaSink,
+    MemorySink,
+    PrintSink,
+    WriterSink,
+)
 from pipelines.topology.step import Filter, FlatMap, ForEach, Map, Select, SelectFields, Split, Union, WithFields
 from pipelines.topology.topology import Topology
 from resources.errors import TopologyError
@@ -175,6 +185,51 @@ class DataStream:
             mode=mode,
             keys=(keys,) if isinstance(keys, str) else tuple(keys),
             connector=connector,
+        )
+        return self._sink(node)
+
+    def to_kafka(
+        self,
+        bootstrap_servers: str | KafkaCluster,
+        topic: str | None = None,
+        *,
+        topic_field: str | None = None,
+        key: str | None = None,
+        value: str | None = None,
+        partition: str | None = None,
+        headers: str | None = None,
+        delivery: Delivery = "at_least_once",
+        options: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> DataStream:
+        """Write records to `topic`, or to the one that each row names in `topic_field`; the topics must be there.
+
+        The value is a JSON object of all fields, or the field `value` as it is (text or binary; null is a tombstone).
+        `key` decides the partition as Java's clients do it, unless the field `partition` holds its number. `headers` is
+        a map of text, or an array of structs of key and value.
+
+        "at_least_once" sends from Spark's tasks; a repeated batch is sent again. "exactly_once" sends each
+        batch in a transaction that notes the batch too (in the compacted topic rs-assets-commits): readers with
+        `isolation.level=read_committed` see it once. It is sent by the driver, one row after the other, so limit the
+        rows of a batch. `options` are settings of the producer by their Java names: `{"compression.type": "lz4"}`.
+
+        >>> from rs_assets import StreamBuilder
+        >>> stream = StreamBuilder.data_stream("shop", "copy").from_kafka("localhost:9092", "in", format="text")
+        >>> stream.to_kafka("localhost:9092", "out", value="value", delivery="exactly_once").build().name
+        'shop.copy'
+        """
+        node = KafkaSink(
+            name=name or name_from(topic or str(topic_field), suffix="topic"),
+            inputs=(self.step,),
+            cluster=KafkaCluster.of(bootstrap_servers),
+            topic=topic,
+            topic_field=topic_field,
+            key=key,
+            value=value,
+            partition=partition,
+            headers=headers,
+            delivery=delivery,
+            options=dict(options or {}),
         )
         return self._sink(node)
 

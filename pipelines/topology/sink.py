@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from pipelines.topology.base import Family, Node, positive
 from resources.errors import TopologyError
+from resources.kafka.cluster import KafkaCluster
+from resources.kafka.names import checked_topic
+from resources.sink.kafka.shape import RecordShape
 
 if TYPE_CHECKING:
     from resources.sink.base import SinkWriter
@@ -14,6 +18,9 @@ if TYPE_CHECKING:
 
 DeltaMode = Literal["append", "upsert", "complete"]
 Connector = Literal["native", "jvm"]
+Delivery = Literal["at_least_once", "exactly_once"]
+# Settings of Kafka's producer that follow from others here.
+OWN_SETTINGS = ("bootstrap", "security", "sasl", "ssl", "acks", "enable.idempotence", "transactional", "key.", "value.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +101,59 @@ class DeltaSink(Sink):
     def detail(self) -> str:
         """Mode and table."""
         return f"{self.mode} {self.table}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSink(Sink):
+    """A topic of Kafka, or the one that `topic_field` names in each row.
+
+    `key`, `value`, `partition` and `headers` are fields; without `value` it is a JSON object of the row. `options` are
+    settings of Kafka's producer by their Java names.
+    """
+
+    cluster: KafkaCluster
+    topic: str | None = None
+    topic_field: str | None = None
+    key: str | None = None
+    value: str | None = None
+    partition: str | None = None
+    headers: str | None = None
+    delivery: Delivery = "at_least_once"
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse options that do not go together."""
+        Sink.__post_init__(self)
+        if (self.topic is None) == (self.topic_field is None):
+            raise TopologyError(f"step {self.name!r} needs a topic or a topic_field, and just one of them")
+        if self.topic is not None:
+            checked_topic(self.topic, step=self.name)
+        if self.delivery not in get_args(Delivery):
+            raise TopologyError(
+                f"step {self.name!r}: {self.delivery!r} is no delivery", remedy=f"use {get_args(Delivery)}"
+            )
+        wrong = [n for n, v in self.options.items() if not isinstance(v, str) or n.startswith(OWN_SETTINGS)]
+        if wrong:
+            raise TopologyError(
+                f"step {self.name!r}: the option {wrong[0]!r} cannot be set here",
+                remedy="options are texts; addresses and credentials go into KafkaCluster, delivery into delivery=",
+            )
+
+    @property
+    def shape(self) -> RecordShape:
+        """How a row becomes a record."""
+        return RecordShape(
+            topic=self.topic,
+            topic_field=self.topic_field,
+            key=self.key,
+            value=self.value,
+            partition=self.partition,
+            headers=self.headers,
+        )
+
+    def detail(self) -> str:
+        """Delivery and topic."""
+        return f"{self.delivery.replace('_', ' ')} to {self.topic or 'the topic in ' + str(self.topic_field)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from resources.errors import SinkError
-from resources.sink.base import BatchMark, SinkWriter, Staged
+from resources.sink.base import BatchMark, Closing, SinkWriter, Staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,11 @@ class OnceWriter:
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Write the batch out of sight."""
         return self.inner.stage(self.prepared(batch, mark), mark)
+
+    def close(self) -> None:
+        """Give up what was staged, where the sink's writer holds something open."""
+        if isinstance(self.inner, Closing):
+            self.inner.close()
 
     def rewind(self, kept: BatchMark, begun: BatchMark) -> str:  # noqa: ARG002  the protocol's form
         """Refused: another query has read the rows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame
 
@@ -47,6 +47,15 @@ class Staged:
     """A batch that is written but not visible; `commit` makes it so and returns the number of rows."""
 
     commit: Callable[[], int]
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A writer that holds a connection; the runtime closes it at the end of a run, whatever ended it."""
+
+    def close(self) -> None:
+        """Give up what was staged and not committed, and the connection; may be called twice."""
+        ...
 
 
 class SinkWriter(Protocol):

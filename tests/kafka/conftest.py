@@ -1,20 +1,12 @@
-"""One Kafka broker for all tests of this folder, and a topic name for each."""
+"""A topic name for each test; the broker is that of the whole suite."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 
 import pytest
 
 from rs_assets.testing import KafkaBroker
-
-
-@pytest.fixture(scope="session")
-def broker() -> Iterator[KafkaBroker]:
-    """A running broker; a test that stops, kills or pauses it brings it back."""
-    with KafkaBroker() as started:
-        yield started
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """shuffle: memory, delta and kafka give equal results."""
 
 import shutil
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import pytest
 from deltalake import DeltaTable
@@ -22,9 +24,16 @@ def totals(stream):
     return windowed.water_mark(Time.seconds(5)).to_data_stream()
 
 
-@pytest.mark.parametrize("strategy", ["memory", "delta"])
-def test_should_give_equal_windows_behind_every_strategy(source, driver, strategy):
-    stream = totals(source(SCHEMA).filter("n % 3 = 0").shuffle(3, keys=["key"], strategy=strategy))
+@pytest.fixture
+def strategies(broker):
+    """The options of each strategy."""
+    kafka = {"strategy": "kafka", "bootstrap_servers": broker.bootstrap_servers}
+    return {"memory": {}, "delta": {"strategy": "delta"}, "kafka": kafka}
+
+
+@pytest.mark.parametrize("strategy", ["memory", "delta", "kafka"])
+def test_should_give_equal_windows_behind_every_strategy(source, driver, strategies, strategy):
+    stream = totals(source(SCHEMA).filter("n % 3 = 0").shuffle(3, keys=["key"], **strategies[strategy]))
     with PipelineDriver(stream.to_print().build(), spark=driver) as pipeline:
         pipeline.push(ROWS[:100])
         pipeline.step()
@@ -106,3 +115,58 @@ def test_should_refuse_to_go_back(driver, tmp_path):
 def test_should_refuse_strategies_that_are_none(source, options, what):
     with pytest.raises(TopologyError, match=what):
         source("n bigint").shuffle(2, **options)
+
+
+EVERY_TYPE = (
+    "i int, b boolean, d double, f float, m decimal(30, 9), t timestamp, n timestamp_ntz, day date, raw binary, "
+    "l array<int>, o map<string, bigint>, s struct<a: int, z: string>, text string"
+)
+HARD = [
+    {
+        "i": -1,
+        "b": True,
+        "d": 0.1 + 0.2,
+        "f": 0.5,
+        "m": Decimal("123456789012345678901.123456789"),
+        "t": datetime(2026, 1, 1, 1, 2, 3, 456789, tzinfo=UTC),
+        "n": datetime(1969, 12, 31, 23, 59, 59, 999999),  # noqa: DTZ001  it has none
+        "day": date(1, 1, 1),
+        "raw": b"\x00\xff",
+        "l": [1, None, 3],
+        "o": {"a": 2**60, "": None},
+        "s": {"a": None, "z": ""},
+        "text": '"\u2028 \U0001f600 \n',
+    },
+    {"d": float("inf"), "f": float("-inf"), "text": "", "l": [], "o": {}},
+    {"d": -0.0, "s": None},
+]
+
+
+@pytest.mark.parametrize("strategy", ["delta", "kafka"])
+def test_should_bring_values_of_every_type_through(source, driver, strategies, strategy):
+    names = ["i", "b", "d", "f", "m", "t", "n", "day", "raw", "l", "o", "s", "text"]
+    rows = [{name: row.get(name) for name in names} for row in HARD]
+    stream = source(EVERY_TYPE).shuffle(2, **strategies[strategy])
+    with PipelineDriver(stream.to_print().build(), spark=driver) as pipeline:
+        pipeline.push(rows)
+        pipeline.step()
+        found = pipeline.take()
+    for row in found:
+        row["o"] = dict(row["o"]) if row["o"] is not None else None
+    assert sorted(map(repr, found)) == sorted(map(repr, [_in_utc(row) for row in rows]))
+
+
+def _in_utc(row):
+    return {**row, "t": row["t"].astimezone(ZoneInfo("UTC")) if row["t"] is not None else None}
+
+
+def test_should_purge_the_topic_and_make_it_anew(driver, broker, tmp_path):
+    stream = StreamBuilder.data_stream("test", "topics").from_array(ROWS)
+    stream = stream.shuffle(2, keys=["key"], strategy="kafka", bootstrap_servers=broker.bootstrap_servers)
+    pipeline = stream.to_delta("out").build()
+    report = pipeline.run(RunOptions(home=Home(tmp_path), driver=driver))
+    assert (report.rows_in, report.rows_out) == (200, 200)
+    assert broker.read("rs.test.topics.shuffle_1") == []
+    again = pipeline.run(RunOptions(home=Home(tmp_path), driver=driver, new_generation=True))
+    assert again.rows_out == 200
+    assert DeltaTable(str(tmp_path / "tables" / "test" / "out")).count() == 200

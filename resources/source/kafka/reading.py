@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 
@@ -39,6 +39,7 @@ class KafkaReader:
     on_data_loss: str = "fail"
     max_rows_per_batch: int | None = None
     min_partitions: int | None = None
+    json_options: Mapping[str, str] = field(default_factory=dict)
 
     def stream(self, spark: SparkSession, *, name: str, starting: Mapping[str, str]) -> DataFrame:
         """Fields and REASON, as a stream that begins where the options `starting` say."""
@@ -143,7 +144,7 @@ def _json(reader: KafkaReader, frame: DataFrame) -> Decoded:
     assert reader.schema is not None  # noqa: S101  given or inferred before
     form = LineFormat("json", schema=reader.schema)
     text = F.col("value").cast("string")
-    parsed = F.from_json(text, form.reader_schema, form.reader_options)
+    parsed = F.from_json(text, form.reader_schema, {**form.reader_options, **reader.json_options})
     # A column of its own, so that the text is parsed once and not once a field.
     frame = frame.withColumn(PARSED, parsed)
     corrupt = F.col(f"{PARSED}._rs_corrupt").isNotNull()

@@ -1,0 +1,134 @@
+"""The durable shuffle by a topic of Kafka: partitioned as asked, its records typed and versioned, read committed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+from resources.errors import SinkError
+from resources.kafka.admin import Admin, connected, partitions_of
+from resources.kafka.cluster import KafkaCluster
+from resources.shuffle.once import OnceWriter
+from resources.sink.base import BatchMark, SinkWriter
+from resources.sink.kafka.exactly_once import TransactionalWriter
+from resources.sink.kafka.records import JSON_OPTIONS
+from resources.sink.kafka.shape import RecordShape
+from resources.source.columns import PREFIX, REASON
+from resources.source.kafka.offsets import parse_offsets, split_name
+from resources.source.kafka.reading import KafkaReader
+from resources.source.parse import quoted
+
+VALUE, PARTITION, HEADERS = "value", "partition", "headers"
+# How rows are written; readers refuse records of another version.
+VERSION_HEADER, VERSION = "rs-shuffle", "1"
+SCHEMA_HEADER = "rs-schema"
+# Rows wait only until they are read and are purged then; nothing else may remove them.
+SETTINGS: Mapping[str, str] = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
+# How long a deleted topic may linger, in seconds.
+GONE_S, LOOK_S = 30, 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicShuffle:
+    """A topic of `cluster` that belongs to one shuffle of one pipeline, `topic` its name."""
+
+    topic: str
+    cluster: KafkaCluster
+    partitions: int
+    keys: tuple[str, ...] = ()
+
+    def begin(self, schema: StructType) -> None:  # noqa: ARG002  records tell their schema themselves
+        """An empty topic with the partitions that were asked for."""
+        with connected(self.cluster) as admin:
+            if self.topic in admin.topics([self.topic]):
+                admin.client.delete_topics([self.topic])
+                self._wait_until_gone(admin)
+            admin.create_topic(self.topic, partitions=self.partitions, settings=SETTINGS)
+
+    def whole(self) -> bool:
+        """Whether every partition still has its first record."""
+        with connected(self.cluster) as admin:
+            return not any(admin.earliest(partitions_of(admin.topics([self.topic]))).values())
+
+    def writer(self, name: str) -> SinkWriter:
+        """Sends batches in transactions, each row to the partition of its keys."""
+        shape = RecordShape(topic=self.topic, value=VALUE, partition=PARTITION, headers=HEADERS)
+        return OnceWriter(TransactionalWriter(name=name, cluster=self.cluster, shape=shape), self._encoded)
+
+    def stream(self, spark: SparkSession, schema: StructType, *, name: str) -> DataFrame:
+        """The rows from the first one on."""
+        return self._checked(self._reader(schema).stream(spark, name=name, starting={"startingOffsets": "earliest"}))
+
+    def batch(self, spark: SparkSession, schema: StructType, *, start: str | None, end: str) -> DataFrame:
+        """The rows between two offsets."""
+        first = {} if start is None else parse_offsets(start)
+        return self._checked(self._reader(schema).batch(spark, first, parse_offsets(end)))
+
+    def splits(self, offset: str) -> Mapping[str, str]:
+        """A split a partition."""
+        return {split_name(partition): str(position) for partition, position in parse_offsets(offset).items()}
+
+    def purge(self, offsets: list[str]) -> None:
+        """Delete the records before the least offset of each partition."""
+        every = [parse_offsets(offset) for offset in offsets]
+        until = {p: min(known.get(p, 0) for known in every) for p in set().union(*every)}
+        with connected(self.cluster) as admin:
+            admin.delete_records({p: offset for p, offset in until.items() if offset > 0})
+
+    def _reader(self, schema: StructType) -> KafkaReader:
+        return KafkaReader(
+            cluster=self.cluster,
+            topics=(self.topic,),
+            pattern=None,
+            form="json",
+            schema=schema,
+            metadata=("headers",),
+            json_options=JSON_OPTIONS,
+        )
+
+    def _encoded(self, rows: DataFrame, mark: BatchMark) -> DataFrame:  # noqa: ARG002  the writer's form
+        by_key = F.hash(*(quoted(key) for key in self.keys)) if self.keys else F.monotonically_increasing_id()
+        return rows.select(
+            F.to_json(F.struct(*(quoted(name) for name in rows.columns)), JSON_OPTIONS).cast("binary").alias(VALUE),
+            F.pmod(by_key, F.lit(self.partitions)).cast("int").alias(PARTITION),
+            _headers(rows.schema).alias(HEADERS),
+        )
+
+    def _checked(self, frame: DataFrame) -> DataFrame:
+        """Refuse records that this pipeline did not write, or wrote for rows of other fields."""
+        fields = [name for name in frame.columns if not name.startswith(PREFIX) and name != "kafka_headers"]
+        strange = F.col("kafka_headers") != _headers(frame.select(*(quoted(n) for n in fields)).schema)
+        reason = F.when(F.col("kafka_headers").isNull() | strange, F.lit("not a record of this shuffle"))
+        return frame.withColumn(REASON, F.coalesce(REASON, reason)).drop("kafka_headers")
+
+    def _wait_until_gone(self, admin: Admin) -> None:
+        looking: Retrying = Retrying(
+            retry=retry_if_result(bool), stop=stop_after_delay(GONE_S), wait=wait_fixed(LOOK_S), reraise=True
+        )
+        with suppress(RetryError):
+            looking(lambda: self.topic in admin.topics([self.topic]))
+            return
+        raise SinkError(f"the topic {self.topic!r} of an earlier generation could not be deleted", topic=self.topic)
+
+
+def fingerprint(schema: StructType) -> str:
+    """A digest of names and types, in order.
+
+    >>> fingerprint(StructType().add("n", "bigint")) == fingerprint(StructType().add("n", "int"))
+    False
+    """
+    return hashlib.sha256(schema.simpleString().encode()).hexdigest()[:16]
+
+
+def _headers(schema: StructType) -> Column:
+    """What every record says about itself."""
+    told = {VERSION_HEADER: VERSION, SCHEMA_HEADER: fingerprint(schema)}
+    pairs = [F.struct(F.lit(k).alias("key"), F.lit(v).cast("binary").alias("value")) for k, v in told.items()]
+    return F.array(*pairs)

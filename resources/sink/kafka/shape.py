@@ -1,0 +1,27 @@
+"""Which fields of a row become which parts of a record; needs no Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordShape:
+    """How a row becomes a record. `topic` is fixed, or `topic_field` holds it; the other names are fields too.
+
+    Without `value` the value is a JSON object of all fields but topic_field, partition and headers; a null `value` is a
+    tombstone. `headers` is a map from text to text or binary, or an array of structs of key and value.
+    """
+
+    topic: str | None
+    topic_field: str | None = None
+    key: str | None = None
+    value: str | None = None
+    partition: str | None = None
+    headers: str | None = None
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that it names."""
+        named = (self.topic_field, self.key, self.value, self.partition, self.headers)
+        return tuple(name for name in named if name is not None)
