@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 from pipelines.topology.describe import as_mermaid, as_text
 from pipelines.topology.topology import Topology
+from resources.errors import TopologyError
 
 if TYPE_CHECKING:
     from pipelines.runtime.options import RunOptions
+    from pipelines.runtime.realtime import RealTimePipeline
     from pipelines.runtime.report import RunReport
     from pipelines.runtime.running import RunningPipeline
 
@@ -40,8 +42,28 @@ class Pipeline:
 
         return run(self.topology, options, finish=finish)
 
-    def start(self, options: RunOptions | None = None) -> RunningPipeline:
-        """Run on until stopped; returns at once. `.status()`, `.stop(drain=True)`, `.await_termination()`."""
+    @overload
+    def start(self, options: RunOptions | None = None) -> RunningPipeline: ...
+    @overload
+    def start(self, options: RunOptions | None = None, *, latency: Literal["micro-batch"]) -> RunningPipeline: ...
+    @overload
+    def start(self, options: RunOptions | None = None, *, latency: Literal["real-time"]) -> RealTimePipeline: ...
+    def start(
+        self, options: RunOptions | None = None, *, latency: Literal["micro-batch", "real-time"] = "micro-batch"
+    ) -> RunningPipeline | RealTimePipeline:
+        """Run on until stopped; returns at once. `.status()`, `.stop(drain=True)`, `.await_termination()`.
+
+        `latency="real-time"` lets each record through at once, in milliseconds: only from Kafka to one topic of Kafka,
+        at least once, with steps in SQL or Columns and without state. TopologyError names the step that forbids it;
+        ConfigurationError if Spark has fewer slots than the topics have partitions.
+        """
+        if latency == "real-time":
+            from pipelines.runtime.options import RunOptions
+            from pipelines.runtime.realtime import start_real_time
+
+            return start_real_time(self.topology, options or RunOptions())
+        if latency != "micro-batch":
+            raise TopologyError(f"{latency!r} is no latency", remedy="use 'micro-batch' or 'real-time'")
         from pipelines.runtime.run import start
 
         return start(self.topology, options)
