@@ -82,7 +82,7 @@ def _stateful(topology: Topology, sink: Sink) -> Node | None:
     above = [topology[n] for n in topology.ancestors(sink.name) if topology[n].stateful]
     if not above:
         return None
-    if len(above) > 1 or above[0].name not in _dominators(topology, sink.name):
+    if len(above) > 1 or above[0].name not in dominators(topology, sink.name):
         names = ", ".join(sorted(n.name for n in above))
         raise TopologyError(
             f"the rows of sink {sink.name!r} pass the stateful steps {names} and others in one query",
@@ -130,12 +130,12 @@ def _sources(topology: Topology, name: str) -> set[str]:
 
 def _trunk(topology: Topology, sinks: list[Sink]) -> str | None:
     """The last node that every row of every sink passes."""
-    common = reduce(frozenset.intersection, (_dominators(topology, s.name) for s in sinks))
+    common = reduce(frozenset.intersection, (dominators(topology, s.name) for s in sinks))
     shared = [n.name for n in topology if n.name in common]
     return shared[-1] if shared else None
 
 
-def _dominators(topology: Topology, name: str) -> frozenset[str]:
+def dominators(topology: Topology, name: str) -> frozenset[str]:
     """The nodes, without `name` itself, that lie on every way from a source to `name`."""
-    ways = [_dominators(topology, i) | {i} for i in topology[name].inputs]
+    ways = [dominators(topology, i) | {i} for i in topology[name].inputs]
     return reduce(frozenset.intersection, ways) if ways else frozenset()

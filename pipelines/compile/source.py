@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+from pyspark.sql import DataFrame
+
 from pipelines.compile.wiring import Flow, Wiring
 from pipelines.topology.source import Source
+from resources.source.columns import REASON
+from resources.source.poison import reason_of
+from resources.source.policy import BadRecords
+
+# Behind the name of a source: the gate of the records that an examination found.
+POISON = "/poison"
 
 
 def compile_source(wiring: Wiring, node: Source, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
     """Read `node` as the wiring says, and admit what can be used."""
     frame = wiring.read(wiring, node)
-    return Flow(wiring.gates.admit(frame, step=node.name, policy=node.bad_records, counted=not node.pushes_down))
+    good = wiring.gates.admit(frame, step=node.name, policy=node.bad_records, counted=not node.pushes_down)
+    return Flow(_without_poison(wiring, node, good))
+
+
+def _without_poison(wiring: Wiring, node: Source, good: DataFrame) -> DataFrame:
+    """`good` without the records that made a batch fail, and without all that equal them.
+
+    A step that computes a record from its fields alone fails on equal fields wherever they stand, so that the address,
+    which Spark's own readers do not give to a stream, is not needed. A step that rolls dice may be wronged by it.
+    """
+    poisons = wiring.poisons.get(wiring.stored_name(node.name))
+    if not poisons:
+        return good
+    judged = good.withColumn(REASON, reason_of(good, poisons))
+    return wiring.gates.admit(judged, step=f"{node.name}{POISON}", policy=BadRecords.QUARANTINE, counted=True)

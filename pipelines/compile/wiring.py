@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -89,7 +89,8 @@ class Wiring:
     `policy` is the strictest of the pipeline's sources. `folder` is for a query's control rows and arrays. `pinned`
     gives the schema of a source, inferred once, `stored_name` the name under which the checkpoint knows a source.
     `behind` gives the schema of what goes into a durable shuffle, by the name of the step that writes it. `now` is the
-    clock of the batch. `quarantines`: a record on which a Python step raises is kept out of the batch.
+    clock of the batch. `quarantines`: a record on which a Python step raises is kept out of the batch. `poisons` are
+    records that were found to fail: by stored name of the source and digest, with the reason.
     """
 
     spark: SparkSession
@@ -102,6 +103,7 @@ class Wiring:
     behind: Callable[[str], StructType] = _nothing_behind
     policy: BadRecords = BadRecords.FAIL
     quarantines: bool = False
+    poisons: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     streaming: bool = True
     now: Callable[[], Column] = F.current_timestamp
     max_line_bytes: int = MAX_LINE_BYTES

@@ -54,7 +54,8 @@ class RunOptions:
     lines of followed files. `connector` overrides the writer of all Delta sinks. `lease_ttl` is how long a silent
     driver keeps its pipeline before another may take over. `checkpoint_storage` is delta, memory or db, `storage_url`
     the SQLAlchemy URL of db. `preview_rows` is how many open windows of each step the report shows. `savepoints` says
-    when savepoints are taken by themselves.
+    when savepoints are taken by themselves. `max_poisons` is how many different records of a batch may go into
+    quarantine because a step cannot compute them; more end the run.
     """
 
     home: Home = field(default_factory=Home.default)
@@ -72,4 +73,5 @@ class RunOptions:
     checkpoint_storage: str = "delta"
     storage_url: str | None = field(default=None, repr=False)
     savepoints: SavepointPolicy = field(default_factory=SavepointPolicy)
+    max_poisons: int = 100
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])

@@ -5,19 +5,24 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from pipelines.compile.plan import QueryPlan
+from pipelines.compile.source import POISON
 from pipelines.compile.table import compile_node
 from pipelines.compile.wiring import Flow, Wiring
+from pipelines.runtime.behind import Behind
 from pipelines.runtime.bookkeeping import Bookkeeper
 from pipelines.runtime.counting import FileWatch
+from pipelines.runtime.examine import blames_a_record
 from pipelines.runtime.execution import BatchExecution, StateMetrics
 from pipelines.runtime.letters import send_letters
 from pipelines.runtime.replay import Replay
@@ -25,7 +30,6 @@ from pipelines.runtime.report import BatchProgress, QueryReport
 from pipelines.runtime.topics import TopicWatch
 from pipelines.runtime.translate import translate
 from pipelines.topology.shuffle import ShuffleRead
-from pipelines.topology.sink import Sink
 from pipelines.topology.source import FileSource
 from pipelines.topology.topology import Topology
 from resources.checkpoint.lease import Lease
@@ -33,8 +37,7 @@ from resources.checkpoint.log import PARTITIONS, CheckpointLog
 from resources.checkpoint.messages import SystemMessageListener
 from resources.errors import BadRecordError, DataLossError, RsError, StepError
 from resources.sink.base import BatchMark, SinkWriter, Staged
-from resources.sink.dead_letters import DeadLetters
-from resources.source.columns import hidden
+from resources.sink.dead_letters import SCHEMA, DeadLetters
 from resources.window.event_time import END_OF_TIME, send_control
 
 if TYPE_CHECKING:
@@ -76,6 +79,8 @@ class QueryRun:
     flows: dict[str, Flow] = field(default_factory=dict)
     report: QueryReport = field(init=False)
     failure: RsError | None = None
+    failed_batch: int = -1  # if its records may be to blame
+    given_up: bool = False  # they were looked for
     read_files: dict[str, dict[str, int]] = field(default_factory=dict)
     last_batch: dict[str, int] = field(default_factory=dict)
     _planned_before: int = -1
@@ -101,7 +106,7 @@ class QueryRun:
     def start(self, trigger: Mapping[str, Any]) -> None:
         """Start the query; RsError if Spark refuses the plan."""
         self._started.clear()
-        self.failure = None
+        self.failure, self.failed_batch, self.given_up = None, -1, False
         self.book.listeners = tuple(w for w in self.writers.values() if isinstance(w, SystemMessageListener))
         self.wiring.spark.conf.set(PARTITIONS, self.partitions)
         self.log.pin_partitions(self.partitions)
@@ -134,6 +139,17 @@ class QueryRun:
             return self._query is None or bool(self._query.awaitTermination(wait_s))  # type: ignore[arg-type]
         except StreamingQueryException:
             return True
+
+    @property
+    def examinable(self) -> bool:
+        """Whether it has failed on a batch whose records may be put into quarantine."""
+        return self.failure is not None and self.failed_batch >= 0 and not self.given_up
+
+    def untouched(self, batch_id: int) -> bool:
+        """Whether neither a sink nor the dead letters have anything of the batch."""
+        marks = [(self.writers[name], self._mark(name, batch_id)) for name in self.plan.sinks]
+        has_letters = self.letters.committed(self._mark("dead_letters", batch_id))
+        return not has_letters and not any(writer.committed(mark) for writer, mark in marks)
 
     def raise_failure(self) -> None:
         """Raise what ended the query, if it was a failure."""
@@ -184,9 +200,10 @@ class QueryRun:
         try:
             progress = self._commit_batch(batch, batch_id, began)
         except Exception as error:
-            self.failure = self._explained(error, batch_id)
-            self._withdraw(self.failure, batch_id)
-            raise self.failure from error
+            self.failed_batch = batch_id if self.wiring.quarantines and blames_a_record(error) else -1
+            self.failure = failure = self._explained(error, batch_id)
+            self._withdraw(failure, batch_id)
+            raise failure from error
         if progress is not None:
             self.report = self.report.plus(progress)
             self.on_progress(progress)
@@ -194,7 +211,7 @@ class QueryRun:
     def _commit_batch(self, batch: DataFrame, batch_id: int, began: float) -> BatchProgress | None:
         watches = self._watches(batch_id)
         self.book.before(batch_id)
-        staged, out = self._stage(batch, batch_id)
+        staged, out, refused = self._stage(batch, batch_id)
         assert self._query is not None  # noqa: S101  waited for above
         execution = BatchExecution.of(self._query)
         rows_in, shuffled, dead = self._counted(execution, watches)
@@ -202,8 +219,8 @@ class QueryRun:
         replay = self._replay(batch_id)
         late = replay.late_rows() if state.dropped else 0
         self.lease.check()
-        if dead or late:
-            self._write_letters(replay, batch_id)
+        if dead or late or refused.num_rows:
+            self._write_letters(replay, batch_id, refused)
         for watch in watches.values():
             watch.check()
         self.topics.check(batch_id)
@@ -234,35 +251,22 @@ class QueryRun:
             replayed=batch_id == self._planned_before,
         )
 
-    def _stage(self, batch: DataFrame, batch_id: int) -> tuple[dict[str, Staged], dict[str, int]]:
-        """Compute the batch once and hand it to each sink that has not got it yet."""
+    def _stage(self, batch: DataFrame, batch_id: int) -> tuple[dict[str, Staged], dict[str, int], pa.Table]:
+        """Compute the batch once and hand it to each sink that has not got it yet.
+
+        The table has the letters of rows that a step behind a window refused.
+        """
         marks = {name: self._mark(name, batch_id) for name in self.plan.sinks}
-        open_sinks = [name for name, mark in marks.items() if not self.writers[name].committed(mark)]
+        waiting = {name: mark for name, mark in marks.items() if not self.writers[name].committed(mark)}
         out = dict.fromkeys(self.plan.sinks, 0)
-        if not open_sinks:
+        if not waiting:
             # All sinks have it, Spark does not know: the state still has to move on.
             batch.write.format("noop").mode("overwrite").save()
-            return {}, out
-        several = len(open_sinks) > 1
-        shared = batch.persist() if several else batch
-        try:
-            frames = self._frames(shared)
-            return {name: self.writers[name].stage(frames[name], marks[name]) for name in open_sinks}, out
-        finally:
-            if several:
-                shared.unpersist()
-
-    def _frames(self, batch: DataFrame) -> dict[str, DataFrame]:
-        """The batch as each sink sees it, behind the steps below the trunk."""
-        below = self.plan.below_trunk(self.topology)
-        if all(isinstance(node, Sink) for node in below):
-            return {node.name: batch.drop(*hidden(batch.columns)) for node in below}
-        flows = {self.plan.trunk: Flow(batch)}
-        # What is below the trunk cannot be read again with addresses, so nothing is put into quarantine there.
-        wiring = replace(self.wiring, quarantines=False)
-        for node in below:
-            flows[node.name] = compile_node(wiring, node, tuple(flows[i] for i in node.inputs))
-        return {name: flows[name].df for name in self.plan.sinks}
+            return {}, out, SCHEMA.empty_table()
+        letters = partial(self._replay(batch_id).letters_of, **self._job)
+        sinks = {name: (self.writers[name], mark) for name, mark in waiting.items()}
+        staged, refused = Behind(self.topology, self.plan, self.wiring, letters).stage(batch, sinks)
+        return staged, out, refused
 
     def _counted(self, execution: BatchExecution, watches: Mapping[str, FileWatch]) -> tuple[int, int, int]:
         """Rows read, rows from shuffles and rows refused, for the sources it owns and its own event time."""
@@ -284,6 +288,7 @@ class QueryRun:
         gates = [self.plan.stateful] if self.plan.stateful else []
         if self.wiring.quarantines:
             gates += [name for name in self.plan.nodes if self.topology[name].family == "step"]
+        gates += [f"{name}{POISON}" for name in self.plan.sources if self.wiring.poisons]
         found = [execution.observed(gate) for gate in gates]
         return rows_in, shuffled, dead + sum(each.dead for each in found if each is not None)
 
@@ -306,14 +311,18 @@ class QueryRun:
         nodes = [self.topology[name] for name in self.plan.sources]
         return [node for node in nodes if isinstance(node, FileSource) and not node.tail]
 
-    def _write_letters(self, replay: Replay, batch_id: int) -> None:
+    def _write_letters(self, replay: Replay, batch_id: int, refused: pa.Table) -> None:
         mark = self._mark("dead_letters", batch_id)
         if not self.letters.committed(mark):
-            rows = replay.letters(namespace=self.topology.namespace, job=self.topology.job, generation=self.generation)
+            rows = pa.concat_tables([replay.letters(**self._job), refused])
             if rows.num_rows:
                 # First the topics: what the table remembers is not sent again.
                 send_letters(self.topology, self.plan, self.wiring, self.log, batch_id, rows)
                 self.letters.write(rows, mark)
+
+    @property
+    def _job(self) -> dict[str, Any]:
+        return {"namespace": self.topology.namespace, "job": self.topology.job, "generation": self.generation}
 
     def _replay(self, batch_id: int) -> Replay:
         return Replay(self.topology, self.plan, self.wiring, self.log, batch_id)
@@ -325,7 +334,8 @@ class QueryRun:
             return self.topics.explain(batch_id) or found
         if isinstance(found, BadRecordError):
             return self._replay(batch_id).first_bad() or found
-        if isinstance(found, StepError) and "line" not in found.facts:
+        # In quarantine a replay raises nothing; there the records are looked for once the query has ended.
+        if isinstance(found, StepError) and "line" not in found.facts and not self.wiring.quarantines:
             return self._replay(batch_id).failing(lambda e: translate(e, query=self.plan.name)) or found
         return found
 
@@ -334,14 +344,10 @@ class QueryRun:
 
         Files that Spark planned itself must stay as they were, and what a sink has got must be computed again.
         """
-        marks = [(self.writers[name], self._mark(name, batch_id)) for name in self.plan.sinks]
         followed = not self._whole_file_sources and any(
             isinstance(self.topology[name], FileSource) for name in self.plan.sources
         )
-        if not (isinstance(failure, BadRecordError) and followed):
-            return
-        has_letters = self.letters.committed(self._mark("dead_letters", batch_id))
-        if not has_letters and not any(writer.committed(mark) for writer, mark in marks):
+        if isinstance(failure, BadRecordError) and followed and self.untouched(batch_id):
             self.log.withdraw(batch_id)
 
     def _mark(self, sink: str, batch_id: int) -> BatchMark:

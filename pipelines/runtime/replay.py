@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 
 from pipelines.compile.plan import QueryPlan
 from pipelines.compile.readers import batch_reader
+from pipelines.compile.source import POISON
 from pipelines.compile.table import COMPILE
-from pipelines.compile.wiring import CollectingGates, Flow, Wiring
+from pipelines.compile.wiring import CollectingGates, Dead, Flow, Wiring
 from pipelines.topology.source import Source
 from pipelines.topology.topology import Topology
 from pipelines.topology.window import WindowAggregate
@@ -39,11 +40,16 @@ class Replay:
 
     def letters(self, *, namespace: str, job: str, generation: int) -> pa.Table:
         """The bad and late records of the batch as rows of the dead-letter table."""
-        _, gates, offsets, late = self._wired()
-        frames = [(d.rows, d.step) for d in gates.dead if self._policy(d.step).keeps_letters]
+        _, gates, _, late = self._wired()
+        dead = [each for each in gates.dead if self._policy(each.step).keeps_letters]
         if late is not None and self._policy(self.plan.stateful or "").keeps_letters:
-            frames.append((late, self.plan.stateful or ""))
-        made = [self._letter(rows, step, offsets, namespace, job, generation) for rows, step in frames]
+            dead.append(Dead(self.plan.stateful or "", late))
+        return self.letters_of(dead, namespace=namespace, job=job, generation=generation)
+
+    def letters_of(self, dead: Sequence[Dead], *, namespace: str, job: str, generation: int) -> pa.Table:
+        """`dead` as rows of the dead-letter table."""
+        offsets = self._offsets()
+        made = [self._letter(each.rows, each.step, offsets, namespace, job, generation) for each in dead]
         return pa.concat_tables([SCHEMA.empty_table(), *(frame.toArrow().cast(SCHEMA) for frame in made)])
 
     def late_rows(self) -> int:
@@ -82,15 +88,14 @@ class Replay:
         return None
 
     def _wired(self) -> tuple[dict[str, Flow], CollectingGates, BatchOffsets, DataFrame | None]:
-        offsets = self.log.offsets(self.batch_id)
-        assert offsets is not None  # noqa: S101  the batch is running or done
+        offsets = self._offsets()
         gates = CollectingGates()
         wiring = replace(
             self.wiring,
             read=batch_reader(self.log, self.batch_id),
             gates=gates,
             streaming=False,
-            now=_fixed(offsets),
+            now=batch_clock(offsets),
         )
         flows: dict[str, Flow] = {}
         late: DataFrame | None = None
@@ -109,7 +114,14 @@ class Replay:
                 late = rows.select(*ADDRESS, F.lit(LATE).alias(REASON))
         return flows, gates, offsets, late
 
+    def _offsets(self) -> BatchOffsets:
+        offsets = self.log.offsets(self.batch_id)
+        assert offsets is not None  # noqa: S101  the batch is running or done
+        return offsets
+
     def _policy(self, step: str) -> BadRecords:
+        if step.endswith(POISON):
+            return BadRecords.QUARANTINE
         node = self.topology[step]
         if isinstance(node, Source):
             return node.bad_records if step in self.plan.owns else BadRecords.SKIP
@@ -137,6 +149,6 @@ class Replay:
         )
 
 
-def _fixed(offsets: BatchOffsets) -> Callable[[], Column]:
+def batch_clock(offsets: BatchOffsets) -> Callable[[], Column]:
     """The clock of the batch as Spark wrote it down, so that a replay judges as the first pass did."""
     return lambda: F.lit(offsets.started)

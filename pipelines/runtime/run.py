@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.compile.plan import in_order
 from pipelines.runtime.options import RunOptions
+from pipelines.runtime.quarantine import go_on
 from pipelines.runtime.query import AVAILABLE_NOW, QueryRun
 from pipelines.runtime.report import RunReport
 from pipelines.runtime.running import RunningPipeline
@@ -78,8 +79,10 @@ def _until_caught_up(session: JobSession, queries: Sequence[QueryRun], stop: thr
         return
     for query in queries:
         driver.call(lambda _, q=query: q.start(AVAILABLE_NOW))  # type: ignore[misc]
-    while not driver.call(lambda _: all(q.ended(wait_s=LOOK_S) for q in queries)):
+    while not driver.call(lambda _: all(q.ended(wait_s=LOOK_S) and not q.examinable for q in queries)):
         failed = next((q for q in queries if q.failure is not None), None)
+        if failed is not None and driver.call(lambda _, q=failed: go_on(session, q, AVAILABLE_NOW)):  # type: ignore[misc]
+            continue
         if failed is not None or _stopped(stop):
             drain_and_stop(session)
             break

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, Self
 
 from pipelines.runtime.idle import IdleClock
+from pipelines.runtime.quarantine import Warden
 from pipelines.runtime.query import every
 from pipelines.runtime.report import RunReport
 from pipelines.runtime.session import JobSession
@@ -29,6 +30,7 @@ class RunningPipeline:
 
     session: JobSession
     clock: IdleClock
+    warden: Warden
     _closed: bool = field(default=False)
     _tick: threading.Event = field(default_factory=threading.Event)
     _ended: threading.Event = field(default_factory=threading.Event)
@@ -44,7 +46,9 @@ class RunningPipeline:
             driver.call(lambda _, q=query: q.start(every(interval)))  # type: ignore[misc]
         clock = IdleClock.over(session.queries.values())
         clock.start()
-        running = cls(session, clock)
+        warden = Warden(session, every(interval))
+        warden.start()
+        running = cls(session, clock, warden)
         policy = session.options.savepoints
         if policy.every is not None and not policy.local_storage_only:
             threading.Thread(
@@ -79,8 +83,9 @@ class RunningPipeline:
 
     @property
     def active(self) -> bool:
-        """Whether all queries run."""
-        return self.session.options.driver.call(lambda _: all(q.active for q in self.session.queries.values()))
+        """Whether all queries run, or will again when a failed batch has been examined."""
+        queries = self.session.queries.values()
+        return self.session.options.driver.call(lambda _: all(q.active or q.examinable for q in queries))
 
     def await_termination(self, timeout_s: float | None = None, *, stop: threading.Event | None = None) -> bool:
         """Wait until a query ends or somebody asks for a stop; False if `timeout_s` or `stop` came first.
@@ -107,6 +112,7 @@ class RunningPipeline:
         if not self._closed:
             self._closed = True
             self.clock.stop()
+            self.warden.stop()
             self._ended.set()
             try:
                 drain_and_stop(self.session, patience_s=patience_s if drain else 0)

@@ -20,6 +20,7 @@ from pipelines.compile.plan import QueryPlan, plan_queries
 from pipelines.compile.readers import stream
 from pipelines.compile.sink import writer_of
 from pipelines.compile.wiring import Flow, Wiring
+from pipelines.runtime.behind import before_python
 from pipelines.runtime.bookkeeping import Bookkeeper
 from pipelines.runtime.gates import StreamGates
 from pipelines.runtime.groups import GroupMirror
@@ -27,12 +28,13 @@ from pipelines.runtime.journal import Journal
 from pipelines.runtime.opening import open_job
 from pipelines.runtime.options import RunOptions
 from pipelines.runtime.purging import ShufflePurge
+from pipelines.runtime.quarantine import standing
 from pipelines.runtime.query import QueryRun
 from pipelines.runtime.report import RunReport
 from pipelines.runtime.state import preview, snapshot_state
 from pipelines.runtime.topics import TopicWatch
 from pipelines.runtime.travel import savepoint
-from pipelines.topology.shuffle import ShuffleWrite
+from pipelines.topology.shuffle import ShuffleRead, ShuffleWrite
 from pipelines.topology.sink import DeltaSink, FileSink, Sink
 from pipelines.topology.source import KafkaSource, Source
 from pipelines.topology.topology import Topology
@@ -169,10 +171,11 @@ class JobSession:
 
     def _query(self, spark: SparkSession, plan: QueryPlan) -> QueryRun:
         folder, facts = self.query_folder(plan), self.facts(plan)
+        wiring = self._wiring(spark, plan, folder)
         return QueryRun(
             topology=self.topology,
-            plan=plan,
-            wiring=self._wiring(spark, plan, folder),
+            plan=before_python(self.topology, plan) if wiring.quarantines else plan,
+            wiring=wiring,
             folder=folder,
             pipeline_id=self.manifest.pipeline_id,
             generation=facts.generation,
@@ -223,7 +226,10 @@ class JobSession:
         return made
 
     def _wiring(self, spark: SparkSession, plan: QueryPlan, folder: Path) -> Wiring:
-        policies = {self.topology[name].bad_records for name in plan.sources}  # type: ignore[attr-defined]
+        read = [source for source in self.topology.sources if not isinstance(source, ShuffleRead)]
+        # What comes through a shuffle has come from any of them.
+        own = [source for source in read if source.name in plan.sources]
+        policies = {source.bad_records for source in (own if len(own) == len(plan.sources) else read)}
         policy = next(p for p in STRICTEST if p in policies)
         return Wiring(
             spark=spark,
@@ -234,6 +240,7 @@ class JobSession:
             stored_name=self.manifest.stored_name,
             policy=policy,
             quarantines=policy is BadRecords.QUARANTINE,
+            poisons=standing(self, plan),
             max_line_bytes=self.options.max_line_bytes,
             home=self.options.home,
             behind=self._behind,

@@ -49,14 +49,29 @@ class DataStreamSource:
     draft: Draft
 
     def from_array(
-        self, rows: Iterable[Mapping[str, Any]], *, schema: str | None = None, name: str = "array"
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        schema: str | None = None,
+        bad_records: str | BadRecords = BadRecords.FAIL,
+        name: str = "array",
     ) -> DataStream:
-        """Rows given in the program; a bounded source. Without `schema` the types are inferred from the rows."""
-        return self._begin(ArraySource(name=name, rows=tuple(rows), schema=schema))
+        """Rows given in the program; a bounded source. Without `schema` the types are inferred from the rows.
 
-    def from_memory(self, channel: MemoryChannel, *, name: str = "memory") -> DataStream:
-        """Rows that the program puts into `channel`, now or while the pipeline runs; bounded once it is closed."""
-        return self._begin(MemorySource(name=name, channel=channel, schema=channel.schema))
+        With `bad_records="quarantine"` a row on which a step fails goes to the dead letters.
+        """
+        policy = BadRecords.of(bad_records)
+        return self._begin(ArraySource(name=name, rows=tuple(rows), schema=schema, policy=policy))
+
+    def from_memory(
+        self, channel: MemoryChannel, *, bad_records: str | BadRecords = BadRecords.FAIL, name: str = "memory"
+    ) -> DataStream:
+        """Rows that the program puts into `channel`, now or while the pipeline runs; bounded once it is closed.
+
+        With `bad_records="quarantine"` a row on which a step fails goes to the dead letters.
+        """
+        policy = BadRecords.of(bad_records)
+        return self._begin(MemorySource(name=name, channel=channel, schema=channel.schema, policy=policy))
 
     def from_file(
         self,
@@ -79,8 +94,8 @@ class DataStreamSource:
         out it is inferred from a sample at the first start and then pinned. `format="text"` gives the field `value`,
         or, with `pattern` (a regular expression with named groups), one field a group, cast to `schema`; `time_format`
         is the pattern of its timestamps. `bad_records` says what happens to a record that does not parse: fail,
-        dead_letter, quarantine (those too on which a Python step raises) or skip. Gzip and zstd files are read by their
-        ending (.gz, .zst).
+        dead_letter, quarantine (those too on which a step fails, in Python or in SQL) or skip. Gzip and zstd files are
+        read by their ending (.gz, .zst).
 
         >>> source = StreamBuilder.data_stream("shop", "hits")
         >>> stream = source.from_file("hits.jsonl", schema="page string, ms bigint", bad_records="dead_letter")

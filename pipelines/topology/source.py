@@ -88,6 +88,7 @@ class ArraySource(Source):
     """Rows given in the program; bounded."""
 
     rows: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    policy: BadRecords = BadRecords.FAIL
 
     def __post_init__(self) -> None:
         """Refuse rows that are not mappings."""
@@ -103,6 +104,11 @@ class ArraySource(Source):
         """An array always ends."""
         return True
 
+    @property
+    def bad_records(self) -> BadRecords:
+        """The declared policy; rows are checked when they are given, so only steps can fail on them."""
+        return self.policy
+
     def detail(self) -> str:
         """How many rows there are."""
         return f"{len(self.rows)} rows"
@@ -117,11 +123,17 @@ class MemorySource(Source):
     """Rows that the program puts into a channel while the pipeline runs; bounded once the channel is closed."""
 
     channel: MemoryChannel = field(repr=False, compare=False)
+    policy: BadRecords = BadRecords.FAIL
 
     @property
     def bounded(self) -> bool:
         """A closed channel ends."""
         return self.channel.closed
+
+    @property
+    def bad_records(self) -> BadRecords:
+        """The declared policy; rows are checked when they are put, so only steps can fail on them."""
+        return self.policy
 
     def detail(self) -> str:
         """The name of its only split."""

@@ -24,7 +24,7 @@ class QueryFacts:
     `generation` is that of its own checkpoint: a step that was reset is ahead of its pipeline. `query_id` is Spark's id
     of the checkpoint, `left` holds the offsets of sources that were taken out, `sinks` maps its sinks to the last batch
     that each had, `rows_open` is how many groups were left in state (an idle run does not load it), `catalogued` the
-    last batch that the catalog has.
+    last batch that the catalog has, `poisons` the records that are kept out of batches that failed on them.
     """
 
     generation: int
@@ -37,6 +37,7 @@ class QueryFacts:
     query_id: str | None = None
     rows_open: int = 0
     catalogued: int = -1
+    poisons: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,14 @@ class Manifest:
     def from_body(cls, body: Mapping[str, Any]) -> Manifest:
         """The manifest that `body` describes; TypeError or KeyError if it describes none."""
         queries = {
-            folder: QueryFacts(**{**facts, "sources": tuple(facts["sources"]), "shape": tuple(facts["shape"])})
+            folder: QueryFacts(
+                **{
+                    **facts,
+                    "sources": tuple(facts["sources"]),
+                    "shape": tuple(facts["shape"]),
+                    "poisons": tuple(facts.get("poisons", ())),
+                }
+            )
             for folder, facts in body["queries"].items()
         }
         return cls(**{**body, "queries": queries})

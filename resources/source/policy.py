@@ -11,8 +11,8 @@ class BadRecords(StrEnum):
     """The policy for records that do not parse or have no usable event time.
 
     FAIL ends the run with BadRecordError before the batch is committed; DEAD_LETTER keeps the record with its place
-    and reason in the dead-letter table; QUARANTINE does so with records as well on which a Python step raises, so that
-    one poison record does not stop a stream for ever; SKIP only counts it.
+    and reason in the dead-letter table; QUARANTINE does so with records as well on which a step fails, in Python or in
+    SQL, so that one poison record does not stop a stream for ever; SKIP only counts it.
 
     >>> BadRecords.of("dead_letter")
     <BadRecords.DEAD_LETTER: 'dead_letter'>

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from pipelines.compile.plan import in_order
 from pipelines.runtime.options import RunOptions
+from pipelines.runtime.quarantine import process_all
 from pipelines.runtime.query import every
 from pipelines.runtime.report import RunReport
 from pipelines.runtime.run import wire_all
@@ -139,8 +140,12 @@ class PipelineDriver:
             session.__exit__(None, None, None)
 
     def _process_all(self) -> None:
-        for plans in in_order(self._topology, self._running().plans):
-            self._call(lambda session, p=plans: [session.queries[plan.name].process_all() for plan in p])
+        def process(session: JobSession) -> None:
+            for plans in in_order(self._topology, session.plans):
+                for plan in plans:
+                    process_all(session, session.queries[plan.name], every(POLL))
+
+        self._call(process)
 
     def _call(self, function: Any) -> None:
         session = self._running()
@@ -160,7 +165,7 @@ class PipelineDriver:
             raise SchemaError(f"source {node.name!r} has no schema to test with", remedy="declare it")
         channel = MemoryChannel(schema=schema or _array_schema(node))
         self._channels[node.name] = channel
-        return MemorySource(name=node.name, channel=channel, schema=channel.schema)
+        return MemorySource(name=node.name, channel=channel, schema=channel.schema, policy=node.bad_records)
 
     @staticmethod
     def _named(name: str | None, there: Mapping[str, object], kind: str) -> str:

@@ -63,17 +63,23 @@ access_log(Path(log), job="killed", max_rows_per_batch=int(batch)).run(RunOption
 def running(log: Path, home: Path, *, point: str = "") -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """The example in a process group of its own, which is killed whole at the end, its JVM included."""
     reached = home / f"reached-{point}"
+    with started(PROGRAM, log, home, BATCH, point, reached) as process:
+        yield process, reached
+
+
+@contextmanager
+def started(program: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
+    """`program` in a process group of its own, which is killed whole at the end, its JVM included."""
     settings = {"RS_SPARK_MASTER": "local[2]", "JAVA_TOOL_OPTIONS": QUICK_START}
-    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(log), str(home), str(BATCH), point, str(reached)]
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-W", "ignore", "-c", program, *map(str, arguments)],
         env={**os.environ, **settings},
         start_new_session=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
     try:
-        yield process, reached
+        yield process
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

@@ -52,15 +52,12 @@ def test_should_keep_bad_times_in_dead_letters_and_late_rows_too(source, driver,
     assert {row["step"] for row in letters} == {"w"}
 
 
-def test_should_only_count_them_under_skip(source, driver):
-    pipeline = counts(source, "string", bad_records="skip").to_data_stream().to_print().build()
-    with PipelineDriver(pipeline, spark=driver) as running:
-        running.push([{"ts": at(1).isoformat()}, *({"ts": bad} for bad in BAD)])
-        # The driver's memory source has no policy of its own, so the window's is asked for below.
-        with pytest.raises(BadRecordError):
-            running.step()
-    pipeline = counts(source, "string").event_time(bad_records="skip").to_data_stream().to_print().build()
-    with PipelineDriver(pipeline, spark=driver) as running:
+@pytest.mark.parametrize("asked_of", ["source", "window"])
+def test_should_only_count_them_under_skip(source, driver, asked_of):
+    policy = {"bad_records": "skip"}
+    windows = counts(source, "string", **(policy if asked_of == "source" else {}))
+    windows = windows.event_time(**policy) if asked_of == "window" else windows
+    with PipelineDriver(windows.to_data_stream().to_print().build(), spark=driver) as running:
         running.push([{"ts": at(1).isoformat()}, *({"ts": bad} for bad in BAD)])
         running.finish()
         assert running.report().rows_dead == len(BAD)

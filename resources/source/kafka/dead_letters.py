@@ -16,6 +16,8 @@ from resources.source.kafka.offsets import Partition
 PREFIX = "__streams.errors."
 # How long the brokers may take to accept what was sent, in seconds.
 FLUSH_S = 60.0
+# The brokers say what is too large for them; kafka-python would stop at 1 MB, and the headers come on top.
+LARGEST_BYTES = 1 << 30
 # Records are looked up by their offsets in the plan of a query; so many at a time keep it small.
 CHUNK = 500
 
@@ -55,7 +57,9 @@ def send_refused(records: DataFrame, refused: Sequence[Refused], *, cluster: Kaf
     if not refused:
         return 0
     try:
-        producer = KafkaProducer(**cluster.for_python(), acks="all", enable_idempotence=True)
+        producer = KafkaProducer(
+            **cluster.for_python(), acks="all", enable_idempotence=True, max_request_size=LARGEST_BYTES
+        )
         try:
             sent = [producer.send(topic, **_message(row, why)) for row, why in _found(records, refused)]
             producer.flush(timeout=FLUSH_S)
@@ -85,11 +89,13 @@ def _found(records: DataFrame, refused: Sequence[Refused]) -> Iterable[tuple[Map
 
 
 def _message(row: Mapping[str, object], why: Refused) -> dict[str, object]:
-    own = [(header["key"], header["value"]) for header in row["headers"] or ()]  # type: ignore[attr-defined]
+    # kafka-python sends no header without a value, and no record with neither key nor value: empty ones stand for them.
+    own = [(header["key"], header["value"] or b"") for header in row["headers"] or ()]  # type: ignore[attr-defined]
     at = row["timestamp"]
+    empty = row["key"] is None and row["value"] is None
     return {
         "key": row["key"],
-        "value": row["value"],
+        "value": b"" if empty else row["value"],
         "headers": [*own, *why.headers()],
         "timestamp_ms": int(at.timestamp() * 1000) if at is not None else None,  # type: ignore[attr-defined]
     }

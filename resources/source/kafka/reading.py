@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructType
 
+from resources.kafka.admin import INTERNAL
 from resources.kafka.cluster import KafkaCluster
 from resources.source.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
 from resources.source.kafka.offsets import EARLIEST, Offsets, dump_offsets, ranges
@@ -81,7 +82,7 @@ class KafkaReader:
         if self.min_partitions:
             reader = reader.option("minPartitions", self.min_partitions)
         if self.pattern is not None:
-            return reader.option("subscribePattern", self.pattern)
+            return reader.option("subscribePattern", java_pattern(self.pattern))
         return reader.option("subscribe", ",".join(self.topics))
 
     def _common(self) -> dict[str, str]:
@@ -112,6 +113,15 @@ def starting_options(starting: object) -> dict[str, str]:
         named = {(t, p): o for t, partitions in starting.items() for p, o in partitions.items()}
         return {"startingOffsets": dump_offsets(named)}
     return {"startingOffsets": str(starting)}
+
+
+def java_pattern(pattern: str) -> str:
+    """`pattern` for Spark's connector, which would take a part of a name for a match, and Kafka's own topics too.
+
+    >>> java_pattern("a|b")
+    '^(?!__)(?:a|b)$'
+    """
+    return f"^(?!{INTERNAL})(?:{pattern})$"
 
 
 def _assigned(partitions: Mapping[tuple[str, int], object]) -> str:
