@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from dagster import AssetKey, AssetsDefinition, AssetSpec, GraphDefinition, GraphOut, graph
 
 from pipelines.stream.pipeline import Pipeline
 from pipelines.topology.base import Node
-from pipelines.topology.sink import DeltaSink
-from pipelines.topology.source import FileSource
+from pipelines.topology.sink import DeltaSink, KafkaSink
+from pipelines.topology.source import FileSource, KafkaSource
 from pipelines.topology.topology import Topology
 from rs_assets.ops import FACTORIES, process_op
 from rs_assets.roles import ROLE_OF, asset_path, output_name, roles_of, upstream_roles
+
+# The icons of assets beside Spark's.
+KINDS: Mapping[type[Node], str] = MappingProxyType(
+    {DeltaSink: "deltalake", FileSource: "file", KafkaSource: "kafka", KafkaSink: "kafka"}
+)
 
 
 def pipeline_name(topology: Topology) -> str:
@@ -67,8 +74,4 @@ def _spec(topology: Topology, node: Node) -> AssetSpec:
 
 def _kinds(node: Node) -> set[str]:
     """The icons of an asset."""
-    if isinstance(node, DeltaSink):
-        return {"spark", "deltalake"}
-    if isinstance(node, FileSource):
-        return {"spark", "file"}
-    return {"spark"}
+    return {"spark"} | {kind for node_type, kind in KINDS.items() if isinstance(node, node_type)}

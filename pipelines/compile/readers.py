@@ -116,6 +116,8 @@ def kafka_reader(wiring: Wiring, node: KafkaSource) -> KafkaReader:
         max_rows_per_batch=node.max_rows_per_batch,
         min_partitions=node.min_partitions,
     )
+    if node.format.endswith("avro"):
+        return replace(reader, avro_schema=node.schema)
     if node.format != "json":
         return reader
     schema = wiring.schema_of(node, lambda: infer_kafka_schema(wiring.spark, reader, step=node.name))

@@ -143,8 +143,9 @@ class DataStreamSource:
         a split; one that is added while the pipeline runs is read from its beginning.
 
         `format="json"` gives the fields of `schema` (DDL text; left out it is inferred from the first records and then
-        pinned), "avro" those of an Avro schema (JSON text), "text" the field `value`, and "raw" everything as it is:
-        key, value (binary), headers, topic, partition, offset, timestamp. For the others `metadata=["key", "offset"]`
+        pinned), "avro" those of the Avro record in `schema` (JSON text; "confluent_avro" has the header of a schema
+        registry before it, whose id is not looked up), "text" the field `value`, and "raw" everything as it is: key,
+        value (binary), headers, topic, partition, offset, timestamp. For the others `metadata=["key", "offset"]`
         adds fields: kafka_key (text), kafka_topic, kafka_partition, kafka_offset, kafka_timestamp, kafka_headers.
 
         `starting_offsets` counts at the first start only: "earliest", "latest", "committed" (by `group`), a datetime,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
     from resources.source.memory import MemoryChannel
 
 Format = Literal["json", "text", "csv"]
-KafkaFormat = Literal["json", "text", "avro", "raw"]
+KafkaFormat = Literal["json", "text", "avro", "confluent_avro", "raw"]
 DataLoss = Literal["fail", "continue"]
 Tombstones = Literal["skip", "keep", "bad"]
 # Where a source begins to read at its first start; a moment; or an offset for each partition of each topic.
 StartingOffsets = Literal["earliest", "latest", "committed"] | datetime | Mapping[str, Mapping[int, int]]
 # What else a record of Kafka has; each may become a field `kafka_key`, `kafka_topic`...
+AVRO = ("avro", "confluent_avro")
 HEADERS = "array<struct<key: string, value: binary>>"
 KAFKA_METADATA: Mapping[str, str] = {
     "key": "string",
@@ -243,12 +245,16 @@ class KafkaSource(Source):
         numbers = (self.max_rows_per_batch, self.min_partitions)
         checks: Sequence[tuple[bool, str, str]] = (
             (bool(self.topics) != bool(self.pattern), "it needs topics or a pattern, and not both", ""),
+            (len(set(self.topics)) == len(self.topics), "a topic is named twice", ""),
             (self.pattern is None or _compiles(self.pattern), "the pattern is no regular expression", ""),
             (self.format in get_args(KafkaFormat), f"{self.format!r} is no format", f"use {get_args(KafkaFormat)}"),
-            (self.format in ("json", "avro") or self.schema is None, f"format {self.format!r} has fields of its own",
+            (self.format in ("json", *AVRO) or self.schema is None, f"format {self.format!r} has fields of its own",
              "leave schema out"),
-            (self.format != "avro" or self.schema is not None, "format 'avro' needs a schema", "schema='{...}'"),
-            (set(self.metadata) <= set(KAFKA_METADATA), "no such metadata", f"there are: {', '.join(KAFKA_METADATA)}"),
+            (self.format not in AVRO or _is_record(self.schema), f"format {self.format!r} needs an Avro record",
+             """schema='{"type": "record", "name": "order", "fields": [...]}'"""),
+            (all(name in tuple(KAFKA_METADATA) for name in self.metadata), "no such metadata",
+             f"there are: {', '.join(KAFKA_METADATA)}"),
+            (len(set(map(str, self.metadata))) == len(self.metadata), "metadata are named twice", ""),
             (self.format != "raw" or not self.metadata, "format 'raw' has all metadata", "leave metadata out"),
             (self.on_data_loss in get_args(DataLoss), f"{self.on_data_loss!r} is no policy for lost records",
              f"use {get_args(DataLoss)}"),
@@ -262,10 +268,16 @@ class KafkaSource(Source):
              "use 'earliest', 'latest', 'committed', a datetime or {'topic': {0: 17}}"),
             (self.dead_letter_topic is None or self.policy.keeps_letters, "nothing would go to the dead-letter topic",
              "bad_records='dead_letter'"),
+            (not self._reads(self.dead_letter_topic), "it would read its own dead letters", "use another topic"),
         )  # fmt: skip
         for holds, what, remedy in checks:
             if not holds:
                 raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy)
+
+    def _reads(self, topic: str | None) -> bool:
+        if self.pattern is not None and topic is not None:
+            return _compiles(self.pattern) and re.fullmatch(self.pattern, topic) is not None
+        return topic in self.topics
 
     @property
     def bad_records(self) -> BadRecords:
@@ -275,7 +287,7 @@ class KafkaSource(Source):
     @property
     def row_schema(self) -> str | None:
         """The schema, and behind it the metadata that were asked for."""
-        fixed = {"text": "value string", "raw": RAW_SCHEMA, "avro": None}
+        fixed = {"text": "value string", "raw": RAW_SCHEMA, **dict.fromkeys(AVRO)}
         fields = fixed.get(self.format, self.schema)
         extra = [f"kafka_{name} {KAFKA_METADATA[name]}" for name in self.metadata]
         return ", ".join([fields, *extra]) if fields else None
@@ -289,10 +301,18 @@ class KafkaSource(Source):
         return (self.format, *(self.topics or (f"/{self.pattern}/",)), self.schema or "inferred", *self.metadata)
 
 
+def _is_record(schema: str | None) -> bool:
+    try:
+        made = json.loads(schema or "")
+    except ValueError:
+        return False
+    return isinstance(made, dict) and made.get("type") == "record" and bool(made.get("fields"))
+
+
 def _compiles(pattern: object) -> bool:
     try:
-        re.compile(str(pattern))
-    except re.error:
+        re.compile(pattern)  # type: ignore[call-overload]
+    except (re.error, TypeError):
         return False
     return True
 
@@ -301,7 +321,7 @@ def _are_offsets(value: object) -> bool:
     if isinstance(value, Mapping):
         return bool(value) and all(
             isinstance(partitions, Mapping)
-            and all(isinstance(p, int) and isinstance(o, int) and p >= 0 and o >= 0 for p, o in partitions.items())
+            and all(type(p) is int and type(o) is int and p >= 0 and o >= 0 for p, o in partitions.items())
             for partitions in value.values()
         )
     return isinstance(value, datetime) or value in ("earliest", "latest", "committed")

@@ -2,19 +2,20 @@
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import hashlib
+from collections.abc import Mapping
 
 from dagster import RunRequest, SensorDefinition, SensorEvaluationContext, SensorResult, SkipReason, sensor
 
 from pipelines.stream.pipeline import Pipeline
-from pipelines.topology.source import FileSource
-from resources.source.native import existing_files
+from resources.errors import SourceReadError
 from rs_assets.assets import pipeline_name
+from rs_assets.sensors.inputs import Ends, ends_of, watched
 
 
 def new_input_sensor(pipeline: Pipeline) -> SensorDefinition | None:
-    """Asks for a run when the files of an unbounded pipeline have grown or become more; None without file sources."""
+    """Asks for a run when files or topics of an unbounded pipeline have grown or become more; None without such."""
     topology = pipeline.topology
-    sources = [s for s in topology.sources if isinstance(s, FileSource) and not s.bounded]
+    sources = watched(topology)
     if not sources:
         return None
     name = pipeline_name(topology)
@@ -26,7 +27,10 @@ def new_input_sensor(pipeline: Pipeline) -> SensorDefinition | None:
         description=f"Runs {pipeline.name} when its input has grown.",
     )
     def new_input(context: SensorEvaluationContext) -> SensorResult | SkipReason:
-        seen = input_state(sources)
+        try:
+            seen = input_state(ends_of(sources))
+        except SourceReadError as error:
+            return SkipReason(str(error))
         if seen == context.cursor:
             return SkipReason("no new input")
         return SensorResult(run_requests=[RunRequest(run_key=seen)], cursor=seen)
@@ -34,7 +38,11 @@ def new_input_sensor(pipeline: Pipeline) -> SensorDefinition | None:
     return new_input
 
 
-def input_state(sources: list[FileSource]) -> str:
-    """A digest of the names and sizes of all input files: it changes when there is something to read."""
-    lines = [f"{s.name} {file} {file.stat().st_size}" for s in sources for file in existing_files(s.path)]
+def input_state(ends: Mapping[str, Ends]) -> str:
+    """A digest of all splits and their ends, by source: it changes when there is something to read.
+
+    >>> input_state({"log": {"a.log": 1}}) == input_state({"log": {"a.log": 2}})
+    False
+    """
+    lines = [f"{source} {split} {end}" for source, splits in ends.items() for split, end in splits.items()]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

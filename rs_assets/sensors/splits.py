@@ -12,12 +12,12 @@ from dagster import (
 )
 
 from pipelines.stream.pipeline import Pipeline
-from pipelines.topology.source import FileSource
 from pipelines.topology.topology import Topology
-from resources.source.native import existing_files
+from resources.errors import SourceReadError
 from rs_assets.assets import pipeline_name
 from rs_assets.roles import asset_path
 from rs_assets.sensors import cursor
+from rs_assets.sensors.inputs import ends_of, watched
 
 # As many names as a person reads in an event.
 SHOWN = 20
@@ -26,7 +26,7 @@ SHOWN = 20
 def split_change_sensor(pipeline: Pipeline) -> SensorDefinition | None:
     """Observes a source's checkpoint asset when its splits have changed; None without sources that can change."""
     topology = pipeline.topology
-    sources = [s for s in topology.sources if isinstance(s, FileSource) and not s.bounded]
+    sources = watched(topology)
     if not sources:
         return None
 
@@ -37,7 +37,10 @@ def split_change_sensor(pipeline: Pipeline) -> SensorDefinition | None:
     )
     def split_change(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         known: dict[str, list[str]] = cursor.load(context.cursor)
-        now = {source.name: sorted(str(f) for f in existing_files(source.path)) for source in sources}
+        try:
+            now = {name: sorted(ends) for name, ends in ends_of(sources).items()}
+        except SourceReadError as error:
+            return SkipReason(str(error))
         events = [
             _observation(topology, name, set(known.get(name, ())), set(splits))
             for name, splits in now.items()

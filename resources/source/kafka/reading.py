@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import reduce
+from operator import and_
 from types import MappingProxyType
 
 import orjson
@@ -40,6 +43,7 @@ class KafkaReader:
     on_data_loss: str = "fail"
     max_rows_per_batch: int | None = None
     min_partitions: int | None = None
+    avro_schema: str | None = None
     json_options: Mapping[str, str] = field(default_factory=dict)
 
     def stream(self, spark: SparkSession, *, name: str, starting: Mapping[str, str]) -> DataFrame:
@@ -83,6 +87,9 @@ class KafkaReader:
             reader = reader.option("minPartitions", self.min_partitions)
         if self.pattern is not None:
             return reader.option("subscribePattern", java_pattern(self.pattern))
+        if self.on_data_loss == "continue":
+            # A topic of a list must be there; one of a pattern may vanish, and come again.
+            return reader.option("subscribePattern", f"^(?:{'|'.join(map(re.escape, self.topics))})$")
         return reader.option("subscribe", ",".join(self.topics))
 
     def _common(self) -> dict[str, str]:
@@ -174,7 +181,43 @@ def _raw(reader: KafkaReader, frame: DataFrame) -> Decoded:  # noqa: ARG001  the
     return frame, [F.col(name) for name in RAW_FIELDS], None
 
 
+def _avro(reader: KafkaReader, frame: DataFrame) -> Decoded:
+    return _decoded_avro(reader, frame, F.col("value"), F.lit(None).cast("string"))
+
+
+def _confluent_avro(reader: KafkaReader, frame: DataFrame) -> Decoded:
+    headed = F.substring("value", 1, 1) == F.lit(b"\0")
+    refused = F.when(~headed, F.lit("no header of a schema registry"))
+    return _decoded_avro(reader, frame, F.when(headed, F.substring("value", 6, 1 << 30)), refused)
+
+
+def _decoded_avro(reader: KafkaReader, frame: DataFrame, value: Column, refused: Column) -> Decoded:
+    """Spark makes nulls of what it cannot decode: of every field, also of those that cannot be null."""
+    from pyspark.sql.avro.functions import from_avro, to_avro
+
+    schema = str(reader.avro_schema)
+    frame = frame.withColumn(PARSED, from_avro(value, schema, {"mode": "PERMISSIVE"}))
+    names = frame.select(f"{PARSED}.*").columns
+    fields = [F.col(f"{PARSED}.{quoted(name)}") for name in names]
+    nothing = F.col(PARSED).isNull() | reduce(and_, (field.isNull() for field in fields))
+    if all_nullable(schema):
+        # A record of nulls has one encoding only.
+        nothing = nothing & ~(to_avro(PARSED, schema).eqNullSafe(value))
+    malformed = F.when(F.col("value").isNotNull() & nothing, F.lit("malformed Avro"))
+    return frame, [f.alias(n) for f, n in zip(fields, names, strict=True)], F.coalesce(refused, malformed)
+
+
+def all_nullable(schema: str) -> bool:
+    """Whether every field of an Avro record may be null.
+
+    >>> all_nullable('{"type": "record", "name": "r", "fields": [{"name": "n", "type": ["null", "int"]}]}')
+    True
+    """
+    fields = orjson.loads(schema)["fields"]
+    return all(isinstance(field["type"], list) and "null" in field["type"] for field in fields)
+
+
 DECODERS: Mapping[str, Callable[[KafkaReader, DataFrame], Decoded]] = MappingProxyType(
-    {"json": _json, "text": _text, "raw": _raw}
+    {"json": _json, "text": _text, "raw": _raw, "avro": _avro, "confluent_avro": _confluent_avro}
 )
 __all__ = ["EARLIEST", "KafkaReader", "starting_options"]
