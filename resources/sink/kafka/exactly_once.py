@@ -105,9 +105,21 @@ class TransactionalWriter:
             self._abort()
             producer.begin_transaction()
             self._open = True
-            _send(producer, rows)
+            self._send(producer, rows, mark)
             producer.flush()
         return Staged(lambda: self._commit(mark, rows.num_rows))
+
+    def _send(self, producer: KafkaProducer, rows: pa.Table, mark: BatchMark) -> None:
+        try:
+            _send(producer, rows)
+        except ValueError as error:
+            self._abort()
+            raise SinkError(
+                f"a record cannot be sent: {error}; kafka-python sends none that has neither key nor value",
+                remedy="filter such rows out, or give them a key",
+                step=self.name,
+                batch=mark.batch_id,
+            ) from error
 
     def rewind(self, kept: BatchMark, begun: BatchMark) -> str:
         """Only notes the later generation: SinkError if there are batches behind `kept`, which readers have seen."""
