@@ -31,7 +31,7 @@ def checks_of(pipeline: Pipeline) -> list[AssetChecksDefinition]:
     """All checks over the assets of `pipeline`."""
     topology = pipeline.topology
     made = []
-    for source in topology.sources:
+    for source in topology.origins:
         key = AssetKey(asset_path(topology, source.name, "checkpoint"))
         for name, judge in SOURCE_CHECKS.items():
             made.append(_check(key, name, judge, topology, source.name))

@@ -31,9 +31,9 @@ def list_pipelines(modules: tuple[str, ...], as_json: bool) -> None:
     rows = [
         {
             "pipeline": p.name,
-            "sources": [s.name for s in p.topology.sources],
+            "sources": [s.name for s in p.topology.origins],
             "stateful": [n.name for n in p.topology if n.stateful],
-            "sinks": [s.name for s in p.topology.sinks],
+            "sinks": [s.name for s in p.topology.sinks if s.family == "sink"],
             "bounded": p.topology.bounded,
         }
         for p in find_pipelines(modules)

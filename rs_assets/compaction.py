@@ -32,7 +32,7 @@ def delta_outputs(pipelines: Sequence[Pipeline], home: Home) -> Iterator[tuple[A
 
 
 def compact_everything(pipelines: Sequence[Pipeline], home: Home) -> dict[str, dict[str, int]]:
-    """Compact all Delta outputs, the tables of state and the catalog, and clear what restores and rewinds moved aside.
+    """Compact Delta outputs, tables of state and of shuffles and the catalog; clear what going back moved aside.
 
     Files of savepoints that were removed go too. Returns what was done, by table.
     """
@@ -41,7 +41,7 @@ def compact_everything(pipelines: Sequence[Pipeline], home: Home) -> dict[str, d
         table = open_table(path)
         if table is not None:
             done[path] = compact_table(table, retention=RETENTION)
-    for folder in sorted(home.state.glob("*/*/*")):
+    for folder in sorted([*home.state.glob("*/*/*"), *home.shuffles.glob("*/*/*")]):
         table = open_table(str(folder))
         if table is not None:
             done[str(folder)] = compact_table(table, retention=RETENTION)

@@ -30,24 +30,38 @@ class GroupMirror:
     failure: RsError | None = None
     _stack: ExitStack = field(default_factory=ExitStack)
     _admins: dict[str, Admin] = field(default_factory=dict)
+    _owed: dict[str, dict[Partition, int]] = field(default_factory=dict)
 
     def __call__(self, entries: Sequence[JournalEntry]) -> None:
         """Commit the offsets of the last of these batches; never raises for a broker that does not answer."""
         for source in self.topology.sources:
             if not isinstance(source, KafkaSource) or source.group is None:
                 continue
-            offsets = _last_offsets(source.name, entries)
-            try:
-                if offsets:
-                    admin = self._admin(source)
-                    admin.answered(lambda a=admin, g=source.group, o=offsets: a.commit(g, o))  # type: ignore[misc]
-                self.failure = None
-            except RsError as error:
-                self.failure = error
-                self.close()
+            self._owed.setdefault(source.name, {}).update(_last_offsets(source.name, entries))
+            self._commit(source)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Commit what a broker that was busy has not taken, and give the connections back."""
+        for source in self.topology.sources:
+            if isinstance(source, KafkaSource):
+                self._commit(source)
+        self._disconnect()
+
+    def _commit(self, source: KafkaSource) -> None:
+        offsets = self._owed.get(source.name)
+        if not offsets:
+            return
+        try:
+            admin = self._admin(source)
+            admin.answered(lambda: admin.commit(str(source.group), offsets))
+        except RsError as error:
+            self.failure = error
+            self._disconnect()
+        else:
+            self.failure = None
+            del self._owed[source.name]
+
+    def _disconnect(self) -> None:
         self._admins.clear()
         self._stack.close()
 

@@ -34,7 +34,7 @@ from pipelines.runtime.report import RunReport
 from pipelines.runtime.state import preview, snapshot_state
 from pipelines.runtime.topics import TopicWatch
 from pipelines.runtime.travel import savepoint
-from pipelines.topology.shuffle import ShuffleRead, ShuffleWrite
+from pipelines.topology.shuffle import ShuffleWrite
 from pipelines.topology.sink import DeltaSink, FileSink, Sink
 from pipelines.topology.source import KafkaSource, Source
 from pipelines.topology.topology import Topology
@@ -226,7 +226,7 @@ class JobSession:
         return made
 
     def _wiring(self, spark: SparkSession, plan: QueryPlan, folder: Path) -> Wiring:
-        read = [source for source in self.topology.sources if not isinstance(source, ShuffleRead)]
+        read = self.topology.origins
         # What comes through a shuffle has come from any of them.
         own = [source for source in read if source.name in plan.sources]
         policies = {source.bad_records for source in (own if len(own) == len(plan.sources) else read)}

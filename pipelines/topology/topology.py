@@ -91,6 +91,11 @@ class Topology:
         return tuple(n for n in self.nodes if isinstance(n, Source))
 
     @property
+    def origins(self) -> tuple[Source, ...]:
+        """The sources that read from outside: all but the lower halves of durable shuffles."""
+        return tuple(source for source in self.sources if not source.follows)
+
+    @property
     def sinks(self) -> tuple[Sink, ...]:
         """The nodes without readers."""
         return tuple(n for n in self.nodes if isinstance(n, Sink))

@@ -59,7 +59,7 @@ def checkpoint_sensor(pipeline: Pipeline) -> SensorDefinition | None:
 
 def _new_rows(topology: Topology, home: Home, seen: dict[str, Any]) -> list[CheckpointRow]:
     stored = storage_named("delta", catalog=home.catalog).rows()
-    sources = {source.name for source in topology.sources}
+    sources = {source.name for source in topology.origins}
     mine = (r for r in stored if (r.namespace, r.group) == (topology.namespace, topology.job) and r.topic in sources)
     return [row for row in mine if list(row.place) > seen.get(f"{row.name}/{row.topic}", [0, -1])]
 
@@ -123,7 +123,7 @@ def _state_events(topology: Topology, snapshots: Sequence[dict[str, Any]]) -> It
                 tags={DATA_VERSION: DataVersion(f"{row['generation']}-{row['batch_id']}").value},
             )
         elif row["kind"] == "savepoint":
-            for source in topology.sources:
+            for source in topology.origins:
                 yield AssetObservation(
                     AssetKey(asset_path(topology, source.name, "checkpoint")),
                     description=f"savepoint {row['snapshot_id']}",
