@@ -15,10 +15,11 @@ from resources.checkpoint.catalog import Catalog
 from resources.checkpoint.lease import read_lease
 from resources.checkpoint.merge import compare_offsets
 from resources.checkpoint.savepoints import verify
-from resources.checkpoint.storage import CheckpointRow, storage_named
+from resources.checkpoint.storage import CheckpointRow
 from resources.errors import RsError
 from resources.home import Home
 from resources.sink.delta import open_table
+from rs_assets.catalogued import checkpoints_of
 from rs_assets.roles import asset_path
 
 # A running stream that shows no checkpoint for so long is stuck or has no input.
@@ -128,8 +129,7 @@ STATE_CHECKS: dict[str, Judge] = {
 
 
 def _rows(topology: Topology, source: str) -> list[CheckpointRow]:
-    stored = storage_named("delta", catalog=Home.default().catalog).rows()
-    return [r for r in stored if (r.namespace, r.group, r.topic) == (topology.namespace, topology.job, source)]
+    return checkpoints_of(topology, Home.default(), source)
 
 
 def _result(problems: Sequence[str], **metadata: Any) -> AssetCheckResult:

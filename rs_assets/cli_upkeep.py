@@ -58,13 +58,12 @@ def verify(name: str, modules: tuple[str, ...], *, repair: str | None, as_json: 
 @guarded
 def checkpoints(name: str, modules: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     """Show the committed batches of a pipeline: offsets by split, watermark, run."""
-    from resources.checkpoint.storage import storage_named
     from resources.home import Home
+    from rs_assets.catalogued import checkpoints_of
 
     topology = chosen(modules, name).topology
-    stored = storage_named("delta", catalog=Home.default().catalog).rows()
-    mine = [r for r in stored if (r.namespace, r.group) == (topology.namespace, topology.job)]
-    newest = sorted(mine, key=lambda row: (row.at, row.batch_id, row.queue))[-limit:]
+    stored = checkpoints_of(topology, Home.default())
+    newest = sorted(stored, key=lambda row: (row.at, row.batch_id, row.queue))[-limit:]
     rows = [
         {
             "at": f"{row.at:%Y-%m-%d %H:%M:%S}",

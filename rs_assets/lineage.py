@@ -13,10 +13,10 @@ from pipelines.topology.provenance import fields_of, provenance
 from pipelines.topology.sink import DeltaSink
 from pipelines.topology.topology import Topology
 from resources.checkpoint.catalog import Catalog
-from resources.checkpoint.storage import storage_named
 from resources.errors import ConfigurationError, SinkError
 from resources.home import Home
 from resources.sink.delta import WRITER, open_table
+from rs_assets.catalogued import checkpoints_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +75,7 @@ def lineage_of(pipelines: Sequence[Pipeline], table: str, *, version: int | None
     plan = next(p for p in plan_queries(topology) if sink.name in p.sinks)
     generation, batch = int(match[2]), int(entry["rs.batch_id"])
     catalog = Catalog(home.catalog)
-    of_query = [
-        row
-        for row in storage_named("delta", catalog=home.catalog).rows()
-        if (row.namespace, row.group, row.name) == (topology.namespace, topology.job, plan.name)
-        and row.generation == generation
-    ]
+    of_query = [row for row in checkpoints_of(topology, home) if (row.name, row.generation) == (plan.name, generation)]
     now = [row for row in of_query if row.batch_id == batch]
     before = {(r.topic, r.queue): r.offset for r in sorted(of_query, key=lambda r: r.batch_id) if r.batch_id < batch}
     snapshots = [s for s in catalog.rows("snapshots", pipeline=topology.name) if s["batch_id"] <= batch]

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.compile.plan import plan_queries
+from pipelines.runtime.identity import folder_of, log_of
 from pipelines.stream.pipeline import Pipeline
 from resources.checkpoint import manifest as manifests
 from resources.checkpoint.lease import read_lease
-from resources.checkpoint.log import CheckpointLog
 from resources.home import Home
 
 
@@ -27,15 +27,15 @@ def status_of(pipeline: Pipeline, home: Home) -> list[dict[str, Any]]:
     running = {"host": lease.host, "pid": lease.pid, "run": lease.run_id} if lease and not lease.free else None
     entries = []
     for plan in plan_queries(topology):
-        generation = manifest.generation if manifest else 0
-        log = CheckpointLog(folder / f"g{generation:04d}" / plan.name / "checkpoint")
-        batch = log.last_committed()
-        offsets = log.offsets(batch) if batch >= 0 else None
+        log = log_of(manifest, plan, folder)
+        stored = folder_of(manifest, plan) if manifest else None
+        batch = log.last_committed() if log else -1
+        offsets = log.offsets(batch) if log and batch >= 0 else None
         entries.append(
             {
                 "pipeline": pipeline.name,
                 "query": plan.name,
-                "generation": generation,
+                "generation": manifest.queries[stored].generation if manifest and stored else 0,
                 "sealed": bool(manifest and manifest.sealed),
                 "last_batch": batch,
                 "watermark": offsets.watermark.isoformat() if offsets and plan.stateful else None,

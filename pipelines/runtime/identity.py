@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 
 from pipelines.compile.plan import QueryPlan
 from pipelines.runtime.options import RunOptions
 from pipelines.topology.shape import NodeShape, Shape, changes, renamed, shape_of
 from pipelines.topology.topology import Topology
+from resources.checkpoint.log import CheckpointLog
 from resources.checkpoint.manifest import Manifest, QueryFacts
 from resources.errors import ConfigurationError, TopologyChangedError
 
@@ -61,6 +63,23 @@ def _folders(plans: Iterable[QueryPlan], stored: Manifest, names: Mapping[str, s
                 remedy="give the new step another name, or begin a new generation (--new-generation)",
             )
     return found
+
+
+def folder_of(manifest: Manifest, plan: QueryPlan) -> str | None:
+    """The stored name of the query that `plan` went by when it last ran, None before its first start.
+
+    By its stateful step or a sink in common, as a start decides; a step that was renamed since must run once first.
+    """
+    alike = [name for name, facts in manifest.queries.items() if _same(plan, facts, {})]
+    return plan.name if plan.name in alike else next(iter(alike), None)
+
+
+def log_of(manifest: Manifest | None, plan: QueryPlan, job: Path) -> CheckpointLog | None:
+    """Spark's log of the query that `plan` went by, below the folder of the job; None before its first start."""
+    name = folder_of(manifest, plan) if manifest is not None else None
+    if manifest is None or name is None:
+        return None
+    return CheckpointLog(manifest.place(job, name) / "checkpoint", manifest.aliases)
 
 
 def _same(plan: QueryPlan, facts: QueryFacts, names: Mapping[str, str]) -> bool:

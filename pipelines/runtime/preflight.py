@@ -94,5 +94,5 @@ def _verified(
     sinks = [node for node in topology.sinks if node.name in plan.sinks]
     writers = {node.name: writer_of(node, options.home, topology.namespace) for node in sinks}
     wanted = expected(plan, manifest, facts, writers)
-    checkpoint = job / f"g{facts.generation:04d}" / folder / "checkpoint"
+    checkpoint = manifest.place(job, folder) / "checkpoint"
     return Verified(query=plan.name, checkpoint=checkpoint, expected=wanted, found=verify_query(checkpoint, wanted))

@@ -157,7 +157,11 @@ class QueryRun:
             raise self.failure
         error = self._query.exception() if self._query is not None else None
         if error is not None:
-            raise translate(error, query=self.plan.name) from error
+            # Spark plans the reading of a batch before it hands it to us.
+            batch_id = self.log.last_committed() + 1
+            self.failure = self._explained(error, batch_id)
+            self._withdraw(self.failure, batch_id)
+            raise self.failure from error
 
     def process_all(self) -> None:
         """Wait until everything that is there now has been processed."""
@@ -347,7 +351,9 @@ class QueryRun:
         followed = not self._whole_file_sources and any(
             isinstance(self.topology[name], FileSource) for name in self.plan.sources
         )
-        if isinstance(failure, BadRecordError) and followed and self.untouched(batch_id):
+        # What Kafka has lost cannot be read; the next start begins behind it, or is refused.
+        lost = isinstance(failure, DataLossError) and bool(self.topics.sources)
+        if ((isinstance(failure, BadRecordError) and followed) or lost) and self.untouched(batch_id):
             self.log.withdraw(batch_id)
 
     def _mark(self, sink: str, batch_id: int) -> BatchMark:

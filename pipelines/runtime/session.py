@@ -113,7 +113,7 @@ class JobSession:
 
     def query_folder(self, plan: QueryPlan) -> Path:
         """The folder of one query, in the generation that it is in."""
-        return self.folder / f"g{self.facts(plan).generation:04d}" / self.folders[plan.name]
+        return self.manifest.place(self.folder, self.folders[plan.name])
 
     @property
     def held(self) -> Lease:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from pipelines.compile.plan import QueryPlan, plan_queries
+from pipelines.runtime.identity import folder_of, log_of
 from pipelines.runtime.options import RunOptions
 from pipelines.topology.topology import Topology
 from pipelines.topology.window import WindowAggregate
@@ -47,7 +48,7 @@ def snapshot_state(topology: Topology, options: RunOptions | None = None) -> tup
 
 def _snapshot(topology: Topology, plan: QueryPlan, step: str, options: RunOptions) -> StateSnapshot:
     manifest, log = _log(topology, plan, options)
-    generation = manifest.queries[_folder(manifest, plan)].generation
+    generation = manifest.queries[folder_of(manifest, plan) or plan.name].generation
     lease = read_lease(options.home.leases, topology.name)
     token = lease.token if lease is not None else 0
     mark = BatchMark(manifest.pipeline_id, generation, f"state.{step}", log.last_committed(), token)
@@ -103,10 +104,9 @@ def preview(topology: Topology, step: str, options: RunOptions | None = None, *,
 def _log(topology: Topology, plan: QueryPlan, options: RunOptions) -> tuple[Manifest, CheckpointLog]:
     job = options.home.job(topology.namespace, topology.job)
     manifest = manifests.load(job)
-    folder = _folder(manifest, plan) if manifest is not None else ""
-    if manifest is None or folder not in manifest.queries:
+    log = log_of(manifest, plan, job)
+    if manifest is None or log is None:
         raise CheckpointError(f"{topology.name} has no checkpoint yet", remedy="run it first", file=job)
-    log = CheckpointLog(job / f"g{manifest.queries[folder].generation:04d}" / folder / "checkpoint", manifest.aliases)
     if log.last_committed() < 0:
         raise CheckpointError(f"no batch of {plan.name} is committed yet", remedy="run it first", file=log.folder)
     if not log.partitions(log.last_committed()):
@@ -117,10 +117,3 @@ def _log(topology: Topology, plan: QueryPlan, options: RunOptions) -> tuple[Mani
             )
         log.pin_partitions(manifest.partitions)
     return manifest, log
-
-
-def _folder(manifest: Manifest, plan: QueryPlan) -> str:
-    alike = (
-        f for f, facts in manifest.queries.items() if facts.stateful == plan.stateful and facts.mode == plan.output_mode
-    )
-    return next(alike, plan.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -16,7 +17,7 @@ from resources.checkpoint.log import CheckpointLog
 from resources.errors import DataLossError, SealedError, SourceReadError
 from resources.kafka.admin import Admin, Topic, connected, partitions_of
 from resources.source.kafka.losses import Loss, listed, losses
-from resources.source.kafka.offsets import dump_offsets, parse_offsets
+from resources.source.kafka.offsets import Offsets, dump_offsets, initial_offsets, parse_offsets
 
 # A topic and its id, as the manifest keeps them among the inputs of a source, with the number of partitions.
 SEPARATOR = "="
@@ -54,38 +55,57 @@ def check_topics(
 ) -> tuple[dict[str, int], list[Loss]]:
     """Look at the topics of `source` before a run: what the manifest shall keep of them, and what was lost.
 
-    DataLossError for losses under the policy "fail". Under "continue" the log is changed so that topics which were
-    made again are read from their first record. SealedError if there is more behind the end of a `sealed` generation,
-    SourceReadError if no broker answers or a topic is not there.
+    DataLossError for losses under the policy "fail". Under "continue" the log is changed so that reading goes on
+    behind what is gone; with a batch planned that is left to the run, which notes the loss when it commits.
+    SealedError if there is more behind the end of a `sealed` generation, SourceReadError if no broker answers or a
+    topic is not there.
     """
     with connected(source.cluster) as admin:
         topics = admin.topics(source.topics, source.pattern)
-        missing = sorted(set(source.topics) - set(topics))
-        last = log.offsets(log.last_committed())
-        text = last.sources.get(source.name, "-") if last else "-"
-        read = {} if text == "-" else parse_offsets(text)
-        gone = {topic for topic, _ in read} & set(missing)
-        if missing and not gone:
-            raise SourceReadError(
-                f"there is no topic {missing[0]!r}", remedy="make it, or correct its name", step=source.name
-            )
+        read = _read(source, log)
+        gone = {topic for topic, _ in read} - set(topics)
+        _refuse_missing(source, set(source.topics) - set(topics) - gone, known)
         found = losses(admin, topics=topics, ids=ids_of(known), read=read)
-        ends = admin.latest(set(read) & set(partitions_of(topics)), read_committed=source.read_committed)
-    if sealed and any(ends[partition] > read[partition] for partition in ends):
-        raise SealedError(ENDED, remedy=BEGIN_ANEW, source=source.name)
+        there = partitions_of(topics)
+        first = admin.earliest(there) if sealed else {}
+        ends = admin.latest(there, read_committed=source.read_committed) if sealed else {}
     if found and source.on_data_loss == "fail":
         raise _data_loss(source, found)
-    moved = {(loss.topic, loss.partition): loss.resume for loss in found if loss.resume is not None}
-    if moved:
-        _go_on(source, log, {p: moved.get(p, offset) or 0 for p, offset in read.items()}, found)
-    return facts_of(topics), found
+    if any(end > read.get(partition, first[partition]) for partition, end in ends.items()):
+        raise SealedError(ENDED, remedy=BEGIN_ANEW, source=source.name)
+    return facts_of(topics), _go_on(source, log, read, found) if found else found
 
 
-def _go_on(source: KafkaSource, log: CheckpointLog, offsets: Mapping[tuple[str, int], int], found: list[Loss]) -> None:
-    if log.offsets(log.last_committed() + 1) is not None:
-        # Its end is an offset of the topic that is gone: neither side of the cut can be told from the other.
-        raise _data_loss(source, found, remedy="begin a new generation (--new-generation): a batch was being computed")
-    log.go_on_at(source.name, dump_offsets(offsets))
+def _read(source: KafkaSource, log: CheckpointLog) -> Offsets:
+    """Where the next batch begins, as Spark knows it; empty before the first start."""
+    last = log.offsets(log.last_committed())
+    text = last.sources.get(source.name, "-") if last else "-"
+    return (
+        initial_offsets(log.folder, log.aliases.get(source.name, source.name)) if text == "-" else parse_offsets(text)
+    )
+
+
+def _refuse_missing(source: KafkaSource, missing: AbstractSet[str], known: Known) -> None:
+    """A topic that was there once and is named still may be waited for, if what was in it may be lost."""
+    waited = set(ids_of(known)) if source.on_data_loss == "continue" else set()
+    for name in sorted(missing - waited):
+        raise SourceReadError(f"there is no topic {name!r}", remedy="make it, or correct its name", step=source.name)
+
+
+def _go_on(source: KafkaSource, log: CheckpointLog, read: Offsets, found: list[Loss]) -> list[Loss]:
+    """Change the log so that the next batch begins behind what was lost; what is to be noted of it."""
+    if log.last_committed() < 0 or log.offsets(log.last_committed() + 1) is not None:
+        if any(loss.resume is not None for loss in found):
+            # Its end is an offset of the topic that is gone: neither side of the cut can be told from the other.
+            remedy = "begin a new generation (--new-generation): a batch was being computed"
+            raise _data_loss(source, found, remedy=remedy)
+        return []
+    lost = {(loss.topic, loss.partition): loss for loss in found}
+    kept = {p: offset for p, offset in read.items() if p not in lost}
+    moved = {p: loss.resume if loss.resume is not None else loss.end for p, loss in lost.items()}
+    # A partition that is gone has neither; should it come again, it is read from its first record.
+    log.go_on_at(source.name, dump_offsets({**kept, **{p: to for p, to in moved.items() if to is not None}}))
+    return found
 
 
 def _data_loss(source: KafkaSource, found: Sequence[Loss], remedy: str = CONTINUE) -> DataLossError:
@@ -159,9 +179,7 @@ class TopicWatch:
     def _judge(self, source: KafkaSource, found: Sequence[Loss]) -> None:
         fatal = [loss for loss in found if source.on_data_loss == "fail" or loss.resume is not None]
         if fatal:
-            remedy = (
-                CONTINUE if source.on_data_loss == "fail" else "start again: it goes on with the topic as it is now"
-            )
+            remedy = CONTINUE if source.on_data_loss == "fail" else AGAIN
             raise _data_loss(source, fatal, remedy)
         fresh = [loss for loss in found if str(loss) not in self._told]
         self._told |= {str(loss) for loss in fresh}

@@ -21,6 +21,19 @@ KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
         "records of Kafka are gone that were not read",
         "see on_data_loss of from_kafka",
     ),
+    # Spark's connector on an executor, and in the plan of a batch, where it has no condition.
+    (
+        "Some data may have been lost because they are not available in Kafka",
+        DataLossError,
+        "records of Kafka are gone that were not read",
+        "see on_data_loss of from_kafka",
+    ),
+    (
+        "UnknownTopicOrPartitionException",
+        SourceReadError,
+        "a topic of Kafka is not there",
+        "make it, or correct its name; on_data_loss='continue' goes on without it",
+    ),
     ("No space left on device", EngineError, "the disk is full", "make room and start again: nothing was committed"),
 )
 

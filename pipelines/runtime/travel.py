@@ -18,6 +18,7 @@ from pathlib import Path
 from pipelines.compile.plan import QueryPlan, plan_queries
 from pipelines.compile.sink import writer_of
 from pipelines.compile.window import CONTROL_SOURCE
+from pipelines.runtime.identity import folder_of
 from pipelines.runtime.options import RunOptions
 from pipelines.topology.sink import Sink
 from pipelines.topology.topology import Topology
@@ -25,14 +26,14 @@ from resources.checkpoint import manifest as manifests
 from resources.checkpoint.catalog import Catalog, as_json
 from resources.checkpoint.lease import Lease
 from resources.checkpoint.log import CheckpointLog
-from resources.checkpoint.manifest import Manifest
+from resources.checkpoint.manifest import Manifest, generation_folder
 from resources.checkpoint.rewind import rewind as rewind_checkpoint
 from resources.checkpoint.rewind import rewindable
 from resources.checkpoint.savepoints import Savepoint, SavepointStore, Subject, retention, take
 from resources.checkpoint.savepoints import fork as fork_savepoint
 from resources.checkpoint.savepoints import restore as restore_savepoint
 from resources.checkpoint.savepoints.copy import OnProgress
-from resources.checkpoint.savepoints.model import generation_folder, stamp
+from resources.checkpoint.savepoints.model import stamp
 from resources.checkpoint.savepoints.relocate import relocate
 from resources.errors import CheckpointError, ConfigurationError
 from resources.sink.base import BatchMark
@@ -107,9 +108,9 @@ def bring_back(topology: Topology, options: RunOptions, chosen: Savepoint, *, to
         saved.last_generation, current.last_generation if current else 0, known["generation"] if known else 0
     )
     for plan in plan_queries(topology):
-        facts = saved.queries.get(plan.name)
-        if facts is not None:
-            marks = (facts.generation, chosen.batches.get(plan.name, -1))
+        name = folder_of(saved, plan)
+        if name is not None:
+            marks = (saved.queries[name].generation, chosen.batches.get(name, -1))
             _rewind_sinks(topology, options, plan, saved, marks=marks, begun=begun, token=token)
     restored = restore_savepoint(savepoints_of(options), chosen, folder)
     return _renumbered(folder, restored, begun)
@@ -139,9 +140,11 @@ def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None,
         if manifest is None:
             raise CheckpointError(f"{topology.name} has no checkpoint yet", remedy="run it first", file=folder)
         plan = _named(topology, step)
-        name = _folder_of(manifest, plan)
+        name = folder_of(manifest, plan)
+        if name is None:
+            raise CheckpointError(f"{plan.name} has no checkpoint yet", remedy="run it first", file=folder)
         facts, begun = manifest.queries[name], manifest.last_generation + 1
-        place = folder / generation_folder(facts.generation) / name
+        place = manifest.place(folder, name)
         possible = rewindable(place / "checkpoint")
         if to_batch not in possible:
             span = f"{possible[0]} to {possible[-1]}" if possible else "none"
@@ -209,17 +212,6 @@ def _named(topology: Topology, step: str | None) -> QueryPlan:
         remedy=f"name one of: {names}",
         pipeline=topology.name,
     )
-
-
-def _folder_of(manifest: Manifest, plan: QueryPlan) -> str:
-    """The folder of a query; one that was renamed must run once under its new name first."""
-    if plan.name in manifest.queries:
-        return plan.name
-    alike = (name for name, facts in manifest.queries.items() if facts.stateful == plan.stateful)
-    found = next((name for name in alike if set(manifest.queries[name].sinks) & set(plan.sinks)), None)
-    if found is None:
-        raise CheckpointError(f"{plan.name} has no checkpoint yet", remedy="run it first")
-    return found
 
 
 def _rewind_sinks(

@@ -76,6 +76,10 @@ class Manifest:
         """The manifest of a fresh checkpoint of the same pipeline; pinned schemas go."""
         return Manifest(pipeline_id=self.pipeline_id, generation=self.last_generation + 1)
 
+    def place(self, job: Path, query: str) -> Path:
+        """The folder of the query that is stored under this name, below the folder of the job."""
+        return job / generation_folder(self.queries[query].generation) / query
+
     def stored_name(self, step: str) -> str:
         """The name under which checkpoint and sinks know the source or sink `step`."""
         return self.aliases.get(step, step)
@@ -103,6 +107,15 @@ class Manifest:
             for folder, facts in body["queries"].items()
         }
         return cls(**{**body, "queries": queries})
+
+
+def generation_folder(generation: int) -> str:
+    """The name of a generation's folder in a job's folder.
+
+    >>> generation_folder(3)
+    'g0003'
+    """
+    return f"g{generation:04d}"
 
 
 def load(folder: Path) -> Manifest | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 # How long a broker may need to answer at all, before a start is given up.
 PATIENCE = timedelta(seconds=30)
+# How often a broker is looked for that is not there, in seconds.
+LOOK_S = 0.2
 # How long a question is repeated to which Kafka says "not now".
 RETRY_FOR = timedelta(seconds=10)
 # Topics of Kafka's own; a pattern does not match them.
@@ -43,7 +47,10 @@ def connected(cluster: KafkaCluster, *, patience: timedelta = PATIENCE) -> Itera
     with kafka_errors(cluster):
         from kafka import KafkaAdminClient
 
-        milliseconds = patience // timedelta(milliseconds=1)
+        began = time.monotonic()
+        _await_socket(cluster, patience)
+        left = max(patience - timedelta(seconds=time.monotonic() - began), timedelta(seconds=1))
+        milliseconds = left // timedelta(milliseconds=1)
         client = KafkaAdminClient(
             **cluster.for_python(),
             client_id="rs-assets",
@@ -55,6 +62,28 @@ def connected(cluster: KafkaCluster, *, patience: timedelta = PATIENCE) -> Itera
             yield Admin(client, cluster)
     finally:
         client.close()
+
+
+def _await_socket(cluster: KafkaCluster, patience: timedelta) -> None:
+    """Wait until one of the addresses takes a connection: a client that finds none leaves its sockets open."""
+    until = time.monotonic() + patience.total_seconds()
+    while True:
+        for server in cluster.servers:
+            host, _, port = server.rpartition(":")
+            left = max(until - time.monotonic(), LOOK_S)
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), timeout=left).close()
+            except OSError as error:
+                reason = error.strerror or str(error) or type(error).__name__
+            else:
+                return
+        if time.monotonic() >= until:
+            raise SourceReadError(
+                f"no broker can be reached: {reason}",
+                remedy="check that the brokers run and the addresses are right, then start again: nothing was written",
+                brokers=",".join(cluster.servers),
+            )
+        time.sleep(LOOK_S)
 
 
 @contextmanager

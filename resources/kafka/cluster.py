@@ -70,7 +70,7 @@ class KafkaCluster:
             raise ConfigurationError(f"{self.protocol!r} is no protocol", remedy=f"use one of {get_args(Protocols)}")
         if self.mechanism not in get_args(Mechanism):
             raise ConfigurationError(f"{self.mechanism!r} is no mechanism", remedy=f"use one of {get_args(Mechanism)}")
-        if self.with_login != (self.username is not None and self.password is not None):
+        if {self.username is not None, self.password is not None} != {self.with_login}:
             raise ConfigurationError(
                 "username and password belong to the protocols SASL_PLAINTEXT and SASL_SSL, which need both",
                 remedy="protocol='SASL_SSL', username='...', password=EnvVar('...')",
@@ -159,8 +159,9 @@ def revealed(secret: Secret | None, *, what: str) -> str:
     """The text behind a secret; ConfigurationError names what is empty, never its content."""
     value = secret.get_value() if isinstance(secret, Deferred) else secret
     if not value:
+        name = getattr(secret, "env_var_name", None)
         raise ConfigurationError(
-            f"the {what} for Kafka is empty", remedy="set the environment variable that it is read from"
+            f"the {what} for Kafka is empty", remedy="set the environment variable that it is read from", variable=name
         )
     return value
 

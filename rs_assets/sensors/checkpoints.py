@@ -25,9 +25,10 @@ from dagster import (
 from pipelines.stream.pipeline import Pipeline
 from pipelines.topology.topology import Topology
 from resources.checkpoint.catalog import Catalog
-from resources.checkpoint.storage import CheckpointRow, storage_named
+from resources.checkpoint.storage import CheckpointRow
 from resources.home import Home
 from rs_assets.assets import pipeline_name
+from rs_assets.catalogued import checkpoints_of
 from rs_assets.roles import asset_path
 from rs_assets.sensors import cursor
 
@@ -58,9 +59,8 @@ def checkpoint_sensor(pipeline: Pipeline) -> SensorDefinition | None:
 
 
 def _new_rows(topology: Topology, home: Home, seen: dict[str, Any]) -> list[CheckpointRow]:
-    stored = storage_named("delta", catalog=home.catalog).rows()
     sources = {source.name for source in topology.origins}
-    mine = (r for r in stored if (r.namespace, r.group) == (topology.namespace, topology.job) and r.topic in sources)
+    mine = (row for row in checkpoints_of(topology, home) if row.topic in sources)
     return [row for row in mine if list(row.place) > seen.get(f"{row.name}/{row.topic}", [0, -1])]
 
 

@@ -26,7 +26,7 @@ from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
 from rs_assets.checks import SOURCE_CHECKS, STATE_CHECKS, checks_of
 from rs_assets.sensors import checkpoint_sensor, recovery_sensor, rescale_sensor, split_change_sensor
 from rs_assets.sensors.recovery import RecoveryPolicy, refusal
-from rs_assets.sensors.rescaling import RescalePolicy, lag_bytes
+from rs_assets.sensors.rescaling import Lag, RescalePolicy, lags
 
 
 def lines(first, last):
@@ -178,9 +178,9 @@ class TestRescale:
 
     def test_the_lag_is_what_is_not_in_a_checkpoint_yet(self, pipeline, folder, driver):
         run(pipeline, driver)
-        assert lag_bytes(pipeline, Home.default()) == 0
+        assert lags(pipeline, Home.default()) == Lag()
         (folder / "b.jsonl").write_text(lines(0, 2))
-        assert lag_bytes(pipeline, Home.default()) == len(lines(0, 2))
+        assert lags(pipeline, Home.default()) == Lag(bytes=len(lines(0, 2)))
 
     @pytest.mark.parametrize(
         ("now", "splits", "lagging", "wanted"),

@@ -6,6 +6,7 @@ from deltalake import DeltaTable
 from resources.errors import CheckpointError, ConfigurationError, TopologyChangedError, TopologyError
 from resources.source.memory import MemoryChannel
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.status import status_of
 from tests.operators.model import at
 
 SCHEMA = "page string, n bigint, ts timestamp"
@@ -171,3 +172,18 @@ def test_a_lost_checkpoint_is_not_taken_for_a_first_start(world):
     shutil.rmtree(world.options.home.job("shop", "changing") / "g0001")
     with pytest.raises(CheckpointError, match="--new-generation"):
         world.run(world.windowed(world.stream("clicks")))
+
+
+def test_should_tell_where_a_query_stands_after_its_step_was_reset_or_renamed(world):
+    start(world)
+    stream = world.windowed(world.stream("clicks"))
+    world.run(stream, reset_steps=("pages",))
+    (before,) = status_of(stream.build(), world.options.home)
+    assert before["generation"] == 2
+    assert before["last_batch"] >= 0
+    renamed = world.windowed(world.stream("clicks"), step="views", sink="pages_table")
+    world.first.put(*rows("a", 3))
+    world.run(renamed, renamed={"pages": "views"})
+    (entry,) = status_of(renamed.build(renamed={"pages": "views"}), world.options.home)
+    assert entry["generation"] == 2
+    assert entry["last_batch"] > before["last_batch"]

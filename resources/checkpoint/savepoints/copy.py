@@ -11,9 +11,9 @@ from pathlib import Path
 
 import orjson
 
-from resources.checkpoint.manifest import Manifest
+from resources.checkpoint.manifest import Manifest, generation_folder
 from resources.checkpoint.savepoints.listing import CHECKPOINT, Listed, QueryFiles, list_query
-from resources.checkpoint.savepoints.model import SavedFile, Savepoint, generation_folder, seal
+from resources.checkpoint.savepoints.model import SavedFile, Savepoint, seal
 from resources.checkpoint.savepoints.store import SavepointStore, wait_for_collection
 from resources.errors import CheckpointError
 

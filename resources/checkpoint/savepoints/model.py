@@ -71,15 +71,6 @@ class Savepoint:
     digest: str
 
 
-def generation_folder(generation: int) -> str:
-    """The name of a generation's folder in a job's folder.
-
-    >>> generation_folder(3)
-    'g0003'
-    """
-    return f"g{generation:04d}"
-
-
 def stamp(at: datetime) -> str:
     """A moment as it stands in names: UTC, in the order of time.
 

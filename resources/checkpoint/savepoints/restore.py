@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from resources.checkpoint import manifest as manifests
-from resources.checkpoint.manifest import Manifest
+from resources.checkpoint.manifest import Manifest, generation_folder
 from resources.checkpoint.savepoints.copy import THREADS
-from resources.checkpoint.savepoints.model import GENERATION, SavedFile, Savepoint, generation_folder, stamp
+from resources.checkpoint.savepoints.model import GENERATION, SavedFile, Savepoint, stamp
 from resources.checkpoint.savepoints.relocate import relocate, renew_query_ids
 from resources.checkpoint.savepoints.store import SavepointStore
 from resources.errors import CheckpointError

@@ -57,7 +57,7 @@ def initial_offsets(checkpoint: Path, source: str) -> dict[Partition, int]:
         return {}
     # A version, or only a zero byte in old ones, stands before the offsets.
     text = path.read_bytes().lstrip(b"\0")
-    return parse_offsets(text[text.find(b"{") :].decode())
+    return parse_offsets(text[max(text.find(b"{"), 0) :].decode(errors="replace"))
 
 
 def ranges(start: Offsets, end: Offsets) -> Iterator[tuple[Partition, int, int]]:

@@ -24,6 +24,9 @@ from resources.source.parse import LineFormat, quoted
 
 FORMAT = "kafka"
 PARSED = "_rs_parsed"
+# How long a broker may be away in the middle of a batch. Kafka's own limit, 60 s, ends the query of a batch that is
+# being read: a restart of a large broker takes longer.
+AWAY_MS = 180_000
 # Spark's own columns, in the order in which format "raw" gives them.
 RAW_FIELDS = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")
 
@@ -96,6 +99,9 @@ class KafkaReader:
         return {
             **self.cluster.for_spark(),
             "includeHeaders": "true",
+            # For the driver, which asks for offsets three times, and for tasks, which ask once and then fetch.
+            "kafka.default.api.timeout.ms": str(AWAY_MS),
+            "kafkaConsumer.pollTimeoutMs": str(AWAY_MS),
             "failOnDataLoss": str(self.on_data_loss == "fail").lower(),
             "kafka.isolation.level": "read_committed" if self.read_committed else "read_uncommitted",
         }

@@ -16,7 +16,7 @@ def resolved(
     """`starting` with offsets for all partitions there are, if it names some or means a group's; else as it is.
 
     Partitions for which nothing is named or committed begin at their first record. ConfigurationError for offsets of
-    partitions that do not exist.
+    partitions that do not exist, and for named ones that a partition does not hold.
     """
     if not isinstance(starting, Mapping) and starting != "committed":
         return starting
@@ -27,11 +27,19 @@ def resolved(
             if isinstance(starting, Mapping)
             else {p: o for p, o in admin.group_offsets(str(group)).items() if p in there}
         )
+        known = [partition for partition in named if partition in there]
+        first, last = admin.earliest(known), admin.latest(known)
     unknown = sorted(set(named) - set(there))
     if unknown:
         raise ConfigurationError(
             f"there is no partition {unknown[0][1]} of topic {unknown[0][0]!r} to start from",
             remedy=f"the topics read have: {', '.join(f'{t}-{p}' for t, p in there) or 'no partitions'}",
+        )
+    outside = [p for p in sorted(first) if not first[p] <= named[p] <= last[p]] if isinstance(starting, Mapping) else []
+    for topic, number in outside:
+        held = f"{first[topic, number]} to {last[topic, number]}"
+        raise ConfigurationError(
+            f"{topic}-{number} cannot be read from offset {named[topic, number]}", remedy=f"name one from {held}"
         )
     offsets: dict[str, dict[int, int]] = {}
     for topic, partition in there:
