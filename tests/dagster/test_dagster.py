@@ -154,3 +154,13 @@ def test_should_compact_the_outputs_of_all_pipelines(pipeline, tmp_path, monkeyp
         done = build_definitions([pipeline]).resolve_job_def("compact_tables").execute_in_process(instance=instance)
         observed = done.get_asset_observation_events()
     assert [event.asset_key for event in observed] == [AssetKey(["shop", "pages", "table", "output"])]
+
+
+def test_should_load_several_pipelines_in_one_code_location(pipeline, log):
+    stream = StreamBuilder.data_stream("shop", "others").from_file(log, schema=SCHEMA, tail=True, name="log")
+    window = stream.window(TumblingWindow.of(Time.seconds(10), "ts"), name="pages").group_by("page").count("n")
+    definitions = build_definitions([pipeline, window.to_data_stream().to_delta("others").build()])
+    # What a code server does with them: a conflict of names shows only here.
+    repository = definitions.get_repository_def()
+    repository.load_all_definitions()
+    assert {"shop_pages_rescale", "shop_others_rescale"} <= set(repository.job_names)
