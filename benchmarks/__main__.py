@@ -13,6 +13,7 @@ from rich.console import Console
 
 from benchmarks import report
 from benchmarks.bench import Bench
+from benchmarks.kafka import kafka_figures
 from benchmarks.latency import latency_figures
 from benchmarks.measure import Figure
 from benchmarks.memory import memory_figures
@@ -27,6 +28,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "latency": latency_figures,
         "memory": memory_figures,
         "upkeep": upkeep_figures,
+        "kafka": kafka_figures,
     }
 )
 RESULT = Path(__file__).parents[1] / "BENCHMARKS.md"
@@ -38,9 +40,13 @@ RESULT = Path(__file__).parents[1] / "BENCHMARKS.md"
 @click.option("--warm-up", default=3, show_default=True, help="Pairs before that.")
 @click.option("--latency-rows", default=60, show_default=True, help="Rows whose latency is measured.")
 @click.option("--only", multiple=True, type=click.Choice(tuple(BENCHMARKS)), help="Only these; nothing is written.")
+@click.argument("names", nargs=-1, type=click.Choice(tuple(BENCHMARKS)))
 @click.option("--output", type=click.Path(path_type=Path), default=RESULT, help="Where the figures go.")
-def main(rows: int, pairs: int, warm_up: int, latency_rows: int, only: tuple[str, ...], output: Path) -> None:
+def main(
+    rows: int, pairs: int, warm_up: int, latency_rows: int, only: tuple[str, ...], names: tuple[str, ...], output: Path
+) -> None:
     """See the help text above."""
+    only += names
     warnings.simplefilter("ignore")
     console = Console()
     load_before = report.load()

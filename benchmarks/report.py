@@ -62,6 +62,8 @@ def write(path: Path, figures: Sequence[Figure], *, rows: int, pairs: int, load_
         f"- Ratios: both ways in one process and one session, in turns; the median of {pairs} pairs after a warm-up.",
         "  Processor time is the ratio of the processor seconds of all processes, which other work disturbs less.",
         "- Ours writes Delta with exactly-once markers; state is RocksDB with changelog in both.",
+        "- Kafka: one broker on this machine, as many JSON records of 120 bytes in 4 partitions. Kafka Streams has two",
+        "  threads, commits every second and writes windows to a topic, not to Delta; its Java start is not counted.",
         "",
         "| benchmark | what | figure | target | | details |",
         "|---|---|---:|---:|---|---|",

@@ -74,7 +74,7 @@ class KafkaReader:
     def decoded(self, records: DataFrame, *, addressed: bool = False) -> DataFrame:
         """Fields and REASON (and ADDRESS) of records as the connector gives them."""
         frame = records.filter(F.col("value").isNotNull()) if self.tombstones == "skip" else records
-        if self.form != "raw" and self.tombstones != "keep":
+        if self.form != "raw" and self.tombstones == "bad":
             return self._select(frame, F.when(F.col("value").isNull(), F.lit("the record has no value")), addressed)
         return self._select(frame, None, addressed)
 
@@ -85,7 +85,9 @@ class KafkaReader:
         return frame.select(*fields, *extra, reason.alias(REASON), *(_address() if addressed else ()))
 
     def _connected(self, reader: DataStreamReader) -> DataStreamReader:
-        reader = reader.options(**self._common())
+        # Each record pays for its headers, so they are read only if somebody looks at them.
+        headers = self.form == "raw" or "headers" in self.metadata
+        reader = reader.options(**self._common()).option("includeHeaders", headers)
         if self.min_partitions:
             reader = reader.option("minPartitions", self.min_partitions)
         if self.pattern is not None:
@@ -171,10 +173,10 @@ def _json(reader: KafkaReader, frame: DataFrame) -> Decoded:
     # A column of its own, so that the text is parsed once and not once a field.
     frame = frame.withColumn(PARSED, parsed)
     corrupt = F.col(f"{PARSED}._rs_corrupt").isNotNull()
-    refused = F.coalesce(
-        F.when(~F.is_valid_utf8(text), F.lit("invalid UTF-8")),
-        F.when(F.col("value").isNotNull() & (F.col(PARSED).isNull() | corrupt), F.lit("malformed JSON")),
-    )
+    malformed = F.col(PARSED).isNull() | corrupt
+    if reader.tombstones != "skip":
+        malformed = F.col("value").isNotNull() & malformed
+    refused = F.when(~F.is_valid_utf8(text), F.lit("invalid UTF-8")).when(malformed, F.lit("malformed JSON"))
     return frame, [F.col(f"{PARSED}.{quoted(f.name)}").alias(f.name) for f in reader.schema.fields], refused
 
 

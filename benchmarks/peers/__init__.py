@@ -1,0 +1,1 @@
+"""Other stream processors, run on the same records as ours."""
