@@ -121,7 +121,7 @@ class TopicShuffle:
 def fingerprint(schema: StructType) -> str:
     """A digest of names and types, in order.
 
-    >>> fingerprint(StructType().add("n", "bigint")) == fingerprint(StructType().add("n", "int"))
+    >>> fingerprint(StructType().add("n", "long")) == fingerprint(StructType().add("n", "integer"))
     False
     """
     return hashlib.sha256(schema.simpleString().encode()).hexdigest()[:16]

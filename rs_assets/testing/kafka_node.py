@@ -134,7 +134,8 @@ class KafkaNode:
         ]
 
     def _format(self, java: list[str], properties_file: Path) -> None:
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # A dash in front would be taken for an option.
+        cluster = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:].rstrip("=")
         command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties_file)]
         formatter = ServerProcess(command, log_file=self.log_file)
         try:
