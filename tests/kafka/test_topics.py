@@ -21,7 +21,6 @@ from rs_assets.testing import KafkaRecord
 from tests.kafka.reader import Reader, as_numbers, numbered, until
 
 # kafka-python leaves the socket of each connection that fails to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,6 @@ from tests.kafka.reader import Reader, as_numbers, numbered, until
 PART = 500
 
 # kafka-python leaves the socket of each connection that fails to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 
 @pytest.fixture(autouse=True)
