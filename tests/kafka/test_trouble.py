@@ -14,8 +14,6 @@ from tests.kafka.reader import Reader, as_numbers, numbered, until
 # The rows of each part of a test: before the trouble, during it and behind it.
 PART = 500
 
-# kafka-python leaves the socket of each connection that fails to the garbage collector.
-
 
 @pytest.fixture(autouse=True)
 def _collected():
