@@ -211,7 +211,7 @@ class DataStream:
         "at_least_once" sends from Spark's tasks; a repeated batch is sent again. "exactly_once" sends each
         batch in a transaction that notes the batch too (in the compacted topic rs-assets-commits): readers with
         `isolation.level=read_committed` see it once. It is sent by the driver, one row after the other, so limit the
-        rows of a batch. `options` are settings of the producer by their Java names: `{"compression.type": "lz4"}`.
+        rows of a batch. `options` are settings of the producer by their Java names: `{"compression.type": "gzip"}`.
 
         >>> from rs_assets import StreamBuilder
         >>> stream = StreamBuilder.data_stream("shop", "copy").from_kafka("localhost:9092", "in", format="text")

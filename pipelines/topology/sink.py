@@ -10,6 +10,7 @@ from pipelines.topology.base import Family, Node, positive
 from resources.errors import TopologyError
 from resources.kafka.cluster import KafkaCluster
 from resources.kafka.names import checked_topic
+from resources.sink.kafka.settings import python_settings
 from resources.sink.kafka.shape import RecordShape
 
 if TYPE_CHECKING:
@@ -138,6 +139,8 @@ class KafkaSink(Sink):
                 f"step {self.name!r}: the option {wrong[0]!r} cannot be set here",
                 remedy="options are texts; addresses and credentials go into KafkaCluster, delivery into delivery=",
             )
+        if self.delivery == "exactly_once":
+            python_settings(self.options, step=self.name)
 
     @property
     def shape(self) -> RecordShape:

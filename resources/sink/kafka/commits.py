@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from resources.errors import LeaseLostError, SinkError
 from resources.kafka.admin import Admin, connected, kafka_errors
 from resources.kafka.cluster import KafkaCluster
 from resources.sink.base import BatchMark
+
+if TYPE_CHECKING:
+    from kafka import KafkaConsumer, TopicPartition
 
 TOPIC = "rs-assets-commits"
 # Small segments: only closed ones are compacted, and each start reads what is left.
@@ -25,6 +30,8 @@ SETTINGS: Mapping[str, str] = {
 POLL_MS = 200
 # A topic that gives no record for so long, and does not say either that its end is reached, is not read to its end.
 PATIENCE = timedelta(seconds=30)
+# How often a note is looked for that is hidden, in seconds.
+LOOK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,16 +74,30 @@ def ensure_topic(admin: Admin) -> None:
         admin.create_topic(TOPIC, partitions=1, settings=SETTINGS)
 
 
-def last_commit(cluster: KafkaCluster, mark: BatchMark) -> Commit | None:
-    """The last commit of the mark's sink, None for none; what open and aborted transactions wrote does not count."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """What the topic of commits tells: the last commit, and a later note that is not known to be committed yet.
+
+    The topic is shared. A transaction that somebody left open, until it is ended or times out, hides what all others
+    have committed behind it.
+    """
+
+    commit: Commit | None = None
+    hidden: Commit | None = None
+
+
+def last_commit(cluster: KafkaCluster, mark: BatchMark) -> Noted:
+    """What is noted of the mark's sink; what open and aborted transactions wrote does not count."""
     with connected(cluster) as admin:
         if TOPIC not in admin.topics([TOPIC]):
-            return None
-    found = _last_value(cluster, key_of(mark))
-    if found is None:
-        return None
+            return Noted()
+    found, hidden = _last_values(cluster, key_of(mark))
+    return Noted(commit=_parsed(found, mark), hidden=_parsed(hidden, mark))
+
+
+def _parsed(value: bytes | None, mark: BatchMark) -> Commit | None:
     try:
-        return Commit(**orjson.loads(found))
+        return None if value is None else Commit(**orjson.loads(value))
     except (orjson.JSONDecodeError, TypeError) as error:
         raise SinkError(
             f"the record of {mark.fence!r} in topic {TOPIC!r} is damaged",
@@ -85,24 +106,66 @@ def last_commit(cluster: KafkaCluster, mark: BatchMark) -> Commit | None:
         ) from error
 
 
-def _last_value(cluster: KafkaCluster, key: bytes) -> bytes | None:
-    from kafka import KafkaConsumer, TopicPartition
+def settled_commit(cluster: KafkaCluster, mark: BatchMark) -> Commit | None:
+    """The last commit of the mark's sink, whose own transactions must all have ended.
 
-    partition, found = TopicPartition(TOPIC, 0), None
+    Waits while others hide it, for a batch must not be sent twice: SinkError if they do so for longer than PATIENCE.
+    """
+    looking: Retrying = Retrying(
+        retry=retry_if_result(lambda noted: noted.hidden is not None),
+        stop=stop_after_delay(PATIENCE),
+        wait=wait_fixed(LOOK_S),
+    )
+    try:
+        return looking(last_commit, cluster, mark).commit
+    except RetryError as error:
+        raise SinkError(
+            "an open transaction of another pipeline hides what was committed last",
+            remedy="start that pipeline again, which ends it, or wait: it times out in 15 minutes at most",
+            topic=TOPIC,
+            sink=mark.sink,
+        ) from error
+
+
+def _last_values(cluster: KafkaCluster, key: bytes) -> tuple[bytes | None, bytes | None]:
+    """The last value of `key` that is committed, and the last one behind what all transactions have decided."""
+    from kafka import TopicPartition
+
+    partition = TopicPartition(TOPIC, 0)
     with kafka_errors(cluster):
-        consumer: Any = KafkaConsumer(
-            **cluster.for_python(), isolation_level="read_committed", enable_auto_commit=False, group_id=None
-        )
-        try:
-            consumer.assign([partition])
+        with _consumer(cluster, partition, "read_committed") as consumer:
             consumer.seek_to_beginning(partition)
-            end, idle_ms = consumer.end_offsets([partition])[partition], 0
-            while consumer.position(partition) < end:
-                records = consumer.poll(timeout_ms=POLL_MS).get(partition, [])
-                found = next((r.value for r in reversed(records) if r.key == key), found)
-                idle_ms = 0 if records else idle_ms + POLL_MS
-                if idle_ms > PATIENCE // timedelta(milliseconds=1):
-                    raise SinkError("the topic of commits cannot be read to its end", topic=TOPIC)
-        finally:
-            consumer.close()
+            stable = consumer.end_offsets([partition])[partition]
+            found = _last_of(consumer, partition, key, stable)
+        with _consumer(cluster, partition, "read_uncommitted") as consumer:
+            end = consumer.end_offsets([partition])[partition]
+            if end <= stable:
+                return found, None
+            consumer.seek(partition, stable)
+            return found, _last_of(consumer, partition, key, end)
+
+
+@contextmanager
+def _consumer(cluster: KafkaCluster, partition: TopicPartition, isolation: str) -> Iterator[KafkaConsumer]:
+    from kafka import KafkaConsumer
+
+    consumer: Any = KafkaConsumer(
+        **cluster.for_python(), isolation_level=isolation, enable_auto_commit=False, group_id=None
+    )
+    try:
+        consumer.assign([partition])
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def _last_of(consumer: KafkaConsumer, partition: TopicPartition, key: bytes, end: int) -> bytes | None:
+    found: bytes | None = None
+    idle_ms = 0
+    while consumer.position(partition) < end:
+        records = consumer.poll(timeout_ms=POLL_MS).get(partition, [])
+        found = next((r.value for r in reversed(records) if r.key == key), found)
+        idle_ms = 0 if records else idle_ms + POLL_MS
+        if idle_ms > PATIENCE // timedelta(milliseconds=1):
+            raise SinkError("the topic of commits cannot be read to its end", topic=TOPIC)
     return found

@@ -8,64 +8,31 @@ older one and aborts what it left open.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from resources.errors import ConfigurationError, LeaseLostError, RsError, SinkError
+from resources.errors import LeaseLostError, RsError, SinkError
 from resources.kafka.admin import connected
 from resources.kafka.cluster import KafkaCluster
 from resources.sink.base import BatchMark, Staged
-from resources.sink.kafka.commits import TOPIC, Commit, ensure_topic, key_of, last_commit
+from resources.sink.kafka.commits import TOPIC, Commit, ensure_topic, key_of, last_commit, settled_commit
 from resources.sink.kafka.records import records
+from resources.sink.kafka.settings import DEFAULTS, python_settings
 from resources.sink.kafka.shape import RecordShape
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
+    from kafka.producer.future import FutureRecordMetadata
 
-# Settings of Kafka's producer that may be given, with their names in kafka-python and their kinds.
-SETTINGS: Mapping[str, tuple[str, Callable[[str], object]]] = {
-    "batch.size": ("batch_size", int),
-    "compression.type": ("compression_type", str),
-    "delivery.timeout.ms": ("delivery_timeout_ms", int),
-    "linger.ms": ("linger_ms", int),
-    "max.request.size": ("max_request_size", int),
-    "request.timeout.ms": ("request_timeout_ms", int),
-    "transaction.timeout.ms": ("transaction_timeout_ms", int),
-}
-DEFAULTS: Mapping[str, object] = {
-    # As long as brokers allow: a transaction waits for the other sinks of its batch.
-    "transaction_timeout_ms": 900_000,
-    # Few large requests; nothing waits for more, for a batch is flushed.
-    "batch_size": 1 << 18,
-    "linger_ms": 5,
-}
-
-
-def python_settings(options: Mapping[str, str], *, step: str) -> dict[str, object]:
-    """Settings of Kafka's producer as kafka-python takes them; ConfigurationError for others than SETTINGS.
-
-    >>> python_settings({"linger.ms": "20"}, step="totals")
-    {'linger_ms': 20}
-    """
-    made: dict[str, object] = {}
-    for name, value in options.items():
-        known = SETTINGS.get(name)
-        if known is None:
-            raise ConfigurationError(
-                f"step {step!r}: {name!r} cannot be set with delivery='exactly_once'",
-                remedy=f"these can: {', '.join(SETTINGS)}",
-                step=step,
-            )
-        try:
-            made[known[0]] = known[1](value)
-        except ValueError as error:
-            raise ConfigurationError(f"step {step!r}: {name} is no number: {value!r}", step=step) from error
-    return made
+# How long an orderly end may take, in seconds: a broker that hangs must not hold up the end of a run.
+END_S = 10
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,39 +58,31 @@ class TransactionalWriter:
             return self._last is not None and self._last.last_batch(mark) >= mark.batch_id
 
     def last_committed(self, mark: BatchMark) -> int | None:
-        """The last batch of the mark's generation, -1 for none; only looks."""
+        """The last batch of the mark's generation, -1 for none; only looks, so one that may be committed counts."""
         found = last_commit(self.cluster, mark)
-        return found.batch_id if found is not None and found.generation == mark.generation else -1
+        known = (commit for commit in (found.commit, found.hidden) if commit is not None)
+        return max((commit.batch_id for commit in known if commit.generation == mark.generation), default=-1)
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Compute the batch and send it in a transaction that stays open; nobody who reads committed sees it."""
         rows = records(batch, self.shape, step=self.name).toArrow()
         if not rows.num_rows:
             return Staged(lambda: 0)
-        with self._errors(mark):
+        with self._errors(mark, rows):
             producer = self._ready(mark)
             self._abort()
+            self._await_topics(producer, rows, mark)
             producer.begin_transaction()
             self._open = True
             self._send(producer, rows, mark)
-            producer.flush()
-        return Staged(lambda: self._commit(mark, rows.num_rows))
-
-    def _send(self, producer: KafkaProducer, rows: pa.Table, mark: BatchMark) -> None:
-        try:
-            _send(producer, rows)
-        except ValueError as error:
-            self._abort()
-            raise SinkError(
-                f"a record cannot be sent: {error}; kafka-python sends none that has neither key nor value",
-                remedy="filter such rows out, or give them a key",
-                step=self.name,
-                batch=mark.batch_id,
-            ) from error
+            _flush(producer)
+        return Staged(lambda: self._commit(mark, rows))
 
     def rewind(self, kept: BatchMark, begun: BatchMark) -> str:
         """Only notes the later generation: SinkError if there are batches behind `kept`, which readers have seen."""
-        last = last_commit(self.cluster, begun)
+        with self._errors(begun):
+            producer = self._ready(begun)
+        last = self._last
         if last is not None and last.generation == kept.generation and last.batch_id > kept.batch_id:
             raise SinkError(
                 f"batches {kept.batch_id + 1} to {last.batch_id} stand in the topic and cannot be taken back",
@@ -131,48 +90,90 @@ class TransactionalWriter:
                 step=self.name,
             )
         with self._errors(begun):
-            self._ready(begun).begin_transaction()
+            producer.begin_transaction()
             self._open = True
-        self._commit(begun, 0)
+        self._commit(begun, None)
         return "had nothing to undo"
 
     def close(self) -> None:
-        """Abort what is open and give the connection back; may be called twice."""
-        with suppress(RsError):
-            self._abort()
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            producer.close(timeout=5)
+        """Abort what is open and give the connection back; may be called twice, and raises nothing."""
+        self._give_up()
 
     def _ready(self, mark: BatchMark) -> KafkaProducer:
         """The producer; the first call fences off others and reads what was committed last."""
         if self._producer is None:
-            from kafka import KafkaProducer
-
-            with connected(self.cluster) as admin:
-                ensure_topic(admin)
-            settings = {**DEFAULTS, **python_settings(self.options, step=self.name)}
-            producer = KafkaProducer(
-                **self.cluster.for_python(),
-                **settings,
-                transactional_id=f"{mark.pipeline_id}/{mark.sink}",
-                acks="all",
-                metrics_enabled=False,
-            )
-            self._producer = producer
-            producer.init_transactions()
-            # Only now: what the one before had open is committed or aborted.
-            self._last = last_commit(self.cluster, mark)
+            self._producer, self._last = self._begun(mark)
         return self._producer
 
-    def _commit(self, mark: BatchMark, rows: int) -> int:
-        with self._errors(mark):
+    def _begun(self, mark: BatchMark) -> tuple[KafkaProducer, Commit | None]:
+        from kafka import KafkaProducer
+
+        with connected(self.cluster) as admin:
+            ensure_topic(admin)
+        # An old driver that wakes up late must not fence off the one that has written since.
+        known = last_commit(self.cluster, mark).commit
+        if known is not None:
+            known.last_batch(mark)
+        settings = {**DEFAULTS, **python_settings(self.options, step=self.name)}
+        producer = KafkaProducer(
+            **self.cluster.for_python(),
+            **settings,
+            transactional_id=f"{mark.pipeline_id}/{mark.sink}",
+            acks="all",
+            metrics_enabled=False,
+        )
+        try:
+            producer.init_transactions()
+            # Only now: what the one before had open is committed or aborted. Without the note there is no producer.
+            return producer, settled_commit(self.cluster, mark)
+        except BaseException:
+            _end(producer, abort=False)
+            raise
+
+    def _await_topics(self, producer: KafkaProducer, rows: pa.Table, mark: BatchMark) -> None:
+        """See that all topics of the batch are there and may be used, before a transaction is open."""
+        from kafka.errors import KafkaTimeoutError
+
+        for topic in pc.unique(rows.column("topic")).to_pylist():
+            if topic is None:
+                raise SinkError(
+                    f"a row names no topic: its field {self.shape.topic_field!r} is null",
+                    remedy="filter such rows out, or give them a topic",
+                    step=self.name,
+                    batch=mark.batch_id,
+                )
+            try:
+                producer.partitions_for(topic)
+            except (KafkaTimeoutError, ValueError) as error:
+                raise SinkError(
+                    f"Kafka tells nothing of the topic {topic!r}: {error}",
+                    remedy="make the topic, or correct its name, and start again: nothing of the batch is visible",
+                    step=self.name,
+                    topic=topic,
+                    batch=mark.batch_id,
+                ) from error
+
+    def _send(self, producer: KafkaProducer, rows: pa.Table, mark: BatchMark) -> None:
+        try:
+            _send(producer, rows)
+        except (TypeError, ValueError) as error:
+            self._abort()
+            raise SinkError(
+                f"a record cannot be sent: {error}",
+                remedy="filter rows out that have neither key nor value, an unknown partition or null headers",
+                step=self.name,
+                batch=mark.batch_id,
+            ) from error
+
+    def _commit(self, mark: BatchMark, rows: pa.Table | None) -> int:
+        count = rows.num_rows if rows is not None else 0
+        with self._errors(mark, rows):
             producer = self._ready(mark)
-            made = Commit(generation=mark.generation, batch_id=mark.batch_id, token=mark.token, rows=rows)
-            producer.send(TOPIC, key=key_of(mark), value=made.dumped(), partition=0)
+            made = Commit(generation=mark.generation, batch_id=mark.batch_id, token=mark.token, rows=count)
+            _accepted(producer.send(TOPIC, key=key_of(mark), value=made.dumped(), partition=0))
             producer.commit_transaction()
             self._open, self._last = False, made
-        return rows
+        return count
 
     def _abort(self) -> None:
         if self._open and self._producer is not None:
@@ -180,7 +181,7 @@ class TransactionalWriter:
             self._producer.abort_transaction()
 
     @contextmanager
-    def _errors(self, mark: BatchMark) -> Iterator[None]:
+    def _errors(self, mark: BatchMark, rows: pa.Table | None = None) -> Iterator[None]:
         """Turn Kafka's errors into ours; behind one the producer is given up, for its transaction is lost."""
         from kafka import errors
 
@@ -198,19 +199,22 @@ class TransactionalWriter:
             ) from error
         except (errors.KafkaError, OSError) as error:
             self._give_up()
+            cause = _cause(error)
+            too_large = rows is not None and isinstance(cause, errors.MessageSizeTooLargeError)
             raise SinkError(
-                f"Kafka did not take the batch: {type(error).__name__}: {str(error)[:300]}",
-                remedy=REMEDIES.get(type(error).__name__, "start again: nothing of the batch is visible"),
+                f"Kafka did not take the batch: {type(cause).__name__}: {str(cause)[:300]}",
+                remedy=REMEDIES.get(type(cause).__name__, "start again: nothing of the batch is visible"),
                 step=self.name,
                 topic=self.shape.topic or self.shape.topic_field,
                 batch=mark.batch_id,
+                **(_largest(rows) if too_large else {}),
             ) from error
 
     def _give_up(self) -> None:
         producer, self._producer = self._producer, None
-        self._open, self._last = False, None
+        was_open, self._open, self._last = self._open, False, None
         if producer is not None:
-            producer.close(timeout=0)
+            _end(producer, abort=was_open)
 
 
 REMEDIES: Mapping[str, str] = {
@@ -218,6 +222,8 @@ REMEDIES: Mapping[str, str] = {
     "MessageSizeTooLargeError": "raise max.request.size here and max.message.bytes of the topic, or send less",
     "RecordTooLargeError": "raise max.request.size here and max.message.bytes of the topic, or send less",
     "TopicAuthorizationFailedError": "allow this user to write to the topic and to the transactional id",
+    "TransactionalIdAuthorizationFailedError": "allow this user to write to the topic and to the transactional id",
+    "InvalidTransactionTimeoutError": "set transaction.timeout.ms to at most the brokers' transaction.max.timeout.ms",
     "KafkaTimeoutError": "check that the topic exists and the brokers run, and start again: nothing is visible",
 }
 
@@ -231,8 +237,60 @@ def _send(producer: KafkaProducer, rows: pa.Table) -> None:
     send: Any = producer.send
     if partitions is None and headers is None:
         for topic, key, value in zip(topics, keys, values, strict=True):
-            send(topic, value, key)
+            _accepted(send(topic, value, key))
     else:
         for n, (topic, key, value) in enumerate(zip(topics, keys, values, strict=True)):
             own = [(h["key"], h["value"]) for h in headers[n] or ()] if headers is not None else None
-            send(topic, value, key, own, partitions[n] if partitions is not None else None)
+            _accepted(send(topic, value, key, own, partitions[n] if partitions is not None else None))
+
+
+def _accepted(sent: FutureRecordMetadata) -> None:
+    """Raise what kept a record from being taken: kafka-python hides it in the future, and the transaction goes on."""
+    if sent.is_done and sent.failed():
+        raise sent.exception
+
+
+def _flush(producer: KafkaProducer) -> None:
+    """Wait until all records were answered; a refusal of the broker is raised by the commit."""
+    from kafka.errors import UnknownError
+
+    while True:
+        try:
+            producer.flush()
+        except UnknownError:
+            # A batch was larger than the topic allows: it was parted, and the parts are under way.
+            continue
+        return
+
+
+def _cause(error: Exception) -> Exception:
+    """What a broker said, where kafka-python wraps it into the arguments of another error."""
+    from kafka.errors import KafkaError
+
+    wrapped = error.args[0] if error.args and isinstance(error.args[0], tuple) else error.args
+    return next((each for each in wrapped if isinstance(each, KafkaError)), error)
+
+
+def _largest(rows: pa.Table) -> dict[str, object]:
+    """Key and size in bytes of the record with the longest value."""
+    sizes = pc.fill_null(pc.binary_length(rows.column("value")), 0)
+    place = pc.index(sizes, pc.max(sizes)).as_py()
+    key = rows.column("key")[place].as_py()
+    return {"key": None if key is None else key[:100].decode(errors="replace"), "size": sizes[place].as_py()}
+
+
+def _end(producer: KafkaProducer, *, abort: bool) -> None:
+    """Abort and close, and raise nothing: what cannot be aborted now, the next start aborts, or its timeout does."""
+    from kafka.errors import KafkaError
+
+    def end() -> None:
+        if abort:
+            with suppress(KafkaError):
+                producer.abort_transaction()
+        with suppress(KafkaError):
+            producer.close(timeout=END_S)
+
+    # Aborting knows no timeout.
+    ending = threading.Thread(target=end, name="end of a Kafka producer", daemon=True)
+    ending.start()
+    ending.join(END_S)

@@ -1,0 +1,237 @@
+"""The exactly-once sink when things go wrong: nothing is lost silently, sent twice, or left open behind a failure."""
+
+from __future__ import annotations
+
+import gc
+import time
+from datetime import timedelta
+
+import pytest
+from kafka import KafkaProducer, errors
+
+from resources.errors import ConfigurationError, LeaseLostError, SinkError
+from resources.kafka.cluster import KafkaCluster
+from resources.sink.kafka import commits, exactly_once
+from resources.sink.kafka.exactly_once import TransactionalWriter
+from resources.sink.kafka.shape import RecordShape
+from rs_assets import StreamBuilder
+from tests.kafka.test_sink import mark, writer
+
+
+@pytest.fixture
+def out(broker, topic):
+    """A topic of three partitions."""
+    broker.create_topic(topic, 3)
+    return topic
+
+
+@pytest.fixture
+def rows(spark, driver):
+    return driver.call(lambda session: session.createDataFrame([(1,), (2,)], "n int"))
+
+
+def stage(driver, sink, frame, batch):
+    return driver.call(lambda _: sink.stage(frame, batch))
+
+
+def keyed(driver, sizes):
+    """Rows with a key and a value of so many bytes."""
+    made = [(f"k{number}", "x" * size) for number, size in enumerate(sizes)]
+    return driver.call(lambda session: session.createDataFrame(made, "k string, v string").coalesce(1))
+
+
+def keyed_writer(broker, topic):
+    shape = RecordShape(topic=topic, key="k", value="v")
+    return TransactionalWriter(name="sink", cluster=KafkaCluster.of(broker.bootstrap_servers), shape=shape)
+
+
+def orphan(broker):
+    """A transaction of another pipeline that stays open behind its note: what a kill in that moment leaves."""
+    other = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id=f"other-{time.time_ns()}")
+    other.init_transactions()
+    other.begin_transaction()
+    other.send(commits.TOPIC, key=b"another pipeline", value=b"{}", partition=0)
+    other.flush()
+    return other
+
+
+def test_should_close_quietly_when_a_newer_driver_has_fenced_off_what_is_open(broker, out, driver, rows):
+    old, new = writer(broker, out), writer(broker, out)
+    stage(driver, old, rows, mark(0, token=1, pipeline=out))
+    stage(driver, new, rows, mark(0, token=2, pipeline=out)).commit()
+    old.close()
+    old.close()
+    new.close()
+    assert len(broker.read(out)) == 2
+
+
+# kafka-python leaves the socket of each connection that fails to the garbage collector.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.parametrize("trouble", ["pause", "kill"])
+def test_should_close_in_seconds_when_the_broker_is_away(broker, out, driver, rows, trouble):
+    sink = writer(broker, out)
+    stage(driver, sink, rows, mark(0, token=1, pipeline=out))
+    getattr(broker, trouble)()
+    began = time.monotonic()
+    try:
+        sink.close()
+        assert time.monotonic() - began < 2 * exactly_once.END_S
+    finally:
+        broker.resume()
+        if trouble == "kill":
+            broker.restart()
+        gc.collect()
+
+
+def test_should_send_nothing_before_the_last_note_was_read(broker, out, driver, rows, monkeypatch):
+    first = writer(broker, out)
+    stage(driver, first, rows, mark(0, token=1, pipeline=out)).commit()
+    first.close()
+    read, calls = exactly_once.settled_commit, []
+
+    def failing_once(*args):
+        calls.append(args)
+        if len(calls) == 1:
+            raise SinkError("the notes cannot be read now")
+        return read(*args)
+
+    monkeypatch.setattr(exactly_once, "settled_commit", failing_once)
+    second = writer(broker, out)
+    with pytest.raises(SinkError, match="cannot be read now"):
+        second.committed(mark(0, token=2, pipeline=out))
+    assert second.committed(mark(0, token=2, pipeline=out))
+    second.close()
+
+
+def test_should_not_send_again_what_an_open_transaction_of_another_pipeline_hides(
+    broker, out, driver, rows, monkeypatch
+):
+    first = writer(broker, out)
+    stage(driver, first, rows, mark(0, token=1, pipeline=out)).commit()
+    other = orphan(broker)
+    stage(driver, first, rows, mark(1, token=1, pipeline=out)).commit()
+    first.close()
+    second = writer(broker, out)
+    monkeypatch.setattr(commits, "PATIENCE", timedelta(seconds=2))
+    with pytest.raises(SinkError, match="another pipeline hides"):
+        second.committed(mark(1, token=2, pipeline=out))
+    # A look without a lease waits for nobody, and takes for there what may be.
+    assert second.last_committed(mark(0, token=0, pipeline=out)) == 1
+    # A pipeline that has no note behind the open one is not held up.
+    unhindered = writer(broker, out)
+    assert not unhindered.committed(mark(0, token=1, pipeline=f"{out}-b"))
+    unhindered.close()
+    other.abort_transaction()
+    other.close()
+    assert second.committed(mark(1, token=2, pipeline=out))
+    second.close()
+    assert len(broker.read(out)) == 4
+
+
+def test_should_not_fence_off_a_newer_driver_by_looking_late(broker, out, driver, rows):
+    new, old = writer(broker, out), writer(broker, out)
+    stage(driver, new, rows, mark(0, token=2, pipeline=out)).commit()
+    staged = stage(driver, new, rows, mark(1, token=2, pipeline=out))
+    with pytest.raises(LeaseLostError):
+        old.committed(mark(1, token=1, pipeline=out))
+    old.close()
+    assert staged.commit() == 2
+    new.close()
+
+
+def test_should_not_lose_rows_of_a_topic_that_may_not_be_written(broker, out, driver, rows, monkeypatch):
+    sink = writer(broker, out)
+    assert not sink.committed(mark(0, token=1, pipeline=out))
+    wait = KafkaProducer._wait_on_metadata
+
+    def denied(producer, topic, max_wait_ms):
+        if topic == out:
+            raise errors.TopicAuthorizationFailedError({topic})
+        return wait(producer, topic, max_wait_ms)
+
+    monkeypatch.setattr(KafkaProducer, "_wait_on_metadata", denied)
+    with pytest.raises(SinkError, match="allow this user"):
+        stage(driver, sink, rows, mark(0, token=1, pipeline=out))
+    # The same, where only the sending meets it.
+    monkeypatch.setattr(KafkaProducer, "partitions_for", lambda *_: {0})
+    with pytest.raises(SinkError, match="allow this user"):
+        stage(driver, sink, rows, mark(0, token=1, pipeline=out))
+    sink.close()
+
+
+def test_should_hold_up_no_reader_behind_a_batch_that_failed(broker, out, driver):
+    sink = keyed_writer(broker, out)
+    with pytest.raises(SinkError, match=r"max.request.size") as refused:
+        stage(driver, sink, keyed(driver, [100_000] * 30 + [2_000_000]), mark(0, token=1, pipeline=out))
+    assert (refused.value.facts["key"], refused.value.facts["size"]) == ("k30", 2_000_000)
+    broker.produce(out, [b"after"] * 3)
+    assert [record.value for record in broker.read(out)] == [b"after"] * 3
+    sink.close()
+
+
+def test_should_name_the_record_that_the_topic_has_no_room_for(broker, topic, driver):
+    broker.create_topic(topic, 1, settings={"max.message.bytes": "10000"})
+    sink = keyed_writer(broker, topic)
+    staged = stage(driver, sink, keyed(driver, [200] * 50 + [20_000] + [200] * 50), mark(0, token=1, pipeline=topic))
+    with pytest.raises(SinkError, match=r"max.message.bytes") as refused:
+        staged.commit()
+    assert (refused.value.facts["key"], refused.value.facts["size"]) == ("k50", 20_000)
+    assert broker.read(topic) == []
+    sink.close()
+
+
+def test_should_send_small_records_to_a_topic_that_takes_only_small_requests(broker, topic, driver):
+    broker.create_topic(topic, 1, settings={"max.message.bytes": "10000"})
+    sink = keyed_writer(broker, topic)
+    assert stage(driver, sink, keyed(driver, [200] * 1000), mark(0, token=1, pipeline=topic)).commit() == 1000
+    sink.close()
+    assert [record.key for record in broker.read(topic)] == [b"k%d" % number for number in range(1000)]
+
+
+@pytest.mark.parametrize(
+    ("schema", "row", "how", "what"),
+    [
+        ("h map<string,string>, v string", {"h": {"a": None}, "v": "v"}, {"headers": "h"}, "headers"),
+        ("p int, v string", {"p": 99, "v": "v"}, {"partition": "p"}, "partition 99"),
+        ("p int, v string", {"p": -1, "v": "v"}, {"partition": "p"}, "partition must be"),
+        ("t string, v string", {"t": None, "v": "v"}, {"topic_field": "t"}, "names no topic"),
+        ("t string, v string", {"t": "no name", "v": "v"}, {"topic_field": "t"}, "topic 'no name'"),
+    ],
+)
+def test_should_say_what_is_wrong_with_a_row(broker, out, options, schema, row, how, what):
+    stream = StreamBuilder.data_stream("test", "sink").from_array([row], schema=schema)
+    topic = None if "topic_field" in how else out
+    job = stream.to_kafka(broker.bootstrap_servers, topic, value="v", delivery="exactly_once", **how).build()
+    with pytest.raises(SinkError, match=what):
+        job.run(options)
+    assert broker.read(out) == []
+
+
+def test_should_take_a_megabyte(broker, topic, driver):
+    broker.create_topic(topic, 1, settings={"max.message.bytes": "2000000"})
+    sink = TransactionalWriter(
+        name="sink",
+        cluster=KafkaCluster.of(broker.bootstrap_servers),
+        shape=RecordShape(topic=topic, key="k", value="v"),
+        options={"max.request.size": "2000000"},
+    )
+    assert stage(driver, sink, keyed(driver, [1 << 20] * 3), mark(0, token=1, pipeline=topic)).commit() == 3
+    sink.close()
+    assert [len(record.value) for record in broker.read(topic)] == [1 << 20] * 3
+
+
+def test_should_spend_no_transaction_on_an_empty_batch(broker, out, driver, rows):
+    sink = writer(broker, out)
+    first = mark(0, token=1, pipeline=out)
+    assert not sink.committed(first)
+    assert stage(driver, sink, rows.limit(0), first).commit() == 0
+    assert sink.last_committed(first) == -1
+    assert not sink.committed(first)
+    sink.close()
+
+
+@pytest.mark.parametrize(("name", "value"), [("retries", "3"), ("linger.ms", "soon"), ("compression.type", "nonsense")])
+def test_should_refuse_settings_when_the_pipeline_is_written(name, value):
+    stream = StreamBuilder.data_stream("test", "sink").from_array([{"n": 1}])
+    with pytest.raises(ConfigurationError, match="step 'a_topic'"):
+        stream.to_kafka("localhost:9092", "a", delivery="exactly_once", options={name: value})
