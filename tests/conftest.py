@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +14,9 @@ from resources.home import Home
 from resources.spark.driver import SparkDriver
 from resources.spark.settings import SparkSettings
 from rs_assets.testing import KafkaBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
 # Doctests and tests share the process's session, so its settings are made before the first use.
@@ -42,6 +46,19 @@ def home(tmp_path: Path) -> Home:
 def options(home: Home, driver: SparkDriver) -> RunOptions:
     """Run options over the shared session and an empty home."""
     return RunOptions(home=home, driver=driver)
+
+
+@pytest.fixture(autouse=True)
+def _streams_end_with_their_test() -> Iterator[None]:
+    """A test that failed half way must not take the next ones with it: its stream has a name that they may use."""
+    yield
+    if DRIVER.started:
+        DRIVER.call(_stop_streams)
+
+
+def _stop_streams(session: SparkSession) -> None:
+    for query in session.streams.active:
+        query.stop()
 
 
 @pytest.fixture(scope="session")

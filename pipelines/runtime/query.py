@@ -223,11 +223,11 @@ class QueryRun:
         replay = self._replay(batch_id)
         late = replay.late_rows() if state.dropped else 0
         self.lease.check()
-        if dead or late or refused.num_rows:
-            self._write_letters(replay, batch_id, refused)
         for watch in watches.values():
             watch.check()
         self.topics.check(batch_id)
+        if dead or late or refused.num_rows:
+            self._write_letters(replay, batch_id, refused)
         for name, part in staged.items():
             self.lease.check()
             out[name] = part.commit()

@@ -55,6 +55,11 @@ class SparkDriver:
                 atexit.register(cls._shared.stop)
             return cls._shared
 
+    @property
+    def started(self) -> bool:
+        """Whether a call has made the session, and `stop` has not ended it since."""
+        return self._session is not None
+
     def call(self, function: Callable[[SparkSession], T]) -> T:
         """Run `function(session)` on the driver's thread and return its result; the wait can be interrupted."""
         if threading.current_thread() is self._thread:

@@ -229,9 +229,7 @@ def test_a_first_start_begins_behind_what_was_deleted(broker, topic, options):
 
 
 @pytest.mark.parametrize("policy", ["fail", "continue"])
-def test_records_that_are_deleted_while_it_runs_are_a_loss(broker, topic, options, policy, monkeypatch):
-    # What Spark has fetched ahead it still has: so each batch looks for itself.
-    monkeypatch.setattr(topics, "LOOK_EVERY", timedelta(0))
+def test_records_that_are_deleted_while_it_runs_are_a_loss(broker, topic, options, policy):
     broker.create_topic(topic)
     broker.produce(topic, numbered(0, 10))
     read = Reader(broker, options, topic, format="text", on_data_loss=policy, max_rows_per_batch=2)
