@@ -45,6 +45,9 @@ FIXED_SETTINGS: Mapping[str, str] = {
     # Otherwise each Column asks the JVM thrice for where in our compiler it was made: 1 ms a column.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
+# In one process a stage fails again for the reason that it failed for. Tasks that never run twice may send records in
+# the driver's transaction (resources/sink/kafka).
+ONE_PROCESS_SETTINGS: Mapping[str, str] = {"spark.stage.maxConsecutiveAttempts": "1"}
 # The collector with one thread keeps the least beside the heap, and gives back what the heap does not need.
 LEAN_JAVA = "-XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30 -XX:ReservedCodeCacheSize=128m"
 LEAN_SETTINGS: Mapping[str, str] = {
@@ -96,6 +99,8 @@ class SparkSettings:
         if forkless is not None and self.master.startswith("local"):
             # Needed before Spark adds jars of its own; machines of a cluster may not have it.
             conf |= {"spark.driver.extraClassPath": str(forkless), "spark.hadoop.fs.file.impl": FORKLESS}
+        if self.master.startswith("local"):
+            conf |= ONE_PROCESS_SETTINGS
         if jars:
             conf["spark.jars"] = ",".join(str(jar) for jar in jars)
             if self.delta:

@@ -99,12 +99,6 @@ def test_should_send_a_key_to_the_same_partition_however_it_is_delivered(broker,
     assert len(set(places["exactly_once"].values())) == 5
 
 
-def test_should_say_that_a_record_has_neither_key_nor_value(broker, out, options):
-    job = stream([{"v": None}], "v string").to_kafka(broker.bootstrap_servers, out, value="v", delivery="exactly_once")
-    with pytest.raises(SinkError, match="neither key nor value"):
-        job.build().run(options)
-
-
 @pytest.mark.parametrize("delivery", DELIVERIES)
 def test_should_route_rows_to_the_topic_that_they_name(broker, out, options, delivery):
     other = f"{out}-other"

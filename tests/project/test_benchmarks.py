@@ -30,7 +30,7 @@ OVER_KAFKA = [
 @pytest.mark.parametrize(
     ("names", "figures"),
     [
-        (["memory", "filter", "windows", "latency", "upkeep"], BESIDE_KAFKA),
+        (["memory", "filter", "window", "latency", "upkeep"], BESIDE_KAFKA),
         pytest.param(["kafka"], OVER_KAFKA, marks=pytest.mark.long),
     ],
 )

@@ -5,20 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from resources.kafka.cluster import KafkaCluster
 from resources.sink.base import BatchMark, Staged
+from resources.sink.kafka.by_tasks import send_by_tasks
 from resources.sink.kafka.records import records
+from resources.sink.kafka.settings import BATCHING
 from resources.sink.kafka.shape import RecordShape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-
-# Which formats Spark writes by its first interface, in which nothing can be observed: all but Kafka here.
-FIRST_WRITERS, OTHERS = "spark.sql.sources.useV1SourceList", "avro,csv,json,orc,parquet,text"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +45,7 @@ class KafkaWriter:
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:  # noqa: ARG002  the protocol's form
         """Send the batch: Spark's sink has no way to hold it back until the commit."""
-        counted = Observation()
-        made = records(batch, self.shape, step=self.name).observe(counted, F.count(F.lit(1)).alias("rows"))
-        # The session is the query's own copy. Only this writer runs inside the plan that counts.
-        batch.sparkSession.conf.set(FIRST_WRITERS, OTHERS)
-        options = {f"kafka.{name}": value for name, value in self.options.items()}
-        made.write.format("kafka").options(**self.cluster.for_spark(), **options).mode("append").save()
-        rows = int(counted.get["rows"])
+        settings = {**BATCHING, **self.options}
+        options = {f"kafka.{name}": value for name, value in settings.items()}
+        rows = send_by_tasks(records(batch, self.shape, step=self.name), {**self.cluster.for_spark(), **options})
         return Staged(lambda: rows)

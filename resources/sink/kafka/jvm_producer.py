@@ -1,0 +1,170 @@
+"""Kafka's own producer in the driver's JVM. Spark's tasks find it in the pool of their Kafka connector, and share it.
+
+The connector keys its pool by the producer's settings. Who asks it with the same settings, transactional id among them,
+gets the same producer: the driver opens and ends the transactions, the tasks send in between.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
+from pyspark.sql import DataFrame
+
+from resources.kafka.cluster import KafkaCluster
+from resources.sink.base import BatchMark
+from resources.sink.kafka.by_tasks import send_by_tasks
+from resources.sink.kafka.producer import ProducerFailed, not_open, unsendable
+
+T = TypeVar("T")
+ERRORS = "org.apache.kafka.common."
+# Where Spark's connector makes a record of a row and hands it over.
+HANDING_OVER = "kafka010.KafkaRowWriter.sendRow"
+
+
+@dataclass(slots=True, kw_only=True)
+class JvmProducer:
+    """A producer of `transactional_id`; `settings` are Kafka's, by their Java names."""
+
+    transactional_id: str
+    cluster: KafkaCluster
+    settings: Mapping[str, str]
+    _cached: Any = field(default=None, repr=False)
+    _open: bool = False
+    # Tells this producer from one before it that had to be given up: a task of old may still send through that.
+    _client: str = field(default_factory=lambda: f"rs-assets-{uuid.uuid4().hex[:12]}")
+
+    def connect(self) -> None:
+        """Take a producer of its own from the pool and fence off the others."""
+        with _kafka_errors():
+            self._cached = _pool().acquire(self._params())
+            self._java.initTransactions()
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        self.abort()
+        with _kafka_errors():
+            self._java.beginTransaction()
+        self._open = True
+
+    def send(self, records: DataFrame, mark: BatchMark) -> int:
+        """Let Spark's tasks send, in parallel; nothing passes through Python."""
+        self.begin()
+        try:
+            rows = send_by_tasks(records, self._options())
+        except Exception as error:
+            raise self._why(error, mark) or error from error
+        if not rows:
+            self.abort()
+        return rows
+
+    def commit(self, topic: str, *, key: bytes, value: bytes) -> None:
+        """Send the last record and commit."""
+        if not self._open:
+            raise not_open()
+        record = _jvm().org.apache.kafka.clients.producer.ProducerRecord(topic, 0, key, value)
+        with _kafka_errors():
+            self._java.send(record)
+            self._java.commitTransaction()
+        self._open = False
+
+    def abort(self) -> None:
+        """Abort what is open."""
+        if self._open:
+            self._open = False
+            with _kafka_errors():
+                self._java.abortTransaction()
+
+    def close(self, seconds: float) -> None:
+        """Close the producer; the pool forgets it by itself."""
+        cached, self._cached = self._cached, None
+        if cached is not None:
+            _quietly(lambda: cached.producer().close(_jvm().java.time.Duration.ofSeconds(int(seconds))))
+            _quietly(lambda: _pool().release(cached))
+
+    @property
+    def _java(self) -> Any:
+        return self._cached.producer()
+
+    def _options(self) -> dict[str, str]:
+        """Options of Spark's connector, from which it makes the settings of its producers."""
+        own = {**self.settings, "transactional.id": self.transactional_id, "client.id": self._client}
+        return {**self.cluster.for_spark(), **{f"kafka.{name}": value for name, value in own.items()}}
+
+    def _params(self) -> Any:
+        """The settings of the tasks' producers, made by the code that makes them for the tasks."""
+        jvm = _jvm()
+        options = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(self._options())
+        caseless = _scala_object("org.apache.spark.sql.catalyst.util.CaseInsensitiveMap").apply(options)
+        return _scala_object("org.apache.spark.sql.kafka010.KafkaSourceProvider").kafkaParamsForProducer(caseless)
+
+    def _why(self, error: Exception, mark: BatchMark) -> Exception | None:
+        """What the transaction died of, or the row's fault; None if it was not the sink that failed.
+
+        Kafka's sources fail with the same classes of errors. But a second beginning tells why there can be none.
+        """
+        fault = _fault(str(error))
+        if fault is not None:
+            return unsendable(fault, mark)
+        try:
+            self._java.beginTransaction()
+        except Py4JJavaError as refused:
+            return _failure(refused)
+        except Py4JError:
+            return None
+        return None
+
+
+def _jvm() -> Any:
+    return SparkContext.getOrCreate()._jvm  # noqa: SLF001  pyspark has no public way to its JVM
+
+
+def _scala_object(name: str) -> Any:
+    found = _jvm()
+    for part in f"{name}$".split("."):
+        found = getattr(found, part)
+    return getattr(found, "MODULE$")
+
+
+def _pool() -> Any:
+    return _scala_object("org.apache.spark.sql.kafka010.producer.InternalKafkaProducerPool")
+
+
+@contextmanager
+def _kafka_errors() -> Iterator[None]:
+    """Turn exceptions of Kafka's client into ProducerFailed."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise _failure(error) or error from error
+
+
+def _failure(error: Py4JJavaError) -> ProducerFailed | None:
+    """The exceptions of Kafka in a chain: the kind of the innermost, the texts of all; None if there is none."""
+    found, cause = [], error.java_exception
+    while cause is not None:
+        if cause.getClass().getName().startswith(ERRORS):
+            found.append(cause)
+        cause = cause.getCause()
+    # The outermost only says that something went wrong before.
+    texts = [str(each.getMessage()).rstrip(".") for each in found[1:] or found]
+    return ProducerFailed(found[-1].getClass().getSimpleName(), ": ".join(texts)) if found else None
+
+
+def _fault(trace: str) -> str | None:
+    """What a Java stack trace says of a row that could not become a record; None if it says nothing of one."""
+    above, found, _ = trace.partition(HANDING_OVER)
+    said = [line for line in above.splitlines() if not line.lstrip().startswith("at ")]
+    return said[-1].rpartition("Exception: ")[2] if found else None
+
+
+def _quietly(call: Callable[[], T]) -> T | None:
+    try:
+        return call()
+    except Py4JError:
+        return None
