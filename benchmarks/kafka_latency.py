@@ -6,7 +6,7 @@ import statistics
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -32,17 +32,20 @@ INTERVAL = timedelta(milliseconds=10)
 PATIENCE_S = 60
 
 Make = Callable[[str, str, str], Pipeline]
+Told = Callable[[Mapping[str, Any]], Iterable[int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """A pipeline from a topic to a topic. `windowed`: its rows are windows, which the next one's first record closes.
 
-    `latency` is how it is started.
+    `told` gives the names of what a row of the output tells of: ids of records, or where windows start. `latency` is
+    how the pipeline is started.
     """
 
     what: str
     make: Make
+    told: Told
     windowed: bool = False
     latency: str = "micro-batch"
 
@@ -67,11 +70,32 @@ def _windowed(servers: str, source: str, sink: str) -> Pipeline:
     return windows.water_mark(Time.milliseconds(0)).to_data_stream().to_kafka(servers, sink).build()
 
 
+def _updates(servers: str, source: str, sink: str) -> Pipeline:
+    stream = StreamBuilder.data_stream("bench", "live").from_kafka(servers, source, schema=SCHEMA)
+    window = TumblingWindow.of(Time.milliseconds(WINDOW_MS), "ts")
+    windows = stream.window(window, emit="on_window_update").group_by("user").count("views").max("id", "last")
+    return windows.water_mark(Time.milliseconds(0)).to_data_stream().to_kafka(servers, sink).build()
+
+
+def _itself(row: Mapping[str, Any]) -> Iterable[int]:
+    return (row["id"],)
+
+
+def _start(row: Mapping[str, Any]) -> Iterable[int]:
+    return (_millis(datetime.fromisoformat(row["start_time"])),)
+
+
+def _counted(row: Mapping[str, Any]) -> Iterable[int]:
+    """The records in a window: it has one user, whose ids follow one another."""
+    return range(row["last"] - row["views"] + 1, row["last"] + 1)
+
+
 CASES = (
-    Case(what="no state, at least once", make=_stateless("at_least_once")),
-    Case(what="no state, exactly once", make=_stateless("exactly_once")),
-    Case(what="from the record that closes a window to the window's row", make=_windowed, windowed=True),
-    Case(what="no state, in real time", make=_real_time, latency="real-time"),
+    Case(what="no state, at least once", make=_stateless("at_least_once"), told=_itself),
+    Case(what="no state, exactly once", make=_stateless("exactly_once"), told=_itself),
+    Case(what="from the record that closes a window to the window's row", make=_windowed, told=_start, windowed=True),
+    Case(what="windowed, updates: from a record to its window's updated row", make=_updates, told=_counted),
+    Case(what="no state, in real time", make=_real_time, told=_itself, latency="real-time"),
 )
 
 
@@ -99,7 +123,7 @@ def _latencies(bench: Bench, broker: KafkaBroker, case: Case) -> list[float]:
     with bench.place() as folder:
         options = RunOptions(home=Home(folder), driver=bench.driver, interval=INTERVAL)
         with pipeline.start(options, latency=case.latency):  # type: ignore[call-overload]
-            arrivals = Arrivals(broker, sink, windowed=case.windowed)
+            arrivals = Arrivals(broker, sink, told=case.told)
             with closing(arrivals):
                 sent = _send(broker, source, WARM_UP + bench.latency_rows * RECORDS_PER_ROW, case, arrivals)
     for topic in (source, sink):
@@ -113,11 +137,11 @@ def _latencies(bench: Bench, broker: KafkaBroker, case: Case) -> list[float]:
 class Arrivals:
     """Reads committed records of a topic in a thread of its own and notes when each was there."""
 
-    def __init__(self, broker: KafkaBroker, topic: str, *, windowed: bool) -> None:
+    def __init__(self, broker: KafkaBroker, topic: str, *, told: Told) -> None:
         from kafka import KafkaConsumer, TopicPartition
 
-        self.seen: dict[str | int, float] = {}
-        self._field = "start_time" if windowed else "id"
+        self.seen: dict[int, float] = {}
+        self._told = told
         self._consumer = KafkaConsumer(
             bootstrap_servers=broker.bootstrap_servers,
             group_id=None,
@@ -131,7 +155,7 @@ class Arrivals:
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
-    def await_all(self, names: set[str | int]) -> None:
+    def await_all(self, names: set[int]) -> None:
         """Wait until all were seen, or PATIENCE_S is over."""
         deadline = time.monotonic() + PATIENCE_S
         while not names <= self.seen.keys() and time.monotonic() < deadline:
@@ -148,16 +172,15 @@ class Arrivals:
             for batch in self._consumer.poll(timeout_ms=20).values():
                 now = time.perf_counter()
                 for entry in batch:
-                    found = orjson.loads(entry.value)[self._field]
-                    name = _millis(datetime.fromisoformat(found)) if isinstance(found, str) else found
-                    self.seen.setdefault(name, now)
+                    for name in self._told(orjson.loads(entry.value)):
+                        self.seen.setdefault(name, now)
 
 
-def _send(broker: KafkaBroker, topic: str, count: int, case: Case, arrivals: Arrivals) -> dict[str | int, float]:
+def _send(broker: KafkaBroker, topic: str, count: int, case: Case, arrivals: Arrivals) -> dict[int, float]:
     """Send `count` records at RATE; when each row behind the warm-up could be made, by its name."""
     from kafka import KafkaProducer
 
-    due: dict[str | int, float] = {}
+    due: dict[int, float] = {}
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=0)
     with closing(producer):
         # Only when the first batch is over does the clock run.

@@ -14,7 +14,7 @@ from pipelines.topology.window import WindowAggregate
 from resources.errors import TopologyError
 from resources.window.spec import SessionWindow
 
-OutputMode = Literal["append", "complete"]
+OutputMode = Literal["append", "update", "complete"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +71,10 @@ def _group(topology: Topology, sink: Sink) -> tuple[str, ...]:
     """Sinks of equal groups may share a query."""
     stateful = _stateful(topology, sink)
     if stateful is None:
-        if _mode(sink) == "complete":
+        if _complete(sink):
             raise TopologyError(f"sink {sink.name!r} is complete, but no window stands before it", step=sink.name)
         return ("sources", *sorted(_sources(topology, sink.name)))
-    return ("state", stateful.name, _mode(sink))
+    return ("state", stateful.name, _mode(sink, stateful))
 
 
 def _stateful(topology: Topology, sink: Sink) -> Node | None:
@@ -90,7 +90,7 @@ def _stateful(topology: Topology, sink: Sink) -> Node | None:
             step=sink.name,
         )
     node = above[0]
-    if _mode(sink) == "complete" and isinstance(node, WindowAggregate) and isinstance(node.window, SessionWindow):
+    if _complete(sink) and isinstance(node, WindowAggregate) and isinstance(node.window, SessionWindow):
         raise TopologyError(f"sink {sink.name!r}: sessions merge, so they have no complete mode", remedy="use append")
     return node
 
@@ -106,7 +106,7 @@ def _plan(topology: Topology, sinks: list[Sink], owned: set[str], *, taken: set[
     stateful = _stateful(topology, sinks[0])
     used = {s.name for s in sinks}.union(*(topology.ancestors(s.name) for s in sinks))
     sources = tuple(n.name for n in topology.sources if n.name in used)
-    mode = _mode(sinks[0])
+    mode = _mode(sinks[0], stateful)
     name = (stateful.name if stateful else "_".join(sources)) + ("_complete" if mode == "complete" else "")
     return QueryPlan(
         name=name if name not in taken else f"{name}_{sinks[0].name}",
@@ -120,8 +120,14 @@ def _plan(topology: Topology, sinks: list[Sink], owned: set[str], *, taken: set[
     )
 
 
-def _mode(sink: Sink) -> OutputMode:
-    return "complete" if isinstance(sink, DeltaSink) and sink.mode == "complete" else "append"
+def _mode(sink: Sink, stateful: Node | None) -> OutputMode:
+    if _complete(sink):
+        return "complete"
+    return "update" if isinstance(stateful, WindowAggregate) and stateful.updates else "append"
+
+
+def _complete(sink: Sink) -> bool:
+    return isinstance(sink, DeltaSink) and sink.mode == "complete"
 
 
 def _sources(topology: Topology, name: str) -> set[str]:

@@ -9,7 +9,7 @@ from pipelines.compile.wiring import Flow, Wiring
 from pipelines.topology.window import WindowAggregate
 from resources.source.columns import EVENT_TIME, REASON, hidden
 from resources.source.policy import BadRecords
-from resources.window.aggregate import aggregate, check_fields, duration_text, needed_fields
+from resources.window.aggregate import aggregate, at_clock, at_close, check_fields, duration_text, needed_fields
 from resources.window.event_time import drop_control, event_time, time_reason, with_control
 
 # The folder and the source name of a query's control rows.
@@ -24,8 +24,9 @@ def compile_window(wiring: Wiring, node: WindowAggregate, inputs: tuple[Flow, ..
     folder = wiring.folder / "control"
     marked = with_control(wiring.spark, timed, folder, name=CONTROL_SOURCE)
     watched = drop_control(marked.withWatermark(EVENT_TIME, duration_text(node.water_mark)))
+    fire_time = at_clock(wiring.now()) if node.updates else at_close(node.water_mark)
     return Flow(
-        aggregate(watched, node.window, group_by=node.group_by, aggregates=node.aggregates, water_mark=node.water_mark)
+        aggregate(watched, node.window, group_by=node.group_by, aggregates=node.aggregates, fire_time=fire_time)
     )
 
 

@@ -29,7 +29,7 @@ from resources.errors import RsError, StepError
 from resources.errors_wire import from_wire
 from resources.source.columns import LINE, OFFSET, RAW, REASON, SPLIT
 from resources.source.poison import digest
-from resources.window.aggregate import aggregate
+from resources.window.aggregate import aggregate, at_close
 
 DIGEST = "_rs_digest"
 # Classes of SQLSTATE that speak of values, not of the engine: 22 data, P0 raise_error(), 38 and 39 functions of users.
@@ -237,7 +237,8 @@ def _aggregated(node: Node, timed: DataFrame) -> DataFrame:
     """The windows over `timed`, for an error in the argument of an aggregate shows only there."""
     if not isinstance(node, WindowAggregate):
         return timed
-    return aggregate(timed, node.window, group_by=node.group_by, aggregates=node.aggregates, water_mark=node.water_mark)
+    fire_time = at_close(node.water_mark)
+    return aggregate(timed, node.window, group_by=node.group_by, aggregates=node.aggregates, fire_time=fire_time)
 
 
 def _extents(rows: DataFrame) -> tuple[Extent, ...]:

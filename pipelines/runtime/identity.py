@@ -87,7 +87,8 @@ def _same(plan: QueryPlan, facts: QueryFacts, names: Mapping[str, str]) -> bool:
         return (
             facts.stateful is not None
             and names.get(facts.stateful, facts.stateful) == plan.stateful
-            and (facts.mode == plan.output_mode)
+            # Append or update is a matter of the window's shape, which is compared below; complete is another query.
+            and (facts.mode == "complete") == (plan.output_mode == "complete")
         )
     return facts.stateful is None and bool({names.get(s, s) for s in facts.sinks} & set(plan.sinks))
 

@@ -236,7 +236,9 @@ class QueryRun:
         self.book.after(batch_id)
         for name, watch in watches.items():
             self.read_files.setdefault(name, {}).update(watch.sizes())
-        if not (rows_in or shuffled or dead or late or any(out.values())):
+        # Windows that emit updates, and those that a step behind them keeps back, leave state without a row.
+        moved = state.rows != self.report.rows_open
+        if not (rows_in or shuffled or dead or late or moved or any(out.values())):
             return None
         return BatchProgress(
             query=self.plan.name,

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pipelines.topology.base import Node
     from resources.sink.base import SinkWriter
     from resources.source.memory import MemoryChannel
-    from resources.window.spec import Window
+    from resources.window.spec import EmitStrategy, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +150,31 @@ class DataStream:
         write = self.draft.add(ShuffleWrite(name=f"{step}_write", inputs=(self.step,), **half))
         return self._then(ShuffleRead(name=step, after=write, **half))
 
-    def window(self, window: Window, *, name: str = "window") -> WindowStream[DataStream]:
-        """Begin a windowed aggregation; `name` keys its state, so two windows of a pipeline need names of their own."""
-        return WindowStream(upstream=self.step, window=window, name=name, resume=self._then)
+    def window(
+        self, window: Window, *, name: str = "window", emit: EmitStrategy = "on_window_close"
+    ) -> WindowStream[DataStream]:
+        """Begin a windowed aggregation; `name` keys its state, so two windows of a pipeline need names of their own.
+
+        "on_window_close" emits each window once, when the water mark has passed its end. "on_window_update" emits, in
+        each batch, the row as it stands of every window that the batch changed, and nothing when a window closes: the
+        last row of a window is its result. Into `to_delta(mode="upsert", keys=[group fields and "start_time"])` that
+        gives one row a window, always up to date; every other sink gets each update as a row, and `fire_time` tells
+        them apart. Steps behind it see updates; steps with state and durable shuffles are refused there, and sessions
+        cannot emit so.
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> clicks = StreamBuilder.data_stream("shop", "live").from_file(
+        ...     "clicks.jsonl", schema="page string, ts timestamp"
+        ... )
+        >>> windows = clicks.window(TumblingWindow.of(Time.seconds(10), "ts"), emit="on_window_update").group_by("page")
+        >>> live = windows.count("n").to_data_stream().to_delta("live", mode="upsert", keys=["page", "start_time"])
+        >>> print(live.build().describe())
+        shop.live  fingerprint ...
+          file        file_source  [json clicks.jsonl]
+        * window      window_aggregate <- file  [tumbling 0:00:10 by page: n, on each update]
+          live_table  delta_sink <- window  [upsert live]
+        """
+        return WindowStream(upstream=self.step, window=window, name=name, resume=self._then, emit=emit)
 
     def to_print(self, *, max_rows: int = 20, name: str = "print") -> DataStream:
         """Show each batch as a table on standard output."""

@@ -16,6 +16,7 @@ from resources.window.spec import (
     EPOCH,
     Aggregate,
     AggregateFunction,
+    EmitStrategy,
     EventTimeBounds,
     HoppingWindow,
     SessionWindow,
@@ -41,6 +42,7 @@ class WindowStream(Generic[S]):
     aggregates: tuple[Aggregate, ...] = ()
     delay: timedelta = timedelta(0)
     bounds: EventTimeBounds = EventTimeBounds()
+    emit: EmitStrategy = "on_window_close"
 
     def __post_init__(self) -> None:
         """Refuse anything that is no window."""
@@ -90,7 +92,7 @@ class WindowStream(Generic[S]):
         return self._with("collect", field, name)
 
     def water_mark(self, delay: timedelta) -> WindowStream[S]:
-        """How long a window waits for rows that are out of order before it fires; 0 by default."""
+        """How long a window waits for rows that are out of order before it closes; 0 by default."""
         return replace(self, delay=delay)
 
     def event_time(
@@ -108,9 +110,11 @@ class WindowStream(Generic[S]):
         return replace(self, bounds=EventTimeBounds(earliest=earliest, max_ahead=max_ahead, policy=policy))
 
     def to_data_stream(self) -> S:
-        """The rows of fired windows: group fields, aggregates, `start_time`, `end_time`, `fire_time`.
+        """The rows of windows: group fields, aggregates, `start_time`, `end_time`, `fire_time`.
 
-        `fire_time` is the event time at which the window may fire: its end plus the water mark.
+        `fire_time` is the event time at which the window may fire: its end plus the water mark. Of a window that emits
+        on each update it is the time of the emission: the driver's clock at the start of the batch, so that it tells
+        the updates of a window apart.
         """
         return self.resume(
             WindowAggregate(
@@ -121,6 +125,7 @@ class WindowStream(Generic[S]):
                 aggregates=self.aggregates,
                 water_mark=self.delay,
                 bounds=self.bounds,
+                emit=self.emit,
             )
         )
 

@@ -76,8 +76,9 @@ class MemorySink(Sink):
 class DeltaSink(Sink):
     """A Delta table; `table` is a name below RS_HOME or a path.
 
-    `append` adds the rows, `upsert` replaces the rows of the same `keys`, `complete` holds all windows as they are
-    after each batch. `connector` is the writer: `native` (Spark writes Parquet, delta-rs commits) or `jvm`.
+    `append` adds the rows (of a window that emits updates: each update), `upsert` replaces the rows of the same `keys`,
+    `complete` holds all windows as they are after each batch. `connector` is the writer: `native` (Spark writes
+    Parquet, delta-rs commits) or `jvm`.
     """
 
     table: str

@@ -10,6 +10,7 @@ from pipelines.topology.base import Node
 from pipelines.topology.shuffle import ShuffleRead, ShuffleWrite
 from pipelines.topology.sink import Sink
 from pipelines.topology.source import Source
+from pipelines.topology.updates import check_updates
 from resources.errors import TopologyError
 from resources.names import checked_name
 
@@ -44,6 +45,7 @@ class Topology:
             seen.add(node.name)
         self._check_ends()
         self._check_shuffles()
+        check_updates(self)
         self._check_renamed(seen)
 
     def _check_renamed(self, here: set[str]) -> None:

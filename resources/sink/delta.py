@@ -224,7 +224,7 @@ class DeltaWriter:
             (
                 table.merge(
                     rows,
-                    predicate=" AND ".join(f"t.`{k}` IS NOT DISTINCT FROM s.`{k}`" for k in self.keys),
+                    predicate=" AND ".join(f"(t.`{k}` IS NOT DISTINCT FROM s.`{k}`)" for k in self.keys),
                     source_alias="s",
                     target_alias="t",
                     commit_properties=properties(mark),

@@ -43,9 +43,12 @@ def aggregate(
     *,
     group_by: Sequence[str],
     aggregates: Sequence[Aggregate],
-    water_mark: timedelta,
+    fire_time: Callable[[Column], Column],
 ) -> DataFrame:
-    """Window rows of `frame`, which carries EVENT_TIME and its watermark: groups, aggregates, start, end, fire time."""
+    """Window rows of `frame`, which carries EVENT_TIME and its watermark: groups, aggregates, start, end, fire time.
+
+    `fire_time` makes the last of them from the window's end.
+    """
     keys = [F.col(f"`{name}`") for name in group_by]
     if isinstance(window, SessionWindow) and not keys:
         # Spark has no session over a whole stream: one key for all makes it one group. It must not be a literal, which
@@ -58,8 +61,21 @@ def aggregate(
         *(F.col(f"`{name}`") for name in (*group_by, *(a.alias for a in aggregates))),
         F.col(f"{WINDOW}.start").alias("start_time"),
         end.alias("end_time"),
-        (end + F.make_dt_interval(secs=F.lit(water_mark.total_seconds()))).alias("fire_time"),
+        fire_time(end).alias("fire_time"),
     )
+
+
+def at_close(water_mark: timedelta) -> Callable[[Column], Column]:
+    """The event time at which a window may fire."""
+    return lambda end: end + F.make_dt_interval(secs=F.lit(water_mark.total_seconds()))
+
+
+def at_clock(now: Column) -> Callable[[Column], Column]:
+    """The batch's clock `now`.
+
+    Plainly it would be a constant in the code that Spark generates, which each batch compiles again; in a lambda not.
+    """
+    return lambda end: F.transform(F.array(end), lambda _: now)[0]
 
 
 def needed_fields(group_by: Sequence[str], aggregates: Sequence[Aggregate]) -> list[str]:

@@ -141,6 +141,9 @@ class SessionWindow:
 
 Window = TumblingWindow | HoppingWindow | SessionWindow
 
+# When a window gives its row: once, when it closes, or in each batch that changes it, as it stands then.
+EmitStrategy = Literal["on_window_close", "on_window_update"]
+
 AggregateFunction = Literal[
     "count", "sum", "avg", "min", "max", "distinct", "count_distinct", "count_distinct_large", "collect"
 ]

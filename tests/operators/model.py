@@ -39,6 +39,21 @@ def sessions(rows, *, gap):
     return groups
 
 
+def updated(batches, *, size, slide, delay):
+    """For each batch what windows that emit on each update make of it: those it changed, with all their rows so far,
+    and how many of its rows were late for every window."""
+    groups, closed_to = defaultdict(list), datetime.min.replace(tzinfo=UTC)
+    for rows in batches:
+        changed = {}
+        for group, more in sliced(rows, size=size, slide=slide).items():
+            if group[2] > closed_to:
+                groups[group] += more
+                changed[group] = list(groups[group])
+        late = sum(all(end <= closed_to for _, _, end in sliced([row], size=size, slide=slide)) for row in rows)
+        yield changed, late
+        closed_to = max(closed_to, max(row["ts"] for row in rows) - timedelta(seconds=delay))
+
+
 def counted(groups):
     """What a count per group and window gives: key, start, end, count."""
     return sorted((*group, len(rows)) for group, rows in groups.items())

@@ -22,7 +22,7 @@ BESIDE_KAFKA = [
 ]  # fmt: skip
 OVER_KAFKA = [
     *["Kafka to Kafka, half kept"] * (2 + 2 * PEERS), *["Kafka, 10 s windows"] * (2 + 2 * PEERS),
-    *["Kafka to Kafka, 200 records/s"] * 8,
+    *["Kafka to Kafka, 200 records/s"] * 10,
 ]  # fmt: skip
 
 
