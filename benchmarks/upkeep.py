@@ -35,6 +35,8 @@ INTERVAL = timedelta(milliseconds=10)
 PATIENCE_S = 60
 LOOKUPS = 20_000
 WARM_UP_BATCHES = 10
+# A difference of a few percent shows only in so many times the rows of other latencies.
+MORE = 4
 OLD_BATCHES = 1_000
 
 
@@ -72,7 +74,7 @@ def _batch_cost(bench: Bench) -> Figure:
     took: dict[str, list[float]] = {"with": [], "without": []}
     with bench.place() as folder, ExitStack() as stack:
         lives = {kind: Live(bench, folder, stack, job=kind) for kind in took}
-        for number in range(bench.latency_rows + WARM_UP_BATCHES):
+        for number in range(bench.latency_rows * MORE + WARM_UP_BATCHES):
             for kind, live in sorted(lives.items(), reverse=bool(number % 2)):
                 with ExitStack() as off:
                     if kind == "without":

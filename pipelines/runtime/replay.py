@@ -25,7 +25,7 @@ from resources.source.policy import BadRecords
 from resources.window.aggregate import last_end
 
 RAISED = "^step '([a-z0-9_]+)' raised "
-LATE = "late: the last window of the row had fired"
+LATE = "late: the last window of the row had closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Replay:
         return pa.concat_tables([SCHEMA.empty_table(), *(frame.toArrow().cast(SCHEMA) for frame in made)])
 
     def late_rows(self) -> int:
-        """How many rows of the batch came after all their windows had fired."""
+        """How many rows of the batch came after all their windows had closed."""
         late = self._wired()[3]
         return late.count() if late is not None else 0
 

@@ -110,7 +110,7 @@ class RunReport:
 
     @property
     def rows_late(self) -> int:
-        """Rows that came after all their windows had fired."""
+        """Rows that came after all their windows had closed."""
         return sum(q.rows_late for q in self.owners)
 
     @property

@@ -12,7 +12,6 @@ import pytest
 from resources.checkpoint import manifest as manifests
 from resources.checkpoint.rewind import rewindable
 from resources.checkpoint.savepoints import (
-    SavepointStore,
     fork,
     refuse_unfinished,
     restore,
@@ -21,28 +20,10 @@ from resources.checkpoint.savepoints import (
 from resources.errors import CheckpointError
 from tests.checkpoint.fabricate import (
     START,
-    FakeJob,
     damage,
     fake_job,
     save,
 )
-
-
-@pytest.fixture(params=["path", "memory"])
-def store(request, tmp_path) -> SavepointStore:
-    if request.param == "path":
-        return SavepointStore(str(tmp_path / "save points"))
-    return SavepointStore(f"memory://{uuid.uuid4().hex}/savepoints")
-
-
-@pytest.fixture
-def local(tmp_path) -> SavepointStore:
-    return SavepointStore(str(tmp_path / "store"))
-
-
-@pytest.fixture
-def job(tmp_path) -> FakeJob:
-    return fake_job(tmp_path / "rs" / "shop" / "clicks")
 
 
 def test_restoring_brings_back_every_byte_and_moves_the_present_aside(store, job):

@@ -29,7 +29,6 @@ from resources.errors import CheckpointError, ConfigurationError, TopologyError
 from tests.checkpoint.fabricate import (
     START,
     SUBJECT,
-    FakeJob,
     damage,
     fake_job,
     manifest_path,
@@ -37,23 +36,6 @@ from tests.checkpoint.fabricate import (
 )
 
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture(params=["path", "memory"])
-def store(request, tmp_path) -> SavepointStore:
-    if request.param == "path":
-        return SavepointStore(str(tmp_path / "save points"))
-    return SavepointStore(f"memory://{uuid.uuid4().hex}/savepoints")
-
-
-@pytest.fixture
-def local(tmp_path) -> SavepointStore:
-    return SavepointStore(str(tmp_path / "store"))
-
-
-@pytest.fixture
-def job(tmp_path) -> FakeJob:
-    return fake_job(tmp_path / "rs" / "shop" / "clicks")
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from pipelines.examples.access_log_data import write
 from pipelines.runtime.options import RunOptions
 from resources.home import Home
 from resources.spark.java import java_home
-from tests.examples.test_access_log import expected, letters, malformed, written
+from tests.examples.access_log import expected, letters, malformed, written
 
 LINES, BATCH = 2_000, 1_000
 LOOPBACK = "127.0.0.1"

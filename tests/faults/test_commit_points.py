@@ -5,38 +5,13 @@ import json
 import pytest
 from deltalake import DeltaTable
 
-from resources.errors import RsError, SinkError
-from resources.sink.base import Staged
+from resources.errors import RsError
 from resources.sink.delta import DeltaWriter
 from resources.sink.files import FileWriter
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from tests.crash import Crash
 
 ROWS = [{"page": f"/{n % 3}", "ts": f"2024-01-01 00:{n:02d}:00"} for n in range(30)]
-
-
-class Crash:
-    """Makes the next commit of a sink fail, before or behind its effect."""
-
-    def __init__(self, monkeypatch, writer, *, behind):
-        self.armed = True
-        original = writer.stage
-
-        def stage(sink, batch, mark):
-            staged = original(sink, batch, mark)
-
-            def commit():
-                if self.armed and not behind:
-                    self.armed = False
-                    raise SinkError("crash before the commit")
-                rows = staged.commit()
-                if self.armed and rows:
-                    self.armed = False
-                    raise SinkError("crash behind the commit")
-                return rows
-
-            return Staged(commit)
-
-        monkeypatch.setattr(writer, "stage", stage)
 
 
 def pipeline(folder, out):

@@ -8,14 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
 from pipelines.runtime.options import RunOptions
 from pipelines.runtime.travel import restore, savepoint
 from resources.errors import RsError, StartRefused
 from resources.home import Home
 from resources.spark.driver import SparkDriver
-from rs_assets import Pipeline, StreamBuilder, Time, TumblingWindow
+from tests.faults.damaged import grow, pipeline, result
 
 pytestmark = pytest.mark.faults
 CHECKPOINT = "g0001/window/checkpoint"
@@ -44,27 +43,6 @@ QUICK = ("cut in half",)
 def _flipped(data: bytes) -> bytes:
     place = len(data) // 2
     return data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :]
-
-
-def pipeline(log: Path) -> Pipeline:
-    stream = StreamBuilder.data_stream("shop", "damaged").from_file(
-        log, schema="page string, n bigint, ts timestamp", tail=True
-    )
-    window = stream.window(TumblingWindow.of(Time.seconds(10), "ts")).group_by("page").sum("n", "total")
-    return window.to_data_stream().to_delta("damaged").build()
-
-
-def grow(log: Path, first: int, last: int) -> None:
-    with log.open("a") as file:
-        file.writelines(
-            f'{{"page":"p{n % 3}","n":{n},"ts":"2024-01-01T00:{n // 60:02d}:{n % 60:02d}Z"}}\n'
-            for n in range(first, last)
-        )
-
-
-def result(home: Home) -> list[tuple[object, ...]]:
-    rows = DeltaTable(home.table("shop", "damaged")).to_pyarrow_table().to_pylist()
-    return sorted((row["page"], row["start_time"], row["total"]) for row in rows)
 
 
 @pytest.fixture(scope="module")

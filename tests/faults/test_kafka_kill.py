@@ -17,7 +17,7 @@ from resources.home import Home
 from resources.kafka.admin import connected, partitions_of
 from resources.kafka.cluster import KafkaCluster
 from rs_assets.testing import KafkaBroker, KafkaRecord
-from tests.faults.test_kill import PATIENCE_S, started
+from tests.faults.processes import PATIENCE_S, started
 
 KEYS, PARTITIONS, STEP_MS, WINDOW_MS = 50, 4, 10, 10_000
 GROUP = "killed"

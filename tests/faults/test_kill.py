@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,15 +15,11 @@ from pipelines.examples.access_log_data import write
 from pipelines.runtime.options import RunOptions
 from resources.checkpoint.log import CheckpointLog
 from resources.home import Home
-from tests.examples.test_access_log import expected, letters, malformed, written
+from tests.examples.access_log import expected, letters, malformed, written
+from tests.faults.processes import PATIENCE_S, started, wait_for
 
 # At 700 ms a line the first windows fire in the fourth batch.
 LINES, BATCH = 2_000, 400
-# A start and a few batches on a busy machine.
-PATIENCE_S = 120
-
-# A JVM that lives for seconds does not earn back what its second compiler costs.
-QUICK_START = "-XX:TieredStopAtLevel=1"
 
 # Runs the example; with a word it stops for good at that point, so that the kill always meets it.
 PROGRAM = """
@@ -65,36 +58,6 @@ def running(log: Path, home: Path, *, point: str = "") -> Iterator[tuple[subproc
     reached = home / f"reached-{point}"
     with started(PROGRAM, log, home, BATCH, point, reached) as process:
         yield process, reached
-
-
-@contextmanager
-def started(program: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
-    """`program` in a process group of its own, which is killed whole at the end, its JVM included."""
-    settings = {"RS_SPARK_MASTER": "local[2]", "JAVA_TOOL_OPTIONS": QUICK_START}
-    process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", program, *map(str, arguments)],
-        env={**os.environ, **settings},
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(timeout=30)
-        assert process.stdout is not None
-        process.stdout.close()
-
-
-def wait_for(file: Path, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not file.exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            assert process.stdout is not None
-            pytest.fail(f"{file.name} was not reached: {process.stdout.read().decode()[-3000:]}")
-        time.sleep(0.002)
 
 
 @pytest.mark.faults

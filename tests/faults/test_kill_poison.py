@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pipelines.runtime.options import RunOptions
 from resources.checkpoint import manifest as manifests
 from resources.home import Home
-from tests.faults.test_kill import PATIENCE_S, started, wait_for
+from tests.faults.processes import PATIENCE_S, started, wait_for
 
 LINES, POISON = 300, (1, 120, 300)
 

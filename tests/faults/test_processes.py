@@ -7,11 +7,9 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import pytest
@@ -21,11 +19,9 @@ from pipelines.runtime.options import RunOptions
 from resources.checkpoint.lease import read_lease
 from resources.checkpoint.log import CheckpointLog
 from resources.home import Home
-from tests.faults.test_damage import grow, pipeline, result
+from tests.faults.damaged import grow, pipeline, result
+from tests.faults.processes import PATIENCE_S, started
 
-PATIENCE_S = 120
-# A JVM that lives for seconds does not earn back what its second compiler costs.
-SETTINGS = {"RS_SPARK_MASTER": "local[2]", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
 ROWS, BATCH = 2_000, 100
 
 # Runs the pipeline of the damage test over batches of 100 rows; with a word it waits in the middle of a commit.
@@ -58,26 +54,8 @@ window.to_data_stream().to_delta("damaged").build().run(options, finish=True)
 """
 
 
-@contextmanager
-def running(log: Path, home: Path, *, point: str = "") -> Iterator[subprocess.Popen[bytes]]:
-    """The pipeline in a process group of its own, which is killed whole at the end, its JVM included."""
-    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(log), str(home), str(BATCH), point]
-    process = subprocess.Popen(
-        command,
-        env={**os.environ, **SETTINGS},
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGCONT)
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(timeout=30)
-        assert process.stdout is not None
-        process.stdout.close()
+def running(log: Path, home: Path, *, point: str = "") -> AbstractContextManager[subprocess.Popen[bytes]]:
+    return started(PROGRAM, log, home, BATCH, point)
 
 
 def finished(process: subprocess.Popen[bytes]) -> str:

@@ -12,11 +12,12 @@ from deltalake import DeltaTable
 from pipelines.runtime.options import RunOptions
 from resources.errors import LeaseLostError, RsError, SinkError, TopologyError, UnknownFieldError
 from resources.kafka.cluster import KafkaCluster
-from resources.sink.base import BatchMark, Staged
+from resources.sink.base import BatchMark
 from resources.sink.kafka import commits
 from resources.sink.kafka.exactly_once import TransactionalWriter
 from resources.sink.kafka.shape import RecordShape
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from tests.crash import Crash
 
 DELIVERIES = ["at_least_once", "exactly_once"]
 EVERY_TYPE = (
@@ -142,38 +143,13 @@ def test_should_name_the_limit_that_a_record_is_too_large_for(broker, out, optio
     assert broker.read(out) == []
 
 
-class Crash:
-    """Makes the next commit of the sink fail, before or behind its effect."""
-
-    def __init__(self, monkeypatch, *, behind):
-        self.armed = True
-        original = TransactionalWriter.stage
-
-        def stage(sink, batch, mark):
-            staged = original(sink, batch, mark)
-
-            def commit():
-                if self.armed and not behind:
-                    self.armed = False
-                    raise SinkError("crash before the commit")
-                rows = staged.commit()
-                if self.armed:
-                    self.armed = False
-                    raise SinkError("crash behind the commit")
-                return rows
-
-            return Staged(commit)
-
-        monkeypatch.setattr(TransactionalWriter, "stage", stage)
-
-
 @pytest.mark.parametrize("behind", [False, True], ids=["before the commit", "behind the commit"])
 def test_should_have_each_window_once_after_a_crash(broker, out, options, monkeypatch, behind):
     rows = [{"page": f"/{n % 3}", "ts": f"2026-01-01 00:{n:02d}:00"} for n in range(30)]
     windows = stream(rows, "page string, ts timestamp").window(TumblingWindow.of(Time.minutes(5), "ts"))
     counted = windows.group_by("page").count("n").to_data_stream()
     job = counted.to_kafka(broker.bootstrap_servers, out, delivery="exactly_once").to_delta("windows").build()
-    Crash(monkeypatch, behind=behind)
+    Crash(monkeypatch, TransactionalWriter, behind=behind)
     with pytest.raises(RsError, match="crash"):
         job.run(options)
     job.run(options)
