@@ -34,6 +34,24 @@ KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
         "a topic of Kafka is not there",
         "make it, or correct its name; on_data_loss='continue' goes on without it",
     ),
+    (
+        "TopicAuthorizationException",
+        EngineError,
+        "this user may not use a topic of Kafka as the pipeline does",
+        "let it read the topics of sources and write to those of sinks, then start again",
+    ),
+    (
+        "SaslAuthenticationException",
+        EngineError,
+        "Kafka refuses the login",
+        "check username, password and mechanism, then start again",
+    ),
+    (
+        "SslAuthenticationException",
+        EngineError,
+        "Kafka and Spark do not trust each other's certificates",
+        "check ca_file, certificate_file and key_file, then start again",
+    ),
     ("No space left on device", EngineError, "the disk is full", "make room and start again: nothing was committed"),
 )
 

@@ -15,6 +15,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 
 from resources.errors import RsError, SourceReadError
 from resources.kafka.cluster import KafkaCluster
+from resources.kafka.login import check_login
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient, TopicPartition
@@ -43,12 +44,16 @@ class Topic:
 
 @contextmanager
 def connected(cluster: KafkaCluster, *, patience: timedelta = PATIENCE) -> Iterator[Admin]:
-    """A client for the block. SourceReadError, with the addresses and the cause, if no broker answers in `patience`."""
+    """A client for the block. SourceReadError, with the addresses and the cause, if no broker answers in `patience`.
+
+    Brokers that answer and do not let us in are an error at once.
+    """
     with kafka_errors(cluster):
         from kafka import KafkaAdminClient
 
         began = time.monotonic()
         _await_socket(cluster, patience)
+        check_login(cluster, patience=patience)
         left = max(patience - timedelta(seconds=time.monotonic() - began), timedelta(seconds=1))
         milliseconds = left // timedelta(milliseconds=1)
         client = KafkaAdminClient(
@@ -98,9 +103,17 @@ def kafka_errors(cluster: KafkaCluster) -> Iterator[None]:
     except (KafkaError, OSError) as error:
         raise SourceReadError(
             f"Kafka does not answer as it should: {type(error).__name__}: {str(error)[:300]}",
-            remedy="check that the brokers run and the credentials hold, then start again: nothing was written",
+            remedy=REMEDIES.get(type(error).__name__, UNKNOWN),
             brokers=",".join(cluster.servers),
         ) from error
+
+
+UNKNOWN = "check that the brokers run and the credentials hold, then start again: nothing was written"
+REMEDIES: Mapping[str, str] = {
+    "TopicAuthorizationFailedError": "let this user describe and read the topic, or create it if it is not there",
+    "GroupAuthorizationFailedError": "let this user describe and read the consumer group",
+    "ClusterAuthorizationFailedError": "let this user create topics, or make them beforehand",
+}
 
 
 class Admin:
@@ -116,12 +129,19 @@ class Admin:
             return question()
 
     def topics(self, names: Iterable[str] = (), pattern: str | None = None) -> dict[str, Topic]:
-        """The topics of these names, or those that match the whole of `pattern`; missing ones are left out."""
+        """The topics of these names, or those that match the whole of `pattern`; missing ones are left out.
+
+        KafkaError for a name that this user may not ask about.
+        """
+        from kafka.errors import TopicAuthorizationFailedError
+
         wanted, matches = set(names), re.compile(pattern) if pattern is not None else None
         found: dict[str, Topic] = {}
         # A cluster may have thousands of topics: only a pattern asks for all.
         for facts in self.client.describe_topics(sorted(wanted) if matches is None else None):
             name = facts["name"]
+            if name in wanted and facts["error_code"] == TopicAuthorizationFailedError.errno:
+                raise TopicAuthorizationFailedError(name)
             if facts["error_code"] or not (name in wanted or (matches and _matched(matches, name))):
                 continue
             numbers = tuple(sorted(p["partition_index"] for p in facts["partitions"]))

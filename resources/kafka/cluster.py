@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from resources.errors import ConfigurationError
+from resources.kafka.quiet import keep_quiet
 
 Protocols = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -114,13 +115,14 @@ class KafkaCluster:
 
     def for_spark(self) -> dict[str, str]:
         """Options of Spark's connector, with the secrets in them: to be handed to Spark and to nobody else."""
+        self._prepare()
         made: dict[str, str | None] = {
             "kafka.bootstrap.servers": ",".join(self.servers),
             "kafka.security.protocol": self.protocol if self.protocol != "PLAINTEXT" else None,
         }
         if self.with_login:
             login = LOGIN_MODULES[self.mechanism]
-            user, password = _quoted(str(self.username)), _quoted(revealed(self.password, what="password"))
+            user, password = quoted(str(self.username)), quoted(revealed(self.password, what="password"))
             made["kafka.sasl.mechanism"] = self.mechanism
             made["kafka.sasl.jaas.config"] = f"{login} required username={user} password={password};"
         if self.with_tls and self.ca_file:
@@ -137,6 +139,7 @@ class KafkaCluster:
 
     def for_python(self) -> dict[str, Any]:
         """Arguments of kafka-python's clients, with the secrets in them."""
+        self._prepare()
         made: dict[str, Any] = {"bootstrap_servers": list(self.servers), "security_protocol": self.protocol}
         if self.with_login:
             made |= {
@@ -153,6 +156,13 @@ class KafkaCluster:
                 "ssl_password": None if password is None else revealed(password, what="key_password"),
             }
         return made
+
+    def _prepare(self) -> None:
+        """Keep logs clean of what is handed out; ConfigurationError for a file that the clients would trip over."""
+        keep_quiet()
+        for path in (self.ca_file, self.certificate_file, self.key_file) if self.with_tls else ():
+            if path is not None:
+                _text_of(path)
 
 
 def revealed(secret: Secret | None, *, what: str) -> str:
@@ -175,8 +185,8 @@ def without_userinfo(address: str) -> str:
     return f"***@{address.rsplit('@', 1)[1]}" if "@" in address else address
 
 
-def _quoted(text: str) -> str:
-    """`text` as JAAS takes it."""
+def quoted(text: str) -> str:
+    """`text` as JAAS, Java's way to name logins, takes it."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
@@ -185,4 +195,8 @@ def _text_of(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigurationError(f"a file of the TLS settings cannot be read: {error.strerror}", file=path) from error
+        raise ConfigurationError(
+            f"a file of the TLS settings cannot be read: {error.strerror}",
+            remedy="correct its name or its permissions",
+            file=path,
+        ) from error

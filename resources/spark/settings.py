@@ -14,7 +14,7 @@ DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 # A local file system that forks no process for each file: 5 to 7 of them in a small batch, a third of its time.
 FORKLESS_JAR, FORKLESS = "hadoop-bare-naked-local-fs", "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
-SECRETS = "(?i)secret|password|passwd|pwd|token|credential|jaas|api.?key|access.?key"
+SECRETS = "(?i)secret|password|passwd|pwd|token|credential|jaas|api.?key|access.?key|keystore.?key|private.?key"
 
 # May be set on a session that somebody else made; the rest only when a session is made.
 SQL_SETTINGS: Mapping[str, str] = {

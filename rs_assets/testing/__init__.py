@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rs_assets.testing.driver import PipelineDriver
     from rs_assets.testing.kafka import KafkaBroker, KafkaRecord
+    from rs_assets.testing.kafka_security import BrokerSecurity
 
-__all__ = ["KafkaBroker", "KafkaRecord", "PipelineDriver"]
+__all__ = ["BrokerSecurity", "KafkaBroker", "KafkaRecord", "PipelineDriver"]
 
 # Where each public name lives.
 HOMES = {
+    "BrokerSecurity": "rs_assets.testing.kafka_security",
     "KafkaBroker": "rs_assets.testing.kafka",
     "KafkaRecord": "rs_assets.testing.kafka",
     "PipelineDriver": "rs_assets.testing.driver",

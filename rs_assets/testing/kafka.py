@@ -19,8 +19,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from resources.errors import ConfigurationError
+from resources.kafka.cluster import KafkaCluster
 from resources.spark.jars import main
 from rs_assets.testing.kafka_node import KAFKA, START_TIMEOUT_S, KafkaNode, class_archive, free_ports, refused
+from rs_assets.testing.kafka_security import BrokerSecurity
 from rs_assets.testing.process import ServerProcess
 
 if TYPE_CHECKING:
@@ -53,6 +55,9 @@ class KafkaBroker:
     go to Java after ours. The data lies in `folder`, which then stays (and is used again by the next broker there),
     else in a temporary one, which goes with the broker: at `close()`, or when this process ends in any other way.
 
+    With `security` clients log in, over TLS if wished: `cluster` is how the superuser does so, as which this object's
+    own methods act, and `dataclasses.replace(broker.cluster, username=..., password=...)` how others do.
+
     What the Kafka client raises in `create_topic` and the like comes through as it is.
 
         with KafkaBroker() as broker:
@@ -69,13 +74,15 @@ class KafkaBroker:
         heap_mb: int = 384,
         java_options: Sequence[str] = (),
         folder: Path | None = None,
+        security: BrokerSecurity | None = None,
     ) -> None:
         self._settings = {"num.partitions": str(partitions_default), **(settings or {})}
         self._heap_mb = heap_mb
         self._java_options = tuple(java_options)
         self._kept = folder
+        self._security = security
         self._folder = folder
-        self._ports: tuple[int, int] | None = None
+        self._ports: tuple[int, int, int] | None = None
         self._server: ServerProcess | None = None
 
     def __enter__(self) -> Self:
@@ -95,6 +102,13 @@ class KafkaBroker:
         if self._ports is None:
             raise ConfigurationError("the Kafka broker was not started", remedy="use it in a with statement")
         return f"127.0.0.1:{self._ports[0]}"
+
+    @property
+    def cluster(self) -> KafkaCluster:
+        """How clients connect; to a secured broker as its superuser."""
+        if self._security is None:
+            return KafkaCluster(bootstrap_servers=self.bootstrap_servers)
+        return self._security.cluster(self.bootstrap_servers, self._home())
 
     @property
     def pid(self) -> int | None:
@@ -177,6 +191,28 @@ class KafkaBroker:
             admin.delete_topics([name])
             _settle(lambda: name not in admin.list_topics(), "the topic is still there")
 
+    def deny(self, user: str, operation: str, **resource: str) -> None:
+        """Keep `user` from one operation ("READ", "WRITE", ... or "ALL") on `topic=`, `group=` or `transactional_id=`.
+
+        For a secured broker only. Everybody else may go on, and `user` with everything else.
+        """
+        from kafka.admin import ACL, ACLFilter, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+
+        rules = [
+            # Where there is a rule, only what rules allow is allowed.
+            ACL(principal, "*", ACLOperation[name], ACLPermissionType[permission], ResourcePattern(kind, named))
+            for kind, named in ((ResourceType[kind.upper()], named) for kind, named in resource.items())
+            for principal, name, permission in (("User:*", "ALL", "ALLOW"), (f"User:{user}", operation, "DENY"))
+        ]
+        with self._admin() as admin:
+            for refusal in admin.create_acls(rules)["failed"]:
+                raise refusal(f"{user}: {operation} on {resource}")
+            for rule in rules:
+                known = ACLFilter(
+                    rule.principal, rule.host, rule.operation, rule.permission_type, rule.resource_pattern
+                )
+                _settle(lambda known=known: admin.describe_acls(known)[0], "the rule is not there")
+
     def produce(self, topic: str, records: Iterable[KafkaRecord | bytes | None]) -> int:
         """Write `records`, in order within a partition; return how many, when all are acknowledged.
 
@@ -186,7 +222,7 @@ class KafkaBroker:
 
         errors: list[Exception] = []
         count = 0
-        producer = KafkaProducer(bootstrap_servers=self.bootstrap_servers, linger_ms=5, batch_size=1 << 18)
+        producer = KafkaProducer(**self.cluster.for_python(), linger_ms=5, batch_size=1 << 18)
         with contextlib.closing(producer):
             for record in records:
                 if not isinstance(record, KafkaRecord):
@@ -214,7 +250,7 @@ class KafkaBroker:
         from kafka.errors import UnknownTopicOrPartitionError
 
         consumer = KafkaConsumer(
-            bootstrap_servers=self.bootstrap_servers,
+            **self.cluster.for_python(),
             group_id=None,
             enable_auto_commit=False,
             isolation_level=isolation,
@@ -238,7 +274,7 @@ class KafkaBroker:
     def _admin(self) -> Iterator[KafkaAdminClient]:
         from kafka import KafkaAdminClient
 
-        with contextlib.closing(KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)) as admin:
+        with contextlib.closing(KafkaAdminClient(**self.cluster.for_python())) as admin:
             yield admin
 
     def _home(self) -> Path:
@@ -257,6 +293,7 @@ class KafkaBroker:
             settings=self._settings,
             heap_mb=self._heap_mb,
             java_options=self._java_options,
+            security=self._security,
         )
         return node.prepare(scratch=self._kept is None)
 

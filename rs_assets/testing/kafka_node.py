@@ -16,6 +16,7 @@ from pathlib import Path
 from resources.errors import ConfigurationError
 from resources.spark.jars import JarList
 from resources.spark.java import java_home
+from rs_assets.testing.kafka_security import BrokerSecurity
 from rs_assets.testing.process import ServerProcess
 
 KAFKA = JarList.read(
@@ -72,17 +73,18 @@ appender.out.layout.pattern = %d{ISO8601} %-5p %c{1}: %m%n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaNode:
-    """One node over `folder`, listening on the two `ports` (for clients, for itself) of loopback.
+    """One node over `folder`, listening on the `ports` of loopback: for clients, as controller, for itself if secured.
 
-    `settings` are broker settings on top of those that make one node quick, `heap_mb` is its Java heap, and
-    `java_options` go to Java after ours.
+    `settings` are broker settings on top of those that make one node quick, `heap_mb` is its Java heap, `java_options`
+    go to Java after ours, and `security` says how clients are let in.
     """
 
     folder: Path
-    ports: tuple[int, int]
+    ports: tuple[int, int, int]
     settings: Mapping[str, str]
     heap_mb: int
     java_options: tuple[str, ...] = ()
+    security: BrokerSecurity | None = None
 
     @property
     def log_file(self) -> Path:
@@ -112,6 +114,7 @@ class KafkaNode:
             "advertised.listeners": clients,
             "controller.quorum.voters": f"1@127.0.0.1:{self.ports[1]}",
             "log.dirs": str(self.folder / "data"),
+            **(self.security.settings(self.folder, self.ports) if self.security is not None else {}),
             **self.settings,
         }
 
@@ -137,6 +140,7 @@ class KafkaNode:
         # A dash in front would be taken for an option.
         cluster = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:].rstrip("=")
         command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties_file)]
+        command += self.security.format_options() if self.security is not None else ()
         formatter = ServerProcess(command, log_file=self.log_file)
         try:
             formatter.start()
@@ -169,14 +173,14 @@ def properties(settings: Mapping[str, str]) -> str:
     return "".join(f"{json.dumps(key)[1:-1]}={json.dumps(value)[1:-1]}\n" for key, value in settings.items())
 
 
-def free_ports() -> tuple[int, int]:
-    """Two ports of loopback that nobody listens on."""
+def free_ports() -> tuple[int, int, int]:
+    """Three ports of loopback that nobody listens on."""
     found: list[int] = []
     numbers = random.SystemRandom().sample(range(*_PORTS), 1000)
     for number in numbers:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", number))
             found.append(number)
-        if len(found) == 2:
-            return found[0], found[1]
+        if len(found) == 3:
+            return found[0], found[1], found[2]
     raise ConfigurationError("no free port on loopback", remedy="end what listens there")

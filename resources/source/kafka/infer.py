@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from resources.errors import ConfigurationError
+from resources.errors import ConfigurationError, SourceReadError
 from resources.kafka.admin import connected, partitions_of
 from resources.source.columns import CORRUPT
 from resources.source.kafka.reading import KafkaReader
@@ -16,12 +22,17 @@ SAMPLE = 200
 
 
 def infer_schema(spark: SparkSession, reader: KafkaReader, *, step: str) -> StructType:
-    """The schema of the first records of each partition; ConfigurationError if there are none or none is JSON."""
+    """The schema of the first records of each partition.
+
+    ConfigurationError if there are none or none is JSON, SourceReadError if Spark cannot read them.
+    """
     with connected(reader.cluster) as admin:
         partitions = partitions_of(admin.topics(reader.topics, reader.pattern))
         first, last = admin.earliest(partitions), admin.latest(partitions)
     until = {p: min(first[p] + SAMPLE, last[p]) for p in partitions}
-    texts = reader.records(spark, first, until).select(F.col("value").cast("string")).dropna().toArrow()
+    values = reader.records(spark, first, until).select(F.col("value").cast("string")).dropna()
+    with _spark_errors(step):
+        texts = values.toArrow()
     lines = [str(text) for text in texts.column(0).to_pylist()]
     # Spark infers from files and from RDDs of lines only.
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
@@ -34,3 +45,17 @@ def infer_schema(spark: SparkSession, reader: KafkaReader, *, step: str) -> Stru
             step=step,
         )
     return StructType(fields)
+
+
+@contextmanager
+def _spark_errors(step: str) -> Iterator[None]:
+    """Turn what Spark raises in the block into SourceReadError, with its innermost cause."""
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        causes = re.findall(r"Caused by: ([^\n]{1,200})", str(error)) or [str(error)[:200]]
+        raise SourceReadError(
+            f"the records to infer a schema from cannot be read: {causes[-1]}",
+            remedy="let this user read the topics",
+            step=step,
+        ) from error
