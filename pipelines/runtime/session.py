@@ -72,6 +72,7 @@ class JobSession:
         self.warnings: tuple[str, ...] = ()
         self.previews: Mapping[str, pa.Table] = {}
         self.journal: Journal | None = None
+        self.mirror = GroupMirror(topology)
         self.purge: ShufflePurge | None = None
 
     def __enter__(self) -> Self:
@@ -83,9 +84,8 @@ class JobSession:
         self.lease = self._stack.enter_context(lease)
         storage = storage_named(options.checkpoint_storage, catalog=options.home.catalog, url=options.storage_url)
         self.journal = Journal(self.catalog, storage)
-        mirror = GroupMirror(self.topology)
-        self.journal.followers.append(mirror)
-        self._stack.callback(mirror.close)
+        self.journal.followers.append(self.mirror)
+        self._stack.callback(self.mirror.close)
         self._stack.callback(self.journal.close)
         try:
             open_job(self)
@@ -273,6 +273,8 @@ class JobSession:
             for query in self.queries.values():
                 query.book.finished()
         self.journal.close()
+        if self.mirror.failure is not None:
+            self.warnings = (*self.warnings, f"no offsets are shown in the consumer group: {self.mirror.failure.what}")
         if self.purge is not None:
             self.purge.purge()
         sealed = self.manifest.sealed or sealed

@@ -189,7 +189,7 @@ def test_should_say_that_a_file_is_not_there(shop, filled, options, way):
     assert isinstance(error, ConfigurationError)
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "at_least_once"])
+@pytest.mark.parametrize("way", WAYS)
 def test_should_say_that_the_brokers_speak_tls(secured, filled, options, way):
     refused(WAYS[way](KafkaCluster.of(secured.bootstrap_servers), filled), options, "speak TLS")
 
@@ -214,7 +214,9 @@ def test_should_say_that_a_transactional_id_is_not_allowed(shop, filled, options
 def test_should_say_that_a_group_is_not_allowed_and_read_without_showing_offsets_in_it(secured, shop, filled, options):
     clerk = replace(shop, username="clerk")
     pipeline = reading(clerk, filled, schema="id bigint", group=filled)
-    assert pipeline.run(options).rows_in == 2
+    report = pipeline.run(options)
+    assert report.rows_in == 2
+    assert any("consumer group" in warning for warning in report.warnings)
     mirror = GroupMirror(pipeline.topology, _owed={"kafka": {(filled, 0): 2}})
     mirror.close()
     assert isinstance(mirror.failure, SourceReadError)

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
+from resources.errors import SourceReadError
 from resources.kafka.cluster import KafkaCluster
+from resources.kafka.login import check_login
 from resources.sink.base import BatchMark, Staged
 from resources.sink.kafka.by_tasks import send_by_tasks
+from resources.sink.kafka.producer import cannot_be_written
 from resources.sink.kafka.records import records
 from resources.sink.kafka.settings import BATCHING
 from resources.sink.kafka.shape import RecordShape
@@ -18,14 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class KafkaWriter:
-    """Sends batches from Spark's tasks; remembers nothing. `options` are settings of Kafka's producer."""
+    """Sends batches from Spark's tasks; remembers nothing of them. `options` are settings of Kafka's producer."""
 
     name: str
     cluster: KafkaCluster
     shape: RecordShape
     options: Mapping[str, str] = field(default_factory=dict)
+    _let_in: bool = False
 
     def location(self) -> str:
         """The brokers and the topic."""
@@ -45,7 +49,18 @@ class KafkaWriter:
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:  # noqa: ARG002  the protocol's form
         """Send the batch: Spark's sink has no way to hold it back until the commit."""
+        self._log_in()
         settings = {**BATCHING, **self.options}
         options = {f"kafka.{name}": value for name, value in settings.items()}
         rows = send_by_tasks(records(batch, self.shape, step=self.name), {**self.cluster.for_spark(), **options})
         return Staged(lambda: rows)
+
+    def _log_in(self) -> None:
+        """Ask the brokers once whether they let us in: Spark's sink would find out after a minute, and not say why."""
+        if self._let_in:
+            return
+        try:
+            check_login(self.cluster)
+        except SourceReadError as refused:
+            raise cannot_be_written(refused, step=self.name) from refused
+        self._let_in = True

@@ -18,13 +18,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from resources.errors import LeaseLostError, RsError, SinkError
+from resources.errors import LeaseLostError, RsError, SinkError, SourceReadError
 from resources.kafka.admin import connected
 from resources.kafka.cluster import KafkaCluster
 from resources.sink.base import BatchMark, Staged
 from resources.sink.kafka.commits import TOPIC, Commit, ensure_topic, key_of, last_commit, settled_commit
 from resources.sink.kafka.jvm_producer import JvmProducer
-from resources.sink.kafka.producer import Producer, ProducerFailed, tasks_share_producers
+from resources.sink.kafka.producer import Producer, ProducerFailed, cannot_be_written, tasks_share_producers
 from resources.sink.kafka.python_producer import PythonProducer
 from resources.sink.kafka.records import records
 from resources.sink.kafka.settings import TRANSACTIONAL
@@ -157,6 +157,9 @@ class TransactionalWriter:
         except ProducerFailed as failed:
             self.close()
             raise self._told(failed, mark, sent) from failed
+        except SourceReadError as refused:
+            self.close()
+            raise cannot_be_written(refused, step=self.name) from refused
         except BaseException:
             self.close()
             raise

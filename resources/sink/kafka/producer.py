@@ -12,7 +12,7 @@ from typing import Protocol
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
-from resources.errors import SinkError
+from resources.errors import SinkError, SourceReadError
 from resources.sink.base import BatchMark
 
 ATTEMPTS = "spark.stage.maxConsecutiveAttempts"
@@ -62,6 +62,11 @@ class Producer(Protocol):
 def not_open() -> ProducerFailed:
     """The error of a commit behind an end."""
     return ProducerFailed("IllegalState", "no transaction is open: it was given up")
+
+
+def cannot_be_written(refused: SourceReadError, *, step: str) -> SinkError:
+    """What brokers say to whoever asks them, as the error of a sink."""
+    return SinkError(refused.what, remedy=refused.remedy, **{"step": step, **refused.facts})
 
 
 def unsendable(why: object, mark: BatchMark) -> SinkError:
