@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -157,6 +158,31 @@ def test_should_have_each_window_once_after_a_crash(broker, out, options, monkey
     assert len(sent) == len({(row["page"], row["start_time"]) for row in sent}) == 18
     assert sum(row["n"] for row in sent) == len(rows)
     assert DeltaTable(options.home.table("test", "windows")).count() == 18
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["before the commit", "behind the commit"])
+def test_should_have_each_update_of_a_window_once_after_a_crash(broker, out, options, monkeypatch, tmp_path, behind):
+    for batch in range(3):
+        rows = [{"page": f"/{n % 2}", "ts": f"2026-01-01T00:00:{n:02d}Z"} for n in range(batch, 10)]
+        file = tmp_path / f"{batch}.jsonl"
+        file.write_bytes(b"\n".join(map(orjson.dumps, rows)) + b"\n")
+        # They are read in the order of their times.
+        os.utime(file, (batch, batch))
+    read = StreamBuilder.data_stream("test", "sink").from_file(
+        tmp_path / "*.jsonl", schema="page string, ts timestamp", max_files_per_batch=1
+    )
+    windows = read.window(TumblingWindow.of(Time.minutes(5), "ts"), emit="on_window_update").group_by("page").count("n")
+    job = windows.to_data_stream().to_kafka(broker.bootstrap_servers, out, key="page", delivery="exactly_once").build()
+    Crash(monkeypatch, TransactionalWriter, behind=behind)
+    with pytest.raises(RsError, match="crash"):
+        job.run(options)
+    job.run(options)
+    sent = [orjson.loads(record.value) for record in broker.read(out)]
+    assert sorted((row["page"], row["n"]) for row in sent) == [(f"/{p}", n) for p in (0, 1) for n in COUNTS[p]]
+
+
+# How many rows of each page there are behind each of the three files.
+COUNTS = ((5, 9, 13), (5, 10, 14))
 
 
 def test_should_send_again_in_a_new_generation_and_refuse_to_take_rows_back(broker, out, options):
