@@ -45,7 +45,7 @@ class Topology:
             seen.add(node.name)
         self._check_ends()
         self._check_shuffles()
-        check_updates(self)
+        check_updates(self.nodes, self.ancestors)
         self._check_renamed(seen)
 
     def _check_renamed(self, here: set[str]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 
 from pipelines.topology.base import Node
 from pipelines.topology.shuffle import Shuffle, ShuffleWrite
@@ -12,42 +12,39 @@ from pipelines.topology.step import Filter, ForEach, Select, SelectFields, Split
 from pipelines.topology.window import WindowAggregate
 from resources.errors import TopologyError
 
-if TYPE_CHECKING:
-    from pipelines.topology.topology import Topology
-
 # Steps behind which a column is what it was before them.
 PASSING = (Filter, ForEach, Select, SelectFields, Shuffle, Split)
 # Either tells the windows of one size apart.
 PLACES = frozenset({"start_time", "end_time"})
 
 
-def check_updates(topology: Topology) -> None:
-    """TopologyError names the first step that would take the updates of one window for rows of several."""
-    for window in topology:
+Ancestors = Callable[[str], AbstractSet[str]]
+
+
+def check_updates(nodes: Iterable[Node], ancestors: Ancestors) -> None:
+    """TopologyError names the first step that would take the updates of one window for rows of several.
+
+    `nodes` are those of a topology in its order, `ancestors` gives the names of all that stand before a step.
+    """
+    known = {node.name: node for node in nodes}
+    for window in known.values():
         if isinstance(window, WindowAggregate) and window.updates:
-            for node in _behind(topology, window):
-                _check(topology, window, node)
+            for node in known.values():
+                if window.name in ancestors(node.name):
+                    between = ancestors(node.name) - ancestors(window.name) - {window.name}
+                    _check(window, node, between=[known[name] for name in between])
 
 
-def _behind(topology: Topology, window: WindowAggregate) -> Iterator[Node]:
-    return (node for node in topology if window.name in topology.ancestors(node.name))
-
-
-def _check(topology: Topology, window: WindowAggregate, node: Node) -> None:
+def _check(window: WindowAggregate, node: Node, *, between: Iterable[Node]) -> None:
     if node.stateful or isinstance(node, ShuffleWrite):
         raise TopologyError(
             f"step {node.name!r} would take each update of window {window.name!r} for a row of its own",
             remedy="leave emit='on_window_update' out, or put a sink behind that window only",
             step=node.name,
         )
-    if isinstance(node, DeltaSink) and node.mode == "upsert" and _untouched(topology, window, node):
+    # A step between them that computes other columns may make keys of any kind.
+    if isinstance(node, DeltaSink) and node.mode == "upsert" and all(isinstance(step, PASSING) for step in between):
         _check_keys(window, node)
-
-
-def _untouched(topology: Topology, window: WindowAggregate, node: Node) -> bool:
-    """Whether the columns of `node` are those of `window`: a step that computes others may make keys of any kind."""
-    between = topology.ancestors(node.name) - topology.ancestors(window.name) - {window.name}
-    return all(isinstance(topology[name], PASSING) for name in between)
 
 
 def _check_keys(window: WindowAggregate, sink: DeltaSink) -> None:
