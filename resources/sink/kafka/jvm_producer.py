@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -34,6 +35,7 @@ class JvmProducer:
     transactional_id: str
     cluster: KafkaCluster
     settings: Mapping[str, str]
+    _jvm: Any = field(default=None, repr=False)
     _cached: Any = field(default=None, repr=False)
     _open: bool = False
     # Tells this producer from one before it that had to be given up: a task of old may still send through that.
@@ -41,8 +43,10 @@ class JvmProducer:
 
     def connect(self) -> None:
         """Take a producer of its own from the pool and fence off the others."""
+        # pyspark has no public way to its JVM. Kept: behind the session's end another question would make a new one.
+        self._jvm = SparkContext.getOrCreate()._jvm  # noqa: SLF001
         with _kafka_errors():
-            self._cached = _pool().acquire(self._params())
+            self._cached = self._pool.acquire(self._params())
             self._java.initTransactions()
 
     def begin(self) -> None:
@@ -67,7 +71,7 @@ class JvmProducer:
         """Send the last record and commit."""
         if not self._open:
             raise not_open()
-        record = _jvm().org.apache.kafka.clients.producer.ProducerRecord(topic, 0, key, value)
+        record = self._jvm.org.apache.kafka.clients.producer.ProducerRecord(topic, 0, key, value)
         with _kafka_errors():
             self._java.send(record)
             self._java.commitTransaction()
@@ -84,8 +88,8 @@ class JvmProducer:
         """Close the producer; the pool forgets it by itself."""
         cached, self._cached = self._cached, None
         if cached is not None:
-            _quietly(lambda: cached.producer().close(_jvm().java.time.Duration.ofSeconds(int(seconds))))
-            _quietly(lambda: _pool().release(cached))
+            _quietly(lambda: cached.producer().close(self._jvm.java.time.Duration.ofSeconds(int(seconds))))
+            _quietly(lambda: self._pool.release(cached))
 
     @property
     def _java(self) -> Any:
@@ -98,10 +102,17 @@ class JvmProducer:
 
     def _params(self) -> Any:
         """The settings of the tasks' producers, made by the code that makes them for the tasks."""
-        jvm = _jvm()
-        options = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(self._options())
-        caseless = _scala_object("org.apache.spark.sql.catalyst.util.CaseInsensitiveMap").apply(options)
-        return _scala_object("org.apache.spark.sql.kafka010.KafkaSourceProvider").kafkaParamsForProducer(caseless)
+        options = self._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(self._options())
+        caseless = self._object("org.apache.spark.sql.catalyst.util.CaseInsensitiveMap").apply(options)
+        return self._object("org.apache.spark.sql.kafka010.KafkaSourceProvider").kafkaParamsForProducer(caseless)
+
+    @property
+    def _pool(self) -> Any:
+        return self._object("org.apache.spark.sql.kafka010.producer.InternalKafkaProducerPool")
+
+    def _object(self, name: str) -> Any:
+        """An object of Scala."""
+        return getattr(reduce(getattr, f"{name}$".split("."), self._jvm), "MODULE$")
 
     def _why(self, error: Exception, mark: BatchMark) -> Exception | None:
         """What the transaction died of, or the row's fault; None if it was not the sink that failed.
@@ -118,21 +129,6 @@ class JvmProducer:
         except Py4JError:
             return None
         return None
-
-
-def _jvm() -> Any:
-    return SparkContext.getOrCreate()._jvm  # noqa: SLF001  pyspark has no public way to its JVM
-
-
-def _scala_object(name: str) -> Any:
-    found = _jvm()
-    for part in f"{name}$".split("."):
-        found = getattr(found, part)
-    return getattr(found, "MODULE$")
-
-
-def _pool() -> Any:
-    return _scala_object("org.apache.spark.sql.kafka010.producer.InternalKafkaProducerPool")
 
 
 @contextmanager
