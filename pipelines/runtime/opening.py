@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from pipelines.runtime.identity import resumed
 from pipelines.runtime.inputs import check_inputs, digest
+from pipelines.runtime.options import RunOptions
 from pipelines.runtime.preflight import findings
+from pipelines.runtime.session import JobSession
 from pipelines.runtime.topics import check_topics
 from pipelines.runtime.travel import bring_back, savepoints_of
 from pipelines.topology.describe import as_text
 from pipelines.topology.source import ArraySource, KafkaSource
+from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
 from resources.checkpoint.catalog import Row
 from resources.checkpoint.manifest import Manifest
@@ -20,12 +22,23 @@ from resources.checkpoint.preflight import refuse
 from resources.checkpoint.savepoints import refuse_unfinished
 from resources.errors import CheckpointError
 
-if TYPE_CHECKING:
-    from pipelines.runtime.session import JobSession
+
+def opened(topology: Topology, options: RunOptions) -> JobSession:
+    """A session that holds the lease and may go on with what is there; its queries are not made yet.
+
+    What is refused is refused before anything is written, and before Spark is started: StartRefused and UserError.
+    """
+    session = JobSession(topology, options)
+    try:
+        session.begin()
+        _open(session)
+    except BaseException:
+        session.close()
+        raise
+    return session
 
 
-def open_job(session: JobSession) -> None:
-    """Everything between taking the lease and the first row; what is refused is refused before anything is written."""
+def _open(session: JobSession) -> None:
     known = session.catalog.last("pipelines", pipeline=session.topology.name)
     refuse_unfinished(session.folder)
     stored = manifests.load(session.folder) or _without_manifest(session, known)
