@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from pipelines.runtime.identity import resumed
 from pipelines.runtime.inputs import check_inputs, digest
@@ -16,7 +15,7 @@ from pipelines.topology.describe import as_text
 from pipelines.topology.source import ArraySource, KafkaSource
 from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
-from resources.checkpoint.catalog import Row
+from resources.checkpoint.catalog import Row, row_of
 from resources.checkpoint.manifest import Manifest
 from resources.checkpoint.preflight import refuse
 from resources.checkpoint.savepoints import refuse_unfinished
@@ -104,16 +103,15 @@ def _reconcile(session: JobSession) -> None:
 
 def _register(session: JobSession, known: Row | None) -> None:
     """Note a new generation or another topology in the catalog."""
-    row = {
-        "pipeline": session.topology.name,
-        "generation": session.manifest.last_generation,
-        "run_id": session.options.run_id,
-        "at": datetime.now(UTC),
-        "pipeline_id": session.manifest.pipeline_id,
-        "fingerprint": session.topology.fingerprint,
-        "topology": as_text(session.topology),
-        "state_shape": list(session.topology.state_shape()),
-    }
+    row = row_of(
+        session.topology.name,
+        generation=session.manifest.last_generation,
+        run_id=session.options.run_id,
+        pipeline_id=session.manifest.pipeline_id,
+        fingerprint=session.topology.fingerprint,
+        topology=as_text(session.topology),
+        state_shape=list(session.topology.state_shape()),
+    )
     if known is not None and all(known[n] == row[n] for n in ("generation", "pipeline_id", "topology")):
         return
     reason = "first start" if known is None else "changed"

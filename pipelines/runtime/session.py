@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -39,7 +38,7 @@ from pipelines.topology.sink import DeltaSink, FileSink, Sink
 from pipelines.topology.source import KafkaSource, Source
 from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
-from resources.checkpoint.catalog import Catalog, as_json
+from resources.checkpoint.catalog import Catalog, operation
 from resources.checkpoint.lease import Lease
 from resources.checkpoint.log import PARTITIONS, CheckpointLog
 from resources.checkpoint.manifest import Manifest, QueryFacts
@@ -362,15 +361,8 @@ class JobSession:
 
     def note(self, kind: str, summary: str, **details: object) -> None:
         """Write what was done to the pipeline, besides running it, into the catalog."""
-        row = {
-            "pipeline": self.topology.name,
-            "generation": self.manifest.generation,
-            "run_id": self.options.run_id,
-            "at": datetime.now(UTC),
-            "kind": kind,
-            "summary": summary,
-            "details": as_json(details),
-        }
+        generation, run_id = self.manifest.generation, self.options.run_id
+        row = operation(self.topology.name, generation=generation, run_id=run_id, kind=kind, summary=summary, **details)
         self.catalog.append("operations", [row])
 
     def note_loss(self, source: str, lost: Sequence[Loss]) -> None:
