@@ -27,7 +27,7 @@ PARSED = "_rs_parsed"
 # How long a broker may be away in the middle of a batch. Kafka's own limit, 60 s, ends the query of a batch that is
 # being read: a restart of a large broker takes longer.
 AWAY_MS = 180_000
-# Two thirds of the time of Kafka's defaults (500 records, 1 MiB) for small records; a task reads one partition at a time.
+# Two thirds of the time of Kafka's defaults (500 records, 1 MiB), where records are small.
 LARGE_FETCHES: Mapping[str, str] = {
     "kafka.max.poll.records": "5000",
     "kafka.max.partition.fetch.bytes": str(4 << 20),
