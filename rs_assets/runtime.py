@@ -11,6 +11,7 @@ from dagster import ConfigurableResource, InitResourceContext
 from pydantic import Field, PrivateAttr
 
 from pipelines.compile.wiring import Flow
+from pipelines.runtime.opening import opened
 from pipelines.runtime.options import RunOptions, SavepointPolicy
 from pipelines.runtime.report import BatchProgress, RunReport
 from pipelines.runtime.run import run_wired
@@ -94,7 +95,7 @@ class RuntimeResource(ConfigurableResource[None]):
         """Stop what still runs and free the pipeline's lock; may be called twice."""
         session, self._session = self._session, None
         if session is not None:
-            session.__exit__(None, None, None)
+            session.close()
 
     def listen(self, listener: Listener) -> None:
         """Call `listener` after each batch, from a thread of the runtime."""
@@ -134,10 +135,8 @@ class RuntimeResource(ConfigurableResource[None]):
 
     def _open(self, topology: Topology, run_id: str) -> JobSession:
         if self._session is None:
-            session = JobSession(topology, self._options(run_id))
-            session.__enter__()
-            self._session = session
-            session.options.driver.call(session.prepare)
+            self._session = opened(topology, self._options(run_id))
+            self._session.options.driver.call(self._session.prepare)
         return self._session
 
     def _options(self, run_id: str) -> RunOptions:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from resources.checkpoint.catalog import Catalog, Row
+from resources.checkpoint.catalog import Catalog, Row, row_of
 from resources.checkpoint.log import CheckpointLog
 from resources.checkpoint.merge import source_key
 from resources.checkpoint.messages import CheckPoint, CheckPointState, NewSplit, RemoveSplit, SystemMessage
@@ -162,32 +162,35 @@ def queue_of(split: str) -> str:
     return split.replace("^", "%5E")
 
 
-def _common(entry: JournalEntry) -> dict[str, Any]:
-    return {
-        "pipeline": f"{entry.namespace}.{entry.job}",
-        "generation": entry.generation,
-        "run_id": entry.run_id,
-        "at": entry.at,
-        "query": entry.query,
-        "batch_id": entry.batch_id,
-    }
+def _row(entry: JournalEntry, **columns: object) -> Row:
+    return row_of(
+        f"{entry.namespace}.{entry.job}",
+        generation=entry.generation,
+        run_id=entry.run_id,
+        at=entry.at,
+        query=entry.query,
+        batch_id=entry.batch_id,
+        **columns,
+    )
 
 
 def _message_row(entry: JournalEntry, number: int, message: SystemMessage) -> Row:
-    return _common(entry) | {
-        "number": number,
-        "kind": message.kind,
-        "source": message.source,
-        "split": getattr(message, "split", None),
-        "offset": getattr(message, "offset", None),
-        "reconciled": entry.reconciled,
-    }
+    return _row(
+        entry,
+        number=number,
+        kind=message.kind,
+        source=message.source,
+        split=getattr(message, "split", None),
+        offset=getattr(message, "offset", None),
+        reconciled=entry.reconciled,
+    )
 
 
 def _split_row(entry: JournalEntry, message: NewSplit | RemoveSplit) -> Row:
-    return _common(entry) | {
-        "source": message.source,
-        "split": message.split,
-        "event": "added" if isinstance(message, NewSplit) else "removed",
-        "offset": getattr(message, "offset", None),
-    }
+    return _row(
+        entry,
+        source=message.source,
+        split=message.split,
+        event="added" if isinstance(message, NewSplit) else "removed",
+        offset=getattr(message, "offset", None),
+    )

@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from pipelines.runtime.identity import resumed
 from pipelines.runtime.inputs import check_inputs, digest
+from pipelines.runtime.options import RunOptions
 from pipelines.runtime.preflight import findings
+from pipelines.runtime.session import JobSession
 from pipelines.runtime.topics import check_topics
 from pipelines.runtime.travel import bring_back, savepoints_of
 from pipelines.topology.describe import as_text
 from pipelines.topology.source import ArraySource, KafkaSource
+from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
-from resources.checkpoint.catalog import Row
+from resources.checkpoint.catalog import Row, row_of
 from resources.checkpoint.manifest import Manifest
 from resources.checkpoint.preflight import refuse
 from resources.checkpoint.savepoints import refuse_unfinished
 from resources.errors import CheckpointError
 
-if TYPE_CHECKING:
-    from pipelines.runtime.session import JobSession
+
+def opened(topology: Topology, options: RunOptions) -> JobSession:
+    """A session that holds the lease and may go on with what is there; its queries are not made yet.
+
+    What is refused is refused before anything is written, and before Spark is started: StartRefused and UserError.
+    """
+    session = JobSession(topology, options)
+    try:
+        session.begin()
+        _open(session)
+    except BaseException:
+        session.close()
+        raise
+    return session
 
 
-def open_job(session: JobSession) -> None:
-    """Everything between taking the lease and the first row; what is refused is refused before anything is written."""
+def _open(session: JobSession) -> None:
     known = session.catalog.last("pipelines", pipeline=session.topology.name)
     refuse_unfinished(session.folder)
     stored = manifests.load(session.folder) or _without_manifest(session, known)
@@ -91,16 +103,15 @@ def _reconcile(session: JobSession) -> None:
 
 def _register(session: JobSession, known: Row | None) -> None:
     """Note a new generation or another topology in the catalog."""
-    row = {
-        "pipeline": session.topology.name,
-        "generation": session.manifest.last_generation,
-        "run_id": session.options.run_id,
-        "at": datetime.now(UTC),
-        "pipeline_id": session.manifest.pipeline_id,
-        "fingerprint": session.topology.fingerprint,
-        "topology": as_text(session.topology),
-        "state_shape": list(session.topology.state_shape()),
-    }
+    row = row_of(
+        session.topology.name,
+        generation=session.manifest.last_generation,
+        run_id=session.options.run_id,
+        pipeline_id=session.manifest.pipeline_id,
+        fingerprint=session.topology.fingerprint,
+        topology=as_text(session.topology),
+        state_shape=list(session.topology.state_shape()),
+    )
     if known is not None and all(known[n] == row[n] for n in ("generation", "pipeline_id", "topology")):
         return
     reason = "first start" if known is None else "changed"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
-from pipelines.compile.plan import QueryPlan
 from pipelines.runtime.examine import Examination, Poison
 from pipelines.runtime.query import QueryRun
 from resources.errors import RsError
@@ -71,27 +70,13 @@ def process_all(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]
 
 def restart(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> None:
     """Wire a query that has ended once more, with what the manifest says now, and start it."""
-    query.wiring = replace(query.wiring, poisons=standing(session, query.plan))
+    query.wiring = replace(query.wiring, poisons=session.poisons(query.plan))
     query.flows.clear()
     # Its trackers have seen the batch that comes again.
     query.book = session.book_of(query.plan)
     for name in query.plan.nodes:
         query.wire(name)
     query.start(trigger)
-
-
-def standing(session: JobSession, plan: QueryPlan) -> Mapping[str, Mapping[str, str]]:
-    """What `Wiring.poisons` of a query must be: all that the manifest knows, if a batch was planned and not committed.
-
-    Its dead letters may have been written with all of them. Otherwise they have served: the plan stays small, and a
-    poison that comes again is found again.
-    """
-    log = session.log(plan)
-    made: dict[str, dict[str, str]] = defaultdict(dict)
-    if log.offsets(log.last_committed() + 1) is not None:
-        for poison in session.facts(plan).poisons:
-            made[poison["source"]][poison["digest"]] = poison["reason"]
-    return made
 
 
 def _examination(query: QueryRun, batch_id: int) -> Examination:

@@ -16,6 +16,7 @@ import orjson
 from pyspark.sql import SparkSession
 
 from pipelines.compile.realtime import check_real_time, check_slots
+from pipelines.runtime.opening import opened
 from pipelines.runtime.options import RunOptions
 from pipelines.runtime.query import QueryRun
 from pipelines.runtime.report import QueryReport, RunReport
@@ -44,12 +45,11 @@ def start_real_time(topology: Topology, options: RunOptions) -> RealTimePipeline
     TopologyError names the step that forbids it, ConfigurationError a session with fewer slots than partitions.
     """
     check_real_time(topology)
-    session = JobSession(_unlimited(topology), options)
-    session.__enter__()
+    session = opened(_unlimited(topology), options)
     try:
         return options.driver.call(lambda spark: _begun(session, spark))
     except BaseException:
-        session.__exit__(None, None, None)
+        session.close()
         raise
 
 
@@ -116,7 +116,7 @@ class RealTimePipeline:
             self.report()
             return self.session.record(sealed=False)
         finally:
-            self.session.__exit__(None, None, None)
+            self.session.close()
 
     def watch(self) -> None:
         """Gather what Spark reports, and end if the lease is lost, somebody asks for it, or the query has failed."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from pipelines.compile.plan import in_order
+from pipelines.runtime.opening import opened
 from pipelines.runtime.options import RunOptions
 from pipelines.runtime.quarantine import go_on
 from pipelines.runtime.query import AVAILABLE_NOW, QueryRun
@@ -24,7 +25,7 @@ LOOK_S = 0.05
 def run(topology: Topology, options: RunOptions | None = None, *, finish: bool | None = None) -> RunReport:
     """Process all input there is, then stop; see `Pipeline.run`."""
     options = options or RunOptions()
-    with JobSession(topology, options) as session:
+    with opened(topology, options) as session:
         options.driver.call(lambda spark: wire_all(session, spark))
         return run_wired(session, finish=finish)
 
@@ -58,13 +59,12 @@ def run_wired(session: JobSession, *, finish: bool | None = None, stop: threadin
 def start(topology: Topology, options: RunOptions | None = None) -> RunningPipeline:
     """Start a pipeline that runs until it is stopped; see `Pipeline.start`."""
     options = options or RunOptions()
-    session = JobSession(topology, options)
-    session.__enter__()
+    session = opened(topology, options)
     try:
         options.driver.call(lambda spark: wire_all(session, spark))
         return RunningPipeline.begin(session)
     except BaseException:
-        session.__exit__(None, None, None)
+        session.close()
         raise
 
 

@@ -118,5 +118,5 @@ class RunningPipeline:
                 drain_and_stop(self.session, patience_s=patience_s if drain else 0)
                 return self.session.record(sealed=False)
             finally:
-                self.session.__exit__(None, None, None)
+                self.session.close()
         return self.session.report()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -25,11 +25,10 @@ from pipelines.runtime.bookkeeping import Bookkeeper
 from pipelines.runtime.gates import StreamGates
 from pipelines.runtime.groups import GroupMirror
 from pipelines.runtime.journal import Journal
-from pipelines.runtime.opening import open_job
 from pipelines.runtime.options import RunOptions
 from pipelines.runtime.purging import ShufflePurge
-from pipelines.runtime.quarantine import standing
 from pipelines.runtime.query import QueryRun
+from pipelines.runtime.repartition import StateSum, repartition
 from pipelines.runtime.report import RunReport
 from pipelines.runtime.state import preview, snapshot_state
 from pipelines.runtime.topics import TopicWatch
@@ -39,7 +38,7 @@ from pipelines.topology.sink import DeltaSink, FileSink, Sink
 from pipelines.topology.source import KafkaSource, Source
 from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
-from resources.checkpoint.catalog import Catalog, as_json
+from resources.checkpoint.catalog import Catalog, operation
 from resources.checkpoint.lease import Lease
 from resources.checkpoint.log import PARTITIONS, CheckpointLog
 from resources.checkpoint.manifest import Manifest, QueryFacts
@@ -54,7 +53,7 @@ STRICTEST = (BadRecords.FAIL, BadRecords.DEAD_LETTER, BadRecords.QUARANTINE, Bad
 
 
 class JobSession:
-    """A context manager around one run. Nothing is written before every check has passed."""
+    """One run; a context manager that ends it. Nothing is written before every check of `opening` has passed."""
 
     def __init__(self, topology: Topology, options: RunOptions) -> None:
         self.topology = topology
@@ -75,8 +74,8 @@ class JobSession:
         self.mirror = GroupMirror(topology)
         self.purge: ShufflePurge | None = None
 
-    def __enter__(self) -> Self:
-        """Take the lease, load the manifest, check that this topology may go on with what is there."""
+    def begin(self) -> None:
+        """Take the lease, and begin to write down what happens; `opening.opened` does this and all that follows."""
         options = self.options
         lease = Lease.acquire(
             options.home.leases, pipeline=self.topology.name, run_id=options.run_id, ttl=options.lease_ttl
@@ -87,21 +86,25 @@ class JobSession:
         self.journal.followers.append(self.mirror)
         self._stack.callback(self.mirror.close)
         self._stack.callback(self.journal.close)
+
+    def close(self) -> None:
+        """Stop what still runs and give the lease back; may be called twice."""
         try:
-            open_job(self)
-        except BaseException:
+            # Without a query there may be no Spark either, and none is started for this.
+            if self.queries:
+                self.options.driver.call(lambda _: self.stop_queries())
+        finally:
             self._stack.close()
-            raise
+
+    def __enter__(self) -> Self:
+        """The session, which `opening.opened` has begun."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop what still runs and give the lease back."""
-        try:
-            self.options.driver.call(lambda _: self.stop_queries())
-        finally:
-            self._stack.close()
+        """Close."""
+        self.close()
 
     def facts(self, plan: QueryPlan) -> QueryFacts:
         """What the manifest knows of the query."""
@@ -126,13 +129,19 @@ class JobSession:
     def prepare(self, spark: SparkSession) -> None:
         """Make the queries, so that nodes can be wired."""
         if self.manifest.rescaling:
-            from pipelines.runtime.rescale import finish_rescale
-
-            finish_rescale(self, spark)
+            self.finish_rescale(spark)
             self.note("rescale", f"finished what was cut short: {self.manifest.partitions} partitions")
         self._pin_partitions(spark)
         self._follow_shuffles()
         self.queries = {plan.name: self._query(spark, plan) for plan in self.plans}
+
+    def finish_rescale(self, spark: SparkSession) -> dict[str, StateSum]:
+        """Give every stateful query the number of partitions that the manifest is being changed to."""
+        logs = {plan.name: self.log(plan) for plan in self.plans if plan.stateful is not None}
+        sums = repartition(spark, logs, self.manifest.rescaling, behind=self.held.check)
+        self.manifest = replace(self.manifest, partitions=self.manifest.rescaling, rescaling=0)
+        self.save()
+        return sums
 
     def _follow_shuffles(self) -> None:
         if self.topology.shuffled and self.journal is not None:
@@ -240,11 +249,24 @@ class JobSession:
             stored_name=self.manifest.stored_name,
             policy=policy,
             quarantines=policy is BadRecords.QUARANTINE,
-            poisons=standing(self, plan),
+            poisons=self.poisons(plan),
             max_line_bytes=self.options.max_line_bytes,
             home=self.options.home,
             behind=self._behind,
         )
+
+    def poisons(self, plan: QueryPlan) -> Mapping[str, Mapping[str, str]]:
+        """What `Wiring.poisons` of a query must be: all that the manifest knows, if a batch is not committed yet.
+
+        Its dead letters may have been written with all of them. Otherwise they have served: the plan stays small, and a
+        poison that comes again is found again.
+        """
+        log = self.log(plan)
+        made: dict[str, dict[str, str]] = defaultdict(dict)
+        if log.offsets(log.last_committed() + 1) is not None:
+            for poison in self.facts(plan).poisons:
+                made[poison["source"]][poison["digest"]] = poison["reason"]
+        return made
 
     def _behind(self, step: str) -> StructType:
         """The schema of what goes into a durable shuffle; the query that writes it was wired before."""
@@ -339,15 +361,8 @@ class JobSession:
 
     def note(self, kind: str, summary: str, **details: object) -> None:
         """Write what was done to the pipeline, besides running it, into the catalog."""
-        row = {
-            "pipeline": self.topology.name,
-            "generation": self.manifest.generation,
-            "run_id": self.options.run_id,
-            "at": datetime.now(UTC),
-            "kind": kind,
-            "summary": summary,
-            "details": as_json(details),
-        }
+        generation, run_id = self.manifest.generation, self.options.run_id
+        row = operation(self.topology.name, generation=generation, run_id=run_id, kind=kind, summary=summary, **details)
         self.catalog.append("operations", [row])
 
     def note_loss(self, source: str, lost: Sequence[Loss]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +13,7 @@ from pipelines.runtime.options import RunOptions
 from pipelines.topology.topology import Topology
 from pipelines.topology.window import WindowAggregate
 from resources.checkpoint import manifest as manifests
-from resources.checkpoint.catalog import Catalog
+from resources.checkpoint.catalog import Catalog, row_of
 from resources.checkpoint.lease import read_lease
 from resources.checkpoint.log import CheckpointLog
 from resources.checkpoint.manifest import Manifest
@@ -58,19 +57,18 @@ def _snapshot(topology: Topology, plan: QueryPlan, step: str, options: RunOption
         served_folder(topology, step, options.home), taken, table=None if taken.changes is not None else state_at(path)
     )
     if taken.changed or taken.whole:
-        row = {
-            "pipeline": topology.name,
-            "generation": generation,
-            "run_id": options.run_id,
-            "at": datetime.now(UTC),
-            "snapshot_id": f"{step}-v{taken.version}",
-            "kind": "state",
-            "query": plan.name,
-            "step": step,
-            "batch_id": taken.batch_id,
-            "rows": taken.rows,
-            "uri": path,
-        }
+        row = row_of(
+            topology.name,
+            generation=generation,
+            run_id=options.run_id,
+            snapshot_id=f"{step}-v{taken.version}",
+            kind="state",
+            query=plan.name,
+            step=step,
+            batch_id=taken.batch_id,
+            rows=taken.rows,
+            uri=path,
+        )
         Catalog(options.home.catalog).append("snapshots", [row])
     return taken
 

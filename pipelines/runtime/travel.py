@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ from pipelines.runtime.options import RunOptions
 from pipelines.topology.sink import Sink
 from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
-from resources.checkpoint.catalog import Catalog, as_json
+from resources.checkpoint.catalog import Catalog, operation, row_of
 from resources.checkpoint.lease import Lease
 from resources.checkpoint.log import CheckpointLog
 from resources.checkpoint.manifest import Manifest, generation_folder
@@ -66,15 +66,17 @@ def savepoint(
     )
     store = savepoints_of(options)
     taken = take(folder, manifest, store=store, subject=subject, on_progress=on_progress)
-    row = {
-        **_who(topology, options, taken.generation),
-        "snapshot_id": taken.id,
-        "kind": "savepoint",
-        "batch_id": max(taken.batches.values()),
-        "bytes": taken.bytes_total,
-        "uri": options.savepoints.uri or options.home.savepoints,
-        "digest": taken.digest,
-    }
+    row = row_of(
+        topology.name,
+        generation=taken.generation,
+        run_id=options.run_id,
+        snapshot_id=taken.id,
+        kind="savepoint",
+        batch_id=max(taken.batches.values()),
+        bytes=taken.bytes_total,
+        uri=options.savepoints.uri or options.home.savepoints,
+        digest=taken.digest,
+    )
     Catalog(options.home.catalog).append("snapshots", [row])
     policy = options.savepoints
     retention(store, topology.namespace, topology.job, keep=policy.keep, max_age=policy.max_age, now=datetime.now(UTC))
@@ -184,12 +186,8 @@ def fork(
     return chosen
 
 
-@contextmanager
-def _held(topology: Topology, options: RunOptions) -> Iterator[Lease]:
-    with Lease.acquire(
-        options.home.leases, pipeline=topology.name, run_id=options.run_id, ttl=options.lease_ttl
-    ) as lease:
-        yield lease
+def _held(topology: Topology, options: RunOptions) -> AbstractContextManager[Lease]:
+    return Lease.acquire(options.home.leases, pipeline=topology.name, run_id=options.run_id, ttl=options.lease_ttl)
 
 
 def _chosen(store: SavepointStore, namespace: str, job: str, savepoint_id: str | None) -> Savepoint:
@@ -281,15 +279,6 @@ def _readable(folder: Path) -> Manifest | None:
         return None
 
 
-def _who(topology: Topology, options: RunOptions, generation: int) -> dict[str, object]:
-    return {
-        "pipeline": topology.name,
-        "generation": generation,
-        "run_id": options.run_id,
-        "at": datetime.now(UTC),
-    }
-
-
 def _note(topology: Topology, options: RunOptions, generation: int, kind: str, summary: str, **details: object) -> None:
-    row = {**_who(topology, options, generation), "kind": kind, "summary": summary, "details": as_json(details)}
+    row = operation(topology.name, generation=generation, run_id=options.run_id, kind=kind, summary=summary, **details)
     Catalog(options.home.catalog).append("operations", [row])

@@ -6,9 +6,9 @@ Spark's own log decides what is true; the catalog is written behind it, and brou
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -183,9 +183,18 @@ def as_json(values: Mapping[str, object]) -> str:
     return json.dumps(values, default=str, sort_keys=True)
 
 
-def in_order(rows: Iterable[Row]) -> list[Row]:
-    """System messages in the order in which they happened."""
-    return sorted(rows, key=lambda row: (row["generation"], row["batch_id"], row["number"]))
+def row_of(pipeline: str, *, generation: int, run_id: str, at: datetime | None = None, **columns: object) -> Row:
+    """A row of the catalog: the columns that every table begins with, then its own. `at` is now by default.
+
+    >>> row_of("shop.logs", generation=1, run_id="r1", kind="fork")["kind"]
+    'fork'
+    """
+    return {"pipeline": pipeline, "generation": generation, "run_id": run_id, "at": at or datetime.now(UTC), **columns}
+
+
+def operation(pipeline: str, *, generation: int, run_id: str, kind: str, summary: str, **details: object) -> Row:
+    """A row of the table `operations`: what was done to a pipeline, besides running it."""
+    return row_of(pipeline, generation=generation, run_id=run_id, kind=kind, summary=summary, details=as_json(details))
 
 
 def _check_version(table: DeltaTable, path: Path) -> None:

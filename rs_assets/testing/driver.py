@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pipelines.compile.plan import in_order
+from pipelines.runtime.opening import opened
 from pipelines.runtime.options import RunOptions
 from pipelines.runtime.quarantine import process_all
 from pipelines.runtime.query import every
@@ -122,9 +123,7 @@ class PipelineDriver:
         return self._running().report()
 
     def _start(self) -> None:
-        session = JobSession(self._topology, self._options)
-        session.__enter__()
-        self._session = session
+        session = self._session = opened(self._topology, self._options)
         self._options.driver.call(lambda spark: self._begin(session, spark))
 
     def _begin(self, session: JobSession, spark: Any) -> None:
@@ -137,7 +136,7 @@ class PipelineDriver:
     def _stop(self) -> None:
         session, self._session = self._session, None
         if session is not None:
-            session.__exit__(None, None, None)
+            session.close()
 
     def _process_all(self) -> None:
         def process(session: JobSession) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from pipelines.runtime.journal import Journal
-from resources.checkpoint.catalog import Catalog, in_order
+from resources.checkpoint.catalog import Catalog
 from resources.checkpoint.messages import CheckPoint, CheckPointState
 from resources.checkpoint.storage import storage_named
 from resources.sink.base import Staged
@@ -55,7 +55,8 @@ def run(folder, options, sink=None, **source):
 
 
 def told(options):
-    rows = in_order(Catalog(options.home.catalog).rows("system_messages", pipeline="shop.logs"))
+    found = Catalog(options.home.catalog).rows("system_messages", pipeline="shop.logs")
+    rows = sorted(found, key=lambda row: (row["generation"], row["batch_id"], row["number"]))
     return [(row["batch_id"], row["kind"], (row["split"] or "").rsplit("/")[-1]) for row in rows]
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.runtime import rescale as module
+from pipelines.runtime import repartition as module
 from pipelines.runtime.rescale import rescale
 from resources.checkpoint import manifest as manifests
 from resources.checkpoint.catalog import Catalog
