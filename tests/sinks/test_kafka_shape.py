@@ -6,7 +6,7 @@ from resources.errors import ConfigurationError, TopologyError
 from resources.kafka.cluster import KafkaCluster
 from resources.sink.base import BatchMark
 from resources.sink.kafka.commits import Commit
-from resources.sink.kafka.exactly_once import python_settings
+from resources.sink.kafka.settings import python_settings
 from rs_assets import StreamBuilder
 
 SERVERS = "localhost:9092"
