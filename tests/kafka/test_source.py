@@ -366,7 +366,7 @@ def test_what_a_client_cannot_send_as_it_was_goes_to_the_topic_too(broker, topic
     # Neither key nor value, and a header without one: Java's producers send such.
     frame = spark.sql("SELECT binary(NULL) AS value, array(struct('none' AS key, binary(NULL) AS value)) AS headers")
     writer = frame.write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap_servers)
-    writer.option("includeHeaders", "true").option("topic", topic).save()
+    writer.option("includeHeaders", "true").option("topic", topic).mode("append").save()
     broker.produce(topic, [b"x" * 1_048_000])
     refusing = {"tombstones": "bad", "bad_records": "dead_letter", "dead_letter_topic": dead}
     read = Reader(broker, options, topic, schema="id bigint", **refusing)
