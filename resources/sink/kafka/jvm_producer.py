@@ -7,11 +7,11 @@ gets the same producer: the driver opens and ends the transactions, the tasks se
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, TypeVar
+from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
@@ -22,7 +22,6 @@ from resources.sink.base import BatchMark
 from resources.sink.kafka.by_tasks import send_by_tasks
 from resources.sink.kafka.producer import ProducerFailed, not_open, unsendable
 
-T = TypeVar("T")
 ERRORS = "org.apache.kafka.common."
 # Where Spark's connector makes a record of a row and hands it over.
 HANDING_OVER = "kafka010.KafkaRowWriter.sendRow"
@@ -37,14 +36,15 @@ class JvmProducer:
     settings: Mapping[str, str]
     _jvm: Any = field(default=None, repr=False)
     _cached: Any = field(default=None, repr=False)
+    # As they were at the beginning: tasks with others, a password that was changed since, would not find the producer.
+    _options: Mapping[str, str] = field(default_factory=dict, repr=False)
     _open: bool = False
-    # Tells this producer from one before it that had to be given up: a task of old may still send through that.
-    _client: str = field(default_factory=lambda: f"rs-assets-{uuid.uuid4().hex[:12]}")
 
     def connect(self) -> None:
         """Take a producer of its own from the pool and fence off the others."""
         # pyspark has no public way to its JVM. Kept: behind the session's end another question would make a new one.
         self._jvm = SparkContext.getOrCreate()._jvm  # noqa: SLF001
+        self._options = self._made_options()
         with _kafka_errors():
             self._cached = self._pool.acquire(self._params())
             self._java.initTransactions()
@@ -60,7 +60,7 @@ class JvmProducer:
         """Let Spark's tasks send, in parallel; nothing passes through Python."""
         self.begin()
         try:
-            rows = send_by_tasks(records, self._options())
+            rows = send_by_tasks(records, self._options)
         except Exception as error:
             raise self._why(error, mark) or error from error
         if not rows:
@@ -88,21 +88,25 @@ class JvmProducer:
         """Close the producer; the pool forgets it by itself."""
         cached, self._cached = self._cached, None
         if cached is not None:
-            _quietly(lambda: cached.producer().close(self._jvm.java.time.Duration.ofSeconds(int(seconds))))
-            _quietly(lambda: self._pool.release(cached))
+            with suppress(Py4JError):
+                cached.producer().close(self._jvm.java.time.Duration.ofSeconds(int(seconds)))
+            with suppress(Py4JError):
+                self._pool.release(cached)
 
     @property
     def _java(self) -> Any:
         return self._cached.producer()
 
-    def _options(self) -> dict[str, str]:
+    def _made_options(self) -> dict[str, str]:
         """Options of Spark's connector, from which it makes the settings of its producers."""
-        own = {**self.settings, "transactional.id": self.transactional_id, "client.id": self._client}
+        # Tells this producer from one before it that had to be given up: a task of old may still send through that.
+        client = f"rs-assets-{uuid.uuid4().hex[:12]}"
+        own = {**self.settings, "transactional.id": self.transactional_id, "client.id": client}
         return {**self.cluster.for_spark(), **{f"kafka.{name}": value for name, value in own.items()}}
 
     def _params(self) -> Any:
         """The settings of the tasks' producers, made by the code that makes them for the tasks."""
-        options = self._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(self._options())
+        options = self._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(self._options)
         caseless = self._object("org.apache.spark.sql.catalyst.util.CaseInsensitiveMap").apply(options)
         return self._object("org.apache.spark.sql.kafka010.KafkaSourceProvider").kafkaParamsForProducer(caseless)
 
@@ -157,10 +161,3 @@ def _fault(trace: str) -> str | None:
     above, found, _ = trace.partition(HANDING_OVER)
     said = [line for line in above.splitlines() if not line.lstrip().startswith("at ")]
     return said[-1].rpartition("Exception: ")[2] if found else None
-
-
-def _quietly(call: Callable[[], T]) -> T | None:
-    try:
-        return call()
-    except Py4JError:
-        return None

@@ -106,8 +106,8 @@ class KafkaReader:
         return {
             **self.cluster.for_spark(),
             "includeHeaders": "true",
-            # For the driver, which asks for offsets three times, and for tasks, which ask once and then fetch.
             **LARGE_FETCHES,
+            # For the driver, which asks for offsets three times, and for tasks, which ask once and then fetch.
             "kafka.default.api.timeout.ms": str(AWAY_MS),
             "kafkaConsumer.pollTimeoutMs": str(AWAY_MS),
             "failOnDataLoss": str(self.on_data_loss == "fail").lower(),
