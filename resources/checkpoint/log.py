@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlparse
 import orjson
 
 from resources.errors import CheckpointError
+from resources.files import write_atomically
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -128,11 +129,9 @@ class CheckpointLog:
 
     def _rewrite(self, batch_id: int, lines: list[str]) -> None:
         folder = self.folder / "offsets"
-        hidden = folder / f".{batch_id}.rewritten.tmp"
-        hidden.write_text("\n".join(lines))
         # A checksum of the old text would make Spark refuse the new one; without any it asks for none.
         (folder / f".{batch_id}.crc").unlink(missing_ok=True)
-        hidden.replace(folder / str(batch_id))
+        write_atomically(folder / str(batch_id), "\n".join(lines).encode())
 
     def withdraw(self, batch_id: int) -> None:
         """Forget the plan of the last batch, so that the next start plans it anew; nothing of it may be committed."""

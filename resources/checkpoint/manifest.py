@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -13,6 +12,7 @@ from typing import Any
 import orjson
 
 from resources.errors import CheckpointError
+from resources.files import write_atomically
 
 VERSION = 2
 
@@ -149,12 +149,7 @@ def save(folder: Path, manifest: Manifest) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o750)
     body = manifest.body()
     data = orjson.dumps({"version": VERSION, "sha256": _digest(body), "manifest": body}, option=orjson.OPT_INDENT_2)
-    temporary = folder / ".manifest.json.tmp"
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(folder / "manifest.json")
+    write_atomically(folder / "manifest.json", data)
 
 
 def _digest(body: object) -> str:

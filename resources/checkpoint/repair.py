@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from resources.checkpoint.preflight.facts import Facts
 from resources.checkpoint.preflight.finding import Expected
 from resources.checkpoint.preflight.mending import why_keep_commit, why_keep_plan
 from resources.errors import CheckpointError
+from resources.files import write_atomically
 
 # Takes the checkpoint folder of a query that is not running; says what was done. CheckpointError if it may not be done.
 Repair = Callable[[Path, Expected], str]
@@ -52,15 +52,10 @@ def write_metadata(checkpoint: Path, expected: Expected) -> str:
     elif found is not None and not found.spoilt:
         reason = "the metadata file can be read" if found.content else found.problem
     _refused("write_metadata", reason, checkpoint)
-    hidden = checkpoint / ".metadata.written.tmp"
     with _disk(checkpoint):
         checkpoint.mkdir(parents=True, exist_ok=True, mode=0o750)
-        with hidden.open("wb") as file:
-            file.write(orjson.dumps({"id": query_id}))
-            file.flush()
-            os.fsync(file.fileno())
         (checkpoint / ".metadata.crc").unlink(missing_ok=True)
-        hidden.replace(checkpoint / "metadata")
+        write_atomically(checkpoint / "metadata", orjson.dumps({"id": query_id}))
     return f"wrote the id {query_id} into metadata"
 
 

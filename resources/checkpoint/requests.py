@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import orjson
 
+from resources.files import write_atomically
+
 Request = Literal["stop", "resume"]
 
 
@@ -21,9 +23,7 @@ def ask(folder: Path, request: Request, *, reason: str) -> str:
     folder.mkdir(parents=True, exist_ok=True, mode=0o750)
     request_id = uuid.uuid4().hex[:12]
     content = {"id": request_id, "reason": reason, "at": datetime.now(UTC).isoformat(), "pid": os.getpid()}
-    hidden = folder / f".{request}.wanted.tmp"
-    hidden.write_bytes(orjson.dumps(content))
-    hidden.replace(_path(folder, request))
+    write_atomically(_path(folder, request), orjson.dumps(content))
     return request_id
 
 

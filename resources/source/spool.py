@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from resources.errors import SchemaError
+from resources.files import write_atomically
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -95,8 +96,7 @@ def _zoned(kind: pa.DataType) -> pa.DataType:
 
 def _publish(table: pa.Table, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Spark ignores names that begin with a dot, so nobody sees the file before it is whole.
-    hidden = path.with_name(f".{path.name}.tmp")
-    pq.write_table(table, hidden)
-    hidden.replace(path)
+    written = pa.BufferOutputStream()
+    pq.write_table(table, written)
+    write_atomically(path, written.getvalue().to_pybytes())
     return path

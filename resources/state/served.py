@@ -15,6 +15,7 @@ import pyarrow as pa
 from rocksdict import AccessType, Options, Rdict, WriteBatch
 
 from resources.errors import CheckpointError
+from resources.files import write_atomically
 from resources.state.reader import BATCH, CHANGE, DELETED, KEY, VALUE
 from resources.state.snapshot import StateSnapshot
 
@@ -147,9 +148,7 @@ def _point(folder: Path, copy: str, snapshot: StateSnapshot) -> None:
         "rows": snapshot.rows,
         "at": datetime.now(UTC).isoformat(),
     }
-    hidden = folder / f".{POINTER}.tmp"
-    hidden.write_bytes(orjson.dumps(content))
-    hidden.replace(folder / POINTER)
+    write_atomically(folder / POINTER, orjson.dumps(content))
 
 
 def _facts(folder: Path) -> dict[str, Any] | None:

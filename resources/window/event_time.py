@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, TimestampNTZType, TimestampType
 
 from resources.errors import TopologyError, UnknownFieldError
+from resources.files import write_atomically
 from resources.source.columns import CONTROL, EVENT_TIME, visible
 from resources.window.spec import EventTimeBounds
 
@@ -75,11 +75,8 @@ def drop_control(frame: DataFrame) -> DataFrame:
 
 def send_control(folder: Path, at: datetime) -> None:
     """Drop a control row that moves the watermark to `at`; it takes effect in the query's next batch."""
-    hidden = folder / f".{uuid.uuid4().hex}"
-    hidden.write_text(json.dumps({EVENT_TIME: at.isoformat()}) + "\n")
-    with hidden.open() as file:
-        os.fsync(file.fileno())
-    hidden.replace(folder / f"control-{uuid.uuid4().hex}.json")
+    row = json.dumps({EVENT_TIME: at.isoformat()}) + "\n"
+    write_atomically(folder / f"control-{uuid.uuid4().hex}.json", row.encode())
 
 
 def _as_timestamp(column: Column, kind: DataType, field: str, step: str) -> Column:

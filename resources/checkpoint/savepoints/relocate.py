@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import uuid
 from collections.abc import Callable, Mapping
@@ -12,8 +11,8 @@ from urllib.parse import quote, unquote
 
 import orjson
 
-from resources.checkpoint.rewind import remove_with_sum
 from resources.checkpoint.savepoints.listing import CHECKPOINT
+from resources.files import write_atomically
 
 _SCHEME = re.compile(r"file:(?://)?(?=/)")
 # What Java leaves as it is in the path of a URI; letters beyond ASCII too.
@@ -86,8 +85,5 @@ def _rewrite(file: Path, change: Callable[[str], str]) -> None:
 
 def _write(file: Path, data: bytes) -> None:
     # The checksum goes too: without one Spark asks for none.
-    remove_with_sum(file)
-    with file.open("xb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    write_atomically(file, data)

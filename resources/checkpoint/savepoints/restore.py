@@ -19,6 +19,7 @@ from resources.checkpoint.savepoints.model import GENERATION, SavedFile, Savepoi
 from resources.checkpoint.savepoints.relocate import relocate, renew_query_ids
 from resources.checkpoint.savepoints.store import SavepointStore
 from resources.errors import CheckpointError
+from resources.files import write_atomically
 
 # Lies in a job's folder while its generations are exchanged.
 MARK = ".restoring"
@@ -186,7 +187,7 @@ def _exchange(staging: Path, job: Path, manifest: Manifest, savepoint_id: str, a
         mark = job / MARK
         old = (job / MANIFEST).read_bytes() if (job / MANIFEST).exists() else None
         back.callback(mark.unlink, missing_ok=True)
-        mark.write_text(savepoint_id)
+        write_atomically(mark, savepoint_id.encode())
         for folder in _generations(job):
             # A later generation would be gone on with as if it had just begun.
             if _number(folder) >= first:
@@ -219,7 +220,7 @@ def _put_back(file: Path, content: bytes | None) -> None:
     if content is None:
         file.unlink(missing_ok=True)
     else:
-        file.write_bytes(content)
+        write_atomically(file, content)
 
 
 def _generations(job: Path) -> list[Path]:

@@ -1,0 +1,38 @@
+"""Small files that a crash leaves whole: with the old content or with the new one."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Give the file at `path`, in a folder that is there, the content `data`.
+
+    Readers and crashes find the old content or the new one, never a part of it; with `durable` that holds for a power
+    cut too, and the new content is on the disk on return. OSError, with the old content, if it cannot be written.
+    """
+    # Spark and our own listings pass over names like this.
+    hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
+    try:
+        with hidden.open("wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        hidden.replace(path)
+    except BaseException:
+        hidden.unlink(missing_ok=True)
+        raise
+    if durable:
+        _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename in `folder` durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
