@@ -11,6 +11,7 @@ from pipelines.runtime.options import RunOptions
 from pipelines.runtime.travel import savepoints_of
 from pipelines.stream.pipeline import Pipeline
 from pipelines.topology.topology import Topology
+from resources.background import troubles_in
 from resources.checkpoint.catalog import Catalog
 from resources.checkpoint.lease import read_lease
 from resources.checkpoint.merge import compare_offsets
@@ -96,6 +97,12 @@ def checkpoint_is_fresh(topology: Topology, source: str) -> AssetCheckResult:
     )
 
 
+def nothing_fails_beside_the_batches(topology: Topology, source: str) -> AssetCheckResult:  # noqa: ARG001  one for all
+    """The catalog, savepoints and whatever else is written beside the batches of the newest run are up to date."""
+    warnings = troubles_in(Home.default().job(topology.namespace, topology.job))
+    return _result(warnings, severity=AssetCheckSeverity.WARN)
+
+
 def savepoint_can_be_read(topology: Topology, step: str) -> AssetCheckResult:  # noqa: ARG001  one for the pipeline
     """Every file of the newest savepoint is there and has its digest."""
     found = savepoints_of(RunOptions()).savepoints(topology.namespace, topology.job)
@@ -121,6 +128,7 @@ SOURCE_CHECKS: dict[str, Judge] = {
     "offsets_never_go_back": offsets_never_go_back,
     "no_split_without_owner": no_split_without_owner,
     "checkpoint_is_fresh": checkpoint_is_fresh,
+    "nothing_fails_beside_the_batches": nothing_fails_beside_the_batches,
 }
 STATE_CHECKS: dict[str, Judge] = {
     "savepoint_can_be_read": savepoint_can_be_read,
@@ -132,8 +140,12 @@ def _rows(topology: Topology, source: str) -> list[CheckpointRow]:
     return checkpoints_of(topology, Home.default(), source)
 
 
-def _result(problems: Sequence[str], **metadata: Any) -> AssetCheckResult:
-    shown = "; ".join(problems[:SHOWN])
+def _result(
+    problems: Sequence[str], *, severity: AssetCheckSeverity = AssetCheckSeverity.ERROR, **metadata: Any
+) -> AssetCheckResult:
     return AssetCheckResult(
-        passed=not problems, description=shown or None, metadata={**metadata, "problems": len(problems)}
+        passed=not problems,
+        severity=severity,
+        description="; ".join(problems[:SHOWN]) or None,
+        metadata={**metadata, "problems": len(problems)},
     )

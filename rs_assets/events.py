@@ -24,6 +24,7 @@ from dagster import (
 from pipelines.runtime.report import BatchProgress, RunReport
 from pipelines.topology.provenance import fields_of, provenance
 from pipelines.topology.topology import Topology
+from resources.background import Troubles
 from resources.sink.delta import open_table
 from rs_assets.roles import Role, asset_path, roles_of
 
@@ -48,6 +49,7 @@ class StepEvents:
         self._seconds: dict[str, float] = {}
         self._logged = time.monotonic()
         self._tables: Mapping[str, str] = {}
+        self.troubles = Troubles()
         self._thread = threading.Thread(target=self._work, name="rs-events", daemon=True)
         self._thread.start()
 
@@ -159,7 +161,8 @@ class StepEvents:
         while (progress := self._queue.get()) is not None:
             self._note(progress)
             if self.live and time.monotonic() - self._logged >= LIVE_EVERY_S:
-                self._log()
+                with self.troubles.guarding("Dagster does not show the newest batches"):
+                    self._log()
 
     def _note(self, progress: BatchProgress) -> None:
         query = progress.query

@@ -8,23 +8,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from pipelines.compile.plan import plan_queries
 from pipelines.runtime.identity import folder_of, log_of
 from pipelines.stream.pipeline import Pipeline
+from resources.background import troubles_in
 from resources.checkpoint import manifest as manifests
 from resources.checkpoint.lease import read_lease
 from resources.home import Home
 
 
 def status_of(pipeline: Pipeline, home: Home) -> list[dict[str, Any]]:
-    """One entry a query: generation, last committed batch, watermark, and who runs the pipeline."""
+    """One entry a query: generation, last committed batch, watermark, who runs the pipeline, and what fails beside."""
     topology = pipeline.topology
     folder = home.job(topology.namespace, topology.job)
     manifest = manifests.load(folder)
     lease = read_lease(home.leases, topology.name)
     running = {"host": lease.host, "pid": lease.pid, "run": lease.run_id} if lease and not lease.free else None
+    warnings = list(troubles_in(folder))
     entries = []
     for plan in plan_queries(topology):
         log = log_of(manifest, plan, folder)
@@ -40,6 +43,7 @@ def status_of(pipeline: Pipeline, home: Home) -> list[dict[str, Any]]:
                 "last_batch": batch,
                 "watermark": offsets.watermark.isoformat() if offsets and plan.stateful else None,
                 "running": running,
+                "warnings": warnings,
             }
         )
     return entries
@@ -60,4 +64,7 @@ def show_status(pipelines: Sequence[Pipeline], *, as_json: bool) -> None:
         batch = str(entry["last_batch"]) if entry["last_batch"] >= 0 else "none yet"
         numbers = (str(entry["generation"]), batch, entry["watermark"] or "-")
         table.add_row(entry["pipeline"], entry["query"], *numbers, state)
-    Console().print(table)
+    out = Console()
+    out.print(table)
+    for name, text in dict.fromkeys((entry["pipeline"], text) for entry in entries for text in entry["warnings"]):
+        out.print(f"[bold yellow]warning[/]: {name}: {escape(text)}", soft_wrap=True)

@@ -64,16 +64,16 @@ class Bookkeeper:
         """Bring the catalog up to Spark's log, from the batch after `catalogued`; the number of batches it lacked."""
         missing = [batch for batch in self.log.committed_batches() if batch > catalogued]
         if missing:
-            told = catalog.rows("system_messages", pipeline=self.topology.name, query=self.plan.name)
-            last = max((row["batch_id"] for row in told if row["generation"] == self.generation), default=-1)
-            write_entries(catalog, storage, list(self._found(missing, told_until=last)))
+            # A driver that was killed has written some of them, or a part of one.
+            write_entries(catalog, storage, list(self._found(missing)), again=True)
         return len(missing)
 
-    def _found(self, missing: Sequence[int], *, told_until: int) -> Iterator[JournalEntry]:
+    def _found(self, missing: Sequence[int]) -> Iterator[JournalEntry]:
         for batch_id in missing:
-            messages = [m for each in self._advance(batch_id) for m in each.all]
-            if batch_id > told_until:
-                yield self._entry(batch_id, messages, reconciled=True)
+            made = self._advance(batch_id)
+            # In the order in which they were told.
+            messages = [*(m for each in made for m in each.before), *(m for each in made for m in each.after)]
+            yield self._entry(batch_id, messages, reconciled=True)
 
     def _advance(self, batch_id: int) -> list[BatchMessages]:
         made = []

@@ -15,6 +15,7 @@ from resources.errors import RsError
 from resources.kafka.admin import Admin, connected
 from resources.source.kafka.offsets import Partition
 
+NOT_SHOWN = "no offsets are shown in the consumer group"
 # Only a picture for people: a broker that is away must not hold up the catalog.
 PATIENCE = timedelta(seconds=5)
 
@@ -33,12 +34,21 @@ class GroupMirror:
     _owed: dict[str, dict[Partition, int]] = field(default_factory=dict)
 
     def __call__(self, entries: Sequence[JournalEntry]) -> None:
-        """Commit the offsets of the last of these batches; never raises for a broker that does not answer."""
+        """Commit the offsets of the last of these batches; RsError if a broker has not taken them.
+
+        They are owed then, and go along with the next ones.
+        """
         for source in self.topology.sources:
             if not isinstance(source, KafkaSource) or source.group is None:
                 continue
             self._owed.setdefault(source.name, {}).update(_last_offsets(source.name, entries))
             self._commit(source)
+        self._raise()
+
+    def finish(self) -> None:
+        """Commit what a broker that was busy has not taken, and close; RsError if it still does not take it."""
+        self.close()
+        self._raise()
 
     def close(self) -> None:
         """Commit what a broker that was busy has not taken, and give the connections back."""
@@ -46,6 +56,10 @@ class GroupMirror:
             if isinstance(source, KafkaSource):
                 self._commit(source)
         self._disconnect()
+
+    def _raise(self) -> None:
+        if self.failure is not None:
+            raise self.failure
 
     def _commit(self, source: KafkaSource) -> None:
         offsets = self._owed.get(source.name)

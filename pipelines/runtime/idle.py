@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from pipelines.runtime.query import QueryRun
 from pipelines.topology.window import WindowAggregate
+from resources.background import Repeated, Troubles
 from resources.window.event_time import send_control
 from resources.window.spec import SessionWindow
 
@@ -26,34 +26,36 @@ class IdleClock:
 
     queries: tuple[QueryRun, ...]
     tick: timedelta
-    _stop: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
+    troubles: Troubles = field(default_factory=Troubles)
+    _seen: dict[str, int] = field(default_factory=dict)
+    _loop: Repeated | None = None
 
     @classmethod
-    def over(cls, queries: Iterable[QueryRun]) -> IdleClock:
+    def over(cls, queries: Iterable[QueryRun], troubles: Troubles | None = None) -> IdleClock:
         """A clock for those of `queries` that aggregate by arrival time; it runs once it is started."""
         found = [(q, node.window) for q in queries if (node := _arrival_window(q)) is not None]
         lengths = [window.gap if isinstance(window, SessionWindow) else window.size for _, window in found]
-        return cls(tuple(q for q, _ in found), max(min(lengths, default=SHORTEST) / PARTS, SHORTEST))
+        tick = max(min(lengths, default=SHORTEST) / PARTS, SHORTEST)
+        return cls(tuple(q for q, _ in found), tick, troubles or Troubles())
 
     def start(self) -> None:
         """Begin, on a thread of its own, if there is anything to do."""
         if self.queries:
-            self._thread = threading.Thread(target=self._run, name="rs-idle-clock", daemon=True)
-            self._thread.start()
+            effect = "windows that nothing arrives for stay open"
+            loop = Repeated(self._look, name="rs-idle-clock", every=self.tick, troubles=self.troubles, effect=effect)
+            self._loop = loop.start()
 
     def stop(self) -> None:
         """End; may be called twice."""
-        self._stop.set()
+        if self._loop is not None:
+            self._loop.stop()
 
-    def _run(self) -> None:
-        seen = {q.plan.name: -1 for q in self.queries}
-        while not self._stop.wait(self.tick.total_seconds()):
-            for query in self.queries:
-                report = query.report
-                if report.rows_open and report.rows_read == seen[query.plan.name]:
-                    send_control(query.wiring.folder / "control", datetime.now(UTC))
-                seen[query.plan.name] = report.rows_read
+    def _look(self) -> None:
+        for query in self.queries:
+            report = query.report
+            if report.rows_open and report.rows_read == self._seen.get(query.plan.name, -1):
+                send_control(query.wiring.folder / "control", datetime.now(UTC))
+            self._seen[query.plan.name] = report.rows_read
 
 
 def _arrival_window(query: QueryRun) -> WindowAggregate | None:

@@ -1,28 +1,38 @@
-"""What happened, into the catalog: written by a thread of its own, behind Spark's log, never in a batch's way."""
+"""Writes batches to the catalog on a background thread, after Spark has committed them."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from queue import Empty, SimpleQueue
 from typing import Any
 
-from resources.checkpoint.catalog import Catalog, Row, row_of
+from resources.background import Repeated, Troubles
+from resources.checkpoint.catalog import Catalog, Row, operation, row_of
 from resources.checkpoint.log import CheckpointLog
 from resources.checkpoint.merge import source_key
 from resources.checkpoint.messages import CheckPoint, CheckPointState, NewSplit, RemoveSplit, SystemMessage
 from resources.checkpoint.storage import CheckPointMessage, CheckpointStorage
-from resources.errors import RsError
 
 # A commit of a table costs about what a small batch does, so batches share one.
 FLUSH_BATCHES = 50
 FLUSH_AFTER = timedelta(seconds=10)
-# How often it is looked whether Spark has committed the last batch, in seconds.
-LOOK_S = 0.2
+# How often it is looked whether batches have to be written.
+LOOK = timedelta(seconds=0.2)
+# As many batches as one commit takes: behind a fault there may be many.
+MOST_AT_ONCE = 500
+# Batches that wait for a catalog that cannot be written; of more than these only Spark's log knows.
+MOST_WAITING = 10_000
+BEHIND = "the catalog is behind"
+
+# What tells a row of the catalog from others of its pipeline.
+IDENTITIES: Mapping[str, tuple[str, ...]] = {
+    "splits": ("query", "generation", "batch_id", "source", "split", "event"),
+    "system_messages": ("query", "generation", "batch_id", "number"),
+}
+Follower = Callable[[Sequence["JournalEntry"]], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,73 +54,128 @@ class JournalEntry:
     reconciled: bool = False
     log: CheckpointLog | None = None
 
-    @property
-    def committed(self) -> bool:
-        """Whether Spark has committed the batch: only then it has happened."""
-        return self.log is None or (self.log.folder / "commits" / str(self.batch_id)).exists()
-
 
 class Journal:
     """Takes entries from batches and writes them when Spark's log has them too; one a run.
 
-    Entries of a batch that Spark never commits are dropped: the batch will be computed again.
+    A write that fails is noted in `troubles` and tried again, with pauses that grow up to a minute; the batches wait
+    for it in order. Entries of a batch that Spark never commits are dropped: the batch will be computed again.
+    `written` maps each query's folder to the batch up to which the catalog has all: what is to be written again by
+    the next start, from Spark's log, comes behind it.
     """
 
-    def __init__(self, catalog: Catalog, storage: CheckpointStorage) -> None:
+    def __init__(self, catalog: Catalog, storage: CheckpointStorage, troubles: Troubles | None = None) -> None:
         self.catalog = catalog
         self.storage = storage
+        self.troubles = troubles or Troubles()
         self.written: dict[str, int] = {}
-        self.failure: RsError | None = None
-        self.followers: list[Callable[[Sequence[JournalEntry]], None]] = []
-        self._queue: SimpleQueue[JournalEntry | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="rs-journal", daemon=True)
-        self._thread.start()
+        self._guard = threading.Lock()
+        self._waiting: list[JournalEntry] = []
+        self._since = time.monotonic()
+        # By folder: the first batch that was dropped, and the last one.
+        self._dropped: dict[str, tuple[int, JournalEntry]] = {}
+        self._uncertain = False
+        self._closed = False
+        self._followers: dict[str, Follower] = {}
+        self._loop = Repeated(self._look, name="rs-journal", every=LOOK, troubles=self.troubles, effect=BEHIND)
+        self._loop.start()
+
+    def follow(self, effect: str, follower: Follower) -> None:
+        """Call `follower` with entries that were written; if it raises, that is noted under `effect`."""
+        self._followers[effect] = follower
 
     def put(self, entry: JournalEntry) -> None:
         """Take a batch; returns at once."""
-        self._queue.put(entry)
+        with self._guard:
+            if not self._waiting:
+                self._since = time.monotonic()
+            if len(self._waiting) < MOST_WAITING:
+                self._waiting.append(entry)
+                return
+            first, _ = self._dropped.get(entry.folder, (entry.batch_id, entry))
+            self._dropped[entry.folder] = first, entry
+        self.troubles.lost(f"journal {entry.folder}", _gap(first, entry))
+
+    def flush(self) -> None:
+        """Write what Spark has committed by now. Raises what failed; what could not be written goes on waiting."""
+        while ready := self._ready():
+            again, self._uncertain = self._uncertain, True
+            write_entries(self.catalog, self.storage, ready, again=again)
+            self._uncertain = False
+            self._note(ready)
+            for effect, follower in self._followers.items():
+                with self.troubles.guarding(effect):
+                    follower(ready)
 
     def close(self) -> None:
-        """Write what Spark has committed by now, and end; may be called twice."""
-        if self._thread.is_alive():
-            self._queue.put(None)
-            self._thread.join()
-            self.storage.finish()
+        """Write what Spark has committed by now, and end; may be called twice. What fails is in `troubles`."""
+        self._loop.stop()
+        if not self._closed:
+            self._closed = True
+            self._loop.once()
+            with self.troubles.guarding("what the catalog lacks was not noted in it"):
+                self.catalog.append("operations", self._gaps())
+            with self.troubles.guarding("the storage of checkpoints was not closed"):
+                self.storage.finish()
 
-    def _work(self) -> None:
-        waiting: list[JournalEntry] = []
-        since = time.monotonic()
-        ending = False
-        while not ending:
-            with suppress(Empty):
-                entry = self._queue.get(timeout=LOOK_S if waiting else None)
-                ending = entry is None
-                if entry is not None:
-                    since = since if waiting else time.monotonic()
-                    waiting.append(entry)
-            late = time.monotonic() - since >= FLUSH_AFTER.total_seconds()
-            if ending or len(waiting) >= FLUSH_BATCHES or (waiting and late):
-                waiting = self._flush(waiting)
-                since = time.monotonic()
+    def _look(self) -> None:
+        with self._guard:
+            due = len(self._waiting) >= FLUSH_BATCHES or (
+                bool(self._waiting) and time.monotonic() - self._since >= FLUSH_AFTER.total_seconds()
+            )
+        if due or self._uncertain or self._loop.stopping:
+            self.flush()
 
-    def _flush(self, entries: list[JournalEntry]) -> list[JournalEntry]:
-        """Write the committed ones; the others go on waiting."""
-        ready = [entry for entry in entries if entry.committed]
-        if ready:
-            try:
-                write_entries(self.catalog, self.storage, ready)
-                for entry in ready:
-                    self.written[entry.folder] = max(self.written.get(entry.folder, -1), entry.batch_id)
-                for follower in self.followers:
-                    follower(ready)
-            except (RsError, OSError) as error:
-                # The run goes on: the next start finds in Spark's log what is missing here.
-                self.failure = error if isinstance(error, RsError) else None
-        return [entry for entry in entries if entry not in ready]
+    def _ready(self) -> list[JournalEntry]:
+        """The first of those that wait and are committed; of a batch that was computed twice the last entry."""
+        with self._guard:
+            latest = {(e.folder, e.batch_id, e.first_number): e for e in self._waiting}
+        folders = {entry.folder: entry.log for entry in latest.values()}
+        last = {folder: log.last_committed() for folder, log in folders.items() if log is not None}
+        return [e for e in latest.values() if e.batch_id <= last.get(e.folder, e.batch_id)][:MOST_AT_ONCE]
+
+    def _note(self, ready: Sequence[JournalEntry]) -> None:
+        """Let go of what was written; `written` never moves past a batch that was dropped."""
+        done = {(entry.folder, entry.batch_id, entry.first_number) for entry in ready}
+        with self._guard:
+            self._waiting = [e for e in self._waiting if (e.folder, e.batch_id, e.first_number) not in done]
+            self._since = time.monotonic()
+            for entry in ready:
+                gap, _ = self._dropped.get(entry.folder, (entry.batch_id + 1, entry))
+                reached = min(entry.batch_id, gap - 1)
+                self.written[entry.folder] = max(self.written.get(entry.folder, -1), reached)
+
+    def _gaps(self) -> list[Row]:
+        """What was dropped, as rows of the table of operations."""
+        return [
+            operation(
+                f"{last.namespace}.{last.job}",
+                generation=last.generation,
+                run_id=last.run_id,
+                kind="catalog_gap",
+                summary=_gap(first, last),
+                query=last.query,
+                first_batch=first,
+                last_batch=last.batch_id,
+            )
+            for first, last in self._dropped.values()
+        ]
 
 
-def write_entries(catalog: Catalog, storage: CheckpointStorage, entries: Sequence[JournalEntry]) -> None:
-    """Write `entries` to the storage of checkpoints and to the tables of splits and messages."""
+def _gap(first: int, last: JournalEntry) -> str:
+    return (
+        f"the catalog lacks batches {first} to {last.batch_id} of query {last.query!r}: too many waited for it;"
+        " the next start fills in those that Spark's log still has"
+    )
+
+
+def write_entries(
+    catalog: Catalog, storage: CheckpointStorage, entries: Sequence[JournalEntry], *, again: bool = False
+) -> None:
+    """Write `entries` to the storage of checkpoints and to the tables of splits and messages.
+
+    `again`: some of it may be there, from a write that was cut short; that is not written twice.
+    """
     messages: list[Row] = []
     splits: list[Row] = []
     for entry in entries:
@@ -118,10 +183,21 @@ def write_entries(catalog: Catalog, storage: CheckpointStorage, entries: Sequenc
             messages.append(_message_row(entry, number, message))
             if isinstance(message, NewSplit | RemoveSplit):
                 splits.append(_split_row(entry, message))
-    catalog.append("splits", splits)
-    catalog.append("system_messages", messages)
+    for table, rows in (("splits", splits), ("system_messages", messages)):
+        catalog.append(table, _absent(catalog, table, rows) if again else rows)
     # Last: what is here counts as written, and the storage itself knows a batch that comes twice.
     storage.save([row for entry in entries for row in checkpoint_rows(entry)])
+
+
+def _absent(catalog: Catalog, table: str, rows: Sequence[Row]) -> list[Row]:
+    """Those of `rows`, all of one pipeline, that the table lacks."""
+    if not rows:
+        return []
+    identity = IDENTITIES[table]
+    first = min(row["batch_id"] for row in rows)
+    found = catalog.rows(table, at_least={"batch_id": first}, columns=identity, pipeline=rows[0]["pipeline"])
+    there = {tuple(row[name] for name in identity) for row in found}
+    return [row for row in rows if tuple(row[name] for name in identity) not in there]
 
 
 def checkpoint_rows(entry: JournalEntry) -> list[Any]:

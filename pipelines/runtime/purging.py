@@ -15,6 +15,7 @@ from pipelines.topology.topology import Topology
 from resources.checkpoint.log import CheckpointLog
 from resources.home import Home
 
+NOT_PURGED = "rows of a durable shuffle that nobody needs any more stay"
 # A purge is a commit of its own; rows that wait a little do no harm.
 PURGE_EVERY = timedelta(seconds=30)
 

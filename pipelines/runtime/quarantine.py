@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,15 @@ from pyspark.sql import SparkSession
 
 from pipelines.runtime.examine import Examination, Poison
 from pipelines.runtime.query import QueryRun
+from pipelines.runtime.translate import translate
+from resources.background import Repeated
 from resources.errors import RsError
 
 if TYPE_CHECKING:
     from pipelines.runtime.session import JobSession
 
-# How often the watcher looks for a query that has failed, in seconds.
-LOOK_S = 0.1
+# How often the watcher looks for a query that has failed.
+LOOK = timedelta(seconds=0.1)
 
 
 def go_on(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> bool:
@@ -119,31 +121,34 @@ class Warden:
 
     session: JobSession
     trigger: Mapping[str, Any]
-    _ended: threading.Event = field(default_factory=threading.Event)
+    _loop: Repeated | None = None
 
     def start(self) -> None:
         """Begin, if there is a query whose records may be put into quarantine."""
         if any(query.wiring.quarantines for query in self.session.queries.values()):
-            threading.Thread(target=self._run, name="rs-quarantine", daemon=True).start()
+            effect, troubles = "a batch that failed was not looked into", self.session.troubles
+            loop = Repeated(self._look, name="rs-quarantine", every=LOOK, troubles=troubles, effect=effect)
+            self._loop = loop.start()
 
     def stop(self) -> None:
         """No query is started any more by calls that come after this one; may be called twice."""
-        self._ended.set()
+        if self._loop is not None:
+            self._loop.stop()
 
-    def _run(self) -> None:
-        while not self._ended.wait(LOOK_S):
-            for query in self.session.queries.values():
-                if query.examinable:
-                    self._look_after(query)
+    def _look(self) -> None:
+        for query in self.session.queries.values():
+            if query.examinable:
+                self._look_after(query)
 
     def _look_after(self, query: QueryRun) -> None:
         def look(_: SparkSession) -> None:
             # Asked on the thread that also stops the queries, so that none comes to life behind a stop.
-            if not self._ended.is_set():
+            if self._loop is not None and not self._loop.stopping:
                 go_on(self.session, query, self.trigger)
 
         try:
             self.session.options.driver.call(look)
-        except RsError as error:
+        except Exception as error:
             # The lease is lost, or Spark refuses to start: that ends the pipeline.
-            query.failure, query.given_up = error, True
+            query.failure, query.given_up = translate(error, query=query.plan.name), True
+            raise

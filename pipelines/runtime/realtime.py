@@ -124,8 +124,8 @@ class RealTimePipeline:
             try:
                 self.session.held.check()
                 running = self.session.options.driver.call(lambda _: self._look())
-            except RsError as error:
-                self._failure, running = error, False
+            except Exception as error:  # noqa: BLE001  whatever it is, the pipeline must not go on unwatched
+                self._failure, running = translate(error, query=self.query.plan.name), False
             if not running or requests.asked(self.session.folder, "stop") is not None:
                 self._ended.set()
 

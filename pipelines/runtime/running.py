@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, Self
 
 from pipelines.runtime.idle import IdleClock
 from pipelines.runtime.quarantine import Warden
 from pipelines.runtime.query import every
 from pipelines.runtime.report import RunReport
-from pipelines.runtime.session import JobSession
+from pipelines.runtime.session import NOT_AS_ROWS, NOT_SAVED, JobSession
 from pipelines.runtime.state import snapshot_state
 from pipelines.runtime.stopping import drain_and_stop
 from pipelines.runtime.travel import savepoint
+from resources.background import Repeated
 from resources.checkpoint import requests
 from resources.checkpoint.savepoints import Savepoint
-from resources.errors import CheckpointError
 
 # How often the watcher looks at the queries, in seconds.
 LOOK_S = 0.2
@@ -33,7 +31,7 @@ class RunningPipeline:
     warden: Warden
     _closed: bool = field(default=False)
     _tick: threading.Event = field(default_factory=threading.Event)
-    _ended: threading.Event = field(default_factory=threading.Event)
+    _tasks: list[Repeated] = field(default_factory=list)
 
     @classmethod
     def begin(cls, session: JobSession) -> Self:
@@ -44,16 +42,12 @@ class RunningPipeline:
         requests.clear(session.folder, "resume")
         for query in session.queries.values():
             driver.call(lambda _, q=query: q.start(every(interval)))  # type: ignore[misc]
-        clock = IdleClock.over(session.queries.values())
+        clock = IdleClock.over(session.queries.values(), session.troubles)
         clock.start()
         warden = Warden(session, every(interval))
         warden.start()
         running = cls(session, clock, warden)
-        policy = session.options.savepoints
-        if policy.every is not None and not policy.local_storage_only:
-            threading.Thread(
-                target=running._keep_saving, args=(policy.every,), name="rs-savepoints", daemon=True
-            ).start()
+        running._begin_saving()
         return running
 
     def __enter__(self) -> Self:
@@ -73,13 +67,30 @@ class RunningPipeline:
         """Copy the checkpoints while the queries run; CheckpointError before the first batch is committed."""
         return savepoint(self.session.topology, self.session.options, note=note)
 
-    def _keep_saving(self, every: timedelta) -> None:
-        while not self._ended.wait(every.total_seconds()):
-            # Nothing committed yet, or the store is away: the next one may do better, and the stream goes on.
-            with suppress(CheckpointError):
-                self.savepoint("by the clock")
-                if self.session.options.savepoints.state_rows:
-                    snapshot_state(self.session.topology, self.session.options)
+    def _begin_saving(self) -> None:
+        """Take savepoints, and the state as rows, by the clock: each on its own, whatever becomes of the other."""
+        policy, troubles = self.session.options.savepoints, self.session.troubles
+        if policy.every is None or policy.local_storage_only:
+            return
+        tasks = [Repeated(self._save, name="rs-savepoints", every=policy.every, troubles=troubles, effect=NOT_SAVED)]
+        if policy.state_rows and any(plan.stateful for plan in self.session.plans):
+            tasks.append(
+                Repeated(self._write_state, name="rs-state", every=policy.every, troubles=troubles, effect=NOT_AS_ROWS)
+            )
+        self._tasks.extend(task.start() for task in tasks)
+
+    def _save(self) -> None:
+        if self._committed and not self.session.topology.shuffled:
+            self.savepoint("by the clock")
+
+    def _write_state(self) -> None:
+        if self._committed:
+            snapshot_state(self.session.topology, self.session.options)
+
+    @property
+    def _committed(self) -> bool:
+        """Whether each query has committed a batch: before that there is nothing to save."""
+        return all(self.session.log(plan).last_committed() >= 0 for plan in self.session.plans)
 
     @property
     def active(self) -> bool:
@@ -113,9 +124,10 @@ class RunningPipeline:
             self._closed = True
             self.clock.stop()
             self.warden.stop()
-            self._ended.set()
             try:
                 drain_and_stop(self.session, patience_s=patience_s if drain else 0)
+                for task in self._tasks:
+                    task.stop()
                 return self.session.record(sealed=False)
             finally:
                 self.session.close()

@@ -23,10 +23,10 @@ from pipelines.compile.wiring import Flow, Wiring
 from pipelines.runtime.behind import before_python
 from pipelines.runtime.bookkeeping import Bookkeeper
 from pipelines.runtime.gates import StreamGates
-from pipelines.runtime.groups import GroupMirror
+from pipelines.runtime.groups import NOT_SHOWN, GroupMirror
 from pipelines.runtime.journal import Journal
 from pipelines.runtime.options import RunOptions
-from pipelines.runtime.purging import ShufflePurge
+from pipelines.runtime.purging import NOT_PURGED, ShufflePurge
 from pipelines.runtime.query import QueryRun
 from pipelines.runtime.repartition import StateSum, repartition
 from pipelines.runtime.report import RunReport
@@ -37,18 +37,21 @@ from pipelines.topology.shuffle import ShuffleWrite
 from pipelines.topology.sink import DeltaSink, FileSink, Sink
 from pipelines.topology.source import KafkaSource, Source
 from pipelines.topology.topology import Topology
+from resources.background import Troubles
 from resources.checkpoint import manifest as manifests
 from resources.checkpoint.catalog import Catalog, operation
 from resources.checkpoint.lease import Lease
 from resources.checkpoint.log import PARTITIONS, CheckpointLog
 from resources.checkpoint.manifest import Manifest, QueryFacts
 from resources.checkpoint.storage import storage_named
-from resources.errors import ConfigurationError, RsError
+from resources.errors import ConfigurationError
 from resources.sink.base import Closing, SinkWriter
 from resources.sink.dead_letters import DeadLetters
 from resources.source.kafka.losses import Loss, listed
 from resources.source.policy import BadRecords
 
+# What is not done when work beside the batches fails.
+NOT_SAVED, NOT_AS_ROWS = "no savepoint was taken", "the state was not written as rows"
 STRICTEST = (BadRecords.FAIL, BadRecords.DEAD_LETTER, BadRecords.QUARANTINE, BadRecords.SKIP)
 
 
@@ -71,6 +74,7 @@ class JobSession:
         self.warnings: tuple[str, ...] = ()
         self.previews: Mapping[str, pa.Table] = {}
         self.journal: Journal | None = None
+        self.troubles = Troubles(self.folder)
         self.mirror = GroupMirror(topology)
         self.purge: ShufflePurge | None = None
 
@@ -82,8 +86,9 @@ class JobSession:
         )
         self.lease = self._stack.enter_context(lease)
         storage = storage_named(options.checkpoint_storage, catalog=options.home.catalog, url=options.storage_url)
-        self.journal = Journal(self.catalog, storage)
-        self.journal.followers.append(self.mirror)
+        self.troubles.begin()
+        self.journal = Journal(self.catalog, storage, self.troubles)
+        self.journal.follow(NOT_SHOWN, self.mirror)
         self._stack.callback(self.mirror.close)
         self._stack.callback(self.journal.close)
 
@@ -147,7 +152,7 @@ class JobSession:
         if self.topology.shuffled and self.journal is not None:
             logs = {plan.name: self.log(plan) for plan in self.plans}
             self.purge = ShufflePurge(self.topology, self.plans, logs, self.options.home)
-            self.journal.followers.append(self.purge)
+            self.journal.follow(NOT_PURGED, self.purge)
 
     def _pin_partitions(self, spark: SparkSession) -> None:
         """State keeps the number of partitions it was begun with, whatever this session or machine would choose."""
@@ -295,10 +300,11 @@ class JobSession:
             for query in self.queries.values():
                 query.book.finished()
         self.journal.close()
-        if self.mirror.failure is not None:
-            self.warnings = (*self.warnings, f"no offsets are shown in the consumer group: {self.mirror.failure.what}")
+        with self.troubles.guarding(NOT_SHOWN):
+            self.mirror.finish()
         if self.purge is not None:
-            self.purge.purge()
+            with self.troubles.guarding(NOT_PURGED):
+                self.purge.purge()
         sealed = self.manifest.sealed or sealed
         self.manifest = replace(self.manifest, inputs=inputs, sealed=sealed)
         for query in self.queries.values():
@@ -323,13 +329,12 @@ class JobSession:
         policy = self.options.savepoints
         if not policy.at_end or policy.local_storage_only or not any(q.report.batches for q in self.queries.values()):
             return
-        try:
-            if not self.topology.shuffled:
+        if not self.topology.shuffled:
+            with self.troubles.guarding(NOT_SAVED):
                 savepoint(self.topology, self.options, note="end of the run")
-            if policy.state_rows and any(plan.stateful for plan in self.plans):
+        if policy.state_rows and any(plan.stateful for plan in self.plans):
+            with self.troubles.guarding(NOT_AS_ROWS):
                 snapshot_state(self.topology, self.options)
-        except RsError as error:
-            self.warnings = (*self.warnings, f"no savepoint was taken: {error.what}")
 
     def _previews(self) -> dict[str, pa.Table]:
         wanted = self.options.preview_rows
@@ -346,7 +351,7 @@ class JobSession:
             sealed=self.manifest.sealed,
             recovered_from=self.recovered_from,
             previews=self.previews,
-            warnings=self.warnings,
+            warnings=(*self.warnings, *self.troubles.warnings),
             queries=tuple(q.report for q in self.queries.values()),
             owning=frozenset(p.name for p in self.plans if p.owns),
             shuffles=frozenset(s.name for s in self.topology.sinks if isinstance(s, ShuffleWrite)),

@@ -6,7 +6,8 @@ Spark's own log decides what is true; the catalog is written behind it, and brou
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -100,16 +101,22 @@ class Catalog:
         """Where a table lies."""
         return self.root / table
 
+    def append(self, table: str, rows: Sequence[Row]) -> None:
+        """Add `rows` in one transaction; columns that a row lacks are null.
+
+        CheckpointError if the table is a newer release's, or cannot be written.
+        """
+        if rows:
+            with _errors(self.path(table), "written"):
+                self._append(table, rows)
+
     @retry(
         retry=retry_if_exception_type(CommitFailedError),
         stop=stop_after_attempt(5),
         wait=wait_random_exponential(multiplier=0.01, max=0.5),
         reraise=True,
     )
-    def append(self, table: str, rows: Sequence[Row]) -> None:
-        """Add `rows` in one transaction; columns that a row lacks are null. CheckpointError for a newer table."""
-        if not rows:
-            return
+    def _append(self, table: str, rows: Sequence[Row]) -> None:
         schema, path = TABLES[table], self.path(table)
         data = pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema=schema)
         opened = self._open(table)
@@ -121,24 +128,41 @@ class Catalog:
         _check_version(opened, path)
         write_deltalake(opened, data, mode="append")
 
-    def rows(self, table: str, **equal: object) -> list[dict[str, Any]]:
-        """The rows whose columns equal the given values, in the order of their time; [] if there is no table."""
-        opened = self._open(table)
-        if opened is None:
-            return []
-        _check_version(opened, self.path(table))
-        try:
-            found = opened.to_pyarrow_table(filters=[(name, "=", value) for name, value in equal.items()] or None)
-        except (DeltaError, pa.ArrowException, OSError) as error:
-            raise CheckpointError("a table of the catalog cannot be read", file=self.path(table)) from error
-        order = pc.sort_indices(found, sort_keys=[("at", "ascending")])
-        rows: list[dict[str, Any]] = found.take(order).to_pylist()
+    def rows(
+        self,
+        table: str,
+        *,
+        at_least: Mapping[str, object] = MappingProxyType({}),
+        columns: Sequence[str] | None = None,
+        **equal: object,
+    ) -> list[dict[str, Any]]:
+        """The rows whose columns equal the given values, in the order of their time; [] if there is no table.
+
+        Columns named by `at_least` are compared by >=. Files that cannot have such rows are not opened.
+        """
+        filters = [(name, "=", value) for name, value in equal.items()]
+        filters += [(name, ">=", value) for name, value in at_least.items()]
+        wanted = [*dict.fromkeys([*columns, "at"])] if columns else None
+        rows: list[dict[str, Any]] = self._found(table, filters, wanted).to_pylist()
         return rows
 
     def last(self, table: str, **equal: object) -> dict[str, Any] | None:
         """The newest row whose columns equal the given values."""
-        rows = self.rows(table, **equal)
-        return rows[-1] if rows else None
+        found = self._found(table, [(name, "=", value) for name, value in equal.items()])
+        rows: list[dict[str, Any]] = found.slice(max(found.num_rows - 1, 0)).to_pylist()
+        return rows[0] if rows else None
+
+    def _found(
+        self, table: str, filters: Sequence[tuple[str, str, object]], columns: list[str] | None = None
+    ) -> pa.Table:
+        """The rows that pass `filters`, in the order of their time."""
+        opened = self._open(table)
+        if opened is None:
+            return TABLES[table].empty_table()
+        _check_version(opened, self.path(table))
+        with _errors(self.path(table), "read"):
+            found = opened.to_pyarrow_table(columns=columns, filters=list(filters) or None)
+        return found.take(pc.sort_indices(found, sort_keys=[("at", "ascending")]))
 
     def compact(self, *, retention: timedelta) -> dict[str, dict[str, int]]:
         """Join the small files of every table of the catalog and remove what no version younger than that names."""
@@ -195,6 +219,19 @@ def row_of(pipeline: str, *, generation: int, run_id: str, at: datetime | None =
 def operation(pipeline: str, *, generation: int, run_id: str, kind: str, summary: str, **details: object) -> Row:
     """A row of the table `operations`: what was done to a pipeline, besides running it."""
     return row_of(pipeline, generation=generation, run_id=run_id, kind=kind, summary=summary, details=as_json(details))
+
+
+@contextmanager
+def _errors(path: Path, what: str) -> Iterator[None]:
+    try:
+        yield
+    except (DeltaError, pa.ArrowException, OSError) as error:
+        raise CheckpointError(
+            f"a table of the catalog cannot be {what}",
+            remedy="see that the disk has room and the table is whole; what a run could not write it tries again",
+            file=path,
+            cause=str(error)[:200],
+        ) from error
 
 
 def _check_version(table: DeltaTable, path: Path) -> None:
