@@ -81,11 +81,11 @@ def _check_followed(source: FileSource, manifest: Manifest, log: CheckpointLog) 
     if text == "-":
         return
     read = {split.file: split.byte for split in splits_of(text)}
-    # Archives count in unpacked bytes, so only their names tell.
+    # Archives count in unpacked bytes, so only their names tell. Splits know where a link leads.
     longer = [
         f
         for f in existing_files(source.path)
-        if f.suffix not in (".gz", ".zst") and f.stat().st_size > read.get(str(f), 0)
+        if f.suffix not in (".gz", ".zst") and f.stat().st_size > read.get(str(f.resolve()), 0)
     ]
     if longer:
         raise SealedError(ENDED, remedy=AGAIN, source=source.name, file=longer[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +38,8 @@ KAFKA_METADATA: Mapping[str, str] = {
     "timestamp": "timestamp",
     "headers": HEADERS,
 }
+# The scheme of local files, and any other.
+SCHEME, REMOTE = re.compile(r"^file:(//)?(?=/)"), re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 RAW_SCHEMA = (
     f"key binary, value binary, headers {HEADERS}, topic string, partition int, offset bigint, timestamp timestamp"
 )
@@ -148,6 +151,7 @@ class FileSource(Source):
 
     `tail=False` reads files that no longer change, with Spark's own reader; `tail=True` follows growing files line by
     line. `pattern` (text only) is a regular expression with named groups: one field a group, cast to `schema`.
+    `path` is absolute once the node is made, in the form that Spark lists files in; `written` is what was given.
     """
 
     path: str
@@ -159,12 +163,16 @@ class FileSource(Source):
     policy: BadRecords = BadRecords.FAIL
     max_files_per_batch: int | None = None
     max_rows_per_batch: int | None = None
+    written: str = field(default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse options that do not go together."""
+        """Refuse options that do not go together, and anchor the path in the working directory of now."""
         Source.__post_init__(self)
+        is_text = isinstance(self.path, str) and bool(self.path) and "\0" not in self.path
         checks: Sequence[tuple[bool, str, str]] = (
-            (isinstance(self.path, str) and bool(self.path) and "\0" not in self.path, "the path must be text", ""),
+            (is_text, "the path must be text", ""),
+            (not is_text or REMOTE.match(self.path) is None, f"files are not read from {self.path}",
+             "use a path of a local or mounted file system"),
             (self.format in get_args(Format), f"{self.format!r} is no format", "use 'json', 'text' or 'csv'"),
             (self.pattern is None or self.format == "text", "a pattern needs format='text'", ""),
             (self.pattern is None or self.schema is not None, "a pattern needs a schema", "pass schema='...'"),
@@ -180,6 +188,9 @@ class FileSource(Source):
         for holds, what, remedy in checks:
             if not holds:
                 raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy)
+        object.__setattr__(self, "written", self.written or self.path)
+        # Like Hadoop it takes `a/../b` for `b`, without a look at links.
+        object.__setattr__(self, "path", os.path.abspath(SCHEME.sub("", self.path)))  # noqa: PTH100
 
     @property
     def bounded(self) -> bool:
@@ -203,8 +214,8 @@ class FileSource(Source):
         return "value string" if self.format == "text" and self.pattern is None else self.schema
 
     def detail(self) -> str:
-        """Format and path."""
-        return f"{self.format}{', tail' if self.tail else ''} {self.path}"
+        """Format and path, as it was written."""
+        return f"{self.format}{', tail' if self.tail else ''} {self.written}"
 
     def identity(self) -> tuple[str, ...]:
         """The path may move; what the rows look like may not."""

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from pipelines.runtime.options import RunOptions
-from resources.errors import DataLossError, SealedError
+from resources.errors import DataLossError, SealedError, TopologyError
+from resources.home import Home
 from resources.source.memory import MemoryChannel
 from rs_assets import StreamBuilder, Time, TumblingWindow
 
@@ -32,6 +33,52 @@ def test_should_refuse_a_single_file_that_changed_after_its_end(tmp_path, option
         job.run(options)
     assert len(out.rows()) == 3
     assert job.run(replace(options, new_generation=True)).rows_in == 4
+
+
+@pytest.mark.parametrize(
+    "written", ["{}", "./x/../{}", ".//{}", "file:{here}/{}", "file://{here}/{}", "{here}/x/../{}"]
+)
+def test_should_anchor_a_path_where_the_source_is_made(tmp_path, monkeypatch, written):
+    monkeypatch.chdir(tmp_path)
+    built = pipeline(written.format("one.jsonl", here=tmp_path), MemoryChannel())
+    monkeypatch.chdir("/")
+    (source,) = built.topology.sources
+    assert source.path == str(tmp_path / "one.jsonl")
+
+
+def test_should_guard_relative_paths_as_absolute_ones(tmp_path, options, monkeypatch):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text(rows(0, 3))
+    (tmp_path / "one.jsonl").write_text(rows(0, 2))
+    monkeypatch.chdir(tmp_path)
+    one, folder = pipeline("one.jsonl", MemoryChannel()), pipeline("x/../in", MemoryChannel(), name="other")
+    monkeypatch.chdir(tmp_path / "in")
+    assert (one.run(options).rows_in, one.run(options).batches) == (2, 0)
+    with (tmp_path / "one.jsonl").open("a") as file:
+        file.write(rows(2, 3))
+    with pytest.raises(SealedError, match="more of it"):
+        one.run(options)
+    elsewhere = replace(options, home=Home(tmp_path / "elsewhere"))
+    assert folder.run(elsewhere).rows_in == 3
+    with (tmp_path / "in" / "a.jsonl").open("a") as file:
+        file.write(rows(3, 4))
+    with pytest.raises(DataLossError, match="what was added would be ignored"):
+        folder.run(elsewhere)
+
+
+def test_should_know_a_followed_file_behind_a_link(tmp_path, options):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "real" / "a.jsonl").write_text(rows(0, 3))
+    job = pipeline(tmp_path / "link" / "a.jsonl", MemoryChannel(), tail=True)
+    assert job.run(options, finish=True).sealed
+    assert job.run(options).batches == 0
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/a.jsonl", "hdfs://host/a.jsonl", "https://host/a.jsonl"])
+def test_should_refuse_a_path_that_is_not_on_this_machine_before_it_runs(path):
+    with pytest.raises(TopologyError, match="local or mounted"):
+        pipeline(path, MemoryChannel())
 
 
 def test_should_refuse_a_file_of_a_folder_that_grew_after_it_was_read(tmp_path, options):
