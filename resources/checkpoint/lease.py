@@ -2,7 +2,8 @@
 
 A token is given out once and only grows. It travels into the transactions of the sinks, so a driver that was paused
 while another one took over finds its commits refused, whatever it believes. Whether a holder is still there is judged
-by its process (on this machine) or by its heartbeats, timed with our own monotonic clock: a wall clock may jump.
+by its process (on this machine and in this container) or by its heartbeats, timed with our own monotonic clock: wall
+clocks may jump, and those of two machines differ.
 """
 
 from __future__ import annotations
@@ -20,11 +21,21 @@ from types import TracebackType
 from typing import Any, Self
 
 import psutil
-import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from resources.checkpoint.lease_table import (
+    SCHEMA,
+    check_writable,
+    read_beat,
+    rows_of,
+    tidy,
+    usable,
+    write_beat,
+    write_row,
+)
+from resources.checkpoint.lease_table import open_leases as _open
 from resources.errors import CheckpointError, LeaseLostError, PipelineBusyError
 
 # Long enough for a batch to outlast a slow disk, short enough that a dead machine is noticed soon.
@@ -38,21 +49,10 @@ SAME_START_S = 2.0
 # Linux names each boot; elsewhere the machine's name has to do.
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
-SCHEMA = pa.schema(
-    [
-        ("pipeline", pa.string()),
-        ("token", pa.int64()),
-        ("beat", pa.int64()),
-        ("released", pa.bool_()),
-        ("host", pa.string()),
-        ("pid", pa.int64()),
-        ("process_started", pa.float64()),
-        ("run_id", pa.string()),
-        ("ttl_ms", pa.int64()),
-        ("acquired_at", pa.timestamp("us", tz="UTC")),
-        ("renewed_at", pa.timestamp("us", tz="UTC")),
-    ]
-)
+# The process-id namespace of a container: process ids of another one say nothing here.
+PID_NAMESPACE = Path("/proc/self/ns/pid")
+# The leases that this process holds: one that it could not give back is known to be free.
+_HELD: set[tuple[str, int, str]] = set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +77,32 @@ class LeaseRow:
         return datetime.now(UTC) - self.renewed_at
 
     @property
+    def here(self) -> bool:
+        """Whether its process id is one of this machine, boot and container."""
+        return self.host == this_host()
+
+    @property
     def free(self) -> bool:
         """Whether nobody holds it for certain: it was given back, or its process on this machine has ended."""
-        return self.released or (self.host == this_host() and not _runs(self))
+        return self.released or (self.here and (self._forgotten or not _runs(self)))
 
     @property
     def stale(self) -> bool:
-        """Whether it looks abandoned by the wall clock; only watching it tells."""
-        return not self.free and self.age > timedelta(milliseconds=self.ttl_ms)
+        """Whether it looks abandoned by the wall clock; only watching it tells.
+
+        A beat from far in the future says as little as an old one: one of the clocks was set.
+        """
+        return not self.free and abs(self.age) > timedelta(milliseconds=self.ttl_ms)
+
+    @property
+    def lease_id(self) -> tuple[str, int, str]:
+        """What tells it from all others of a home."""
+        return self.pipeline, self.token, self.run_id
+
+    @property
+    def _forgotten(self) -> bool:
+        """Whether this very process took it and has ended it, but could not write that down."""
+        return self.pid == os.getpid() and self.lease_id not in _HELD
 
 
 class Lease:
@@ -105,21 +123,23 @@ class Lease:
         return self.row.token
 
     @classmethod
-    def acquire(cls, path: Path, *, pipeline: str, run_id: str, ttl: timedelta = DEFAULT_TTL) -> Self:
-        """Take the lease of `pipeline` in the Delta table at `path`.
+    def acquire(cls, path: Path, *, pipeline: str, run_id: str, ttl: timedelta = DEFAULT_TTL, above: int = 0) -> Self:
+        """Take the lease of `pipeline` in the Delta table at `path`, with a token greater than `above`.
 
         PipelineBusyError names the holder if there is one. A holder that shows no sign of life is watched for up to
-        its time to live before its lease is taken.
+        its time to live before its lease is taken. CheckpointError if the table cannot be read or written.
         """
         mine = _claim(pipeline, run_id, ttl)
         while True:
-            table = _open(path)
-            held = _rows(table).get(pipeline)
-            if held is not None and not held.free:
-                _watch(path, held)
-            row = replace(mine, token=held.token + 1 if held else 1)
-            if _write(path, row, table):
-                return cls(path, row)
+            with usable(path):
+                check_writable(path)
+                table = _open(path)
+                held = _rows(table, path).get(pipeline)
+                if held is not None and not held.free:
+                    _watch(path, held)
+                row = replace(mine, token=max(held.token if held else 0, above) + 1)
+                if _taken(path, row, table, seen=held):
+                    return cls(path, row)
 
     def __enter__(self) -> Self:
         """Begin to renew it."""
@@ -132,10 +152,13 @@ class Lease:
         """Give it back, unless somebody else has it by now."""
         self._end.set()
         self._thread.join()
-        with self._guard, suppress(DeltaError, OSError):
+        _HELD.discard(self.row.lease_id)
+        with self._guard, suppress(DeltaError, OSError, CheckpointError):
             table = _open(self.path)
-            if self._lost is None and _is_current(table, self.row):
-                _write(self.path, replace(self.row, released=True, renewed_at=datetime.now(UTC)), table)
+            if self._lost is None and self._is_current(table):
+                released = replace(self.row, released=True, renewed_at=datetime.now(UTC))
+                _write(self.path, released, table, seen=self.row)
+                tidy(table)
 
     def check(self) -> None:
         """Return if this process still holds the lease; LeaseLostError otherwise. Called before each commit.
@@ -147,6 +170,20 @@ class Lease:
                 self._renew()
             if self._lost is not None:
                 raise self._lost
+
+    def outrank(self, token: int) -> None:
+        """Take a token above `token`, which a sink remembers of this pipeline; LeaseLostError if the lease is lost.
+
+        For a home whose leases were lost: it would begin to count anew, below what its own sinks have seen.
+        """
+        with self._guard, usable(self.path):
+            if token < self.token:
+                return
+            table, row = _open(self.path), replace(self.row, token=token + 1)
+            if not (self._is_current(table) and _taken(self.path, row, table, seen=self.row)):
+                raise _lost(self.row, read_lease(self.path, row.pipeline))
+            _HELD.discard(self.row.lease_id)
+            self.row = row
 
     @property
     def _ttl_s(self) -> float:
@@ -161,14 +198,13 @@ class Lease:
     def _renew(self) -> None:
         """Write a heartbeat. A store that cannot be reached is fatal only when the time to live is over."""
         try:
-            # One snapshot for both: a token that comes between the two makes the write fail.
-            table = _open(self.path)
+            if not self._is_current(_open(self.path)):
+                self._lost = _lost(self.row, read_lease(self.path, self.row.pipeline))
+                return
             row = replace(self.row, beat=self.row.beat + 1, renewed_at=datetime.now(UTC))
-            if _is_current(table, row) and _write(self.path, row, table):
-                self.row, self._renewed = row, time.monotonic()
-            else:
-                self._lost = _lost(row, read_lease(self.path, row.pipeline))
-        except (DeltaError, OSError) as error:
+            _beat(self.path, row)
+            self.row, self._renewed = row, time.monotonic()
+        except (DeltaError, OSError, CheckpointError) as error:
             if time.monotonic() - self._renewed > self._ttl_s:
                 self._lost = LeaseLostError(
                     "the lease could not be renewed in time",
@@ -176,6 +212,10 @@ class Lease:
                     pipeline=self.row.pipeline,
                     cause=str(error)[:200],
                 )
+
+    def _is_current(self, table: DeltaTable) -> bool:
+        current = _rows(table, self.path).get(self.row.pipeline)
+        return current is not None and _same(current, self.row)
 
 
 def read_lease(path: Path, pipeline: str) -> LeaseRow | None:
@@ -185,13 +225,15 @@ def read_lease(path: Path, pipeline: str) -> LeaseRow | None:
 
 def read_leases(path: Path) -> Mapping[str, LeaseRow]:
     """The leases of all pipelines, by name."""
-    return _rows(_open(path)) if DeltaTable.is_deltatable(str(path)) else {}
+    with usable(path):
+        return _rows(_open(path), path) if DeltaTable.is_deltatable(str(path)) else {}
 
 
 def this_host() -> str:
-    """This machine since it was booted: another boot is another holder, for its processes are gone."""
+    """This machine since it was booted, and this container: only there a process id tells whether a holder lives."""
     boot = BOOT_ID.read_text().strip()[:8] if BOOT_ID.exists() else ""
-    return f"{socket.gethostname()}/{boot}"
+    space = PID_NAMESPACE.readlink().name.strip("pid:[]") if PID_NAMESPACE.exists() else ""
+    return f"{socket.gethostname()}/{boot}/{space}"
 
 
 def _claim(pipeline: str, run_id: str, ttl: timedelta) -> LeaseRow:
@@ -226,47 +268,54 @@ def _started(process: psutil.Process) -> float:
 
 
 def _watch(path: Path, held: LeaseRow) -> None:
-    """Return when `held` is free or has shown no heartbeat for long enough; PipelineBusyError if it lives."""
-    if not held.stale:
+    """Return when `held` is free or has shown no heartbeat for long enough; PipelineBusyError if it lives.
+
+    A fresh beat is believed at once only of a process of this machine: other clocks may be ahead of ours.
+    """
+    if held.here and not held.stale:
         raise _busy(held)
     pause = threading.Event()
-    # A living holder beats every third of its time to live: half of it tells.
-    deadline = time.monotonic() + held.ttl_ms / 1000 / 2
+    # A living holder beats every third of its time to live, so half of it tells; all of it where the clocks agree that
+    # it was there just now.
+    silence_s = held.ttl_ms / 1000 / (2 if held.stale else 1)
+    deadline = time.monotonic() + silence_s
     while time.monotonic() < deadline:
         pause.wait(LOOK_S)
         now = read_lease(path, held.pipeline)
         if now is None or (now.token == held.token and now.free):
             return
-        if (now.token, now.beat) != (held.token, held.beat):
+        if (now.lease_id, now.beat) != (held.lease_id, held.beat):
             raise _busy(now)
 
 
-def _open(path: Path) -> DeltaTable:
-    """The table, made empty if there is none: a first row could not be written in competition otherwise."""
-    with suppress(TableNotFoundError):
-        return DeltaTable(str(path))
-    path.mkdir(parents=True, exist_ok=True, mode=0o750)
-    # Somebody else may be making it at this moment.
-    with suppress(DeltaError):
-        DeltaTable.create(
-            str(path),
-            SCHEMA,
-            partition_by=["pipeline"],
-            configuration={"delta.logRetentionDuration": "interval 1 days"},
-        )
-    return DeltaTable(str(path))
-
-
-def _rows(table: DeltaTable) -> Mapping[str, LeaseRow]:
+def _rows(table: DeltaTable, path: Path) -> Mapping[str, LeaseRow]:
+    """The leases by pipeline, with their newest heartbeats."""
     try:
-        return {row["pipeline"]: LeaseRow(**row) for row in table.to_pyarrow_table().to_pylist()}
-    except (DeltaError, pa.ArrowException, TypeError) as error:
-        raise CheckpointError("the leases in the catalog cannot be read", file=table.table_uri) from error
+        return {row["pipeline"]: _beaten(LeaseRow(**row), path) for row in rows_of(table)}
+    except TypeError as error:
+        raise CheckpointError("the leases in the catalog have other columns than they should", file=path) from error
 
 
-def _is_current(table: DeltaTable, row: LeaseRow) -> bool:
-    current = _rows(table).get(row.pipeline)
-    return current is not None and current.token == row.token
+def _beaten(row: LeaseRow, path: Path) -> LeaseRow:
+    found = None if row.released else read_beat(path, pipeline=row.pipeline, token=row.token, run_id=row.run_id)
+    return row if found is None else replace(row, beat=found[0], renewed_at=found[1])
+
+
+def _taken(path: Path, row: LeaseRow, table: DeltaTable, *, seen: LeaseRow | None) -> bool:
+    """Whether `row` is in the table by now, as a lease of this process."""
+    taken = False
+    _HELD.add(row.lease_id)
+    try:
+        taken = _write(path, row, table, seen=seen)
+    finally:
+        if not taken:
+            _HELD.discard(row.lease_id)
+    tidy(table)
+    return taken
+
+
+def _beat(path: Path, row: LeaseRow) -> None:
+    write_beat(path, pipeline=row.pipeline, token=row.token, run_id=row.run_id, beat=row.beat, at=row.renewed_at)
 
 
 @retry(
@@ -275,25 +324,21 @@ def _is_current(table: DeltaTable, row: LeaseRow) -> bool:
     wait=wait_random_exponential(multiplier=0.01, max=0.5),
     reraise=True,
 )
-def _write(path: Path, row: LeaseRow, table: DeltaTable) -> bool:
-    """Put `row` in the place of the pipeline's row, in one transaction; False if another token came between."""
-    rows = pa.Table.from_pylist([_plain(row)], schema=SCHEMA)
-    properties = CommitProperties(app_transactions=[Transaction(f"lease/{row.pipeline}", row.token)])
+def _write(path: Path, row: LeaseRow, table: DeltaTable, *, seen: LeaseRow | None) -> bool:
+    """Put `row` in the place of `seen`, in one transaction; False if that is not the pipeline's lease any more."""
     try:
-        write_deltalake(
-            table, rows, mode="overwrite", predicate=f"pipeline = '{row.pipeline}'", commit_properties=properties
-        )
+        write_row(table, _plain(row))
     except CommitFailedError:
         table.update_incremental()
-        current = read_lease(path, row.pipeline)
-        if current is not None and current.token >= row.token and not _same(current, row):
+        current = _rows(table, path).get(row.pipeline)
+        if not (current is None if seen is None else current is not None and _same(current, seen)):
             return False
         raise
     return True
 
 
 def _same(current: LeaseRow, row: LeaseRow) -> bool:
-    mine, theirs = ((r.token, r.host, r.pid, r.run_id) for r in (row, current))
+    mine, theirs = ((r.token, r.host, r.pid, r.run_id, r.released) for r in (row, current))
     return mine == theirs
 
 
@@ -310,11 +355,17 @@ def _busy(held: LeaseRow) -> PipelineBusyError:
 
 
 def _lost(mine: LeaseRow, current: LeaseRow | None) -> LeaseLostError:
+    if current is None:
+        return LeaseLostError(
+            f"the lease of {mine.pipeline} is gone from the catalog",
+            remedy="start again: the lease is made anew, with a token above those that the sinks remember",
+            token=mine.token,
+        )
     return LeaseLostError(
         f"another driver has taken over {mine.pipeline} while this one was silent",
         remedy="nothing to do: this run ends here, the other one goes on",
         token=mine.token,
-        **(_holder(current) if current else {}),
+        **_holder(current),
     )
 
 

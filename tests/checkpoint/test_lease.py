@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from resources.checkpoint import lease as leases
+from resources.checkpoint import lease_table
 from resources.checkpoint.lease import Lease, read_lease
-from resources.errors import LeaseLostError, PipelineBusyError
+from resources.errors import CheckpointError, LeaseLostError, PipelineBusyError
 
 SHORT = timedelta(seconds=0.6)
 HOLDER = """
@@ -152,3 +154,161 @@ def test_heartbeats_are_seen_in_the_catalog(path):
         assert read_lease(path, "shop.clicks").renewed_at > first.renewed_at
         assert first.acquired_at <= datetime.now(UTC)
         assert first.pid == os.getpid()
+
+
+def elsewhere(path: Path, monkeypatch, **changes):
+    """A lease that another machine has taken and not given back; it beats no more."""
+    with monkeypatch.context() as there:
+        there.setattr(leases, "this_host", lambda: "far/1/1")
+        there.setattr(leases.Lease, "__exit__", lambda lease, *_: lease._end.set())
+        lease = acquire(path, run_id="far")
+    if changes:
+        row = replace(lease.row, **changes)
+        lease_table.write_row(leases._open(path), leases._plain(row))
+    return lease
+
+
+def test_a_dead_holder_whose_clock_was_ahead_is_succeeded_after_its_time_to_live(path, monkeypatch):
+    ahead = datetime.now(UTC) + timedelta(hours=1)
+    elsewhere(path, monkeypatch, renewed_at=ahead, acquired_at=ahead)
+    with acquire(path) as lease:
+        assert lease.token == 2
+
+
+def test_a_holder_elsewhere_that_died_just_now_is_succeeded_without_asking_twice(path, monkeypatch):
+    elsewhere(path, monkeypatch)
+    with acquire(path) as lease:
+        assert lease.token == 2
+
+
+@pytest.mark.parametrize("clock", [timedelta(0), timedelta(hours=1), timedelta(hours=-1)], ids=str)
+def test_a_living_holder_elsewhere_keeps_its_lease_whatever_its_clock_says(path, monkeypatch, clock):
+    class Theirs(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) + clock
+
+    far = elsewhere(path, monkeypatch)
+    end = threading.Event()
+
+    def beat():
+        while not end.wait(0.05):
+            leases._beat(path, replace(far.row, beat=far.row.beat + 1, renewed_at=Theirs.now(UTC)))
+            far.row = replace(far.row, beat=far.row.beat + 1)
+
+    with ThreadPoolExecutor(1) as pool:
+        beating = pool.submit(beat)
+        try:
+            with pytest.raises(PipelineBusyError, match="run=far"):
+                acquire(path, ttl=timedelta(seconds=30))
+        finally:
+            end.set()
+        beating.result()
+
+
+def test_a_process_id_of_another_container_says_nothing(path, monkeypatch, tmp_path):
+    row = elsewhere(path, monkeypatch).row
+    mine = replace(row, host=leases.this_host(), pid=2**22 + 1)
+    assert mine.free, "there is no such process in this container"
+    other = tmp_path / "pid"
+    other.symlink_to("pid:[7]")
+    monkeypatch.setattr(leases, "PID_NAMESPACE", other)
+    assert not mine.free
+
+
+def files(path: Path) -> int:
+    return sum(1 for file in path.rglob("*") if file.is_file())
+
+
+def test_heartbeats_do_not_fill_the_disk(path):
+    lease = acquire(path, ttl=timedelta(hours=1))
+    lease._renew()
+    before = files(path)
+    for _ in range(200):
+        lease._renew()
+    assert files(path) == before
+    assert read_lease(path, "shop.clicks").beat == 201
+
+
+def test_neither_do_many_short_runs(path, monkeypatch):
+    monkeypatch.setattr(lease_table, "TIDY_HOURS", 0)
+    for _ in range(40):
+        with acquire(path):
+            pass
+        for file in (path / "_delta_log").iterdir():
+            os.utime(file, (0, 0))
+    # Two versions a run, of a file and an entry of the log each, but for those that were tidied away.
+    assert files(path) < 80
+
+
+def test_a_lease_is_taken_above_what_sinks_remember(path):
+    with acquire(path) as lease:
+        lease.outrank(0)
+        assert lease.token == 1
+        lease.outrank(41)
+        assert lease.token == 42
+        lease._renew()
+        lease.check()
+    with Lease.acquire(path, pipeline="shop.clicks", run_id="next", above=99) as lease:
+        assert lease.token == 100
+
+
+def test_a_token_above_an_old_one_does_not_push_a_living_holder_out(path, monkeypatch):
+    """Another process takes the lease between our look and our commit."""
+    held: list[Lease] = []
+    rows = leases._rows
+
+    def overtaken(table, where):
+        found = rows(table, where)
+        monkeypatch.setattr(leases, "_rows", rows)
+        held.append(acquire(path, run_id="first", ttl=timedelta(hours=1)))
+        return found
+
+    monkeypatch.setattr(leases, "_rows", overtaken)
+    with pytest.raises(PipelineBusyError, match="run=first"):
+        Lease.acquire(path, pipeline="shop.clicks", run_id="second", above=99)
+
+
+def test_who_lost_the_lease_cannot_outrank_anybody(path):
+    lease = acquire(path)
+    leases._write(path, replace(lease.row, released=True), leases._open(path), seen=lease.row)
+    with acquire(path, run_id="next"), pytest.raises(LeaseLostError, match="taken over"):
+        lease.outrank(10)
+
+
+def test_a_lease_that_is_removed_under_its_holder_is_told_as_that(path):
+    lease = acquire(path)
+    shutil.rmtree(path)
+    lease._renew()
+    with pytest.raises(LeaseLostError, match="gone from the catalog") as lost:
+        lease.check()
+    assert "start again" in lost.value.remedy
+    with acquire(path):
+        pass
+
+
+@pytest.mark.parametrize(
+    "fault", [OSError(30, "Read-only file system"), leases.DeltaError("No space left on device")], ids=["ro", "full"]
+)
+def test_a_catalog_that_cannot_be_written_is_our_error(path, monkeypatch, fault):
+    with acquire(path):
+        pass
+    monkeypatch.setattr(lease_table, "write_deltalake", lambda *_, **__: (_ for _ in ()).throw(fault))
+    with pytest.raises(CheckpointError, match=r"cannot be written: (Read-only|No space)") as refused:
+        acquire(path)
+    assert "mounted read-only" in refused.value.remedy
+
+
+def test_a_panic_of_delta_is_our_error(tmp_path):
+    with pytest.raises(CheckpointError, match="panicked"):
+        acquire(tmp_path / "a[b" / "leases")
+
+
+def test_a_lease_that_could_not_be_given_back_does_not_block_its_own_process(path, monkeypatch):
+    with acquire(path, ttl=timedelta(hours=1)):
+        full = OSError(28, "No space left on device")
+        monkeypatch.setattr(lease_table, "write_deltalake", lambda *_, **__: (_ for _ in ()).throw(full))
+    monkeypatch.undo()
+    assert not read_lease(path, "shop.clicks").released
+    with acquire(path) as lease:
+        assert lease.token == 2
