@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path, PurePosixPath
 
+from resources.checkpoint.log import CheckpointLog
 from resources.errors import CheckpointError
 
 # A leading zero, or a digit of another script, is no name that Spark writes.
@@ -47,24 +48,28 @@ def state_version(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def state_stores(paths: Iterable[PurePosixPath]) -> Mapping[str, StoreVersions]:
+def state_stores(paths: Iterable[PurePosixPath], partitions: int = 0) -> Mapping[str, StoreVersions]:
     """What each store of each partition has, by its folder, from the files and folders of a checkpoint.
 
     `paths` are relative to the checkpoint. Partitions and stores that other partitions of the same operator show to be
-    missing are there too, with nothing in them.
+    missing are there too, with nothing in them. With `partitions` (0: no bound) those beyond it are left out: a rescale
+    to fewer leaves their folders behind, and nothing is written into them any more.
 
     >>> found = state_stores([PurePosixPath("state/0/1/1.changelog")])
     >>> {place: store.changes for place, store in found.items()}
     {'state/0/0': set(), 'state/0/1': {1}}
+    >>> list(state_stores([PurePosixPath("state/0/0/1.changelog"), PurePosixPath("state/0/1/1.changelog")], 1))
+    ['state/0/0']
     """
     found: dict[tuple[int, int, str], StoreVersions] = {}
-    partitions: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for path in paths:
         match path.parts:
             case ("state", operator, partition, *rest) if NUMBER.fullmatch(operator) and NUMBER.fullmatch(partition):
                 number = int(operator)
-                partitions[number] = max(partitions.get(number, 0), int(partition) + 1)
-                _note(found, (number, int(partition)), rest)
+                if not partitions or int(partition) < partitions:
+                    counts[number] = max(counts.get(number, 0), int(partition) + 1)
+                    _note(found, (number, int(partition)), rest)
     stores: dict[int, set[str]] = {}
     for operator_id, _, store in found:
         stores.setdefault(operator_id, set()).add(store)
@@ -72,7 +77,7 @@ def state_stores(paths: Iterable[PurePosixPath]) -> Mapping[str, StoreVersions]:
         str(PurePosixPath("state", str(number), str(partition), store)): found.get(
             (number, partition, store), StoreVersions()
         )
-        for number, count in sorted(partitions.items())
+        for number, count in sorted(counts.items())
         for partition, store in product(range(count), sorted(stores.get(number, {""})))
     }
 
@@ -99,9 +104,11 @@ def unloadable(stores: Mapping[str, StoreVersions], version: int) -> str | None:
 def rewindable(checkpoint: Path) -> range:
     """The batches that `rewind` can go back to, without a gap up to the newest; empty if there is none."""
     commits, offsets = numbers(checkpoint / "commits"), numbers(checkpoint / "offsets")
-    stores = _stores(checkpoint)
+    stores = _Stores(checkpoint)
     good = {
-        batch for batch in commits & offsets if needed_plans(batch) <= offsets and unloadable(stores, batch + 1) is None
+        batch
+        for batch in commits & offsets
+        if needed_plans(batch) <= offsets and unloadable(stores.of(batch), batch + 1) is None
     }
     last = max(good, default=-1)
     first = last
@@ -164,9 +171,29 @@ def remove_with_sum(file: Path) -> None:
     file.unlink(missing_ok=True)
 
 
-def _stores(checkpoint: Path) -> Mapping[str, StoreVersions]:
-    found = (checkpoint / "state").rglob("*")
-    return state_stores(PurePosixPath(path.relative_to(checkpoint).as_posix()) for path in found)
+def partitions_of(checkpoint: Path, batch: int) -> int:
+    """The number of state partitions that a batch was planned with, 0 if its plan does not say or cannot be read."""
+    try:
+        return CheckpointLog(checkpoint).partitions(batch)
+    except (CheckpointError, OSError, ValueError, IndexError):
+        return 0
+
+
+class _Stores:
+    """The stores of a checkpoint, as a batch knows them."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.checkpoint = checkpoint
+        found = (checkpoint / "state").rglob("*")
+        self._paths = [PurePosixPath(path.relative_to(checkpoint).as_posix()) for path in found]
+        self._by_partitions: dict[int, Mapping[str, StoreVersions]] = {}
+
+    def of(self, batch: int) -> Mapping[str, StoreVersions]:
+        """What each store has of the partitions that the batch was planned with."""
+        number = partitions_of(self.checkpoint, batch)
+        if number not in self._by_partitions:
+            self._by_partitions[number] = state_stores(self._paths, number)
+        return self._by_partitions[number]
 
 
 def _newer_state(checkpoint: Path, version: int) -> Iterator[Path]:
@@ -181,7 +208,7 @@ def _refuse(checkpoint: Path, to_batch: int) -> None:
         missing = needed - numbers(checkpoint / folder)
         if missing:
             raise _impossible(checkpoint, to_batch, f"{folder}/{max(missing)} is not there")
-    problem = unloadable(_stores(checkpoint), to_batch + 1)
+    problem = unloadable(_Stores(checkpoint).of(to_batch), to_batch + 1)
     if problem is not None:
         raise _impossible(checkpoint, to_batch, f"{problem}, so state {to_batch + 1} cannot be rebuilt")
 

@@ -91,7 +91,8 @@ class FakeQuery:
         """What stands on disk while a batch runs: its input, its offsets."""
         entry = {"path": f"file:///in/f{batch}.jsonl", "timestamp": 1795224219715 + batch, "batchId": batch}
         write(self.checkpoint / f"sources/file/{batch}", "v1\n" + json.dumps(entry, separators=(",", ":")))
-        head = {"batchWatermarkMs": batch * 1000, "batchTimestampMs": 1795224241370 + batch, "conf": CONF}
+        conf = {**CONF, **({"spark.sql.shuffle.partitions": str(self.partitions)} if self.partitions else {})}
+        head = {"batchWatermarkMs": batch * 1000, "batchTimestampMs": 1795224241370 + batch, "conf": conf}
         lines = ["v2", json.dumps(head, separators=(",", ":")), f'file:{{"logOffset":{batch}}}']
         write(self.checkpoint / f"offsets/{batch}", "\n".join(lines))
 
@@ -113,6 +114,13 @@ class FakeQuery:
             write(
                 place / f"{version}.zip", zipped({"CURRENT": b"MANIFEST-16\n", "metadata": b"v1\n" + listing.encode()})
             )
+
+    def rescale(self, batch: int, partitions: int) -> None:
+        """The batch by which Spark rewrites the state in another number of partitions: it is snapshots alone."""
+        self.partitions = partitions
+        self.plan(batch)
+        self.snapshot(batch + 1)
+        self.commit(batch)
 
     def commit(self, batch: int) -> None:
         write(self.checkpoint / f"commits/{batch}", f'v1\n{{"nextBatchWatermarkMs":{batch * 1000}}}')

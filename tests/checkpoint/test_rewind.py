@@ -196,3 +196,22 @@ def test_a_version_can_be_rebuilt_only_from_a_snapshot_or_from_nothing_by_every_
         return number in changes and (number == 1 or loads(number - 1))
 
     assert (StoreVersions(snapshots, changes).first_missing(version) is None) == loads(version)
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_state_reaches_back_behind_a_rescale_and_before_it(tmp_path, partitions):
+    made = query(tmp_path, batches=4)
+    made.rescale(4, partitions)
+    for batch in (5, 6):
+        made.batch(batch)
+    assert rewindable(made.checkpoint) == range(7)
+    rewind(made.checkpoint, 5)
+    assert rewindable(made.checkpoint) == range(6)
+
+
+def test_a_partition_that_a_batch_has_must_be_there_behind_a_rescale_too(tmp_path):
+    made = query(tmp_path, batches=4)
+    made.rescale(4, 1)
+    made.batch(5)
+    remove(made.places()[0] / "6.changelog")
+    assert rewindable(made.checkpoint) == range(5)

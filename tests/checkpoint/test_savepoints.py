@@ -323,3 +323,16 @@ def test_many_threads_may_store_the_same_content(store, job):
     contents = {f.sha256: f.size_bytes for f in taken.files}
     assert taken.bytes_new == sum(contents.values())
     assert len(store.objects()) == len(contents)
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_a_savepoint_is_taken_behind_a_rescale(local, job, partitions):
+    window = job.queries["window"]
+    window.rescale(4, partitions)
+    window.batch(5)
+    taken = save(job, local)
+    assert taken.batches == {"window": 5, "rows": 3}
+    assert verify(local, taken) == []
+    (window.checkpoint / f"state/0/{partitions - 1}/6.changelog").unlink()
+    with pytest.raises(CheckpointError, match=f"state/0/{partitions - 1} lacks version 6"):
+        save(job, local)

@@ -7,6 +7,7 @@ from deltalake import DeltaTable
 
 from pipelines.runtime import repartition as module
 from pipelines.runtime.rescale import rescale
+from pipelines.runtime.travel import savepoint
 from resources.checkpoint import manifest as manifests
 from resources.checkpoint.catalog import Catalog
 from resources.checkpoint.log import CheckpointLog
@@ -58,6 +59,7 @@ def test_the_output_is_the_same_as_without(options, kind):
     job.run(options, finish=True)
     other.run(options, finish=True)
     assert rows(options) == rows(options, "plain")
+    assert savepoint(job.topology, options).manifest["partitions"] == 1
     assert [r["summary"] for r in Catalog(options.home.catalog).rows("operations")] == [
         f"{a} -> {b} partitions" for a, b in ((2, 5), (5, 3), (3, 1))
     ]

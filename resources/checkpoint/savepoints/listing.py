@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from resources.checkpoint.rewind import NUMBER, needed_plans, state_stores, state_version, unloadable
+from resources.checkpoint.rewind import NUMBER, needed_plans, partitions_of, state_stores, state_version, unloadable
 from resources.errors import CheckpointError
 
 CHECKPOINT = "checkpoint"
@@ -42,13 +42,17 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class QueryFiles:
-    """The files to copy of one query, in the order to copy them in, up to its last committed batch (-1 for none)."""
+    """The files to copy of one query, in the order to copy them in, up to its last committed batch (-1 for none).
+
+    `partitions` is the number of state partitions of that batch, 0 if nothing says it.
+    """
 
     checkpoint: str
     last: int
     files: tuple[Listed, ...]
     planned: int
     stateful: bool
+    partitions: int = 0
 
     @property
     def required(self) -> list[str]:
@@ -77,7 +81,7 @@ class QueryFiles:
             return f"batch {self.planned} is planned, but none is committed" if self.planned > 0 else None
         root = PurePosixPath(self.checkpoint)
         inside = (PurePosixPath(path) for path in saved if path.startswith(f"{self.checkpoint}/"))
-        stores = state_stores(path.relative_to(root) for path in inside)
+        stores = state_stores((path.relative_to(root) for path in inside), self.partitions)
         if self.stateful and not stores:
             return f"{self.checkpoint}/state is not there"
         lacking = unloadable(stores, self.last + 1)
@@ -99,7 +103,8 @@ def list_query(job: Path, query: Path, *, stateful: bool = False) -> QueryFiles:
     rest = [file for file in _tree(job, query, skipped) if not _is_later_state(file, last + 1)]
     planned = max((file.number for file in offsets), default=-1)
     files = tuple(_settled([*logs, *rest]))
-    return QueryFiles(checkpoint.relative_to(job).as_posix(), last, files, planned, stateful)
+    partitions = partitions_of(checkpoint, last)
+    return QueryFiles(checkpoint.relative_to(job).as_posix(), last, files, planned, stateful, partitions)
 
 
 def _is_later_state(file: Listed, version: int) -> bool:
