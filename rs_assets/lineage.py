@@ -13,6 +13,7 @@ from pipelines.topology.provenance import fields_of, provenance
 from pipelines.topology.sink import DeltaSink
 from pipelines.topology.topology import Topology
 from resources.checkpoint.catalog import Catalog
+from resources.checkpoint.storage.base import CheckpointRow
 from resources.errors import ConfigurationError, SinkError
 from resources.home import Home
 from resources.sink.delta import WRITER, open_table
@@ -75,9 +76,9 @@ def lineage_of(pipelines: Sequence[Pipeline], table: str, *, version: int | None
     plan = next(p for p in plan_queries(topology) if sink.name in p.sinks)
     generation, batch = int(match[2]), int(entry["rs.batch_id"])
     catalog = Catalog(home.catalog)
-    of_query = [row for row in checkpoints_of(topology, home) if (row.name, row.generation) == (plan.name, generation)]
-    now = [row for row in of_query if row.batch_id == batch]
-    before = {(r.topic, r.queue): r.offset for r in sorted(of_query, key=lambda r: r.batch_id) if r.batch_id < batch}
+    of_query = [row for row in checkpoints_of(topology, home) if row.name == plan.name]
+    now = [row for row in of_query if row.place == (generation, batch)]
+    before = read_before(of_query, (generation, batch))
     snapshots = [s for s in catalog.rows("snapshots", pipeline=topology.name) if s["batch_id"] <= batch]
     return Lineage(
         table=path,
@@ -97,6 +98,23 @@ def lineage_of(pipelines: Sequence[Pipeline], table: str, *, version: int | None
         state=_last([s for s in snapshots if s["query"] == plan.name], "state"),
         columns={f.name: _text(topology, sink.name, f.name) for f in opened.schema().fields},
     )
+
+
+def read_before(rows: Sequence[CheckpointRow], place: tuple[int, int]) -> dict[tuple[str, str], str]:
+    """Up to where each split, by source and queue, was read before the batch at `place`, a generation and a batch.
+
+    `rows` are those of one query. A generation goes on behind a batch of an earlier one; what it went back behind does
+    not count any more.
+    """
+    first: dict[int, int] = {}
+    for row in rows:
+        first[row.generation] = min(row.batch_id, first.get(row.generation, row.batch_id))
+    found: dict[tuple[str, str], str] = {}
+    for row in sorted((r for r in rows if r.place < place), key=lambda r: r.place):
+        undone = any(row.generation < other <= place[0] and began <= row.batch_id for other, began in first.items())
+        if not undone:
+            found[row.topic, row.queue] = row.offset
+    return found
 
 
 def show_lineage(found: Lineage) -> None:

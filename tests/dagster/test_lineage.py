@@ -1,0 +1,66 @@
+"""From a version of a table back to what its batch read, also behind a rewind."""
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from resources.checkpoint.storage import storage_named
+from resources.checkpoint.storage.base import CheckpointRow
+from resources.home import Home
+from resources.sink.base import BatchMark
+from resources.sink.delta import properties
+from rs_assets import StreamBuilder
+from rs_assets.lineage import lineage_of, read_before
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+def row(generation, batch, offset, queue="a.log"):
+    return CheckpointRow(
+        namespace="shop", group="trip", topic="logs", name="logs", queue=queue, offset=str(offset), query="logs",
+        generation=generation, batch_id=batch, run_id="r", at=NOW,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    stream = StreamBuilder.data_stream("shop", "trip").from_file(
+        tmp_path / "a.log", schema="n bigint", tail=True, name="logs"
+    )
+    return stream.to_delta("trip", name="out").build()
+
+
+def test_the_first_batch_behind_a_rewind_began_where_the_kept_one_ended(pipeline, tmp_path):
+    home = Home(tmp_path / "rs")
+    rows = [row(1, batch, 10 * (batch + 1)) for batch in range(4)] + [row(2, 2, 45)]
+    storage_named("delta", catalog=home.catalog).save(rows)
+    for each in rows:
+        mark = BatchMark("p", each.generation, "out", each.batch_id)
+        table = home.table("shop", "trip")
+        write_deltalake(table, pa.table({"n": [1]}), mode="append", commit_properties=properties(mark))
+    newest = lineage_of([pipeline], "trip", version=None, home=home)
+    assert (newest.generation, newest.batch_id) == (2, 2)
+    assert [(s.start, s.end) for s in newest.splits] == [("20", "45")]
+    undone = lineage_of([pipeline], "trip", version=3, home=home)
+    assert [(s.start, s.end) for s in undone.splits] == [("30", "40")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "place", "start"),
+    [
+        ([(1, 0, 10), (2, 0, 7)], (2, 0), None),
+        ([(1, 0, 10), (1, 1, 20), (1, 2, 30), (3, 1, 15)], (3, 1), "10"),
+        ([(1, 0, 10), (1, 1, 20), (2, 1, 12), (3, 2, 40)], (3, 2), "12"),
+        ([(1, 0, 10), (1, 1, 20), (2, 0, 5), (2, 1, 8)], (2, 1), "5"),
+    ],
+    ids=["begun anew", "rewound twice", "rewound and on", "its own"],
+)
+def test_only_what_no_later_generation_went_back_behind_counts(rows, place, start):
+    assert read_before([row(*each) for each in rows], place).get(("logs", "a.log")) == start
+
+
+def test_a_split_that_was_not_in_the_last_batches_keeps_its_place():
+    rows = [row(1, 0, 10, "b.log"), row(1, 0, 5), row(1, 1, 9), row(2, 1, 7)]
+    assert read_before(rows, (2, 1)) == {("logs", "a.log"): "5", ("logs", "b.log"): "10"}
