@@ -19,7 +19,7 @@ from resources.checkpoint.savepoints import verify
 from resources.checkpoint.storage import CheckpointRow
 from resources.errors import RsError
 from resources.home import Home
-from resources.sink.delta import open_table
+from resources.sink.delta_table import open_table
 from rs_assets.catalogued import checkpoints_of
 from rs_assets.roles import asset_path
 

@@ -14,7 +14,7 @@ from pipelines.topology.sink import DeltaSink
 from resources.checkpoint.catalog import Catalog, compact_table
 from resources.checkpoint.savepoints import SavepointStore, collect_garbage
 from resources.home import Home
-from resources.sink.delta import open_table
+from resources.sink.delta_table import open_table
 from rs_assets.roles import asset_path
 
 # Longer than any reader of an old version should take; what no version names by then is removed.

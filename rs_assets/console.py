@@ -20,7 +20,7 @@ from pipelines.stream.pipeline import Pipeline
 from pipelines.topology.source import FileSource
 from resources.home import Home
 from resources.sink.console import as_table
-from resources.sink.delta import open_table
+from resources.sink.delta_table import open_table
 from resources.source.lines.offsets import splits_of
 from resources.source.native import existing_files
 from rs_assets.launch import Wish, launch

@@ -25,7 +25,7 @@ from pipelines.runtime.report import BatchProgress, RunReport
 from pipelines.topology.provenance import fields_of, provenance
 from pipelines.topology.topology import Topology
 from resources.background import Troubles
-from resources.sink.delta import open_table
+from resources.sink.delta_table import open_table
 from rs_assets.roles import Role, asset_path, roles_of
 
 # Each event costs Dagster tens of milliseconds and stays in its memory, so a live stream reports this often at most.

@@ -16,7 +16,7 @@ from resources.checkpoint.catalog import Catalog
 from resources.checkpoint.storage.base import CheckpointRow
 from resources.errors import ConfigurationError, SinkError
 from resources.home import Home
-from resources.sink.delta import WRITER, open_table
+from resources.sink.delta_table import WRITER, open_table
 from rs_assets.catalogued import checkpoints_of
 
 

@@ -18,7 +18,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 from resources.errors import CheckpointError, SinkError
 from resources.shuffle.once import OnceWriter
 from resources.sink.base import SinkWriter
-from resources.sink.delta import DeltaWriter, open_table
+from resources.sink.delta import DeltaWriter
+from resources.sink.delta_table import open_table
 from resources.source.columns import LINE, OFFSET, PREFIX, RAW, REASON, SPLIT
 from resources.source.parse import quoted
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from resources.sink.base import BatchMark
-from resources.sink.delta import check_fence, last_batch, open_table, properties
+from resources.sink.delta_table import check_fence, last_batch, open_table, properties
 
 SCHEMA = pa.schema(
     [

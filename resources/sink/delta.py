@@ -7,10 +7,8 @@ the files and remembers the batch. A crash in between leaves files that no versi
 
 from __future__ import annotations
 
-import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,41 +17,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake import Schema as DeltaSchema
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 from pyspark.sql import DataFrame
 
-from resources.errors import LeaseLostError, SinkError
+from resources.errors import SinkError
 from resources.sink.base import BatchMark, Staged
+from resources.sink.delta_jvm import merge_jvm, write_jvm
+from resources.sink.delta_table import (
+    WRITER,
+    WRITES,
+    TableHandle,
+    arrow_schema,
+    check_fence,
+    last_batch,
+    properties,
+    sink_errors,
+)
 from resources.sink.statistics import file_statistics
 
 Mode = Literal["append", "upsert", "complete"]
-# Delta operations that add rows; others, such as a compaction, are nobody's data.
-WRITES = frozenset({"WRITE", "MERGE", "CREATE TABLE"})
-# `BatchMark.writer`: pipeline, generation, sink.
-WRITER = re.compile(r"([^/]+)/g([0-9]+)/([^/]+)")
-# Session settings of the JVM connector for the marker of a MERGE; Delta has no writer option for those.
-TXN_APP, TXN_VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
-
-
-@dataclass(slots=True)
-class TableHandle:
-    """A table that is opened once; afterwards only new log entries are read."""
-
-    path: str
-    table: DeltaTable | None = None
-
-    def newest(self) -> DeltaTable | None:
-        """The newest version, None if there is no table."""
-        if self.table is None:
-            self.table = open_table(self.path)
-        else:
-            try:
-                self.table.update_incremental()
-            except DeltaError:
-                # Somebody removed the table, or cleaned the log away under us.
-                self.table = open_table(self.path)
-        return self.table
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +94,7 @@ class DeltaWriter:
             custom_metadata={"rs.rewound_by": begun.writer, "rs.rewound_to": str(begun.batch_id)},
         )
         undone = self._undone(table, kept)
-        with _sink_errors(self.name, self.path, begun):
+        with sink_errors(self.name, self.path, begun):
             if not undone:
                 table.create_write_transaction(
                     [], mode="append", schema=table.schema(), partition_by=[], commit_properties=markers
@@ -162,7 +144,7 @@ class DeltaWriter:
             _remove(Path(self.path) / folder)
             return 0
         schema = DeltaSchema.from_arrow(_nullable(arrow_schema(batch)))
-        with _sink_errors(self.name, self.path, mark):
+        with sink_errors(self.name, self.path, mark):
             table = self.handle.table
             replaces = replaces or (table is not None and self._begins_anew(table, mark))
             mode: Literal["append", "overwrite"] = "overwrite" if replaces else "append"
@@ -215,7 +197,7 @@ class DeltaWriter:
     def _merge(self, rows: pa.Table, mark: BatchMark) -> int:
         if not rows.num_rows:
             return 0
-        with _sink_errors(self.name, self.path, mark):
+        with sink_errors(self.name, self.path, mark):
             table = self.handle.table
             if table is None or self._begins_anew(table, mark):
                 write_deltalake(self.path, rows, mode="overwrite", commit_properties=properties(mark))
@@ -247,25 +229,9 @@ class DeltaWriter:
         table = self.handle.newest()
         anew = table is not None and self._begins_anew(table, mark)
         if self.mode == "upsert" and table is not None and not anew:
-            self._merge_jvm(frame, mark)
-            return
-        how = "overwrite" if self.mode == "complete" or anew else "append"
-        writer = frame.write.format("delta").mode(how)
-        writer.option("txnAppId", mark.writer).option("txnVersion", mark.batch_id).save(self.path)
-
-    def _merge_jvm(self, frame: DataFrame, mark: BatchMark) -> None:
-        from delta.tables import DeltaTable as JvmTable
-
-        session = frame.sparkSession
-        condition = " AND ".join(f"t.`{k}` <=> s.`{k}`" for k in self.keys)
-        session.conf.set(TXN_APP, mark.writer)
-        session.conf.set(TXN_VERSION, mark.batch_id)
-        try:
-            merge = JvmTable.forPath(session, self.path).alias("t").merge(frame.alias("s"), condition)
-            merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
-        finally:
-            session.conf.unset(TXN_APP)
-            session.conf.unset(TXN_VERSION)
+            merge_jvm(frame, self.path, mark, keys=self.keys)
+        else:
+            write_jvm(frame, self.path, mark, replaces=self.mode == "complete" or anew)
 
 
 def _place(entry: Mapping[str, Any], mark: BatchMark) -> tuple[int, int] | None:
@@ -274,48 +240,6 @@ def _place(entry: Mapping[str, Any], mark: BatchMark) -> tuple[int, int] | None:
     if match is None or (match[1], match[3]) != (mark.pipeline_id, mark.sink):
         return None
     return int(match[2]), int(entry["rs.batch_id"])
-
-
-def open_table(path: str) -> DeltaTable | None:
-    """The table at `path`, None if there is none."""
-    try:
-        return DeltaTable(path)
-    except TableNotFoundError:
-        return None
-
-
-def last_batch(table: DeltaTable, mark: BatchMark) -> int:
-    """The last batch of this writer that the table remembers, -1 for none."""
-    version = table.transaction_version(mark.writer)
-    return -1 if version is None else version
-
-
-def check_fence(table: DeltaTable, mark: BatchMark) -> None:
-    """LeaseLostError if the table remembers a greater token than `mark` carries."""
-    seen = table.transaction_version(mark.fence)
-    if seen is not None and seen > mark.token:
-        raise LeaseLostError(
-            "another driver has taken over and written since",
-            remedy="nothing to do: this run ends here, the other one goes on",
-            table=table.table_uri,
-            token=mark.token,
-            newer_token=seen,
-        )
-
-
-def properties(mark: BatchMark) -> CommitProperties:
-    """The marker of a batch, the fencing token, and who wrote it, for the commit of its rows."""
-    return CommitProperties(
-        app_transactions=[Transaction(mark.writer, mark.batch_id), Transaction(mark.fence, mark.token)],
-        custom_metadata={"rs.writer": mark.writer, "rs.batch_id": str(mark.batch_id)},
-    )
-
-
-def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """The Arrow schema of a Spark frame."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(frame.schema, timezone="UTC")
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:
@@ -348,21 +272,3 @@ def _remove(folder: Path) -> None:
     for file in folder.iterdir():
         file.unlink()
     folder.rmdir()
-
-
-@contextmanager
-def _sink_errors(step: str, path: str, mark: BatchMark) -> Iterator[None]:
-    try:
-        yield
-    except CommitFailedError as error:
-        table = open_table(path)
-        if table is not None:
-            check_fence(table, mark)
-        raise SinkError(
-            f"another writer changed the table in between: {error}",
-            remedy="start again: the batch is computed once more, and is skipped if it is there",
-            step=step,
-            table=path,
-        ) from error
-    except DeltaError as error:
-        raise SinkError(f"Delta refused the commit: {error}", step=step, table=path) from error

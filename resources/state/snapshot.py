@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 
 from resources.errors import CheckpointError, SinkError
 from resources.sink.base import BatchMark
-from resources.sink.delta import WRITER, DeltaWriter, check_fence, last_batch, open_table, properties
+from resources.sink.delta import DeltaWriter
+from resources.sink.delta_table import WRITER, check_fence, last_batch, open_table, properties
 from resources.state.reader import BATCH, CHANGE, DELETED, KEY, PARTITION, VALUE, state_changes, state_rows
 
 # Beyond this share of changed rows writing all of them anew is the shorter way.
