@@ -1,4 +1,4 @@
-"""RS_HOME: the folder (or URI) that holds everything the project keeps."""
+"""RS_HOME: the folder that holds everything the project keeps."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from resources.errors import ConfigurationError
+from resources.names import checked_path
+
 DEFAULT_HOME = ".rs"
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where catalog, checkpoints and tables live.
+    """Where catalog, checkpoints and tables live, a folder; a relative one is meant from the working directory of now.
+
+    ConfigurationError for a path that Delta and Spark would read as another one.
 
     >>> home = Home(Path("/data/rs"))
     >>> str(home.job("shop", "clicks"))
@@ -20,10 +25,26 @@ class Home:
 
     root: Path
 
+    def __post_init__(self) -> None:
+        """Anchor and check the path."""
+        object.__setattr__(self, "root", self.root.expanduser().absolute())
+        checked_path(str(self.root), what="the home")
+
     @classmethod
     def default(cls) -> Home:
         """The home named by the environment variable RS_HOME, else `.rs` in the working directory."""
-        return cls(Path(os.environ.get("RS_HOME") or DEFAULT_HOME).expanduser().absolute())
+        return cls.at(os.environ.get("RS_HOME") or DEFAULT_HOME)
+
+    @classmethod
+    def at(cls, folder: str) -> Home:
+        """The home in the folder that people name; ConfigurationError for a URI."""
+        if "://" in folder:
+            raise ConfigurationError(
+                "the home is a URI, but checkpoints need a folder of this machine or one that is mounted",
+                remedy="give a path; savepoints may go to a URI: RS_SAVEPOINTS",
+                home=folder.partition("://")[0] + "://",
+            )
+        return cls(Path(folder))
 
     @property
     def catalog(self) -> Path:
@@ -61,7 +82,7 @@ class Home:
         return self.root / "served"
 
     def job(self, namespace: str, job: str) -> Path:
-        """The folder of one job's checkpoints; its manifest and lock lie in it too."""
+        """The folder of one job's checkpoints; its manifest lies in it too."""
         return self.root / "checkpoints" / namespace / job
 
     def table(self, namespace: str, table: str) -> str:

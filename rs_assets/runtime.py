@@ -4,7 +4,6 @@
 import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Literal
 
 from dagster import ConfigurableResource, InitResourceContext
@@ -88,11 +87,11 @@ class RuntimeResource(ConfigurableResource[None]):
     _listeners: list[Listener] = PrivateAttr(default_factory=list)
 
     def teardown_after_execution(self, context: InitResourceContext) -> None:  # noqa: ARG002  Dagster's form
-        """Stop what still runs and free the pipeline's lock."""
+        """Stop what still runs and give the pipeline's lease back."""
         self.close()
 
     def close(self) -> None:
-        """Stop what still runs and free the pipeline's lock; may be called twice."""
+        """Stop what still runs and give the pipeline's lease back; may be called twice."""
         session, self._session = self._session, None
         if session is not None:
             session.close()
@@ -142,7 +141,7 @@ class RuntimeResource(ConfigurableResource[None]):
     def _options(self, run_id: str) -> RunOptions:
         connector = self.sink.delta_connector
         return RunOptions(
-            home=Home(Path(self.run.home).expanduser().absolute()) if self.run.home else Home.default(),
+            home=Home.at(self.run.home) if self.run.home else Home.default(),
             driver=self.spark.driver,
             on_progress=self._tell,
             interval=timedelta(seconds=self.run.interval_seconds),

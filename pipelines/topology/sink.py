@@ -10,6 +10,7 @@ from pipelines.topology.base import Family, Node, positive
 from resources.errors import TopologyError
 from resources.kafka.cluster import KafkaCluster
 from resources.kafka.names import checked_topic
+from resources.names import checked_path
 from resources.sink.kafka.settings import python_settings
 from resources.sink.kafka.shape import RecordShape
 
@@ -91,6 +92,8 @@ class DeltaSink(Sink):
         Sink.__post_init__(self)
         if not isinstance(self.table, str) or not self.table or "\0" in self.table or ".." in self.table.split("/"):
             raise TopologyError(f"step {self.name!r}: {self.table!r} is no table name or path")
+        if "://" not in self.table:
+            checked_path(self.table, what=f"step {self.name!r}: the table")
         if self.mode not in get_args(DeltaMode):
             raise TopologyError(f"step {self.name!r}: {self.mode!r} is no mode", remedy=f"use {get_args(DeltaMode)}")
         if self.connector not in get_args(Connector):
