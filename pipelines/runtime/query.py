@@ -48,6 +48,14 @@ if TYPE_CHECKING:
 AVAILABLE_NOW: Mapping[str, Any] = MappingProxyType({"availableNow": True})
 
 
+class BatchNotDone(Exception):
+    """What Spark is told of a batch that failed or was not begun.
+
+    Only that: Spark looks for interrupts in the text by a pattern that overflows its stack on a long one, such as the
+    trace of an error in Java. The error itself is in `QueryRun.failure`.
+    """
+
+
 def every(interval: timedelta) -> Mapping[str, Any]:
     """A batch every `interval`, if there is input.
 
@@ -86,6 +94,8 @@ class QueryRun:
     _planned_before: int = -1
     _query: StreamingQuery | None = None
     _started: threading.Event = field(default_factory=threading.Event)
+    _last: threading.Event = field(default_factory=threading.Event)
+    _cut_off: bool = False
 
     def __post_init__(self) -> None:
         """Begin with an empty report, but for what waits in state."""
@@ -106,7 +116,7 @@ class QueryRun:
     def start(self, trigger: Mapping[str, Any]) -> None:
         """Start the query; RsError if Spark refuses the plan."""
         self._started.clear()
-        self.failure, self.failed_batch, self.given_up = None, -1, False
+        self.failure, self.failed_batch, self.given_up, self._cut_off = None, -1, False, False
         self.book.listeners = tuple(w for w in self.writers.values() if isinstance(w, SystemMessageListener))
         self.wiring.spark.conf.set(PARTITIONS, self.partitions)
         self.log.pin_partitions(self.partitions)
@@ -156,7 +166,7 @@ class QueryRun:
         if self.failure is not None:
             raise self.failure
         error = self._query.exception() if self._query is not None else None
-        if error is not None:
+        if error is not None and not self._cut_off:
             # Spark plans the reading of a batch before it hands it to us.
             batch_id = self.log.last_committed() + 1
             self.failure = self._explained(error, batch_id)
@@ -176,9 +186,14 @@ class QueryRun:
         """Whether no batch is being computed."""
         return self._query is None or not self._query.status["isTriggerActive"]
 
+    def begin_no_more(self) -> None:
+        """Let the batch in flight be the last one; may be called on any thread."""
+        self._last.set()
+
     def stop(self) -> None:
         """Stop at once; a batch in flight is given up and computed again at the next start."""
         if self._query is not None:
+            self._cut_off = True
             self._query.stop()
 
     def status(self) -> dict[str, Any]:
@@ -200,14 +215,22 @@ class QueryRun:
     def process(self, batch: DataFrame, batch_id: int) -> None:
         """One micro-batch, called by Spark on a thread of its own."""
         self._started.wait()
+        if self._last.is_set():
+            # To wait here for the stop would hold it up, to return would let Spark commit the batch.
+            self._cut_off = True
+            raise BatchNotDone("the query was told to stop")
         began = time.monotonic()
         try:
             progress = self._commit_batch(batch, batch_id, began)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  kept in `failure`, and raised from there
+            if self._cut_off:
+                raise BatchNotDone("the query was stopped") from None
             self.failed_batch = batch_id if self.wiring.quarantines and blames_a_record(error) else -1
-            self.failure = failure = self._explained(error, batch_id)
+            failure = self._explained(error, batch_id)
+            failure.__cause__ = error if failure is not error else error.__cause__
+            self.failure = failure
             self._withdraw(failure, batch_id)
-            raise failure from error
+            raise BatchNotDone(failure.what) from None
         if progress is not None:
             self.report = self.report.plus(progress)
             self.on_progress(progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from pipelines.runtime.session import JobSession
 
@@ -11,11 +12,13 @@ LOOK_S = 0.05
 
 
 def drain_and_stop(session: JobSession, *, patience_s: float = 60) -> None:
-    """Let the running batches end, for at most `patience_s` seconds, then stop the queries."""
-    driver = session.options.driver
+    """Let the batches in flight end, for at most `patience_s` seconds, begin no others, and stop the queries."""
+    driver, queries = session.options.driver, session.queries.values()
+    if patience_s:
+        for query in queries:
+            query.begin_no_more()
     tick = threading.Event()
-    waited = 0.0
-    while waited < patience_s and not driver.call(lambda _: all(q.idle() for q in session.queries.values())):
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline and not driver.call(lambda _: all(not q.active or q.idle() for q in queries)):
         tick.wait(LOOK_S)
-        waited += LOOK_S
     driver.call(lambda _: session.stop_queries())

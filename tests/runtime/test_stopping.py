@@ -1,0 +1,107 @@
+"""Stop means stop: behind the batch in flight, whatever waits; and what runs beside goes on until then."""
+
+import threading
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from pipelines.runtime.options import SavepointPolicy
+from rs_assets import MemoryChannel, StreamBuilder
+
+LINES = 400
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(f'{{"id":{n}}}\n' for n in range(LINES)))
+    return path
+
+
+def rows(out):
+    return sorted(row["id"] for row in out.rows())
+
+
+def test_a_stop_with_a_backlog_ends_behind_the_batch_in_flight(log, options):
+    out, begun, made = MemoryChannel(), threading.Event(), []
+
+    def listen(batch):
+        made.append(batch.batch_id)
+        if len(made) == 3:
+            begun.set()
+
+    stream = StreamBuilder.data_stream("shop", "backlog").from_file(
+        log, schema="id long", tail=True, max_rows_per_batch=1
+    )
+    pipeline = stream.to_memory(out).build()
+    running = pipeline.start(replace(options, interval=timedelta(milliseconds=1), on_progress=listen))
+    assert begun.wait(120)
+    before = len(made)
+    report = running.stop()
+    # The one in flight, and one that may have begun while the stop was on its way.
+    assert len(made) <= before + 2
+    assert rows(out) == list(range(len(made)))
+    assert report.batches == len(made)
+    log.write_text("".join(f'{{"id":{n}}}\n' for n in range(LINES)))
+    stream = StreamBuilder.data_stream("shop", "backlog").from_file(log, schema="id long", tail=True)
+    rest = stream.to_memory(out).build().run(options)
+    assert rest.rows_in == LINES - len(made)
+    assert rows(out) == list(range(LINES))
+
+
+class SlowSink:
+    """Holds the first batch until it is let go."""
+
+    name = "slow"
+
+    def __init__(self):
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def location(self):
+        return "nowhere"
+
+    def committed(self, mark):
+        return False
+
+    def last_committed(self, mark):
+        return None
+
+    def stage(self, batch, mark):
+        from resources.sink.base import Staged
+
+        batch.collect()
+        self.begun.set()
+        self.go_on.wait(60)
+        batch.collect()
+        return Staged(lambda: 1)
+
+
+def test_a_batch_that_is_cut_off_is_no_failure(log, options):
+    sink = SlowSink()
+    pipeline = StreamBuilder.data_stream("shop", "slow").from_file(log, schema="id long", tail=True).to(sink).build()
+    running = pipeline.start(options)
+    assert sink.begun.wait(120)
+    threading.Timer(1, sink.go_on.set).start()
+    report = running.stop(drain=False)
+    assert (report.batches, report.warnings) == (0, ())
+
+
+def test_savepoints_by_the_clock_go_on_behind_a_fault_of_the_store(log, options, monkeypatch):
+    done, tries, handle = threading.Event(), [], []
+
+    def savepoint(*_, **__):
+        tries.append(handle[0].status()["warnings"] if handle else [])
+        if len(tries) < 4:
+            raise OSError("the store is away")
+        done.set()
+
+    monkeypatch.setattr("pipelines.runtime.running.savepoint", savepoint)
+    monkeypatch.setattr("resources.background.FIRST_PAUSE", timedelta(milliseconds=10))
+    policy = SavepointPolicy(every=timedelta(seconds=1), state_rows=False)
+    stream = StreamBuilder.data_stream("shop", "saved").from_file(log, schema="id long", tail=True)
+    with stream.to_memory(MemoryChannel()).build().start(replace(options, savepoints=policy)) as running:
+        handle.append(running)
+        assert done.wait(120), "no savepoint was tried again"
+    assert "no savepoint was taken: OSError: the store is away" in tries[3][0]
+    assert running.stop().warnings == ()
