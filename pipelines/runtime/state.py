@@ -53,9 +53,7 @@ def _snapshot(topology: Topology, plan: QueryPlan, step: str, options: RunOption
     mark = BatchMark(manifest.pipeline_id, generation, f"state.{step}", log.last_committed(), token)
     path = state_path(topology, step, options.home)
     taken = options.driver.call(lambda spark: write_state(spark, log.folder, path=path, mark=mark))
-    refresh(
-        served_folder(topology, step, options.home), taken, table=None if taken.changes is not None else state_at(path)
-    )
+    refresh(served_folder(topology, step, options.home), taken, table=lambda: state_at(path))
     if taken.changed or taken.whole:
         row = row_of(
             topology.name,

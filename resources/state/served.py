@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -88,29 +88,37 @@ class ServedState:
                     return
 
 
-def refresh(folder: Path, snapshot: StateSnapshot, *, table: pa.Table | None) -> None:
+def refresh(folder: Path, snapshot: StateSnapshot, *, table: Callable[[], pa.Table]) -> None:
     """Bring the copy in `folder` to `snapshot`.
 
-    If the snapshot knows its changes and the copy is of the snapshot before, only those are written; else all rows of
-    `table` go into a new copy, which then takes the place of the old one.
+    If the snapshot knows its changes and the copy is of the version before, only those are written. In all other cases
+    (a first copy, one that missed a snapshot, a compaction between them) all rows of `table()` go into a new copy,
+    which then takes the place of the old one.
     """
-    facts = _facts(folder)
+    facts = _known(folder)
     if facts is not None and facts["version"] == snapshot.version:
         return
     if facts is not None and snapshot.changes is not None and facts["version"] == snapshot.version - 1:
         copy = str(facts["copy"])
         _apply(folder / copy, snapshot.changes)
-    elif table is not None:
+    else:
         copy = f"v{snapshot.version:08d}"
         shutil.rmtree(folder / copy, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True, mode=0o750)
-        _fill(folder / copy, table)
-    else:
-        return
+        _fill(folder / copy, table())
     _point(folder, copy, snapshot)
     for old in folder.glob("v*"):
         if old.name != copy:
             shutil.rmtree(old, ignore_errors=True)
+
+
+def _known(folder: Path) -> dict[str, Any] | None:
+    """What is said of the copy, None if there is none that changes can be added to."""
+    try:
+        facts = _facts(folder)
+    except CheckpointError:
+        return None
+    return facts if facts is not None and (folder / str(facts["copy"])).is_dir() else None
 
 
 def _apply(folder: Path, changes: pa.Table) -> None:
