@@ -16,6 +16,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 from resources.errors import RsError, SourceReadError
 from resources.kafka.cluster import KafkaCluster
 from resources.kafka.login import check_login
+from resources.kafka.names import is_internal
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient, TopicPartition
@@ -26,8 +27,6 @@ PATIENCE = timedelta(seconds=30)
 LOOK_S = 0.2
 # How long a question is repeated to which Kafka says "not now".
 RETRY_FOR = timedelta(seconds=10)
-# Topics of Kafka's own; a pattern does not match them.
-INTERNAL = "__"
 
 Partition = tuple[str, int]
 Answer = TypeVar("Answer")
@@ -180,6 +179,22 @@ class Admin:
         except TopicAlreadyExistsError:
             return
 
+    def setting(self, topic: str, name: str) -> str | None:
+        """A setting of a topic; None if this user may not look at it."""
+        from kafka.admin import ConfigResource, ConfigResourceType
+
+        asked = ConfigResource(ConfigResourceType.TOPIC, topic, [name])
+        found = self.client.describe_configs([asked], config_filter="all").get("topic", {}).get(topic, {})
+        return str(found[name]["value"]) if name in found else None
+
+    def change_setting(self, topic: str, name: str, value: str) -> str:
+        """Set a setting of a topic; what the brokers say against it, "" for nothing."""
+        from kafka.admin import ConfigResource, ConfigResourceType
+
+        wanted = ConfigResource(ConfigResourceType.TOPIC, topic, {name: value})
+        answer = self.client.alter_configs([wanted], raise_on_unknown=False)["topic"][topic]
+        return "" if answer == "OK" else str(answer)
+
     def delete_records(self, until: Mapping[Partition, int]) -> None:
         """Delete the records before these offsets."""
         self.client.delete_records({_tp(p): offset for p, offset in until.items()})
@@ -222,7 +237,7 @@ def _patiently(question: Callable[[], Answer]) -> Answer:
 
 
 def _matched(pattern: re.Pattern[str], name: str) -> bool:
-    return not name.startswith(INTERNAL) and pattern.fullmatch(name) is not None
+    return not is_internal(name) and pattern.fullmatch(name) is not None
 
 
 def _tp(partition: Partition) -> TopicPartition:

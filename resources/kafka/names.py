@@ -1,4 +1,4 @@
-"""The names that Kafka allows."""
+"""The names that Kafka allows, and those of topics that belong to this project alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,19 @@ import re
 from resources.errors import TopologyError
 
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+# The notes of exactly-once sinks, and what the names of durable shuffles begin with.
+COMMITS, SHUFFLES = "rs-assets-commits", "rs-assets-shuffle."
+# Kafka's own topics and ours, in a regular expression for Java and Python: no pattern of a source means them.
+INTERNAL = r"__|rs-assets-commits$|rs-assets-shuffle\."
+
+
+def is_internal(topic: str) -> bool:
+    """Whether a topic is Kafka's own or ours; a source reads it only if it is named.
+
+    >>> is_internal("rs-assets-commits"), is_internal("rs-assets-commits-of-mine")
+    (True, False)
+    """
+    return re.match(INTERNAL, topic) is not None
 
 
 def checked_topic(value: object, *, step: str) -> str:

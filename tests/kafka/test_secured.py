@@ -113,6 +113,49 @@ def directly(pipeline, options):
     return str(pipeline.run(options))
 
 
+class SparksEvents:
+    """What Spark tells of its work: the events of its log, and the plans that its REST interface answers with."""
+
+    def __init__(self, session, folder):
+        folder.mkdir()
+        java, context, self.folder = session._jvm, session.sparkContext._jsc.sc(), folder
+        scheduler = java.org.apache.spark.scheduler
+        settings = context.getConf().set("spark.eventLog.compress", "false")
+        self.log = scheduler.EventLoggingListener(
+            "secured", java.scala.Option.empty(), java.java.net.URI(folder.as_uri()), settings,
+            context.hadoopConfiguration(),
+        )  # fmt: skip
+        self.log.start()
+        self.context, self.plans = context, session._jsparkSession.sharedState().statusStore()
+        context.addSparkListener(self.log)
+
+    def told(self):
+        self.context.listenerBus().waitUntilEmpty()
+        self.context.removeSparkListener(self.log)
+        self.log.stop()
+        runs = self.plans.executionsList()
+        shown = [runs.apply(n).physicalPlanDescription() for n in range(runs.size())]
+        return "\n".join([*shown, *(path.read_text() for path in self.folder.rglob("*") if path.is_file())])
+
+
+def shuffling(cluster, topic):
+    stream = StreamBuilder.data_stream("test", "shuffled").from_kafka(cluster, topic, schema="id bigint")
+    shuffled = stream.shuffle(1, keys=["id"], strategy="kafka", bootstrap_servers=cluster)
+    return shuffled.to_memory(MemoryChannel()).build()
+
+
+def test_should_show_no_password_in_plans_and_events_of_spark(secured, shop, filled, driver, options, tmp_path):
+    outs = {delivery: f"{filled}-{delivery}" for delivery in DELIVERIES}
+    for out in outs.values():
+        secured.create_topic(out)
+    events = driver.call(lambda session: SparksEvents(session, tmp_path / "events"))
+    assert copying(shop, filled, outs).run(options).rows_out == 4
+    assert shuffling(shop, filled).run(options).rows_out == 2
+    told = driver.call(lambda _: events.told())
+    assert "SparkListenerSQLExecutionStart" in told
+    refuse_secrets(told)
+
+
 @pytest.mark.parametrize(("mechanism", "in_dagster"), [("PLAIN", False), ("SCRAM-SHA-512", True)])
 def test_should_read_infer_and_write_and_show_no_password(
     secured, shop, filled, options, tmp_path, mechanism, in_dagster

@@ -14,15 +14,16 @@ from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wa
 from resources.errors import LeaseLostError, SinkError
 from resources.kafka.admin import Admin, connected, kafka_errors
 from resources.kafka.cluster import KafkaCluster
+from resources.kafka.names import COMMITS as TOPIC
 from resources.sink.base import BatchMark
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer, TopicPartition
 
-TOPIC = "rs-assets-commits"
 # Small segments: only closed ones are compacted, and each start reads what is left.
+POLICY, COMPACT = "cleanup.policy", "compact"
 SETTINGS: Mapping[str, str] = {
-    "cleanup.policy": "compact",
+    POLICY: COMPACT,
     "segment.bytes": str(1 << 20),
     "segment.ms": str(3_600_000),
     "min.cleanable.dirty.ratio": "0.1",
@@ -42,6 +43,11 @@ class Commit:
     batch_id: int
     token: int
     rows: int
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Generation and batch: grows with every commit of a sink."""
+        return self.generation, self.batch_id
 
     def dumped(self) -> bytes:
         """As the value of a record."""
@@ -69,9 +75,22 @@ def key_of(mark: BatchMark) -> bytes:
 
 
 def ensure_topic(admin: Admin) -> None:
-    """Make the topic if it is not there."""
+    """Make the topic if it is not there; one that somebody else made is set to keep the last note of each sink.
+
+    SinkError if its notes may vanish and this user may not change that.
+    """
     if TOPIC not in admin.topics([TOPIC]):
         admin.create_topic(TOPIC, partitions=1, settings=SETTINGS)
+        return
+    policy = admin.setting(TOPIC, POLICY)
+    refusal = admin.change_setting(TOPIC, POLICY, COMPACT) if policy not in (None, COMPACT) else ""
+    if refusal:
+        raise SinkError(
+            f"the topic {TOPIC!r} deletes the notes of what was sent ({POLICY}={policy}): {refusal}",
+            remedy=f"set it to {COMPACT}: kafka-configs.sh --bootstrap-server ... --alter --entity-type topics"
+            f" --entity-name {TOPIC} --add-config {POLICY}={COMPACT}",
+            topic=TOPIC,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,20 +9,21 @@ older one and aborts what it left open.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from resources.errors import LeaseLostError, RsError, SinkError, SourceReadError
+from resources.errors import SinkError, SourceReadError
 from resources.kafka.admin import connected
 from resources.kafka.cluster import KafkaCluster
+from resources.kafka.names import COMMITS
 from resources.sink.base import BatchMark, Staged
-from resources.sink.kafka.commits import TOPIC, Commit, ensure_topic, key_of, last_commit, settled_commit
+from resources.sink.kafka.commits import Commit, ensure_topic, key_of, last_commit, settled_commit
+from resources.sink.kafka.failures import Attempt, notes_gone
 from resources.sink.kafka.jvm_producer import JvmProducer
 from resources.sink.kafka.producer import Producer, ProducerFailed, cannot_be_written, tasks_share_producers
 from resources.sink.kafka.python_producer import PythonProducer
@@ -32,27 +33,9 @@ from resources.sink.kafka.shape import RecordShape
 
 # How long an orderly end may take, in seconds: a broker that hangs must not hold up the end of a run.
 END_S = 10
-OTHER_TOPIC = "make the topic, or correct its name, and start again: nothing of the batch is visible"
-ALLOW = "allow this user to write to the topic and to the transactional id"
-TOO_LARGE = "raise max.request.size here and max.message.bytes of the topic, or send less"
-TIMEOUT = "set transaction.timeout.ms to at most the brokers' transaction.max.timeout.ms"
-LOOK = "see that topic and partition exist, the brokers run, and batch.size fits into max.message.bytes of the topic"
-# By what Kafka's own client and kafka-python call them, without the ending.
-REMEDIES: Mapping[str, str] = {
-    "UnknownTopicOrPartition": OTHER_TOPIC,
-    "InvalidTopic": OTHER_TOPIC,
-    "TopicAuthorization": ALLOW,
-    "TopicAuthorizationFailed": ALLOW,
-    "TransactionalIdAuthorization": ALLOW,
-    "TransactionalIdAuthorizationFailed": ALLOW,
-    "RecordTooLarge": TOO_LARGE,
-    "MessageSizeTooLarge": TOO_LARGE,
-    "InvalidTxnTimeout": TIMEOUT,
-    "InvalidTransactionTimeout": TIMEOUT,
-    "Timeout": LOOK,
-    "KafkaTimeout": LOOK,
-}
-FENCED = ("ProducerFenced", "InvalidProducerEpoch")
+# Brokers forget a producer that was silent for long (transactional.id.expiration.ms): behind so many seconds they are
+# asked for it before a batch is computed.
+IDLE_S = 10.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +47,11 @@ class TransactionalWriter:
     shape: RecordShape
     options: Mapping[str, str] = field(default_factory=dict)
     _producer: Producer | None = field(default=None, repr=False)
+    # What is known to be noted; stays when a producer is given up.
     _last: Commit | None = None
+    # When a batch was begun, and when the producer was used last, by the monotonic clock.
+    _opened: float = 0.0
+    _used: float = 0.0
 
     def location(self) -> str:
         """The brokers and the topic."""
@@ -87,6 +74,7 @@ class TransactionalWriter:
         made = records(batch, self.shape, step=self.name)
         with self._errors(mark, made):
             producer = self._ready(mark)
+            self._opened = time.monotonic()
             rows = producer.send(made, mark)
         return Staged(lambda: self._commit(producer, mark, rows, made) if rows else 0)
 
@@ -102,20 +90,28 @@ class TransactionalWriter:
                 step=self.name,
             )
         with self._errors(begun):
+            self._opened = time.monotonic()
             producer.begin()
         self._commit(producer, begun, 0)
         return "had nothing to undo"
 
     def close(self) -> None:
         """Abort what is open and give the connection back; may be called twice, and raises nothing."""
-        producer, self._producer, self._last = self._producer, None, None
+        producer, self._producer = self._producer, None
         if producer is not None:
             _end(producer)
 
     def _ready(self, mark: BatchMark) -> Producer:
-        """The producer; the first call fences off others and reads what was committed last."""
+        """The producer; the first call, and one that finds it forgotten, fences off others and reads the last note."""
+        idle = time.monotonic() - self._used
+        if self._producer is not None and idle > IDLE_S and not self._producer.alive(COMMITS):
+            self.close()
         if self._producer is None:
-            self._producer, self._last = self._begun(mark)
+            self._producer, noted = self._begun(mark)
+            if self._last is not None and (noted is None or noted.place < self._last.place):
+                raise notes_gone(mark, step=self.name)
+            self._last = noted
+        self._used = time.monotonic()
         return self._producer
 
     def _begun(self, mark: BatchMark) -> tuple[Producer, Commit | None]:
@@ -142,8 +138,8 @@ class TransactionalWriter:
     def _commit(self, producer: Producer, mark: BatchMark, rows: int, sent: DataFrame | None = None) -> int:
         made = Commit(generation=mark.generation, batch_id=mark.batch_id, token=mark.token, rows=rows)
         with self._errors(mark, sent):
-            producer.commit(TOPIC, key=key_of(mark), value=made.dumped())
-        self._last = made
+            producer.commit(COMMITS, key=key_of(mark), value=made.dumped())
+        self._last, self._used = made, time.monotonic()
         return rows
 
     @contextmanager
@@ -156,7 +152,7 @@ class TransactionalWriter:
             yield
         except ProducerFailed as failed:
             self.close()
-            raise self._told(failed, mark, sent) from failed
+            raise self._attempt(mark, sent).error(failed) from failed
         except SourceReadError as refused:
             self.close()
             raise cannot_be_written(refused, step=self.name) from refused
@@ -164,45 +160,30 @@ class TransactionalWriter:
             self.close()
             raise
 
-    def _told(self, failed: ProducerFailed, mark: BatchMark, sent: DataFrame | None) -> RsError:
-        if failed.kind in FENCED:
-            return LeaseLostError(
-                "another driver has begun to write to the topic",
-                remedy="nothing to do: this run ends here, the other one goes on",
-                step=self.name,
-                batch=mark.batch_id,
-            )
-        remedy = REMEDIES.get(failed.kind, "start again: nothing of the batch is visible")
-        return SinkError(
-            f"Kafka did not take the batch: {str(failed)[:300]}",
-            remedy=remedy,
+    def _attempt(self, mark: BatchMark, sent: DataFrame | None) -> Attempt:
+        settings = {**TRANSACTIONAL, **self.options}
+        return Attempt(
+            cluster=self.cluster,
             step=self.name,
             topic=self.shape.topic or self.shape.topic_field,
-            batch=mark.batch_id,
-            **(_largest(sent) if sent is not None and remedy is TOO_LARGE else {}),
+            mark=mark,
+            took_s=time.monotonic() - self._opened,
+            timeout_s=int(settings["transaction.timeout.ms"]) / 1000,
+            sent=sent,
         )
-
-
-def _largest(sent: DataFrame) -> dict[str, object]:
-    """Key and size in bytes of the record with the longest value, which takes computing the batch again."""
-    size = F.coalesce(F.length("value"), F.lit(0))
-    try:
-        row = sent.select(F.max(size).alias("size"), F.max_by("key", size).alias("key")).head()
-    except PySparkException:
-        return {}
-    if row is None or row["size"] is None:
-        return {}
-    key = row["key"]
-    return {"key": None if key is None else bytes(key[:100]).decode(errors="replace"), "size": row["size"]}
 
 
 def _end(producer: Producer) -> None:
     """Abort and close, and raise nothing: what cannot be aborted now, the next start aborts, or its timeout does."""
 
     def end() -> None:
-        with suppress(ProducerFailed):
+        left = 0
+        # Behind a commit that timed out a client refuses to abort: then nothing more may be sent.
+        with suppress(Exception):
             producer.abort()
-        producer.close(END_S)
+            left = END_S
+        with suppress(Exception):
+            producer.close(left)
 
     # Aborting waits as long as it likes.
     ending = threading.Thread(target=end, name="end of a Kafka producer", daemon=True)

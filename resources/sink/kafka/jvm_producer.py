@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -19,8 +18,8 @@ from pyspark.sql import DataFrame
 
 from resources.kafka.cluster import KafkaCluster
 from resources.sink.base import BatchMark
-from resources.sink.kafka.by_tasks import send_by_tasks
-from resources.sink.kafka.producer import ProducerFailed, not_open, unsendable
+from resources.sink.kafka.by_tasks import CONNECTOR, producer_params, scala_object, send_by_tasks
+from resources.sink.kafka.producer import PROBE, ProducerFailed, not_open, unsendable
 
 ERRORS = "org.apache.kafka.common."
 # Where Spark's connector makes a record of a row and hands it over.
@@ -46,7 +45,7 @@ class JvmProducer:
         self._jvm = SparkContext.getOrCreate()._jvm  # noqa: SLF001
         self._options = self._made_options()
         with _kafka_errors():
-            self._cached = self._pool.acquire(self._params())
+            self._cached = self._pool.acquire(producer_params(self._jvm, self._options))
             self._java.initTransactions()
 
     def begin(self) -> None:
@@ -55,6 +54,19 @@ class JvmProducer:
         with _kafka_errors():
             self._java.beginTransaction()
         self._open = True
+
+    def alive(self, topic: str) -> bool:
+        """Send a record and abort."""
+        try:
+            self.begin()
+            with _kafka_errors():
+                sent = self._java.send(self._record(topic, PROBE, b""))
+                self._java.flush()
+                sent.get()
+            self.abort()
+        except ProducerFailed:
+            return False
+        return True
 
     def send(self, records: DataFrame, mark: BatchMark) -> int:
         """Let Spark's tasks send, in parallel; nothing passes through Python."""
@@ -71,9 +83,8 @@ class JvmProducer:
         """Send the last record and commit."""
         if not self._open:
             raise not_open()
-        record = self._jvm.org.apache.kafka.clients.producer.ProducerRecord(topic, 0, key, value)
         with _kafka_errors():
-            self._java.send(record)
+            self._java.send(self._record(topic, key, value))
             self._java.commitTransaction()
         self._open = False
 
@@ -93,6 +104,9 @@ class JvmProducer:
             with suppress(Py4JError):
                 self._pool.release(cached)
 
+    def _record(self, topic: str, key: bytes, value: bytes) -> Any:
+        return self._jvm.org.apache.kafka.clients.producer.ProducerRecord(topic, 0, key, value)
+
     @property
     def _java(self) -> Any:
         return self._cached.producer()
@@ -104,19 +118,9 @@ class JvmProducer:
         own = {**self.settings, "transactional.id": self.transactional_id, "client.id": client}
         return {**self.cluster.for_spark(), **{f"kafka.{name}": value for name, value in own.items()}}
 
-    def _params(self) -> Any:
-        """The settings of the tasks' producers, made by the code that makes them for the tasks."""
-        options = self._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(self._options)
-        caseless = self._object("org.apache.spark.sql.catalyst.util.CaseInsensitiveMap").apply(options)
-        return self._object("org.apache.spark.sql.kafka010.KafkaSourceProvider").kafkaParamsForProducer(caseless)
-
     @property
     def _pool(self) -> Any:
-        return self._object("org.apache.spark.sql.kafka010.producer.InternalKafkaProducerPool")
-
-    def _object(self, name: str) -> Any:
-        """An object of Scala."""
-        return getattr(reduce(getattr, f"{name}$".split("."), self._jvm), "MODULE$")
+        return scala_object(self._jvm, f"{CONNECTOR}.producer.InternalKafkaProducerPool")
 
     def _why(self, error: Exception, mark: BatchMark) -> Exception | None:
         """What the transaction died of, or the row's fault; None if it was not the sink that failed.

@@ -20,6 +20,10 @@ ATTEMPTS = "spark.stage.maxConsecutiveAttempts"
 ONE_PROCESS = re.compile(r"local(\[(\*|\d+)\])?")
 
 
+# The key of a record that is never committed.
+PROBE = b"rs-assets"
+
+
 class ProducerFailed(Exception):
     """What a broker or the client said; `kind` is the name of its error, without "Error" or "Exception" at the end."""
 
@@ -39,6 +43,10 @@ class Producer(Protocol):
         """Open a transaction; one that is open is aborted."""
         ...
 
+    def alive(self, topic: str) -> bool:
+        """Whether the brokers know it still: they take a record for `topic`, in a transaction that is aborted."""
+        ...
+
     def send(self, records: DataFrame, mark: BatchMark) -> int:
         """Send `records`, as `records.records` makes them, in a transaction that stays open; how many there were.
 
@@ -55,7 +63,7 @@ class Producer(Protocol):
         ...
 
     def close(self, seconds: float) -> None:
-        """Give the connection back, in about so many seconds at most; raises nothing."""
+        """Give the connection back, in about so many seconds at most, in which what waits is sent; raises nothing."""
         ...
 
 

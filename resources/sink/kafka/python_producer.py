@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,16 @@ from pyspark.sql import DataFrame
 
 from resources.kafka.cluster import KafkaCluster
 from resources.sink.base import BatchMark
-from resources.sink.kafka.producer import ProducerFailed, not_open, unsendable
+from resources.sink.kafka.producer import PROBE, ProducerFailed, not_open, unsendable
 from resources.sink.kafka.settings import python_settings
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
     from kafka.producer.future import FutureRecordMetadata
+
+
+# How long a call may wait, as with Kafka's own client.
+MAX_BLOCK_MS = "60000"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,6 +57,18 @@ class PythonProducer:
             self._connected().begin_transaction()
         self._open = True
 
+    def alive(self, topic: str) -> bool:
+        """Send a record and abort."""
+        try:
+            self.begin()
+            with _kafka_errors():
+                sent = self._connected().send(topic, key=PROBE, value=b"", partition=0)
+                sent.get(timeout=self._patience_s)
+            self.abort()
+        except ProducerFailed:
+            return False
+        return True
+
     def send(self, records: DataFrame, mark: BatchMark) -> int:
         """Collect the records into the driver and send them from one thread."""
         self.abort()
@@ -76,7 +93,7 @@ class PythonProducer:
         client = self._connected()
         with _kafka_errors():
             _accepted(client.send(topic, key=key, value=value, partition=0))
-            client.commit_transaction()
+            _within(self._patience_s, client.commit_transaction, "EndTxn")
         self._open = False
 
     def abort(self) -> None:
@@ -84,7 +101,7 @@ class PythonProducer:
         if self._open:
             self._open = False
             with _kafka_errors():
-                self._connected().abort_transaction()
+                _within(self._patience_s, self._connected().abort_transaction, "the end of an aborted transaction")
 
     def close(self, seconds: float) -> None:
         """Close the connection."""
@@ -94,6 +111,10 @@ class PythonProducer:
         if client is not None:
             with suppress(KafkaError):
                 client.close(timeout=seconds)
+
+    @property
+    def _patience_s(self) -> float:
+        return int(self.settings.get("max.block.ms", MAX_BLOCK_MS)) / 1000
 
     def _connected(self) -> KafkaProducer:
         if self._client is None:
@@ -130,6 +151,25 @@ def _send(client: KafkaProducer, rows: pa.Table) -> None:
         for n, (topic, key, value) in enumerate(zip(topics, keys, values, strict=True)):
             own = [(h["key"], h["value"]) for h in headers[n] or ()] if headers is not None else None
             _accepted(send(topic, value, key, own, partitions[n] if partitions is not None else None))
+
+
+def _within(seconds: float, call: Callable[[], object], what: str) -> None:
+    """`call()`, which waits as long as it likes: ProducerFailed if it does so for longer than `seconds`."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001  handed to the caller whole
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="kafka-python", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise ProducerFailed("Timeout", f"no answer within {seconds:.0f} s while awaiting {what}")
+    if raised:
+        raise raised[0]
 
 
 def _accepted(sent: FutureRecordMetadata) -> None:

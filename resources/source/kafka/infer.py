@@ -28,7 +28,7 @@ def infer_schema(spark: SparkSession, reader: KafkaReader, *, step: str) -> Stru
     """
     with connected(reader.cluster) as admin:
         partitions = partitions_of(admin.topics(reader.topics, reader.pattern))
-        first, last = admin.earliest(partitions), admin.latest(partitions)
+        first, last = admin.earliest(partitions), admin.latest(partitions, read_committed=reader.read_committed)
     until = {p: min(first[p] + SAMPLE, last[p]) for p in partitions}
     values = reader.records(spark, first, until).select(F.col("value").cast("string")).dropna()
     with _spark_errors(step):

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructType
 
-from resources.kafka.admin import INTERNAL
 from resources.kafka.cluster import KafkaCluster
+from resources.kafka.names import INTERNAL
 from resources.source.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
 from resources.source.kafka.offsets import EARLIEST, Offsets, dump_offsets, ranges
 from resources.source.parse import LineFormat, quoted
@@ -137,10 +137,10 @@ def starting_options(starting: object) -> dict[str, str]:
 
 
 def java_pattern(pattern: str) -> str:
-    """`pattern` for Spark's connector, which would take a part of a name for a match, and Kafka's own topics too.
+    r"""`pattern` for Spark's connector, which would take a part of a name for a match, and Kafka's own topics and ours.
 
     >>> java_pattern("a|b")
-    '^(?!__)(?:a|b)$'
+    '^(?!__|rs-assets-commits$|rs-assets-shuffle\\\\.)(?:a|b)$'
     """
     return f"^(?!{INTERNAL})(?:{pattern})$"
 
