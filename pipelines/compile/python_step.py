@@ -18,7 +18,7 @@ from pipelines.compile.lazy_row import Columns, LazyRow
 from resources.errors import SchemaError, StepError
 from resources.errors_wire import to_wire
 from resources.source.columns import LABEL, LINE, OFFSET, REASON, SPLIT, hidden, visible
-from resources.source.spool import to_table
+from resources.source.rows import to_table
 
 Kind = Literal["map", "flat_map", "filter", "for_each", "label"]
 # How much of a record an error shows, in characters.

@@ -26,6 +26,7 @@ from resources.source.kafka.starting import resolved
 from resources.source.lines.offsets import ranges_between
 from resources.source.memory import MEMORY_SPLIT, checked_channel
 from resources.source.parse import LineFormat, parse_lines
+from resources.source.rows import infer_schema
 from resources.source.tail import FORMAT as LINES
 from resources.source.tail import register
 
@@ -85,9 +86,7 @@ def _rows_schema(wiring: Wiring, node: Source) -> StructType:
 
     if isinstance(node, MemorySource):
         checked_channel(node.channel, step=node.name)
-    return wiring.schema_of(
-        node, lambda: from_arrow_schema(spool.infer_schema(getattr(node, "rows", ()), step=node.name))
-    )
+    return wiring.schema_of(node, lambda: from_arrow_schema(infer_schema(getattr(node, "rows", ()), step=node.name)))
 
 
 def _spool_folder(wiring: Wiring, node: Source, schema: StructType) -> Path:

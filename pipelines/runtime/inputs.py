@@ -91,15 +91,21 @@ def _check_followed(source: FileSource, manifest: Manifest, log: CheckpointLog) 
         raise SealedError(ENDED, remedy=AGAIN, source=source.name, file=longer[0])
 
 
+def _check_channel(source: MemorySource, manifest: Manifest, log: CheckpointLog) -> None:
+    """Rows that were put behind the end would wait for ever."""
+    if manifest.sealed and source.channel.has_more({file.local for file in log.planned_files(source.name)}):
+        raise SealedError(ENDED, remedy=AGAIN, source=source.name)
+
+
 def _check_nothing(source: Source, manifest: Manifest, log: CheckpointLog) -> None:
-    """A closed channel takes no rows; topics are looked at in pipelines.runtime.topics."""
+    """Topics are looked at in pipelines.runtime.topics."""
 
 
 CHECKS: Mapping[type[Source], Callable[[Any, Manifest, CheckpointLog], None]] = MappingProxyType(
     {
         ArraySource: _check_array,
         FileSource: _check_files,
-        MemorySource: _check_nothing,
+        MemorySource: _check_channel,
         KafkaSource: _check_nothing,
         ShuffleRead: _check_nothing,
     }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from resources.sink.base import BatchMark, Staged
+from resources.source.rows import as_dicts
 
 if TYPE_CHECKING:
     from resources.source.memory import MemoryChannel, Record
@@ -38,7 +39,7 @@ class MemoryWriter:
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Collect the rows."""
-        rows = batch.toArrow().to_pylist()
+        rows = as_dicts(batch.toArrow())
         return Staged(lambda: self._deliver(rows, mark))
 
     def _deliver(self, rows: list[Record], mark: BatchMark) -> int:

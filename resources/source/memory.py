@@ -6,11 +6,12 @@ and a restart from a checkpoint finds them again. The folder lives as long as th
 
 from __future__ import annotations
 
+import copy
 import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,8 @@ class MemoryChannel:
         self.schema = schema
         self._lock = threading.Lock()
         self._closed = False
-        self._waiting: list[Mapping[str, Any]] = []
+        # Each as a table if its schema is known before Spark has read it, else as a copy of the rows.
+        self._waiting: list[pa.Table | list[Mapping[str, Any]]] = []
         self._arrow: pa.Schema | None = None
         self._spool: Path | None = None
         self._rows_spooled = 0
@@ -54,14 +56,19 @@ class MemoryChannel:
         return self._closed
 
     def put(self, *rows: Mapping[str, Any]) -> None:
-        """Add `rows`; they are one unit: a batch gets all of them or none. SchemaError if one does not fit."""
+        """Add `rows`; they are one unit: a batch gets all of them or none.
+
+        SchemaError if one does not fit: then none of them is added. Later changes of a row change nothing here.
+        """
         with self._lock:
             if self._closed:
                 raise UserError("the channel is closed")
+            if not rows:
+                return
             if self._arrow is None:
-                self._waiting.extend(rows)
+                self._waiting.append(self._checked(rows))
             else:
-                self._write(rows)
+                self._write(_table(rows, self._arrow))
 
     def close(self) -> None:
         """Take no more rows: the next `run()` ends the source."""
@@ -88,11 +95,17 @@ class MemoryChannel:
                 # With the channel, or at the latest with the process.
                 weakref.finalize(self, shutil.rmtree, self._spool, ignore_errors=True)
             if self._arrow is None:
-                self._arrow = schema
-                waiting, self._waiting = self._waiting, []
-                if waiting:
-                    self._write(waiting)
+                if self._waiting:
+                    # What was put before the first run comes in one file: a batch gets all of it.
+                    self._write(_united(self._waiting, schema))
+                self._arrow, self._waiting = schema, []
             return self._spool
+
+    def has_more(self, read: Collection[Path]) -> bool:
+        """Whether it holds rows that are not in the spool files `read`."""
+        with self._lock:
+            files = self._spool.glob("rows-*.parquet") if self._spool is not None else ()
+            return bool(self._waiting) or any(file not in read for file in files)
 
     def deliver(self, rows: list[Record], *, writer: str, batch_id: int) -> bool:
         """Append the rows of one batch unless that batch of that writer was delivered before; tells which it was."""
@@ -107,13 +120,38 @@ class MemoryChannel:
         """The last batch that `writer` delivered, -1 for none."""
         return self._seen.get(writer, -1)
 
-    def _write(self, rows: list[Mapping[str, Any]] | tuple[Mapping[str, Any], ...]) -> None:
+    def _checked(self, rows: tuple[Mapping[str, Any], ...]) -> pa.Table | list[Mapping[str, Any]]:
+        from resources.source.ddl import arrow_schema
+
+        schema = arrow_schema(self.schema) if self.schema else None
+        return _table(rows, schema) if schema is not None else copy.deepcopy(list(rows))
+
+    def _write(self, table: pa.Table) -> None:
         from resources.source.spool import write_spool_file
 
         assert self._spool is not None  # noqa: S101  bind() made it
-        assert self._arrow is not None  # noqa: S101
-        write_spool_file(self._spool, rows, self._arrow, first_row=self._rows_spooled)
-        self._rows_spooled += len(rows)
+        write_spool_file(self._spool, table, first_row=self._rows_spooled)
+        self._rows_spooled += table.num_rows
+
+
+def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    from resources.source.rows import to_table
+
+    return to_table(rows, schema)
+
+
+def _united(waiting: Sequence[pa.Table | list[Mapping[str, Any]]], schema: pa.Schema) -> pa.Table:
+    """All that waited, as one table of `schema`."""
+    import pyarrow as pa
+
+    return pa.concat_tables(
+        _table(part, schema)
+        if isinstance(part, list)
+        else part
+        if part.schema.equals(schema)
+        else _table(part.to_pylist(), schema)
+        for part in waiting
+    )
 
 
 def checked_channel(value: object, *, step: str) -> MemoryChannel:

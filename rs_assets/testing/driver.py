@@ -179,7 +179,7 @@ def _array_schema(node: Source) -> str:
     """The DDL of an array's rows."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from resources.source.spool import infer_schema
+    from resources.source.rows import infer_schema
 
     schema = from_arrow_schema(infer_schema(getattr(node, "rows", ()), step=node.name))
     return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in schema.fields)
