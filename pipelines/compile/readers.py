@@ -63,7 +63,7 @@ def _file_stream(wiring: Wiring, node: FileSource) -> DataFrame:
             name=wiring.stored_name(node.name),
             path=node.path,
             form=form,
-            pushes_down=node.pushes_down,
+            in_parser=node.in_parser,
             max_files_per_batch=node.max_files_per_batch,
         )
     register(wiring.spark)

@@ -70,7 +70,22 @@ def compile_union(wiring: Wiring, node: nodes.Union, inputs: Inputs) -> Flow:  #
             remedy="bring them to the same fields with select_fields or map",
             step=node.name,
         )
+    _check_types(node, inputs)
     return Flow(reduce(DataFrame.unionByName, frames))
+
+
+def _check_types(node: nodes.Union, inputs: Inputs) -> None:
+    """Refuse fields of different types: Spark would cast one of them, with digits lost or an error by the record."""
+    kinds = [{f.name: f.dataType.simpleString() for f in flow.df.schema.fields} for flow in inputs]
+    for name in visible(list(kinds[0])):
+        for number, other in enumerate(kinds[1:], start=1):
+            if other[name] != kinds[0][name]:
+                raise TopologyError(
+                    f"union {node.name!r}: {name!r} is a {kinds[0][name]} behind {node.inputs[0]!r}"
+                    f" and a {other[name]} behind {node.inputs[number]!r}",
+                    remedy=f"cast one of them before: .with_fields({name}='cast({name} as {kinds[0][name]})')",
+                    step=node.name,
+                )
 
 
 def compile_split(wiring: Wiring, node: nodes.Split, inputs: Inputs) -> Flow:

@@ -16,10 +16,12 @@ import pyarrow as pa
 from resources.checkpoint.log import PlannedFile
 from resources.errors import BadRecordError, DataLossError, SourceReadError
 from resources.source.lines.reading import MAX_LINE_BYTES
+from resources.source.native import check_name
+from resources.source.parse import UNBALANCED
 
 # Large enough for few system calls, small enough for the processor's nearest cache but one.
 BLOCK_BYTES = 1 << 18
-NEWLINE, SPACE, BRACKET = 10, 32, 91
+NEWLINE, SPACE, QUOTE, BRACKET = 10, 32, 34, 91
 # A line that begins with a bracket, white space aside.
 ARRAY_LINE = re.compile(rb"\n\s*(?:\xef\xbb\xbf)?\[")
 CODECS = {".gz": "gzip", ".zst": "zstd"}
@@ -27,11 +29,15 @@ CODECS = {".gz": "gzip", ".zst": "zstd"}
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many `records` there are, how many more lines are `beyond` the cap, and whether one begins like an array."""
+    """How many `records` there are, and how many more lines are `beyond` the cap.
+
+    `arrays`: one begins like an array; `unbalanced`: one has an odd number of quotes.
+    """
 
     records: int
     beyond: int = 0
     arrays: bool = False
+    unbalanced: bool = False
 
 
 def count_records(path: Path, *, cap: int = MAX_LINE_BYTES) -> Counted:
@@ -40,7 +46,7 @@ def count_records(path: Path, *, cap: int = MAX_LINE_BYTES) -> Counted:
     Works on blocks, not lines: about 2 GB/s, so that it costs little beside the parsing that it accompanies.
     """
     lines = blank_lines = 0
-    lengths = _Lengths(cap)
+    lengths, quotes = _Lengths(cap), _Quotes()
     last = NEWLINE
     open_line_blank = True
     arrays = False
@@ -61,10 +67,35 @@ def count_records(path: Path, *, cap: int = MAX_LINE_BYTES) -> Counted:
                 arrays = arrays or bool(np.any(firsts == BRACKET))
             last = block[-1]
             lengths.feed(block)
+            quotes.feed(data, ends)
     if last != NEWLINE and not open_line_blank:
         lines += 1
     beyond = lengths.end()
-    return Counted(lines - blank_lines - beyond, beyond, arrays)
+    return Counted(lines - blank_lines - beyond, beyond, arrays, quotes.end())
+
+
+class _Quotes:
+    """Looks for a line with an odd number of quotes."""
+
+    __slots__ = ("open_line", "unbalanced")
+
+    def __init__(self) -> None:
+        self.unbalanced = False
+        self.open_line = 0
+
+    def feed(self, data: np.ndarray, ends: np.ndarray) -> None:
+        """Look at the next block, whose newlines stand at `ends`."""
+        places = np.flatnonzero(data == QUOTE)
+        if not len(places) and not (self.open_line and len(ends)):
+            return
+        counts = np.bincount(np.searchsorted(ends, places), minlength=len(ends) + 1)
+        counts[0] += self.open_line
+        self.unbalanced = self.unbalanced or bool(np.any(counts[:-1] & 1))
+        self.open_line = int(counts[-1])
+
+    def end(self) -> bool:
+        """Whether there was one; a last line has no newline."""
+        return self.unbalanced or bool(self.open_line & 1)
 
 
 class _Lengths:
@@ -128,6 +159,7 @@ class FileWatch:
         self.form = form
         self.header = header
         self.cap = cap
+        self.counted = counted
         self.check()
         self._count: Future[Counted] | None = (
             self._pool.submit(self._count_all) if counted or self._may_exceed() else None
@@ -136,6 +168,7 @@ class FileWatch:
     def check(self) -> None:
         """Raise DataLossError if a file is gone or was touched since Spark planned it."""
         for file in self.files:
+            check_name(file.local)
             try:
                 facts = file.local.stat()
             except FileNotFoundError as error:
@@ -146,14 +179,23 @@ class FileWatch:
     def rows(self) -> int:
         """The records in all files; waits for the count.
 
-        BadRecordError for a JSON array, of which Spark would make no row or several, and for a line beyond the cap.
+        BadRecordError for a JSON array, of which Spark would make no row or several, for a line of CSV with a quote
+        that is not closed in it, and for a line beyond the cap.
         """
         count = self._count.result() if self._count else Counted(0)
         if count.beyond:
             raise BadRecordError(f"a record cannot be used: its line has more than {self.cap} bytes")
         if count.arrays and self.form == "json":
             raise BadRecordError("a record cannot be used: a JSON array is no record")
+        if count.unbalanced and self.form == "csv":
+            raise BadRecordError(f"a record cannot be used: {UNBALANCED}")
         return count.records
+
+    def check_records(self) -> None:
+        """Raise for a record that Spark's reader took for another, or for none; waits for the count."""
+        if self.counted:
+            self.rows()
+        self.check_lengths()
 
     def check_lengths(self) -> None:
         """Raise SourceReadError for a line beyond the cap; waits for the count.
@@ -179,6 +221,7 @@ class FileWatch:
             sum(max(c.records - header, 0) for c in counts),
             sum(c.beyond for c in counts),
             any(c.arrays for c in counts),
+            any(c.unbalanced for c in counts),
         )
 
     def _may_exceed(self) -> bool:

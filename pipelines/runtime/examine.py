@@ -34,7 +34,8 @@ from resources.window.aggregate import aggregate, at_close
 DIGEST = "_rs_digest"
 # Classes of SQLSTATE that speak of values, not of the engine: 22 data, P0 raise_error(), 38 and 39 functions of users.
 OF_VALUES = re.compile(r"SQLSTATE: (22|P0|38|39)[0-9A-Z]{3}")
-OF_FUNCTIONS = "org.apache.spark.api.python.PythonException"
+# Java's own word on a value has no SQLSTATE.
+OF_FUNCTIONS = ("org.apache.spark.api.python.PythonException", "java.lang.ArithmeticException")
 # Spark logs each error of an expression to the terminal; those of an examination are its way of finding out.
 SPARK_LOGGER = "SQLQueryContextLogger"
 # How much of Spark's word on a record is kept, in characters.
@@ -108,7 +109,7 @@ def blames_a_record(error: BaseException | None) -> bool:
     carried = from_wire(text)
     if carried is not None:
         return isinstance(carried, StepError)
-    return OF_VALUES.search(text) is not None or OF_FUNCTIONS in text
+    return OF_VALUES.search(text) is not None or any(mark in text for mark in OF_FUNCTIONS)
 
 
 @dataclass(slots=True, kw_only=True)

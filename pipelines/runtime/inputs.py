@@ -15,7 +15,7 @@ from resources.checkpoint.log import CheckpointLog
 from resources.checkpoint.manifest import Manifest
 from resources.errors import DataLossError, SealedError
 from resources.source.lines.offsets import splits_of
-from resources.source.native import existing_files
+from resources.source.native import check_name, existing_files
 
 Known = Mapping[str, int]
 ENDED = "the input had ended, and now there is more of it"
@@ -50,6 +50,9 @@ def _check_files(source: FileSource, manifest: Manifest, log: CheckpointLog) -> 
     sizes = manifest.inputs.get(source.name, {})
     planned = {str(f.local): f.modified_ms for f in log.planned_files(source.name)}
     present = existing_files(source.path)
+    for file in present:
+        if str(file) not in planned:
+            check_name(file)
     changed = [file for file in present if _has_changed(file, sizes, planned)]
     fresh = [file for file in present if str(file) not in sizes and str(file) not in planned]
     if manifest.sealed and (changed or fresh):

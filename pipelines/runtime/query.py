@@ -306,14 +306,14 @@ class QueryRun:
             if not (owned or self.plan.stateful):
                 continue
             watch = watches.get(source)
-            rows = observed.rows if observed else watch.rows() if watch else 0
+            rows = observed.rows if observed else 0
             if isinstance(self.topology[source], ShuffleRead):
                 shuffled += rows
             else:
                 rows_in += rows
             dead += observed.dead if observed else 0
             if watch:
-                watch.check_lengths()
+                watch.check_records()
         gates = [self.plan.stateful] if self.plan.stateful else []
         if self.wiring.quarantines:
             gates += [name for name in self.plan.nodes if self.topology[name].family == "step"]
@@ -327,7 +327,7 @@ class QueryRun:
             source.name: FileWatch(
                 self.log.planned_files(source.name, batch_id),
                 batch_id=batch_id,
-                counted=source.pushes_down,
+                counted=source.in_parser,
                 form=source.format,
                 header=source.header,
                 cap=self.wiring.max_line_bytes,

@@ -83,8 +83,8 @@ class Source(Node):
         return self.schema
 
     @property
-    def pushes_down(self) -> bool:
-        """Whether Spark's own reader may skip rows inside its parser, so that nobody behind it can count them."""
+    def in_parser(self) -> bool:
+        """Whether Spark's own reader parses its files, so that their lines have to be looked at beside it."""
         return False
 
 
@@ -204,8 +204,8 @@ class FileSource(Source):
         return self.policy
 
     @property
-    def pushes_down(self) -> bool:
-        """Whole files under FAIL: a filter behind the source runs inside the parser, lines are counted beside it."""
+    def in_parser(self) -> bool:
+        """Whole files under FAIL; under other policies each line is parsed by itself, and counted."""
         return not self.tail and self.policy is BadRecords.FAIL
 
     @property

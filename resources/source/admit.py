@@ -7,23 +7,28 @@ from pyspark.sql import functions as F
 
 from resources.errors import BadRecordError
 from resources.errors_wire import to_wire
-from resources.source.columns import REASON
+from resources.source.columns import REASON, visible
+from resources.source.parse import quoted
 from resources.source.policy import BadRecords
 
 # The names of a gate's two counters in Spark's observed metrics.
 ROWS, DEAD = "rows", "dead"
+ASKED = "asked"
 
 
 def admit(frame: DataFrame, *, gate: str, step: str, policy: BadRecords, counted: bool = True) -> DataFrame:
     """The rows of `frame` without a REASON, which is dropped.
 
     Under FAIL a row with a reason ends the batch with BadRecordError. Otherwise rows and dead rows are counted in
-    the same pass, as the observed metric `gate`. Without `counted` a FAIL gate counts nothing, so that Spark can push
-    a filter behind it down into the parser.
+    the same pass, as the observed metric `gate`. Without `counted` a FAIL gate counts nothing, and Spark may push a
+    filter behind it down below the gate, where bad rows that it drops go unnoticed.
     """
     if policy is BadRecords.FAIL:
         if counted:
-            frame = frame.observe(gate, F.count(F.lit(1)).alias(ROWS), F.lit(0).cast("bigint").alias(DEAD))
+            # What nobody reads a parser passes over: so all fields are asked for, but only of a row that is bad anyway.
+            fields = F.struct(*(F.col(quoted(name)) for name in visible(frame.columns)))
+            asked = F.count(F.when(F.col(REASON).isNotNull(), fields)).alias(ASKED)
+            frame = frame.observe(gate, F.count(F.lit(1)).alias(ROWS), F.lit(0).cast("bigint").alias(DEAD), asked)
         # The reason may hold quotes that would break the marker; the replay of the batch finds it again.
         refuse = F.raise_error(F.lit(to_wire(BadRecordError("a record cannot be used", step=step)))).cast("boolean")
         return frame.filter(F.col(REASON).isNull() | refuse).drop(REASON)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,16 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
-from resources.errors import ConfigurationError
+from resources.errors import ConfigurationError, SourceReadError
+from resources.errors_wire import wired
 from resources.source.columns import ADDRESS, CORRUPT, REASON
-from resources.source.parse import LineFormat, is_blank, parsed_text, quoted, text_reason
+from resources.source.lines.files import CODECS
+from resources.source.lines.offsets import LineRange
+from resources.source.lines.reading import read_range
+from resources.source.parse import LineFormat, is_blank, parse_lines, parsed_text, quoted, text_reason
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql.readwriter import DataFrameReader
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
@@ -25,6 +31,11 @@ MAX_FILE_AGE = "36500d"
 REPLACEMENT = "\ufffd"
 # Lines of this size, newline and a carriage return included, are passed over by Hadoop's reader without a word.
 LINE_LIMIT, LINE_SLACK_BYTES = "mapreduce.input.linerecordreader.line.maxlength", 2
+# Endings by which Hadoop unpacks a file.
+UNPACKED = frozenset({".bz2", ".deflate", ".lz4", ".snappy", ".Z", ".passthrough"})
+# What Spark knows of a file without opening it, and what it asks for if it does.
+BINARY_FILE = "path string, modificationTime timestamp, length bigint, content binary"
+SCHEMA_DDL = "split string, line long, offset long, length long, value binary"
 # What means something in a Hadoop glob.
 GLOB_CHARACTERS = re.compile(r"[\[\]{}*?,\\]")
 
@@ -35,13 +46,13 @@ def read_stream(
     name: str,
     path: str,
     form: LineFormat,
-    pushes_down: bool = True,
+    in_parser: bool = True,
     max_files_per_batch: int | None = None,
 ) -> DataFrame:
     """Fields and REASON of the records below `path`, as a stream. `name` keys the source in the checkpoint.
 
-    Without `pushes_down` JSON is parsed line by line: Spark's own reader makes any number of rows of a line that holds
-    an array, so that rows and lines could not be counted against each other.
+    Without `in_parser` JSON and CSV are parsed line by line: Spark's own reader makes any number of rows of a line of
+    JSON that holds an array, and says nothing of a quote in CSV that is not closed.
     """
     if not has_input(path):
         raise ConfigurationError(f"there is no file at {path}", remedy="check the path of the source", step=name)
@@ -50,9 +61,26 @@ def read_stream(
     reader = spark.readStream.name(name).option("maxFileAge", MAX_FILE_AGE).option("recursiveFileLookup", value=True)
     if max_files_per_batch:
         reader = reader.option("maxFilesPerTrigger", max_files_per_batch)
-    if form.format == "json" and not pushes_down:
+    if form.format == "csv" and not in_parser:
+        return parse_lines(_lines(reader, _as_glob(path), form), form)
+    if form.format == "json" and not in_parser:
         return parsed_text(_load(reader, _as_glob(path), LineFormat("text")), form)
     return _with_reason(_load(reader, _as_glob(path), form), form)
+
+
+def _lines(reader: DataStreamReader, path: str, form: LineFormat) -> DataFrame:
+    """The lines of the files, read by our own reader; Spark only tells which files there are."""
+    listed = reader.format("binaryFile").schema(BINARY_FILE).load(path).select("path")
+    return listed.mapInArrow(partial(_read_files, max_line_bytes=form.max_line_bytes), SCHEMA_DDL)
+
+
+def _read_files(paths: Iterable[pa.RecordBatch], *, max_line_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Runs in Spark's Python workers."""
+    for batch in paths:
+        for path in batch.column(0).to_pylist():
+            file = Path("/", path.removeprefix("file:").lstrip("/"))
+            with wired():
+                yield from read_range(LineRange(file=str(file), split=file.name), max_line_bytes=max_line_bytes)
 
 
 def _as_glob(path: str) -> str:
@@ -116,6 +144,21 @@ def existing_files(path: str) -> list[Path]:
     else:
         found = list(Path(place.anchor or ".").glob(_relative(place)))
     return sorted(file for top in found for file in _below(top))
+
+
+def check_name(file: Path) -> None:
+    """Raise SourceReadError for a file that Spark cannot read, or would unpack though nobody here does."""
+    remedy = "rename it"
+    if ":" in file.name:
+        what = "Spark cannot read a file with a colon in its name"
+    elif not file.name.isprintable() and any("\ud800" <= char <= "\udfff" for char in file.name):
+        what = "Spark cannot read a file whose name is no UTF-8"
+    elif file.suffix in UNPACKED or (file.suffix not in CODECS and file.suffix.lower() in CODECS):
+        what = f"files ending in {file.suffix} are not read"
+        remedy = "unpack it, or pack it as .gz or .zst"
+    else:
+        return
+    raise SourceReadError(what, remedy=remedy, file=file)
 
 
 def _below(top: Path) -> Iterator[Path]:

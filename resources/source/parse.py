@@ -15,6 +15,7 @@ from resources.source.lines.reading import MAX_LINE_BYTES
 
 # Marks between the groups of a matched pattern; lines that hold one are refused, so they cannot be forged.
 GROUP, MATCHED = "\x01", "\x02"
+UNBALANCED = "malformed CSV: a quote is not closed in its line"
 # What a line may hold and still be blank, for every reader alike.
 WHITE_SPACE = " \t\r\n\v\f"
 
@@ -34,6 +35,9 @@ class LineFormat:
     def reader_options(self) -> dict[str, str]:
         """Options of Spark's own parser that make it keep what it refuses."""
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+        if self.format == "csv":
+            # As RFC 4180, and everybody who writes CSV: a quote within quotes is doubled.
+            options["escape"] = '"'
         if self.time_format:
             options["timestampFormat"] = self.time_format
         return options
@@ -60,6 +64,7 @@ def parse_lines(lines: DataFrame, form: LineFormat, *, addressed: bool = False) 
             F.concat(F.lit("the line has "), F.col("length"), F.lit(f" bytes, more than {form.max_line_bytes}")),
         ),
         F.when(~F.is_valid_utf8(text), F.lit("invalid UTF-8")),
+        *([F.when(_is_unbalanced(text), F.lit(UNBALANCED))] if form.format == "csv" else []),
         refused,
     )
     address = (
@@ -69,6 +74,12 @@ def parse_lines(lines: DataFrame, form: LineFormat, *, addressed: bool = False) 
         F.make_valid_utf8(F.left(text, F.lit(RAW_LIMIT_BYTES))).alias(RAW),
     )
     return kept.select(*fields, reason.alias(REASON), *(address if addressed else ()))
+
+
+def _is_unbalanced(text: Column) -> Column:
+    """Whether a line of CSV has a quote without a partner: a value goes on in the next line, or ends in this one."""
+    quotes = F.length(text) - F.length(F.replace(text, F.lit('"'), F.lit("")))
+    return text.contains('"') & (quotes % 2 == 1)
 
 
 def parsed_text(lines: DataFrame, form: LineFormat) -> DataFrame:

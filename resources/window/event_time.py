@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, IntegerType, LongType, StringType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DataType, LongType, StringType, TimestampNTZType, TimestampType
 
 from resources.errors import TopologyError, UnknownFieldError
 from resources.files import write_atomically
@@ -20,8 +20,11 @@ from resources.window.spec import EventTimeBounds
 TEXT_FORMAT = "yyyy-MM-dd HH:mm:ss"
 # A batch that failed is computed again with the clock of its first try; that clock may be this old.
 OLDEST_BATCH = timedelta(days=30)
-# Later than the end of any window, and still a timestamp for Spark and Delta.
+# Later than the end of any window, and still a timestamp for Spark and Delta; and the first one for Python.
 END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
+BEGIN_OF_TIME = datetime(1, 1, 1, tzinfo=UTC)
+# Text with a whole date: Spark takes `10:00` for that time of today, and `2026` for its first of January.
+DATED = r"^\s*\d{4,}-\d{1,2}-\d{1,2}(\D|$)"
 
 
 def event_time(frame: DataFrame, field: str | None, *, step: str, now: Column) -> Column:
@@ -52,7 +55,7 @@ def _too_far_ahead(at: Column, bounds: EventTimeBounds, *, now: Column) -> Colum
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     young = F.lit(min(today - OLDEST_BATCH, END_OF_TIME - bounds.max_ahead) + bounds.max_ahead)
     latest = now + F.make_dt_interval(secs=F.lit(bounds.max_ahead.total_seconds()))
-    return (at > young) & F.exists(F.array(at), lambda each: each > latest)
+    return (at >= F.lit(END_OF_TIME)) | ((at > young) & F.exists(F.array(at), lambda each: each > latest))
 
 
 def with_control(spark: SparkSession, frame: DataFrame, folder: Path, *, name: str) -> DataFrame:
@@ -83,12 +86,19 @@ def _as_timestamp(column: Column, kind: DataType, field: str, step: str) -> Colu
     match kind:
         case TimestampType() | TimestampNTZType():
             return column.cast("timestamp")
-        case LongType() | IntegerType():
-            return F.timestamp_millis(column.cast("bigint"))
+        case LongType():
+            return F.timestamp_millis(_within_time(column))
         case StringType():
-            return F.coalesce(F.try_to_timestamp(column, F.lit(TEXT_FORMAT)), column.try_cast("timestamp"))
+            dated = F.when(column.rlike(DATED), column.try_cast("timestamp"))
+            return F.coalesce(F.try_to_timestamp(column, F.lit(TEXT_FORMAT)), dated)
     raise TopologyError(
         f"the event time {field!r} of step {step!r} is a {kind.simpleString()}",
-        remedy=f"use a timestamp, epoch milliseconds (bigint) or text as {TEXT_FORMAT}",
+        remedy=f"use a timestamp, epoch milliseconds as bigint (seconds: timestamp_seconds()) or text as {TEXT_FORMAT}",
         step=step,
     )
+
+
+def _within_time(millis: Column) -> Column:
+    """Epoch milliseconds, cut to what a timestamp can hold: nanoseconds would end the query, as an overflow."""
+    first, last = (int(at.timestamp() * 1000) for at in (BEGIN_OF_TIME, END_OF_TIME))
+    return F.when(millis > last, F.lit(last)).when(millis < first, F.lit(first)).otherwise(millis)

@@ -14,7 +14,7 @@ FORMS = {
     "text": ("string", lambda s: at(s).strftime("%Y-%m-%d %H:%M:%S")),
     "ISO text": ("string", lambda s: at(s).isoformat()),
 }
-BAD = [None, "1969-12-31 23:59:59", "2999-01-01 00:00:00", "tomorrow"]
+BAD = [None, "1969-12-31 23:59:59", "2999-01-01 00:00:00", "tomorrow", "10:00", "2026"]
 
 
 def counts(source, kind, **options):
@@ -39,7 +39,7 @@ def test_should_keep_bad_times_in_dead_letters_and_late_rows_too(source, driver,
         running.finish()
         assert [(row["start_time"], row["n"]) for row in running.take()] == [(START, 1), (at(20), 1), (at(30), 1)]
         query = running.report().queries[0]
-        assert (query.rows_in, query.rows_dead, query.rows_late, query.rows_on) == (8, 4, 1, 3)
+        assert (query.rows_in, query.rows_dead, query.rows_late, query.rows_on) == (10, 6, 1, 3)
     letters = DeltaTable(str(tmp_path / "catalog" / "dead_letters")).to_pyarrow_table().to_pylist()
     reasons = {row["line"]: row["reason"].split(":")[0] for row in letters}
     assert reasons == {
@@ -47,7 +47,9 @@ def test_should_keep_bad_times_in_dead_letters_and_late_rows_too(source, driver,
         3: "event time before the earliest",
         4: "event time too far ahead",
         5: "no event time",
-        7: "late",
+        6: "no event time",
+        7: "no event time",
+        9: "late",
     }
     assert {row["step"] for row in letters} == {"w"}
 
@@ -73,9 +75,26 @@ def test_should_end_the_run_under_fail_and_name_the_record(source, driver, bad):
     assert (caught.value.facts["step"], caught.value.facts["line"]) == ("w", 2)
 
 
+@pytest.mark.parametrize("policy", ["dead_letter", "quarantine"])
+def test_should_keep_numbers_that_are_no_milliseconds_in_dead_letters(source, driver, tmp_path, policy):
+    good = int(at(1).timestamp() * 1000)
+    bad = [good * 1000, good * 1_000_000, 2**63 - 1, -(2**63), None]
+    pipeline = counts(source, "bigint", bad_records=policy).to_data_stream().to_print().build()
+    with PipelineDriver(pipeline, spark=driver, home=tmp_path) as running:
+        running.push([{"ts": good}, *({"ts": value} for value in bad)])
+        running.finish()
+        assert [row["n"] for row in running.take()] == [1]
+        assert running.report().rows_dead == len(bad)
+    letters = DeltaTable(str(tmp_path / "catalog" / "dead_letters")).to_pyarrow_table().to_pylist()
+    reasons = [row["reason"].split(":")[0] for row in sorted(letters, key=lambda row: row["line"])]
+    assert reasons == [*["event time too far ahead"] * 3, "event time before the earliest", "no event time"]
+
+
 def test_should_refuse_a_field_that_is_no_time_and_bounds_before_1970(source, drive):
     with pytest.raises(TopologyError, match="is a boolean"):
         drive(counts(source, "boolean").to_data_stream(), [{"ts": True}])
+    with pytest.raises(TopologyError, match="is a int"):
+        drive(counts(source, "int").to_data_stream(), [{"ts": 1}])
     with pytest.raises(TopologyError, match="not lie before 1970"):
         counts(source, "timestamp").event_time(earliest=START.replace(year=1969))
 

@@ -35,6 +35,24 @@ def test_should_refuse_streams_of_different_fields(driver):
         pass
 
 
+@pytest.mark.parametrize("other", ["n double, m bigint", "n string, m bigint", "n int, m bigint"])
+def test_should_refuse_fields_of_different_types(driver, other):
+    a, b = two(schema=other)
+    kind = other.split()[1].rstrip(",")
+    with (
+        pytest.raises(TopologyError, match=f"'n' is a bigint behind 'a' and a {kind} behind 'b'") as refused,
+        PipelineDriver(a.union(b).to_print().build(), spark=driver),
+    ):
+        pass
+    assert "cast(n as bigint)" in refused.value.remedy
+    a, b = two(schema=other)
+    cast = a.union(b.with_fields(n="cast(n as bigint)"))
+    with PipelineDriver(cast.to_print().build(), spark=driver) as pipeline:
+        pipeline.push([{"n": {"string": "7", "double": 7.0, "int": 7}[kind], "m": 1}], "b")
+        pipeline.step()
+        assert pipeline.take() == [{"n": 7, "m": 1}]
+
+
 def test_should_refuse_streams_of_different_pipelines():
     other = StreamBuilder.data_stream("test", "other").from_file("a.jsonl", schema="n bigint")
     with pytest.raises(TopologyError, match="streams of one pipeline only"):

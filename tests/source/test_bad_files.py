@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import resource
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from rs_assets import MemoryChannel, StreamBuilder
 SCHEMA = "id long, name string"
 CSV_SCHEMA = "id long, name string, n int"
 ODD_NAME = "odd ü [1]*?{a,b}.jsonl"
+NAMES = ['He said "hi"', '"', 'a","b', '5" pipe, 6" pipe', "a\\", "ü, x", " y ", 'a""b', '""x""']
 MALFORMED = "malformed JSON"
 UTF8 = "invalid UTF-8"
 
@@ -58,6 +60,16 @@ CSV_FILES: dict[str, tuple[bytes, list[int | None], dict[int, str]]] = {
         b'id,name,n\n1,a,2\n2,b\n3,c,4,5\nx,d,6\n4,\xff,1\n5,,\n\n"6","q,q",7\n9223372036854775808,z,1\n',
         [1, 5, 6],
         {3: "malformed CSV", 4: "malformed CSV", 5: "malformed CSV", 6: UTF8, 10: "malformed CSV"},
+    ),
+    "quotes.csv": (
+        b'id,name,n\r\n20,"He said ""hi""",1\r\n21,"""",2\r\n22,"a"",""b",3\r\n23,"5"" x, 6"" x",4\r\n24,"a\\",5\r\n',
+        [20, 21, 22, 23, 24],
+        {},
+    ),
+    "unbalanced.csv": (
+        b'id,name,n\n30,"one\n31",x,1\n32,5" pipe,1\n33,"",1\n34,x,"2\n',
+        [33],
+        dict.fromkeys((2, 3, 4, 6), "malformed CSV: a quote is not closed in its line"),
     ),
     "header.csv": (b"id,name,n\n", [], {}),
     "empty.csv": (b"", [], {}),
@@ -115,6 +127,43 @@ def check(folder: Path, files: dict, options: RunOptions, policy: str, column: s
         content = files[base[Path(letter["split"]).name]][0]
         raw = content[letter["offset"] :].partition(b"\n")[0].removesuffix(b"\r")
         assert raw.decode("utf-8", "replace")[:50] == letter["record"][:50]
+
+
+def test_a_quote_within_quotes_is_a_quote(tmp_path: Path, options: RunOptions, tail: bool) -> None:
+    file = tmp_path / "a.csv"
+    with file.open("w", newline="") as out:
+        csv.writer(out).writerows([["id", "name", "n"], *([n, name, n] for n, name in enumerate(NAMES))])
+    rows, _ = run(file, options, tail=tail, format="csv", schema=CSV_SCHEMA)
+    assert [row["name"] for row in sorted(rows, key=lambda row: row["id"])] == NAMES
+
+
+@pytest.mark.parametrize("steps", [lambda s: s.filter("name <> 'bad'"), lambda s: s.select_fields("name")])
+@pytest.mark.parametrize(
+    ("form", "content"),
+    [
+        ("json", b'{"name":"a","id":1}\n{"name":"bad" "id":2}\n'),
+        ("json", b'{"name":"a","id":1}\n{"name":"bad","id":"two"}\n'),
+        ("csv", b"id,name,n\n1,a,1\ntwo,bad,1\n"),
+    ],
+)
+def test_a_bad_record_fails_though_nobody_reads_what_is_bad(tmp_path, options, steps, form, content) -> None:
+    (tmp_path / "a").write_bytes(content)
+    schema = CSV_SCHEMA if form == "csv" else "name string, id long"
+    stream = StreamBuilder.data_stream("bad", "files").from_file(tmp_path / "a", form, schema=schema)
+    with pytest.raises(BadRecordError, match="malformed"):
+        steps(stream).to_memory(MemoryChannel()).build().run(options)
+
+
+@pytest.mark.parametrize("name", ["a:b.jsonl", "a.jsonl.bz2", "a.jsonl.GZ", "a.jsonl.snappy"])
+def test_a_file_that_spark_would_read_in_another_way_is_refused(tmp_path: Path, options: RunOptions, name: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / name).write_bytes(b'{"id":1}\n')
+    with pytest.raises(SourceReadError, match="Spark cannot read|are not read") as refused:
+        run(tmp_path / "in", options)
+    assert refused.value.facts["file"] == tmp_path / "in" / name
+    # Nothing was planned, so that the remedy helps.
+    (tmp_path / "in" / name).rename(tmp_path / "in" / "good.jsonl")
+    assert [row["id"] for row in run(tmp_path / "in", options)[0]] == [1]
 
 
 @pytest.mark.parametrize("policy", ["dead_letter", "skip"])

@@ -16,7 +16,9 @@ from pipelines.runtime.counting import Counted, FileWatch, count_records
 from resources.checkpoint.log import PlannedFile
 from resources.errors import BadRecordError, DataLossError, SourceReadError
 
-LINES = st.lists(st.sampled_from([b"", b" ", b"\t\r", b"a", b"ab c", b"[1]", b" [", b"x" * 9]), max_size=30)
+LINES = st.lists(
+    st.sampled_from([b"", b" ", b"\t\r", b"a", b"ab c", b"[1]", b" [", b"x" * 9, b'"', b'a"b"', b'"x" "']), max_size=30
+)
 
 
 def one_by_one(content: bytes, cap: int) -> Counted:
@@ -24,7 +26,7 @@ def one_by_one(content: bytes, cap: int) -> Counted:
     last = lines.pop()
     beyond = sum(len(line) > cap for line in lines) + (len(last) > cap + 1)
     records = sum(bool(line.strip()) for line in [*lines, last])
-    return Counted(records - beyond, beyond)
+    return Counted(records - beyond, beyond, unbalanced=any(line.count(b'"') % 2 for line in [*lines, last]))
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -39,6 +41,7 @@ def test_blocks_of_any_size_give_the_same_count(
     counted = count_records(file, cap=cap)
     expected = one_by_one(content, cap)
     assert (counted.records, counted.beyond) == (expected.records, expected.beyond)
+    assert counted.unbalanced == expected.unbalanced
 
 
 @pytest.mark.parametrize("content", [b"[1]\n", b'{"id":1}\n[]', b" \n\n  [1]\n", b"\xef\xbb\xbf[1]\n", b"{}\n\n\t[\n"])
