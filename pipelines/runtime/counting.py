@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from resources.checkpoint.log import PlannedFile
 from resources.errors import BadRecordError, DataLossError, SourceReadError
+from resources.source.header import check_header
 from resources.source.lines.reading import MAX_LINE_BYTES
 from resources.source.native import check_name
 from resources.source.parse import UNBALANCED
@@ -152,7 +153,15 @@ class FileWatch:
     _pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rs-count")
 
     def __init__(
-        self, files: Sequence[PlannedFile], *, batch_id: int, counted: bool, form: str, header: bool, cap: int
+        self,
+        files: Sequence[PlannedFile],
+        *,
+        batch_id: int,
+        counted: bool,
+        form: str,
+        header: bool,
+        cap: int,
+        schema: str | None = None,
     ) -> None:
         self.files = files
         self.batch_id = batch_id
@@ -161,6 +170,8 @@ class FileWatch:
         self.cap = cap
         self.counted = counted
         self.check()
+        for file in files if header and form == "csv" else ():
+            check_header(file.local, schema)
         self._count: Future[Counted] | None = (
             self._pool.submit(self._count_all) if counted or self._may_exceed() else None
         )

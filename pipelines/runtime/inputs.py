@@ -14,6 +14,7 @@ from pipelines.topology.topology import Topology
 from resources.checkpoint.log import CheckpointLog
 from resources.checkpoint.manifest import Manifest
 from resources.errors import DataLossError, SealedError
+from resources.source.header import check_header
 from resources.source.lines.offsets import splits_of
 from resources.source.native import check_name, existing_files
 
@@ -43,8 +44,15 @@ def _check_array(source: ArraySource, manifest: Manifest, log: CheckpointLog) ->
         raise SealedError("the rows of an array source are not those it began with", remedy=AGAIN, source=source.name)
 
 
+def _check_columns(source: FileSource, file: Path) -> None:
+    if source.format == "csv" and source.header:
+        check_header(file, source.schema)
+
+
 def _check_files(source: FileSource, manifest: Manifest, log: CheckpointLog) -> None:
     if source.tail:
+        for file in existing_files(source.path):
+            _check_columns(source, file)
         _check_followed(source, manifest, log)
         return
     sizes = manifest.inputs.get(source.name, {})
@@ -53,6 +61,7 @@ def _check_files(source: FileSource, manifest: Manifest, log: CheckpointLog) -> 
     for file in present:
         if str(file) not in planned:
             check_name(file)
+            _check_columns(source, file)
     changed = [file for file in present if _has_changed(file, sizes, planned)]
     fresh = [file for file in present if str(file) not in sizes and str(file) not in planned]
     if manifest.sealed and (changed or fresh):

@@ -331,6 +331,7 @@ class QueryRun:
                 form=source.format,
                 header=source.header,
                 cap=self.wiring.max_line_bytes,
+                schema=source.schema,
             )
             for source in self._whole_file_sources
         }
