@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import types
 import typing
 from collections.abc import Callable
@@ -12,6 +10,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from pipelines.topology.code import code_digest
 from resources.errors import SchemaError, TopologyError
 
 if TYPE_CHECKING:
@@ -77,6 +76,11 @@ class PythonFunction:
 
 
 Expression = SqlText | ColumnBuilder | PythonFunction
+
+
+def calls_python(node: object) -> bool:
+    """Whether a node calls a Python function of records."""
+    return is_dataclass(node) and any(isinstance(getattr(node, each.name), PythonFunction) for each in fields(node))
 
 
 def column(build: Callable[[], Column]) -> ColumnBuilder:
@@ -184,36 +188,3 @@ def _ddl(kind: object, *, step: str, field: str) -> str:
         remedy="declare it with schema='...'",
         step=step,
     )
-
-
-def code_digest(function: Callable[..., Any]) -> str:
-    """A short digest of what a function does: its code, constants, names, defaults and captured plain values.
-
-    It changes when the code changes; it may also change with the Python version.
-    """
-    digest = hashlib.sha256()
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is None:
-        digest.update(f"{type(function).__module__}.{type(function).__qualname__}".encode())
-    else:
-        _feed(digest, code)
-        digest.update(repr(getattr(function, "__defaults__", None)).encode())
-        digest.update(
-            repr([_plain(cell.cell_contents) for cell in getattr(function, "__closure__", None) or ()]).encode()
-        )
-    return digest.hexdigest()[:16]
-
-
-def _plain(value: object) -> object:
-    """Captured values that print the same in every process; others by their type only."""
-    return value if isinstance(value, str | int | float | bool | bytes | tuple | type(None)) else type(value).__name__
-
-
-def _feed(digest: Any, code: types.CodeType) -> None:
-    digest.update(code.co_code)
-    digest.update(repr((code.co_names, code.co_varnames)).encode())
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            _feed(digest, constant)
-        else:
-            digest.update(repr(constant).encode())

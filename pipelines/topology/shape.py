@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pipelines.topology.base import Node
+from pipelines.topology.code import same_code
 from pipelines.topology.step import Union
 from pipelines.topology.topology import Topology
 
@@ -70,7 +71,7 @@ def changes(old: Shape, new: Shape) -> tuple[str, ...]:
     for name in [*before, *(n for n in after if n not in before)]:
         was, now = before.get(name), after.get(name)
         if was is not None and now is not None:
-            if _trimmed(was, gone, after) != _trimmed(now, fresh, before):
+            if _trimmed(was, gone, after) != _trimmed(now, fresh, before) or not _same(was.identity, now.identity):
                 lines += [f"- {was}", f"+ {now}"]
         elif was is not None and not _only_from(was, gone):
             lines.append(f"- {was}")
@@ -98,6 +99,11 @@ def _only_from(node: NodeShape, sources: set[str]) -> bool:
 
 
 def _trimmed(node: NodeShape, sources: set[str], others: Mapping[str, NodeShape]) -> tuple[object, ...]:
-    """What must be equal in both versions: without the inputs that only came, or went, with a source."""
+    """What must be equal in both versions besides the identity: without inputs that came, or went, with a source."""
     kept = sorted(name for name in node.inputs if name in others or not sources)
-    return node.kind, node.identity, kept
+    return node.kind, kept
+
+
+def _same(stored: tuple[str, ...], now: tuple[str, ...]) -> bool:
+    """Whether a node does what it did; an older version told less of some functions."""
+    return len(stored) == len(now) and all(map(same_code, stored, now))

@@ -1,0 +1,236 @@
+"""A digest of what a function does, equal in every process, so that state knows the code that it was made with."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import re
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+# Between the digest of a function's own code and that of the rest: helpers, keyword defaults, what it is bound to.
+REST = "+"
+_WITH_REST = re.compile(r"\b([0-9a-f]{16})\+[0-9a-f]{16}\b")
+# The text of an object that has no text of its own.
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+# How many functions are followed, how deep values are looked into, and how many items of an object's own are looked at.
+MOST_FUNCTIONS, DEEPEST, MOST_ITEMS = 100, 10, 1000
+PLAIN = (str, int, float, bool, bytes, types.NoneType)
+NUMBERS = (int, float, complex)
+
+Function = Callable[..., Any]
+
+
+def code_digest(function: Function) -> str:
+    """A short digest of what `function` does, by its code, constants, names, defaults and captured plain values.
+
+    Behind REST there is a second one, of what belongs to it besides: defaults of keyword-only arguments, functions
+    that it captures or that its code names in its own module (and theirs, up to MOST_FUNCTIONS), decorators that keep
+    `__wrapped__`, arguments of a partial, and the attributes of the object whose method or `__call__` it is. Global
+    values, captured lists, dicts and sets, and functions of other modules are left out.
+
+    It changes when the code changes; it may also change with the Python version.
+    """
+    rest = list(_rest(function, _Seen(function)))
+    own = _own(function)
+    return f"{own}{REST}{_hashed('|'.join(rest))}" if rest else own
+
+
+def same_code(stored: str, now: str) -> bool:
+    """Whether two identities are equal. One that was stored without the second digest is compared without it.
+
+    >>> same_code("0123456789abcdef page string", "0123456789abcdef+fedcba9876543210 page string")
+    True
+    >>> same_code("0123456789abcdef+0000000000000000", "0123456789abcdef+fedcba9876543210")
+    False
+    """
+    return stored == now or stored == _WITH_REST.sub(r"\1", now)
+
+
+class _Seen:
+    """The functions that a digest has followed, by identity."""
+
+    def __init__(self, first: Function) -> None:
+        self._known = {id(_code_of(first)): first}
+
+    def new(self, function: Function) -> bool:
+        """Whether to follow `function`: not twice, and not too many."""
+        key = id(_code_of(function) or function)
+        if key in self._known or len(self._known) >= MOST_FUNCTIONS:
+            return False
+        self._known[key] = function
+        return True
+
+
+def _own(function: Function) -> str:
+    digest = hashlib.sha256()
+    code = _code_of(function)
+    if code is None:
+        digest.update(_type_name(type(function)).encode())
+    else:
+        _feed(digest, code)
+        digest.update(_text(getattr(function, "__defaults__", None)).encode())
+        digest.update(f"[{', '.join(map(_captured, _cells(function)))}]".encode())
+    return digest.hexdigest()[:16]
+
+
+def _rest(function: Function, seen: _Seen) -> Iterator[str]:
+    """The texts of what belongs to `function` besides its own code."""
+    if isinstance(function, functools.partial):
+        yield f"partial {_text(function.args)} {_text(dict(sorted(function.keywords.items())))}"
+        yield from _followed(function.func, seen, always=True)
+        return
+    bound = getattr(function, "__self__", None)
+    if isinstance(function, types.MethodType):
+        yield f"bound {_state(bound)}"
+        function = function.__func__
+    elif _code_of(function) is None and not isinstance(function, types.BuiltinFunctionType | type):
+        yield f"object {_state(function)}"
+        yield from _followed(type(function).__call__, seen)
+        return
+    for wrapper in _wrappers(function):
+        yield f"wrapper {_own_code(wrapper)}"
+        yield from _around(wrapper, seen)
+    yield from _around(inspect.unwrap(function), seen)
+
+
+def _around(function: Function, seen: _Seen) -> Iterator[str]:
+    """What one function takes along: keyword defaults, captured functions, helpers of its module."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return
+    if getattr(function, "__kwdefaults__", None):
+        yield f"keywords {_text(dict(sorted(function.__kwdefaults__.items())))}"  # type: ignore[attr-defined]
+    wrapped = getattr(function, "__wrapped__", None)
+    for value in _cells(function):
+        if _is_function(value) and value is not wrapped:
+            yield from _followed(value, seen)
+    for name in _names(code):
+        helper = getattr(function, "__globals__", {}).get(name)
+        if _is_function(helper) and getattr(helper, "__module__", None) == function.__module__:
+            yield from _followed(helper, seen)
+
+
+def _followed(function: Function, seen: _Seen, *, always: bool = False) -> Iterator[str]:
+    if seen.new(function) or always:
+        yield f"{getattr(function, '__qualname__', '')} {_own(function)}"
+        yield from _rest(function, seen)
+
+
+def _is_function(value: object) -> bool:
+    kinds = (types.FunctionType, types.MethodType, functools.partial, functools._lru_cache_wrapper)  # noqa: SLF001
+    return isinstance(value, kinds)
+
+
+def _code_of(function: Function) -> types.CodeType | None:
+    return getattr(inspect.unwrap(function), "__code__", None)
+
+
+def _wrappers(function: Function) -> Iterator[Function]:
+    while hasattr(function, "__wrapped__"):
+        yield function
+        function = function.__wrapped__
+
+
+def _own_code(function: Function) -> str:
+    """The digest of a decorator's own code, whatever it wraps."""
+    digest, code = hashlib.sha256(), getattr(function, "__code__", None)
+    if code is None:
+        return _type_name(type(function))
+    _feed(digest, code)
+    return digest.hexdigest()[:16]
+
+
+def _cells(function: Function) -> Iterator[object]:
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:
+            yield None
+
+
+def _captured(value: object) -> str:
+    """Plain values by their text, all others by their type."""
+    return _text(value) if isinstance(value, (*PLAIN, tuple)) else repr(type(value).__name__)
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
+
+
+def _state(value: object) -> str:
+    """The type and the attributes of an object."""
+    attributes = getattr(value, "__dict__", {})
+    told = {name: _short(attribute) for name, attribute in sorted(attributes.items())}
+    return f"{_type_name(type(value))} {told}"
+
+
+def _short(value: object) -> str:
+    if isinstance(value, list | dict | set | frozenset | tuple) and len(value) > MOST_ITEMS:
+        return f"{type(value).__name__} of {len(value)}"
+    return _text(value)
+
+
+def _feed(digest: Any, code: types.CodeType) -> None:
+    digest.update(code.co_code)
+    digest.update(repr((code.co_names, code.co_varnames)).encode())
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            _feed(digest, constant)
+        else:
+            digest.update(_text(constant).encode())
+
+
+def _text(value: object, depth: int = 0) -> str:
+    """`repr(value)` where that is the same in every process, else a text that is."""
+    if depth > DEEPEST:
+        return _type_name(type(value))
+    told = TEXTS.get(type(value))
+    if told is not None:
+        return told(value, functools.partial(_text, depth=depth + 1))
+    if is_dataclass(value) and not isinstance(value, type) and value.__dataclass_params__.repr:  # type: ignore[attr-defined]
+        parts = (f"{of.name}={_text(getattr(value, of.name), depth + 1)}" for of in fields(value) if of.repr)
+        return f"{type(value).__qualname__}({', '.join(parts)})"
+    if _is_function(value):
+        return f"function {_own(value)}"  # type: ignore[arg-type]
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  an object of the user's
+        return _type_name(type(value))
+    return f"{_type_name(type(value))} {_short_state(value, depth)}" if _ADDRESS.search(text) else text
+
+
+def _short_state(value: object, depth: int) -> str:
+    attributes = sorted(getattr(value, "__dict__", {}).items())
+    return ", ".join(f"{name}={_text(attribute, depth + 1)}" for name, attribute in attributes)
+
+
+def _set_text(value: set[object] | frozenset[object], inner: Callable[[object], str]) -> str:
+    """Numbers have an order of their own in a set; that of texts follows a number that each process draws."""
+    if all(isinstance(item, NUMBERS) for item in value):
+        return repr(value)
+    items = f"{{{', '.join(sorted(map(inner, value)))}}}"
+    return items if type(value) is set else f"frozenset({items})"
+
+
+TEXTS: Mapping[type, Callable[[Any, Callable[[object], str]], str]] = {
+    tuple: lambda value, inner: f"({', '.join(map(inner, value))}{',' * (len(value) == 1)})",
+    list: lambda value, inner: f"[{', '.join(map(inner, value))}]",
+    dict: lambda value, inner: f"{{{', '.join(f'{inner(k)}: {inner(v)}' for k, v in value.items())}}}",
+    set: _set_text,
+    frozenset: _set_text,
+}
+
+
+def _type_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
