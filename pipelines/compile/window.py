@@ -9,7 +9,15 @@ from pipelines.compile.wiring import Flow, Wiring
 from pipelines.topology.window import WindowAggregate
 from resources.source.columns import EVENT_TIME, REASON, hidden
 from resources.source.policy import BadRecords
-from resources.window.aggregate import aggregate, at_clock, at_close, check_fields, duration_text, needed_fields
+from resources.window.aggregate import (
+    aggregate,
+    at_clock,
+    at_close,
+    check_fields,
+    check_numbers,
+    duration_text,
+    needed_fields,
+)
 from resources.window.event_time import drop_control, event_time, time_reason, with_control
 
 # The folder and the source name of a query's control rows.
@@ -34,6 +42,7 @@ def with_event_time(wiring: Wiring, node: WindowAggregate, df: DataFrame) -> Dat
     """The fields that the window reads, and EVENT_TIME, of the rows whose event time is believed."""
     fields = needed_fields(node.group_by, node.aggregates)
     check_fields(df, fields, step=node.name)
+    check_numbers(df, node.aggregates, step=node.name)
     at = event_time(df, node.window.time_field, step=node.name, now=wiring.now())
     kept = [F.col(f"`{name}`") for name in fields] + [F.col(name) for name in hidden(df.columns)]
     timed = df.select(*kept, at.alias(EVENT_TIME))

@@ -60,11 +60,11 @@ class WindowStream(Generic[S]):
         return self._with("count", None, name)
 
     def sum(self, field: str, name: str | None = None) -> WindowStream[S]:
-        """The sum; null if there was no value. A bigint sum that overflows fails the run."""
+        """The sum of a number; null if there was no value. A bigint sum that overflows fails the run."""
         return self._with("sum", field, name)
 
     def avg(self, field: str, name: str | None = None) -> WindowStream[S]:
-        """The mean as a double."""
+        """The mean of a number, as a double; null if there was no value."""
         return self._with("avg", field, name)
 
     def min(self, field: str, name: str | None = None) -> WindowStream[S]:
@@ -92,7 +92,10 @@ class WindowStream(Generic[S]):
         return self._with("collect", field, name)
 
     def water_mark(self, delay: timedelta) -> WindowStream[S]:
-        """How long a window waits for rows that are out of order before it closes; 0 by default."""
+        """How long a window waits for rows that are out of order before it closes.
+
+        By default it does not wait: a row that is older than a window's end by the greatest time seen is late for it.
+        """
         return replace(self, delay=delay)
 
     def event_time(

@@ -49,7 +49,9 @@ class WindowAggregate(Node):
                 f"window {self.name!r} aggregates nothing", remedy="add .count('rows') or another aggregate"
             )
         columns = [*self.group_by, *(a.alias for a in self.aggregates), *WINDOW_FIELDS]
-        twice = sorted({c for c in columns if columns.count(c) > 1})
+        # Spark does not tell names apart that differ in case only.
+        folded = [c.casefold() for c in columns]
+        twice = sorted({c for c in columns if folded.count(c.casefold()) > 1})
         if twice:
             raise TopologyError(
                 f"window {self.name!r} would have two columns called {', '.join(twice)}",

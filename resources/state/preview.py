@@ -69,7 +69,7 @@ def _value(spec: Aggregate, names: Sequence[str]) -> Column:
     first = F.col(f"{VALUE}.`{names[0]}`")
     if spec.function == "avg":
         rows = F.col(f"{VALUE}.`{names[1]}`")
-        return F.when(rows > 0, first / rows)
+        return F.when(rows > 0, (first / rows).cast("double"))
     if spec.function == "sum" and len(names) > 1 and names[1].startswith("isEmpty"):
         return F.when(~F.col(f"{VALUE}.`{names[1]}`"), first)
     return first

@@ -8,8 +8,9 @@ from types import MappingProxyType
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, DayTimeIntervalType, NumericType, YearMonthIntervalType
 
-from resources.errors import UnknownFieldError
+from resources.errors import TopologyError, UnknownFieldError
 from resources.source.columns import EVENT_TIME, visible
 from resources.window.spec import Aggregate, AggregateFunction, SessionWindow, Window
 
@@ -26,7 +27,8 @@ FUNCTIONS: Mapping[AggregateFunction, Callable[[Column], Column]] = MappingProxy
     {
         "count": F.count,
         "sum": F.sum,
-        "avg": F.avg,
+        # The mean of decimals would be a decimal.
+        "avg": lambda c: F.avg(c).cast("double"),
         "min": F.min,
         "max": F.max,
         "distinct": lambda c: F.array_sort(F.collect_set(c)),
@@ -34,6 +36,11 @@ FUNCTIONS: Mapping[AggregateFunction, Callable[[Column], Column]] = MappingProxy
         "count_distinct_large": F.approx_count_distinct,
         "collect": _collected,
     }
+)
+
+# What can be added up.
+ADDED: Mapping[AggregateFunction, tuple[type[DataType], ...]] = MappingProxyType(
+    {"sum": (NumericType, DayTimeIntervalType, YearMonthIntervalType), "avg": (NumericType,)}
 )
 
 
@@ -89,6 +96,20 @@ def check_fields(frame: DataFrame, fields: Sequence[str], *, step: str) -> None:
     for field in fields:
         if field not in known:
             raise UnknownFieldError(field, step=step, known=known)
+
+
+def check_numbers(frame: DataFrame, aggregates: Sequence[Aggregate], *, step: str) -> None:
+    """Raise TopologyError for the first sum or mean of what is no number: Spark would cast it without a word."""
+    for spec in aggregates:
+        kinds = ADDED.get(spec.function)
+        kind = frame.schema[spec.field].dataType if kinds and spec.field is not None else None
+        if kinds and kind is not None and not isinstance(kind, kinds):
+            raise TopologyError(
+                f"step {step!r} cannot take the {spec.function} of {spec.field!r}, which is a {kind.simpleString()}",
+                remedy=f"make it a number before (text: .with_fields({spec.field}='cast({spec.field} as double)'));"
+                " min, max, distinct and collect take other types too",
+                step=step,
+            )
 
 
 def last_end(window: Window) -> Column:

@@ -1,8 +1,10 @@
 """All aggregates of a window against plain Python."""
 
+from decimal import Decimal
+
 import pytest
 
-from resources.errors import UnknownFieldError
+from resources.errors import TopologyError, UnknownFieldError
 from rs_assets import Time, TumblingWindow
 from tests.operators.model import at
 
@@ -55,3 +57,36 @@ def test_should_name_the_unknown_field(source, drive):
     window = source("v bigint, ts timestamp").window(TumblingWindow.of(Time.seconds(10), "ts"), name="w").sum("w")
     with pytest.raises(UnknownFieldError, match="step 'w' names the field 'w'.*\n.*v, ts"):
         drive(window.to_data_stream(), ROWS[:1])
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"), [("sum", "string"), ("avg", "string"), ("sum", "timestamp"), ("avg", "date")]
+)
+def test_should_refuse_to_add_up_what_is_no_number(source, drive, function, kind):
+    window = source(f"v {kind}, ts timestamp").window(TumblingWindow.of(Time.seconds(10), "ts"), name="w")
+    with pytest.raises(
+        TopologyError, match=f"step 'w' cannot take the {function} of 'v', which is a {kind}"
+    ) as refused:
+        drive(getattr(window, function)("v").to_data_stream())
+    assert refused.value.remedy == "make it a number before: .with_fields(v='cast(v as double)')"
+
+
+def test_should_follow_the_remedy(source, drive):
+    numbers = source("v string, ts timestamp").with_fields(v="cast(v as double)")
+    window = numbers.window(TumblingWindow.of(Time.seconds(10), "ts")).sum("v", "total")
+    assert [row["total"] for row in drive(window.to_data_stream(), [{"v": v, "ts": at(1)} for v in ("1.5", "2")])] == [
+        3.5
+    ]
+
+
+def test_should_give_the_mean_of_decimals_as_a_double(source, drive):
+    window = source("v decimal(12,3), ts timestamp").window(TumblingWindow.of(Time.seconds(10), "ts")).avg("v", "mean")
+    (row,) = drive(window.to_data_stream(), [{"v": Decimal(v), "ts": at(1)} for v in ("0.100", "0.200", "0.300")])
+    assert (type(row["mean"]), row["mean"]) == (float, 0.2)
+
+
+@pytest.mark.parametrize("alias", ["Start_Time", "K", "END_TIME"])
+def test_should_refuse_names_that_differ_in_case_only(source, alias):
+    window = source("k string, ts timestamp").window(TumblingWindow.of(Time.seconds(10), "ts")).group_by("k")
+    with pytest.raises(TopologyError, match="would have two columns called"):
+        window.count(alias).to_data_stream()

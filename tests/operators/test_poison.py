@@ -90,13 +90,14 @@ def test_before_a_window_the_other_records_are_counted(options, tmp_path):
     assert letters(options) == [("x", 2, "[DIVIDE_BY_ZERO")]
 
 
-def test_the_argument_of_an_aggregate_that_cannot_be_cast_is_found(options, tmp_path):
+def test_what_is_made_a_number_for_an_aggregate_and_is_none_is_found(options, tmp_path):
     path = write(tmp_path / "in.jsonl", [{**row, "s": s} for row, s in zip(rows([1, 2, 3]), "1x3", strict=True)])
-    job = stream(path).window(TumblingWindow.of(Time.seconds(10), "ts")).sum("s", "sum")
+    numbers = stream(path).with_fields(s="cast(s as double)", name="number")
+    job = numbers.window(TumblingWindow.of(Time.seconds(10), "ts")).sum("s", "sum")
     report = job.to_data_stream().to_delta("kept").build().run(options, finish=True)
     assert (report.rows_in, report.rows_dead) == (3, 1)
     assert kept(options, "sum") == [4.0]
-    assert [line for _, line, _ in letters(options)] == [2]
+    assert letters(options) == [("number", 2, "[CAST_INVALID_INPUT")]
 
 
 def test_more_poisons_than_allowed_end_the_run_with_the_first_address(options, tmp_path):
