@@ -7,7 +7,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.compile.python_step import PythonStep
+from pipelines.compile.python_step import python_step
 from pipelines.compile.wiring import Flow, Wiring, parse_ddl
 from pipelines.topology import step as nodes
 from pipelines.topology.expression import ColumnBuilder, PythonFunction, SqlText
@@ -22,7 +22,7 @@ def compile_map(wiring: Wiring, node: nodes.Map, inputs: Inputs) -> Flow:
     """A select list, or a Python function."""
     if node.function is not None:
         schema = parse_ddl(wiring.spark, node.function.schema or "", step=node.name)
-        return inputs[0].then(PythonStep("map", node.name, node.function.call, schema), wiring)
+        return inputs[0].then(python_step("map", node.name, node.function.call, schema), wiring)
     df = inputs[0].df
     return Flow(df.select(*(as_column(e) for e in node.select), *_hidden(df)))
 
@@ -31,7 +31,7 @@ def compile_flat_map(wiring: Wiring, node: nodes.FlatMap, inputs: Inputs) -> Flo
     """A generator, or a Python function."""
     if isinstance(node.expression, PythonFunction):
         schema = parse_ddl(wiring.spark, node.expression.schema or "", step=node.name)
-        return inputs[0].then(PythonStep("flat_map", node.name, node.expression.call, schema), wiring)
+        return inputs[0].then(python_step("flat_map", node.name, node.expression.call, schema), wiring)
     df = inputs[0].df
     return Flow(df.select(as_column(node.expression), *_hidden(df)))
 
@@ -39,13 +39,13 @@ def compile_flat_map(wiring: Wiring, node: nodes.FlatMap, inputs: Inputs) -> Flo
 def compile_filter(wiring: Wiring, node: nodes.Filter, inputs: Inputs) -> Flow:
     """A condition in the JVM, or a Python function."""
     if isinstance(node.condition, PythonFunction):
-        return inputs[0].then(PythonStep("filter", node.name, node.condition.call), wiring)
+        return inputs[0].then(python_step("filter", node.name, node.condition.call), wiring)
     return Flow(inputs[0].df.filter(as_column(node.condition)))
 
 
 def compile_for_each(wiring: Wiring, node: nodes.ForEach, inputs: Inputs) -> Flow:
     """A side effect in a Python worker."""
-    return inputs[0].then(PythonStep("for_each", node.name, node.function.call), wiring)
+    return inputs[0].then(python_step("for_each", node.name, node.function.call), wiring)
 
 
 def compile_select_fields(wiring: Wiring, node: nodes.SelectFields, inputs: Inputs) -> Flow:  # noqa: ARG001
@@ -91,7 +91,7 @@ def _check_types(node: nodes.Union, inputs: Inputs) -> None:
 def compile_split(wiring: Wiring, node: nodes.Split, inputs: Inputs) -> Flow:
     """A hidden label on each row."""
     if isinstance(node.label, PythonFunction):
-        return inputs[0].then(PythonStep("label", node.name, node.label.call), wiring)
+        return inputs[0].then(python_step("label", node.name, node.label.call), wiring)
     return Flow(inputs[0].df.withColumn(LABEL, as_column(node.label).cast("string")))
 
 

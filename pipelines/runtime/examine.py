@@ -27,6 +27,7 @@ from pipelines.topology.window import WindowAggregate
 from resources.checkpoint.log import CheckpointLog
 from resources.errors import RsError, StepError
 from resources.errors_wire import from_wire
+from resources.source.admit import BLAMED
 from resources.source.columns import LINE, OFFSET, RAW, REASON, SPLIT
 from resources.source.poison import digest
 from resources.window.aggregate import aggregate, at_close
@@ -249,9 +250,9 @@ def _extents(rows: DataFrame) -> tuple[Extent, ...]:
 
 
 def _reason(step: str, error: BaseException) -> str:
-    """In the form that `Replay` reads the step's name from."""
+    """In the form that a letter's step is read from."""
     ours = translate(error, query="")
-    if re.match(r"step '[a-z0-9_]+' raised ", ours.what):
+    if re.match(BLAMED, ours.what):
         return ours.what[:SHOWN]
     return f"step '{step}' raised {ours.what}"[:SHOWN]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import partial
@@ -28,7 +28,19 @@ NAMES: Mapping[str, str] = {
     "int8": "tinyint",
     "bool": "boolean",
 } | {"date32[day]": "date"}
+# How much of a value an error shows, in characters.
+SHOWN = 200
 FLOAT_MAX = 3.4028234663852886e38
+
+
+class MisfitError(SchemaError):
+    """A value that does not fit its field; `text` says so without the number of its row."""
+
+    def __init__(self, text: str, *, row: int, field: str) -> None:
+        super().__init__(f"row {row}: {text}", row=row, field=field)
+        self.text = text
+        self.row = row
+        self.field = field
 
 
 def to_table(rows: Rows, schema: pa.Schema) -> pa.Table:
@@ -47,8 +59,21 @@ def to_table(rows: Rows, schema: pa.Schema) -> pa.Table:
                 remedy=f"the schema has: {', '.join(schema.names)}",
                 row=number,
             )
-    columns = [_column([row.get(field.name) for row in rows], field) for field in schema]
-    return pa.Table.from_arrays(columns, schema=schema)
+    return pa.Table.from_arrays(to_arrays(rows, schema), schema=schema)
+
+
+def to_arrays(rows: Rows, schema: pa.Schema) -> list[pa.Array]:
+    """The fields of `schema` of all `rows`, null where a row lacks one; MisfitError for the first that does not fit."""
+    return [_column([row.get(field.name) for row in rows], field) for field in schema]
+
+
+def misfits(rows: Rows, schema: pa.Schema) -> Iterator[MisfitError]:
+    """What is wrong with each of `rows` that does not fit `schema`, in order."""
+    for number, row in enumerate(rows):
+        try:
+            to_arrays([row], schema)
+        except MisfitError as error:
+            yield MisfitError(error.text, row=number, field=error.field)
 
 
 def infer_schema(rows: Rows, *, step: str) -> pa.Schema:
@@ -98,25 +123,41 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
     changed = first_changed(values, field.type)
     if changed is None:
         try:
-            return pa.array(values, type=field.type)
-        except MISFITS as error:
-            changed = next((n for n, value in enumerate(values) if not _fits(value, field.type)), None)
-            if changed is None:
-                raise SchemaError(f"the rows do not fit the schema: {field.name}: {error}", field=field.name) from error
+            array = pa.array(values, type=field.type)
+            if not _has_gap(array, field):
+                return array
+            error = ValueError("null")
+        except MISFITS as raised:
+            error = raised
+        changed = next((n for n, value in enumerate(values) if not _fits(value, field)), None)
+        if changed is None:
+            raise MisfitError(f"{field.name} does not fit: {error}", row=0, field=field.name) from error
     raise _misfit(changed, values[changed], field)
 
 
-def _misfit(row: int, value: object, field: pa.Field) -> SchemaError:
-    what = f"row {row}: {field.name}={value!r} is no {type_name(field.type)}"
-    return SchemaError(what, row=row, field=field.name)
+def _misfit(row: int, value: object, field: pa.Field) -> MisfitError:
+    text = repr(value)
+    shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    return MisfitError(f"{field.name}={shown} is no {type_name(field.type)}", row=row, field=field.name)
 
 
-def _fits(value: object, kind: pa.DataType) -> bool:
+def _fits(value: object, field: pa.Field) -> bool:
     try:
-        pa.array([value], type=kind)
+        return not _has_gap(pa.array([value], type=field.type), field)
     except MISFITS:
         return False
-    return True
+
+
+def _has_gap(array: pa.Array, field: pa.Field) -> bool:
+    """Whether `array` has a null where its field, or a member of that, allows none."""
+    if array.null_count and not field.nullable:
+        return True
+    if kinds.is_struct(field.type):
+        there = array.drop_null() if array.null_count else array
+        return any(_has_gap(there.field(n), member) for n, member in enumerate(field.type))
+    if kinds.is_map(field.type):
+        return _has_gap(array.items, field.type.item_field)
+    return kinds.is_list(field.type) and _has_gap(array.flatten(), field.type.value_field)
 
 
 def _moment(value: object, field: str, row: int) -> object:
