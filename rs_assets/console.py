@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from pipelines.compile.plan import plan_queries
 from pipelines.runtime.options import RunOptions
-from pipelines.runtime.report import BatchProgress, RunReport
+from pipelines.runtime.report import BatchProgress, QueryReport, RunReport
 from pipelines.stream.pipeline import Pipeline
 from pipelines.topology.source import FileSource
 from resources.home import Home
@@ -75,7 +74,6 @@ class Bar:
         self.progress = progress
         self.rows = 0
         self.batches = 0
-        self._owners = {plan.name for plan in plan_queries(pipeline.topology) if plan.owns}
         self._done: dict[tuple[str, str], int] = {}
         files = [f for s in pipeline.topology.sources if isinstance(s, FileSource) for f in existing_files(s.path)]
         self.total = sum(f.stat().st_size for f in files)
@@ -84,7 +82,7 @@ class Bar:
     def show(self, batch: BatchProgress) -> None:
         """Move on by one batch."""
         self.batches += 1
-        self.rows += batch.rows_in if batch.query in self._owners else 0
+        self.rows += batch.rows_in - batch.rows_in_again
         for source, offset in batch.offsets.items():
             node = self.pipeline.topology[source]
             if isinstance(node, FileSource) and node.tail and offset != "-":
@@ -128,12 +126,22 @@ def show_report(report: RunReport, out: Console) -> None:
         out.print("\n[bold]no new input[/]: nothing was read, nothing was written again")
         return
     out.print(
-        f"\n[bold]{report.rows_in:,}[/] rows in = {report.rows_in - report.rows_dead - report.rows_late:,} used"
-        f" + {report.rows_dead:,} dead letters + {report.rows_late:,} late;"
+        f"\n[bold]{report.rows_in:,}[/] rows in{_parts(report)};"
         f" [bold]{report.rows_out:,}[/] rows out in {report.batches} batches, {report.seconds:.1f} s"
     )
     if report.rows_open:
         out.print(f"{report.rows_open:,} groups of windows are still open and wait in state for the next run")
+
+
+def _parts(report: RunReport) -> str:
+    """What became of the rows; by query if there are several, since each decides for itself."""
+
+    def parts(of: RunReport | QueryReport, on: int) -> str:
+        return f"{on:,} used + {of.rows_dead:,} dead letters + {of.rows_late:,} late"
+
+    if len(report.queries) == 1:
+        return f" = {parts(report, report.queries[0].rows_on)}"
+    return "".join(f"\n  {q.query}: {q.rows_read:,} = {parts(q, q.rows_on)}" for q in report.queries)
 
 
 def show_results(report: RunReport, out: Console) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
 from typing import Literal
 
 from pipelines.topology.base import Node
+from pipelines.topology.branches import dominators, rejoined
+from pipelines.topology.expression import calls_python
 from pipelines.topology.sink import DeltaSink, Sink
 from pipelines.topology.topology import Topology
 from pipelines.topology.window import WindowAggregate
@@ -21,8 +22,9 @@ OutputMode = Literal["append", "update", "complete"]
 class QueryPlan:
     """One Spark query: everything above and including `trunk` streams, what is below is applied to each batch.
 
-    `name` keys the query's checkpoint: its stateful step, or its sources. `owns` are the sources whose rows and bad
-    records this query counts; a source that several queries read is owned by the first.
+    `name` keys the query's checkpoint: its stateful step, or its sources. `owns` are the sources whose rows count for
+    the pipeline as this query counts them: a source that several queries read is owned by the first. `again` are the
+    nodes that an earlier query has too.
     """
 
     name: str
@@ -31,8 +33,17 @@ class QueryPlan:
     sinks: tuple[str, ...]
     sources: tuple[str, ...]
     owns: tuple[str, ...]
+    again: frozenset[str] = frozenset()
     stateful: str | None = None
     output_mode: OutputMode = "append"
+
+    def shared(self, topology: Topology) -> frozenset[str]:
+        """The steps that refuse the same records in an earlier query, which counts them and writes their letters.
+
+        A step in SQL is none: Spark computes only what a query needs, so a record may fail in one query alone.
+        """
+        nodes = (topology[name] for name in self.again)
+        return frozenset(node.name for node in nodes if node.family != "step" or calls_python(node))
 
     def below_trunk(self, topology: Topology) -> tuple[Node, ...]:
         """The nodes that are applied to each batch, inputs first."""
@@ -48,10 +59,10 @@ def plan_queries(topology: Topology) -> tuple[QueryPlan, ...]:
     for sink in topology.sinks:
         groups.setdefault(_group(topology, sink), []).append(sink)
     plans: list[QueryPlan] = []
-    owned: set[str] = set()
+    known: set[str] = set()
     for sinks in _splittable(topology, groups.values()):
-        plan = _plan(topology, sinks, owned, taken={p.name for p in plans})
-        owned |= set(plan.owns)
+        plan = _plan(topology, sinks, known, taken={p.name for p in plans})
+        known |= set(plan.nodes)
         plans.append(plan)
     return tuple(plans)
 
@@ -82,11 +93,11 @@ def _stateful(topology: Topology, sink: Sink) -> Node | None:
     above = [topology[n] for n in topology.ancestors(sink.name) if topology[n].stateful]
     if not above:
         return None
-    if len(above) > 1 or above[0].name not in dominators(topology, sink.name):
+    if len(above) > 1 or above[0].name not in dominators(topology)[sink.name]:
         names = ", ".join(sorted(n.name for n in above))
         raise TopologyError(
-            f"the rows of sink {sink.name!r} pass the stateful steps {names} and others in one query",
-            remedy="write each stateful step to a Delta table of its own, and read that in another pipeline",
+            f"the rows of sink {sink.name!r} pass the stateful steps {names}, or come from elsewhere, in one query",
+            remedy="put .shuffle(n, strategy='delta') behind each of those steps: it parts the pipeline into queries",
             step=sink.name,
         )
     node = above[0]
@@ -100,7 +111,7 @@ def _splittable(topology: Topology, groups: Iterable[list[Sink]]) -> list[list[S
     return [part for group in groups for part in ([group] if _trunk(topology, group) else [[s] for s in group])]
 
 
-def _plan(topology: Topology, sinks: list[Sink], owned: set[str], *, taken: set[str]) -> QueryPlan:
+def _plan(topology: Topology, sinks: list[Sink], known: set[str], *, taken: set[str]) -> QueryPlan:
     trunk = _trunk(topology, sinks)
     assert trunk is not None  # noqa: S101  a single sink always has one
     stateful = _stateful(topology, sinks[0])
@@ -114,7 +125,8 @@ def _plan(topology: Topology, sinks: list[Sink], owned: set[str], *, taken: set[
         trunk=trunk,
         sinks=tuple(s.name for s in sinks),
         sources=sources,
-        owns=tuple(s for s in sources if s not in owned),
+        owns=tuple(s for s in sources if s not in known),
+        again=frozenset(used & known),
         stateful=stateful.name if stateful else None,
         output_mode=mode,
     )
@@ -135,13 +147,8 @@ def _sources(topology: Topology, name: str) -> set[str]:
 
 
 def _trunk(topology: Topology, sinks: list[Sink]) -> str | None:
-    """The last node that every row of every sink passes."""
-    common = reduce(frozenset.intersection, (dominators(topology, s.name) for s in sinks))
+    """The last node that every row of every sink passes, on one path."""
+    passed, apart = dominators(topology), rejoined(topology)
+    common = frozenset.intersection(*(passed[sink.name] for sink in sinks)) - apart
     shared = [n.name for n in topology if n.name in common]
     return shared[-1] if shared else None
-
-
-def dominators(topology: Topology, name: str) -> frozenset[str]:
-    """The nodes, without `name` itself, that lie on every way from a source to `name`."""
-    ways = [dominators(topology, i) | {i} for i in topology[name].inputs]
-    return reduce(frozenset.intersection, ways) if ways else frozenset()

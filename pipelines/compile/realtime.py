@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from types import MappingProxyType
 
 from pipelines.topology.base import Node
-from pipelines.topology.expression import PythonFunction
+from pipelines.topology.expression import calls_python
 from pipelines.topology.sink import KafkaSink
 from pipelines.topology.source import KafkaSource
 from pipelines.topology.topology import Topology
@@ -56,12 +55,7 @@ def _sink(node: Node) -> str:
 
 
 def _step(node: Node) -> str:
-    values = (getattr(node, field.name) for field in fields(node))
-    return "a Python function holds rows back until the end of the batch" if _any_python(values) else ""
-
-
-def _any_python(values: object) -> bool:
-    return any(isinstance(value, PythonFunction) for value in values)  # type: ignore[attr-defined]
+    return "a Python function holds rows back until the end of the batch" if calls_python(node) else ""
 
 
 def _shuffle(node: Node) -> str:  # noqa: ARG001  the table's form

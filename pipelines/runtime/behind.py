@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.compile.plan import QueryPlan, dominators
+from pipelines.compile.plan import QueryPlan
 from pipelines.compile.table import compile_node
 from pipelines.compile.wiring import CollectingGates, Dead, Flow, Wiring
 from pipelines.runtime.translate import translate
-from pipelines.topology.base import Node
-from pipelines.topology.expression import PythonFunction
+from pipelines.topology.branches import dominators, paths_from
+from pipelines.topology.expression import calls_python
 from pipelines.topology.sink import Sink
 from pipelines.topology.topology import Topology
 from resources.errors import StepError
@@ -41,7 +41,8 @@ class Behind:
         which a step fails end the batch: they can be traced to the record of a source.
         """
         guarded = self._guards
-        several = len(sinks) > 1 or guarded
+        paths = paths_from(self.topology, self.plan.trunk)
+        several = sum(paths[name] for name in sinks) > 1 or guarded
         shared = batch.persist() if several else batch
 
         def hand_out(frames: Mapping[str, DataFrame]) -> dict[str, Staged]:
@@ -67,7 +68,7 @@ class Behind:
     def _guards(self) -> bool:
         """Whether rows of windows may have to be kept from the sinks."""
         below = self.plan.below_trunk(self.topology)
-        return self.wiring.quarantines and self.plan.stateful is not None and any(map(_is_python, below))
+        return self.wiring.quarantines and self.plan.stateful is not None and any(map(calls_python, below))
 
     def _frames(self, wiring: Wiring, batch: DataFrame) -> dict[str, DataFrame]:
         """`batch` as each sink sees it."""
@@ -109,11 +110,7 @@ def before_python(topology: Topology, plan: QueryPlan) -> QueryPlan:
     """
     if plan.stateful is None:
         return plan
-    python = {n for n in plan.nodes if plan.stateful in topology.ancestors(n) and _is_python(topology[n])}
-    passed = dominators(topology, plan.trunk) | {plan.trunk}
+    python = {n for n in plan.nodes if plan.stateful in topology.ancestors(n) and calls_python(topology[n])}
+    passed = dominators(topology)[plan.trunk] | {plan.trunk}
     free = [n for n in plan.nodes if n in passed and not python & (topology.ancestors(n) | {n})]
     return replace(plan, trunk=free[-1])
-
-
-def _is_python(node: Node) -> bool:
-    return any(isinstance(getattr(node, each.name), PythonFunction) for each in fields(node))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from resources.source.admit import DEAD, ROWS
+from resources.source.admit import DEAD, ROWS, SHARED
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -16,10 +16,11 @@ DROPPED, STATE_ROWS = "numRowsDroppedByWatermark", "numTotalStateRows"
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The counters of one gate."""
+    """The counters of one gate: the rows that came, those it refused, and of these the ones another query counts."""
 
     rows: int
     dead: int
+    shared: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,10 @@ class BatchExecution:
         if row.isEmpty():
             return None
         values = row.get()
-        return Observed(int(values.getAs(ROWS)), int(values.getAs(DEAD)))
+        dead = int(values.getAs(DEAD))
+        # Only a gate that lets a batch go on refuses rows, and of those only some have the third counter.
+        shared = int(values.getAs(SHARED)) if dead and values.size() > len((ROWS, DEAD)) else 0
+        return Observed(int(values.getAs(ROWS)), dead, shared)
 
     def state(self) -> StateMetrics:
         """The sums over the stateful operators, in one walk over the plan: each step of it is a call to the JVM."""
@@ -56,7 +60,9 @@ class BatchExecution:
             metrics = plan.metrics()
             if metrics.contains(STATE_ROWS):
                 rows += int(metrics.apply(STATE_ROWS).value())
-                dropped += int(metrics.apply(DROPPED).value()) if metrics.contains(DROPPED) else 0
+            # Sessions drop late rows in an operator of its own, which keeps no state.
+            if metrics.contains(DROPPED):
+                dropped += int(metrics.apply(DROPPED).value())
         return StateMetrics(dropped=dropped, rows=rows)
 
 

@@ -6,14 +6,20 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from resources.source.admit import admit
+from resources.source.admit import admit, refusing_step
 from resources.source.policy import BadRecords
 
 
 @dataclass(frozen=True, slots=True)
 class StreamGates:
-    """Bad rows fail the batch, or are counted in the first pass and written from a second one over that batch."""
+    """Bad rows fail the batch, or are counted in the first pass and written from a second one over that batch.
+
+    `shared` are the steps whose refusals another query counts: see `QueryPlan.shared`.
+    """
+
+    shared: frozenset[str] = frozenset()
 
     def admit(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:
         """`frame` without bad rows; the gate's counters carry the name of the step."""
-        return admit(frame, gate=step, step=step, policy=policy, counted=counted)
+        shared = refusing_step(step).isin(*self.shared) if self.shared else None
+        return admit(frame, gate=step, step=step, policy=policy, counted=counted, shared=shared)

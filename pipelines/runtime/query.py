@@ -16,9 +16,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from pipelines.compile.plan import QueryPlan
-from pipelines.compile.source import POISON
 from pipelines.compile.table import compile_node
 from pipelines.compile.wiring import Flow, Wiring
+from pipelines.runtime.accounts import Counts, counts_of
 from pipelines.runtime.behind import Behind
 from pipelines.runtime.bookkeeping import Bookkeeper
 from pipelines.runtime.counting import FileWatch
@@ -29,7 +29,6 @@ from pipelines.runtime.replay import Replay
 from pipelines.runtime.report import BatchProgress, QueryReport
 from pipelines.runtime.topics import TopicWatch
 from pipelines.runtime.translate import translate
-from pipelines.topology.shuffle import ShuffleRead
 from pipelines.topology.source import FileSource
 from pipelines.topology.topology import Topology
 from resources.checkpoint.lease import Lease
@@ -241,7 +240,7 @@ class QueryRun:
         staged, out, refused = self._stage(batch, batch_id)
         assert self._query is not None  # noqa: S101  waited for above
         execution = BatchExecution.of(self._query)
-        rows_in, shuffled, dead = self._counted(execution, watches)
+        counts = counts_of(execution, self.topology, self.plan, self.wiring, watches)
         state = execution.state() if self.plan.stateful else StateMetrics()
         replay = self._replay(batch_id)
         late = replay.late_rows() if state.dropped else 0
@@ -249,7 +248,7 @@ class QueryRun:
         for watch in watches.values():
             watch.check()
         self.topics.check(batch_id)
-        if dead or late or refused.num_rows:
+        if counts.dead > counts.dead_again or late or refused.num_rows:
             self._write_letters(replay, batch_id, refused)
         for name, part in staged.items():
             self.lease.check()
@@ -261,16 +260,19 @@ class QueryRun:
             self.read_files.setdefault(name, {}).update(watch.sizes())
         # Windows that emit updates, and those that a step behind them keeps back, leave state without a row.
         moved = state.rows != self.report.rows_open
-        if not (rows_in or shuffled or dead or late or moved or any(out.values())):
+        if counts == Counts() and not (late or moved or any(out.values())):
             return None
         return BatchProgress(
             query=self.plan.name,
             steps=frozenset(self.plan.nodes),
             batch_id=batch_id,
-            rows_in=rows_in,
-            rows_shuffled=shuffled,
-            rows_dead=dead,
+            rows_in=counts.rows_in,
+            rows_in_again=counts.in_again,
+            rows_shuffled=counts.shuffled,
+            rows_dead=counts.dead,
+            rows_dead_again=counts.dead_again,
             rows_late=late,
+            rows_refused=refused.num_rows,
             rows_out=out,
             seconds=time.monotonic() - began,
             state_rows=state.rows,
@@ -296,30 +298,6 @@ class QueryRun:
         sinks = {name: (self.writers[name], mark) for name, mark in waiting.items()}
         staged, refused = Behind(self.topology, self.plan, self.wiring, letters).stage(batch, sinks)
         return staged, out, refused
-
-    def _counted(self, execution: BatchExecution, watches: Mapping[str, FileWatch]) -> tuple[int, int, int]:
-        """Rows read, rows from shuffles and rows refused, for the sources it owns and its own event time."""
-        rows_in = shuffled = dead = 0
-        for source in self.plan.sources:
-            owned = source in self.plan.owns
-            observed = execution.observed(source)
-            if not (owned or self.plan.stateful):
-                continue
-            watch = watches.get(source)
-            rows = observed.rows if observed else 0
-            if isinstance(self.topology[source], ShuffleRead):
-                shuffled += rows
-            else:
-                rows_in += rows
-            dead += observed.dead if observed else 0
-            if watch:
-                watch.check_records()
-        gates = [self.plan.stateful] if self.plan.stateful else []
-        if self.wiring.quarantines:
-            gates += [name for name in self.plan.nodes if self.topology[name].family == "step"]
-        gates += [f"{name}{POISON}" for name in self.plan.sources if self.wiring.poisons]
-        found = [execution.observed(gate) for gate in gates]
-        return rows_in, shuffled, dead + sum(each.dead for each in found if each is not None)
 
     def _watches(self, batch_id: int) -> dict[str, FileWatch]:
         """Guards over the whole files that this batch planned."""

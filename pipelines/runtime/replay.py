@@ -20,11 +20,11 @@ from pipelines.topology.window import WindowAggregate
 from resources.checkpoint.log import BatchOffsets, CheckpointLog
 from resources.errors import BadRecordError, RsError
 from resources.sink.dead_letters import SCHEMA
+from resources.source.admit import refusing_step
 from resources.source.columns import ADDRESS, LINE, OFFSET, RAW, REASON, SPLIT
 from resources.source.policy import BadRecords
 from resources.window.aggregate import last_end
 
-RAISED = "^step '([a-z0-9_]+)' raised "
 LATE = "late: the last window of the row had closed"
 
 
@@ -39,7 +39,7 @@ class Replay:
     batch_id: int
 
     def letters(self, *, namespace: str, job: str, generation: int) -> pa.Table:
-        """The bad and late records of the batch as rows of the dead-letter table."""
+        """The bad and late records of the batch as rows of the dead-letter table, but for what another query tells."""
         _, gates, _, late = self._wired()
         dead = [each for each in gates.dead if self._policy(each.step).keeps_letters]
         if late is not None and self._policy(self.plan.stateful or "").keeps_letters:
@@ -124,7 +124,7 @@ class Replay:
             return BadRecords.QUARANTINE
         node = self.topology[step]
         if isinstance(node, Source):
-            return node.bad_records if step in self.plan.owns else BadRecords.SKIP
+            return node.bad_records
         if isinstance(node, WindowAggregate):
             return node.bounds.policy or self.wiring.policy
         return self.wiring.policy
@@ -132,14 +132,16 @@ class Replay:
     def _letter(
         self, rows: DataFrame, step: str, offsets: BatchOffsets, namespace: str, job: str, generation: int
     ) -> DataFrame:
-        return rows.select(
+        # Fused steps share a gate; the reason names the one that raised.
+        by, shared = refusing_step(step), self.plan.shared(self.topology)
+        told = rows.filter(~by.isin(*shared)) if shared else rows
+        return told.select(
             F.lit(namespace).alias("namespace"),
             F.lit(job).alias("job"),
             F.lit(generation).cast("bigint").alias("generation"),
             F.lit(self.plan.name).alias("query"),
             F.lit(self.batch_id).cast("bigint").alias("batch_id"),
-            # Fused steps share a gate; the reason names the one that raised.
-            F.coalesce(F.nullif(F.regexp_extract(REASON, RAISED, 1), F.lit("")), F.lit(step)).alias("step"),
+            by.alias("step"),
             F.col(SPLIT).alias("split"),
             F.col(LINE).alias("line"),
             F.col(OFFSET).alias("offset"),

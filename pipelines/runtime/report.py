@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -15,17 +15,22 @@ class BatchProgress:
     """One finished batch of one query.
 
     `steps` are the nodes it went through, `rows_out` and `offsets` are by sink and by source; times are UTC.
-    `rows_shuffled` came from other queries through a durable shuffle and are not in `rows_in`. `replayed`: an earlier
-    run had planned it and not finished it.
+    `rows_shuffled` came from other queries through a durable shuffle and are not in `rows_in`. `rows_in_again` of
+    `rows_in`, and `rows_dead_again` of `rows_dead`, are counted by another query too. `rows_refused` are rows of
+    windows that a step behind the window could not compute. `replayed`: an earlier run had planned it and not
+    finished it.
     """
 
     query: str
     steps: frozenset[str]
     batch_id: int
     rows_in: int
+    rows_in_again: int = 0
     rows_shuffled: int = 0
     rows_dead: int
+    rows_dead_again: int = 0
     rows_late: int
+    rows_refused: int = 0
     rows_out: Mapping[str, int]
     seconds: float
     state_rows: int = 0
@@ -36,15 +41,34 @@ class BatchProgress:
     generation: int = 1
 
 
+# What a query's report adds up over its batches, besides the rows by sink.
+ADDED = (
+    "rows_in",
+    "rows_in_again",
+    "rows_shuffled",
+    "rows_dead",
+    "rows_dead_again",
+    "rows_late",
+    "rows_refused",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryReport:
-    """The sums of one query over a run; `rows_in` + `rows_shuffled` = rows that went on + `rows_dead` + `rows_late`."""
+    """The sums of one query over a run; `rows_in` + `rows_shuffled` = `rows_on` + `rows_dead` + `rows_late`.
+
+    All numbers are of this query alone, whatever other queries read and refuse; see `BatchProgress` for those that
+    another query has as well.
+    """
 
     query: str
     rows_in: int = 0
+    rows_in_again: int = 0
     rows_shuffled: int = 0
     rows_dead: int = 0
+    rows_dead_again: int = 0
     rows_late: int = 0
+    rows_refused: int = 0
     rows_out: Mapping[str, int] = field(default_factory=dict)
     rows_open: int = 0
     batches: int = 0
@@ -62,24 +86,20 @@ class QueryReport:
     def plus(self, batch: BatchProgress) -> QueryReport:
         """This report with one more batch."""
         out = {k: self.rows_out.get(k, 0) + batch.rows_out.get(k, 0) for k in {*self.rows_out, *batch.rows_out}}
-        return QueryReport(
-            query=self.query,
-            rows_in=self.rows_in + batch.rows_in,
-            rows_shuffled=self.rows_shuffled + batch.rows_shuffled,
-            rows_dead=self.rows_dead + batch.rows_dead,
-            rows_late=self.rows_late + batch.rows_late,
-            rows_out=out,
-            rows_open=batch.state_rows,
-            batches=self.batches + 1,
-        )
+        sums = {name: getattr(self, name) + getattr(batch, name) for name in ADDED}
+        return replace(self, **sums, rows_out=out, rows_open=batch.state_rows, batches=self.batches + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
     """What a run did.
 
-    Rows of a source that several queries read count once, for the query that owns it; each query's own sums are in
-    `queries`. `rows_open` are groups whose windows have not fired and wait in state for the next run. `sealed` says
+    Rows that several queries read count once, and so do records that one step refuses in several queries. Each window
+    judges event times for itself: a row that two windows refuse is dead twice, and late twice if it is late for both.
+    So `rows_in` = rows used + `rows_dead` + `rows_late` holds for each of `queries` by its own numbers, and for their
+    sum; for the pipeline's numbers if it has one query.
+
+    `rows_open` are groups whose windows have not fired and wait in state for the next run. `sealed` says
     that the input has ended for good. `recovered_from` names the savepoint that a lost checkpoint came back from.
     `shuffles` names the sinks that feed other queries. `previews` are the first open windows of each step, as they
     would fire now; `warnings` tell what went wrong beside.
@@ -92,7 +112,6 @@ class RunReport:
     sealed: bool
     recovered_from: str = ""
     queries: tuple[QueryReport, ...]
-    owning: frozenset[str] = frozenset()
     shuffles: frozenset[str] = frozenset()
     tables: Mapping[str, str] = field(default_factory=dict)
     previews: Mapping[str, pa.Table] = field(default_factory=dict, repr=False)
@@ -100,18 +119,23 @@ class RunReport:
 
     @property
     def rows_in(self) -> int:
-        """Rows read, each once."""
-        return sum(q.rows_in for q in self.owners)
+        """Rows read from outside, each once."""
+        return sum(q.rows_in - q.rows_in_again for q in self.queries)
 
     @property
     def rows_dead(self) -> int:
-        """Rows that could not be used, each once."""
-        return sum(q.rows_dead for q in self.owners)
+        """Rows that could not be used, once for each step that refused them."""
+        return sum(q.rows_dead - q.rows_dead_again for q in self.queries)
 
     @property
     def rows_late(self) -> int:
-        """Rows that came after all their windows had closed."""
-        return sum(q.rows_late for q in self.owners)
+        """Rows that came after all their windows had closed, over all windows."""
+        return sum(q.rows_late for q in self.queries)
+
+    @property
+    def rows_refused(self) -> int:
+        """Rows of windows that a step behind the window could not compute; under quarantine they are letters."""
+        return sum(q.rows_refused for q in self.queries)
 
     @property
     def rows_out(self) -> int:
@@ -128,14 +152,9 @@ class RunReport:
         """Batches that did something, over all queries."""
         return sum(q.batches for q in self.queries)
 
-    @property
-    def owners(self) -> tuple[QueryReport, ...]:
-        """The queries that own a source."""
-        return tuple(q for q in self.queries if q.query in self.owning)
-
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain data, for JSON and metadata."""
-        numbers = ("rows_in", "rows_out", "rows_dead", "rows_late", "rows_open", "batches")
+        numbers = ("rows_in", "rows_out", "rows_dead", "rows_late", "rows_refused", "rows_open", "batches")
         return {
             "pipeline": self.pipeline,
             "run_id": self.run_id,

@@ -249,7 +249,7 @@ class JobSession:
             spark=spark,
             folder=folder,
             read=stream,
-            gates=StreamGates(),
+            gates=StreamGates(plan.shared(self.topology)),
             pinned=self._pinned,
             stored_name=self.manifest.stored_name,
             policy=policy,
@@ -353,7 +353,6 @@ class JobSession:
             previews=self.previews,
             warnings=(*self.warnings, *self.troubles.warnings),
             queries=tuple(q.report for q in self.queries.values()),
-            owning=frozenset(p.name for p in self.plans if p.owns),
             shuffles=frozenset(s.name for s in self.topology.sinks if isinstance(s, ShuffleWrite)),
             tables=self.tables(),
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, get_args
 
+from pipelines.compile.plan import plan_queries
 from pipelines.stream.draft import Draft, name_from
 from pipelines.stream.pipeline import Pipeline
 from pipelines.stream.window_stream import WindowStream
@@ -273,7 +274,10 @@ class DataStream:
         new name: `.build(renamed={"clicks": "page_views"})`. It may stay there for good.
         """
         pairs = tuple((renamed or {}).items())
-        return Pipeline(Topology(self.draft.namespace, self.draft.job, tuple(self.draft.nodes), pairs))
+        topology = Topology(self.draft.namespace, self.draft.job, tuple(self.draft.nodes), pairs)
+        # Here, not at the start: what no query can compute is refused while the pipeline is written.
+        plan_queries(topology)
+        return Pipeline(topology)
 
     def _then(self, node: Node) -> DataStream:
         return DataStream(self.draft, self.draft.add(node))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipelines.topology.base import Node
+from pipelines.topology.branches import check_branches
 from pipelines.topology.shuffle import ShuffleRead, ShuffleWrite
 from pipelines.topology.sink import Sink
 from pipelines.topology.source import Source
@@ -46,6 +47,7 @@ class Topology:
         self._check_ends()
         self._check_shuffles()
         check_updates(self.nodes, self.ancestors)
+        check_branches(self.nodes, self.ancestors)
         self._check_renamed(seen)
 
     def _check_renamed(self, here: set[str]) -> None:

@@ -33,7 +33,7 @@ from resources.sink.memory import MemoryWriter
 from resources.source.memory import MemoryChannel, Record
 from resources.spark.driver import SparkDriver
 
-# Short enough that a test does not wait, long enough that an idle query does not eat a core.
+# For each query: short enough that a test does not wait, long enough that idle queries do not eat a core.
 POLL = timedelta(milliseconds=20)
 
 
@@ -131,7 +131,11 @@ class PipelineDriver:
         for query in session.queries.values():
             tested = {name: MemoryWriter(name, self._sinks[name]) for name in query.plan.sinks if name in self._sinks}
             query.writers = {**query.writers, **tested}
-            query.start(every(POLL))
+            query.start(self._trigger(session))
+
+    @staticmethod
+    def _trigger(session: JobSession) -> Mapping[str, Any]:
+        return every(POLL * len(session.queries))
 
     def _stop(self) -> None:
         session, self._session = self._session, None
@@ -142,7 +146,7 @@ class PipelineDriver:
         def process(session: JobSession) -> None:
             for plans in in_order(self._topology, session.plans):
                 for plan in plans:
-                    process_all(session, session.queries[plan.name], every(POLL))
+                    process_all(session, session.queries[plan.name], self._trigger(session))
 
         self._call(process)
 

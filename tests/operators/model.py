@@ -54,6 +54,45 @@ def updated(batches, *, size, slide, delay):
         closed_to = max(closed_to, max(row["ts"] for row in rows) - timedelta(seconds=delay))
 
 
+def closed(batches, *, delay):
+    """For each batch its rows, and how far the windows have closed when it comes."""
+    closed_to = datetime.min.replace(tzinfo=UTC)
+    for rows in batches:
+        yield rows, closed_to
+        seen = [row["ts"] - timedelta(seconds=delay) for row in rows if row["ts"] is not None]
+        closed_to = max([closed_to, *seen])
+
+
+def emitted_slices(batches, *, size, slide, delay):
+    """The rows of each window in the end, and how many rows were dead (without a time) and late."""
+    groups, dead, late = defaultdict(list), 0, 0
+    for rows, closed_to in closed(batches, delay=delay):
+        for row in rows:
+            windows = sliced([row], size=size, slide=slide) if row["ts"] is not None else {}
+            still_open = [group for group in windows if group[2] > closed_to]
+            dead += row["ts"] is None
+            late += row["ts"] is not None and not still_open
+            for group in still_open:
+                groups[group].append(row)
+    return groups, dead, late
+
+
+def emitted_sessions(batches, *, gap, delay):
+    """The same of sessions: a row is late if the session that it would make alone has closed."""
+    waiting, done, dead, late = [], {}, 0, 0
+    for rows, closed_to in closed([*batches, []], delay=delay):
+        found = sessions(waiting, gap=gap)
+        done |= {group: of for group, of in found.items() if group[2] <= closed_to}
+        waiting = [row for group, of in found.items() if group[2] > closed_to for row in of]
+        for row in rows:
+            dead += row["ts"] is None
+            if row["ts"] is not None:
+                is_late = row["ts"] + timedelta(seconds=gap) <= closed_to
+                late += is_late
+                waiting += [] if is_late else [row]
+    return done | sessions(waiting, gap=gap), dead, late
+
+
 def counted(groups):
     """What a count per group and window gives: key, start, end, count."""
     return sorted((*group, len(rows)) for group, rows in groups.items())

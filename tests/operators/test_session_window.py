@@ -32,6 +32,5 @@ def test_should_refuse_complete_mode(source):
     stream = (
         source("key string, ts timestamp").window(SessionWindow.of(Time.seconds(10), "ts")).group_by("key").count("n")
     )
-    pipeline = stream.to_data_stream().to_delta("t", mode="complete").build()
     with pytest.raises(TopologyError, match="no complete mode"):
-        pipeline.run()
+        stream.to_data_stream().to_delta("t", mode="complete").build()

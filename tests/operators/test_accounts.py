@@ -1,0 +1,106 @@
+"""Every row is somewhere: used, dead or late, for every kind of window, in the report as in the dead letters."""
+
+from collections import Counter
+
+import pytest
+from deltalake import DeltaTable
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rs_assets import HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
+from rs_assets.testing import PipelineDriver
+from tests.operators.model import at, counted, emitted_sessions, emitted_slices, windows_of
+
+SCHEMA = "key string, ts timestamp"
+DELAY = 5
+TEN, FOUR = Time.seconds(10), Time.seconds(4)
+WINDOWS = {
+    "tumbling": TumblingWindow.of(TEN, "ts"),
+    "hopping": HoppingWindow.of(TEN, FOUR, "ts"),
+    "session": SessionWindow.of(FOUR, "ts"),
+    "live": TumblingWindow.of(TEN, "ts"),
+}
+MODEL = {
+    "tumbling": lambda batches: emitted_slices(batches, size=10, slide=10, delay=DELAY),
+    "hopping": lambda batches: emitted_slices(batches, size=10, slide=4, delay=DELAY),
+    "session": lambda batches: emitted_sessions(batches, gap=4, delay=DELAY),
+    "live": lambda batches: emitted_slices(batches, size=10, slide=10, delay=DELAY),
+}
+
+
+def begin(**options):
+    source = StreamBuilder.data_stream("test", "accounts")
+    return source.from_file("in.jsonl", schema=SCHEMA, bad_records="dead_letter", **options)
+
+
+def windowed(source, kinds):
+    """Windows of several kinds behind one source, each with a query of its own."""
+    for kind in kinds:
+        emit = "on_window_update" if kind == "live" else "on_window_close"
+        windows = source.window(WINDOWS[kind], name=kind, emit=emit).group_by("key").count("n")
+        windows.water_mark(Time.seconds(DELAY)).to_data_stream().to_print(name=f"{kind}_rows")
+    return source.build()
+
+
+def letters(home):
+    path = home / "catalog" / "dead_letters"
+    rows = DeltaTable(str(path)).to_pyarrow_table().to_pylist() if path.exists() else []
+    return Counter((row["query"], row["reason"].split(":")[0]) for row in rows)
+
+
+def check_sums(report, rows):
+    """What must hold in every report."""
+    assert report.rows_in == len(rows)
+    for query in report.queries:
+        assert query.rows_read == query.rows_on + query.rows_dead + query.rows_late
+    assert report.rows_late == sum(query.rows_late for query in report.queries)
+
+
+def check_windows(found, query, batches, kind):
+    groups, dead, late = MODEL[kind](batches)
+    assert (query.rows_in, query.rows_dead, query.rows_late) == (sum(map(len, batches)), dead, late)
+    if kind == "live":
+        # Each update replaces the one before it.
+        found = {(r["key"], r["start_time"]): r for r in sorted(found, key=lambda r: r["fire_time"])}.values()
+    assert windows_of(found) == counted(groups)
+
+
+TIMES = st.one_of(st.none(), st.integers(0, 60), st.integers(0, 60), st.integers(0, 60))
+ROWS = st.lists(st.tuples(st.sampled_from("ab"), TIMES), max_size=8)
+
+
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@given(batches=st.lists(ROWS, min_size=3, max_size=3))
+def test_rows_are_used_dead_or_late_for_each_kind_of_window(driver, tmp_path_factory, batches):
+    home = tmp_path_factory.mktemp("rs")
+    batches = [[{"key": k, "ts": None if s is None else at(s)} for k, s in rows] for rows in batches]
+    source = begin()
+    source.to_print(name="plain")
+    with PipelineDriver(windowed(source, WINDOWS), spark=driver, home=home) as running:
+        for rows in batches:
+            running.push(rows)
+            running.step()
+        running.finish()
+        report = running.report()
+        every = [row for rows in batches for row in rows]
+        check_sums(report, every)
+        queries = {query.query: query for query in report.queries}
+        for kind in WINDOWS:
+            check_windows(running.take(f"{kind}_rows"), queries[kind], batches, kind)
+        assert len(running.take("plain")) == queries["file"].rows_on == len(every)
+    told = letters(home)
+    for kind in WINDOWS:
+        assert told[kind, "no event time"] == queries[kind].rows_dead
+        assert told[kind, "late"] == queries[kind].rows_late
+    assert sum(told.values()) == report.rows_dead + report.rows_late
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_a_late_row_is_counted_and_told(driver, tmp_path, kind):
+    with PipelineDriver(windowed(begin(), [kind]), spark=driver, home=tmp_path) as running:
+        for second in (0, 60, 2):
+            running.push([{"key": "a", "ts": at(second)}])
+            running.step()
+        report = running.report()
+    assert (report.rows_in, report.rows_dead, report.rows_late) == (3, 0, 1)
+    assert letters(tmp_path) == {(kind, "late"): 1}
