@@ -47,7 +47,7 @@ def python_step(kind: Kind, name: str, call: Callable[[Any], Any], schema: Struc
     from pyspark import cloudpickle
 
     try:
-        cloudpickle.dumps(call)
+        cloudpickle.dumps(call)  # type: ignore[no-untyped-call]
     except Exception as error:
         raise TopologyError(
             f"the function of step {name!r} cannot be sent to Spark's workers: {error}",
@@ -227,8 +227,10 @@ class Records:
         found = {name: taken.column(name) for name in taken.schema.names}
         failed = len(self.reasons)
         if arrays is not None:
-            blanks = (pa.array([blank(of)] * failed, of.type) for of in self.schema)
-            found.update({n: pa.concat_arrays(two) for n, *two in zip(self.schema.names, arrays, blanks, strict=True)})
+            if failed:
+                blanks = (pa.array([blank(of)] * failed, of.type) for of in self.schema)
+                arrays = [pa.concat_arrays(both) for both in zip(arrays, blanks, strict=True)]
+            found.update(zip(self.schema.names, arrays, strict=True))
         if self.labels is not None:
             found[LABEL] = pa.array([*self.labels, *[None] * failed], pa.string())
         if self.quarantines:

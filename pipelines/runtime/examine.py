@@ -18,7 +18,7 @@ from pipelines.compile.table import COMPILE
 from pipelines.compile.wiring import CollectingGates, Flow, Wiring
 from pipelines.runtime.bisect import culprits
 from pipelines.runtime.replay import batch_clock
-from pipelines.runtime.translate import translate
+from pipelines.runtime.translate import OF_VALUES, translate
 from pipelines.topology.base import Node
 from pipelines.topology.sink import Sink
 from pipelines.topology.source import Source
@@ -33,8 +33,6 @@ from resources.source.poison import digest
 from resources.window.aggregate import aggregate, at_close
 
 DIGEST = "_rs_digest"
-# Classes of SQLSTATE that speak of values, not of the engine: 22 data, P0 raise_error(), 38 and 39 functions of users.
-OF_VALUES = re.compile(r"SQLSTATE: (22|P0|38|39)[0-9A-Z]{3}")
 # Java's own word on a value has no SQLSTATE.
 OF_FUNCTIONS = ("org.apache.spark.api.python.PythonException", "java.lang.ArithmeticException")
 # Spark logs each error of an expression to the terminal; those of an examination are its way of finding out.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -88,6 +88,20 @@ class QueryReport:
         out = {k: self.rows_out.get(k, 0) + batch.rows_out.get(k, 0) for k in {*self.rows_out, *batch.rows_out}}
         sums = {name: getattr(self, name) + getattr(batch, name) for name in ADDED}
         return replace(self, **sums, rows_out=out, rows_open=batch.state_rows, batches=self.batches + 1)
+
+
+def unused(queries: Iterable[QueryReport]) -> tuple[str, ...]:
+    """A warning for each query that could use no row of those that it read.
+
+    >>> unused([QueryReport(query="w", rows_in=5, rows_dead=5), QueryReport(query="v", rows_in=5, rows_dead=4)])
+    ("query 'w' could use none of the 5 rows that it read; with bad_records='dead_letter' the dead letters say why",)
+    """
+    return tuple(
+        f"query {q.query!r} could use none of the {q.rows_read:,} rows that it read; with bad_records='dead_letter' the"
+        " dead letters say why"
+        for q in queries
+        if q.rows_read and q.rows_dead == q.rows_read
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

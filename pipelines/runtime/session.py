@@ -29,7 +29,7 @@ from pipelines.runtime.options import RunOptions
 from pipelines.runtime.purging import NOT_PURGED, ShufflePurge
 from pipelines.runtime.query import QueryRun
 from pipelines.runtime.repartition import StateSum, repartition
-from pipelines.runtime.report import RunReport
+from pipelines.runtime.report import RunReport, unused
 from pipelines.runtime.state import preview, snapshot_state
 from pipelines.runtime.topics import TopicWatch
 from pipelines.runtime.travel import savepoint
@@ -351,7 +351,7 @@ class JobSession:
             sealed=self.manifest.sealed,
             recovered_from=self.recovered_from,
             previews=self.previews,
-            warnings=(*self.warnings, *self.troubles.warnings),
+            warnings=(*self.warnings, *self.troubles.warnings, *unused(q.report for q in self.queries.values())),
             queries=tuple(q.report for q in self.queries.values()),
             shuffles=frozenset(s.name for s in self.topology.sinks if isinstance(s, ShuffleWrite)),
             tables=self.tables(),

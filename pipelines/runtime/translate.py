@@ -56,6 +56,13 @@ KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
 )
 
 
+# Classes of SQLSTATE that speak of values, not of the engine: 22 data, P0 raise_error(), 38 and 39 functions of users.
+OF_VALUES = re.compile(r"SQLSTATE: (22|P0|38|39)[0-9A-Z]{3}")
+OF_VALUES_REMEDY = "mend the expression, or let bad_records='quarantine' find such records, with step and line"
+# How py4j begins a text, before it says what happened.
+CALLING = "An error occurred while calling"
+
+
 def translate(error: BaseException, *, query: str) -> RsError:
     """`error` as one of ours: carried over the wire by a worker, recognised by Spark's condition, or an EngineError.
 
@@ -72,7 +79,8 @@ def translate(error: BaseException, *, query: str) -> RsError:
         if mark in text:
             file = FILE.search(text)
             return kind(what, remedy=remedy, query=query, file=file.group() if file else None, spark=_cause(text))
-    return EngineError(_first_line(text), remedy="the cause is chained to this error", query=query)
+    remedy = OF_VALUES_REMEDY if OF_VALUES.search(text) else "the cause is chained to this error"
+    return EngineError(_first_line(text), remedy=remedy, query=query)
 
 
 def _cause(text: str) -> str | None:
@@ -83,7 +91,8 @@ def _cause(text: str) -> str | None:
 
 def _first_line(text: str) -> str:
     """The line that says most: the last of a worker's Python traceback, else the first."""
-    lines = [line for line in text.split("JVM stacktrace", maxsplit=1)[0].splitlines() if line.strip()]
+    told = (line.removeprefix(": ") for line in text.split("JVM stacktrace", maxsplit=1)[0].splitlines())
+    lines = [line for line in told if line.strip() and not line.startswith(CALLING)]
     python = [line for line in lines if re.match(r"[A-Za-z_.]+(Error|Exception|Interrupt)\b", line)]
     line = python[-1] if python else lines[0] if lines else "Spark failed without a word"
     cause = _cause(text)

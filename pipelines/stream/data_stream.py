@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 class DataStream:
     """The rows behind one step. Every method adds a step and returns the stream behind it; sinks return this one.
 
-    A Python function gets a record as a dict. It must be deterministic, because a batch may be computed again.
+    A Python function gets a record as a dict of its own, with maps as dicts; a filter gets a mapping that it can only
+    read. It must be deterministic, because a batch may be computed again.
     """
 
     draft: Draft
@@ -58,7 +59,8 @@ class DataStream:
         """Turn each record into another.
 
         Either a Python function from dict to dict, with `schema` or a return annotation (TypedDict or dataclass), or a
-        select list in SQL or Columns: `.map("page", "ms / 1000 AS seconds")`.
+        select list in SQL or Columns: `.map("page", "ms / 1000 AS seconds")`. The function must return just the fields
+        of the schema, each of them: None says that there is no value.
         """
         step = self.draft.auto_name("map", name)
         if callable(first) and not is_spark_column(first) and not more:
@@ -70,7 +72,10 @@ class DataStream:
         return self._then(Map(name=step, inputs=(self.step,), select=select))
 
     def flat_map(self, function: object, *, schema: str | None = None, name: str | None = None) -> DataStream:
-        """Turn each record into any number of others: a function that returns a list of dicts, or an SQL generator."""
+        """Turn each record into any number of others: a function that returns a list of dicts, or an SQL generator.
+
+        Each dict must have just the fields of the schema, as for `map`; none and None are no records.
+        """
         step = self.draft.auto_name("flat_map", name)
         if callable(function) and not is_spark_column(function):
             made: Expression = PythonFunction(function, returned_schema(function, schema, step=step))
@@ -79,12 +84,15 @@ class DataStream:
         return self._then(FlatMap(name=step, inputs=(self.step,), expression=made))
 
     def filter(self, condition: object, *, name: str | None = None) -> DataStream:
-        """Keep the records for which `condition` is true: SQL text, a Column or a function of a dict."""
+        """Keep the records for which `condition` is true: SQL text, a Column or a function of a read-only mapping."""
         step = self.draft.auto_name("filter", name)
         return self._then(Filter(name=step, inputs=(self.step,), condition=expression(condition, step=step)))
 
     def for_each(self, function: Callable[[Record], Any], *, name: str | None = None) -> DataStream:
-        """Call `function` for its side effect; a batch that is repeated calls it again."""
+        """Call `function` for its side effect; a batch that is repeated calls it again.
+
+        The record goes on as it came, whatever the function does to its dict.
+        """
         step = self.draft.auto_name("for_each", name)
         if not callable(function):
             raise TopologyError(f"step {step!r} takes a function, not {function!r}")
@@ -104,7 +112,10 @@ class DataStream:
         return self._then(WithFields(name=step, inputs=(self.step,), columns=made))
 
     def union(self, *others: DataStream, name: str | None = None) -> DataStream:
-        """Feed this stream and `others` of the same pipeline into one; duplicates stay, there is no order."""
+        """Feed this stream and `others` of the same pipeline into one; duplicates stay, there is no order.
+
+        Branches of one stream may meet again, but not before a window: put `.shuffle(n, strategy="delta")` between.
+        """
         step = self.draft.auto_name("union", name)
         if not others or any(o.draft is not self.draft for o in others):
             raise TopologyError(

@@ -10,6 +10,8 @@ from pipelines.topology.base import Node
 from resources.errors import TopologyError
 
 Ancestors = Callable[[str], AbstractSet[str]]
+# A batch is read once for each path: branches that part and meet again and again would make very many of them.
+MOST_PATHS = 64
 
 
 def dominators(nodes: Iterable[Node]) -> Mapping[str, frozenset[str]]:
@@ -46,11 +48,23 @@ def check_branches(nodes: Iterable[Node], ancestors: Ancestors) -> None:
     meeting, passed = rejoined(nodes), dominators(nodes)
     if not meeting:
         return
+    _check_number(nodes)
     read = {name for node in nodes for name in node.inputs}
     for node in nodes:
         nowhere_one = passed[node.name] <= meeting and node.name not in read
         if node.name in meeting and (node.stateful or nowhere_one):
             raise _refusal(node, nodes, ancestors, meeting)
+
+
+def _check_number(nodes: tuple[Node, ...]) -> None:
+    for source in (node.name for node in nodes if not node.inputs):
+        for name, number in paths_from(nodes, source).items():
+            if number > MOST_PATHS:
+                raise TopologyError(
+                    f"{number} paths lead from step {source!r} to {name!r}, more than {MOST_PATHS}",
+                    remedy="put .shuffle(n, strategy='delta') between two of the places where branches meet",
+                    step=name,
+                )
 
 
 def _refusal(node: Node, nodes: tuple[Node, ...], ancestors: Ancestors, meeting: frozenset[str]) -> TopologyError:

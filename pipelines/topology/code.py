@@ -9,7 +9,7 @@ import re
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 # Between the digest of a function's own code and that of the rest: helpers, keyword defaults, what it is bound to.
 REST = "+"
@@ -102,8 +102,9 @@ def _around(function: Function, seen: _Seen) -> Iterator[str]:
     code = getattr(function, "__code__", None)
     if code is None:
         return
-    if getattr(function, "__kwdefaults__", None):
-        yield f"keywords {_text(dict(sorted(function.__kwdefaults__.items())))}"  # type: ignore[attr-defined]
+    keywords = getattr(function, "__kwdefaults__", None)
+    if keywords:
+        yield f"keywords {_text(dict(sorted(keywords.items())))}"
     wrapped = getattr(function, "__wrapped__", None)
     for value in _cells(function):
         if _is_function(value) and value is not wrapped:
@@ -120,7 +121,7 @@ def _followed(function: Function, seen: _Seen, *, always: bool = False) -> Itera
         yield from _rest(function, seen)
 
 
-def _is_function(value: object) -> bool:
+def _is_function(value: object) -> TypeGuard[Function]:
     kinds = (types.FunctionType, types.MethodType, functools.partial, functools._lru_cache_wrapper)  # noqa: SLF001
     return isinstance(value, kinds)
 
@@ -198,7 +199,7 @@ def _text(value: object, depth: int = 0) -> str:
         parts = (f"{of.name}={_text(getattr(value, of.name), depth + 1)}" for of in fields(value) if of.repr)
         return f"{type(value).__qualname__}({', '.join(parts)})"
     if _is_function(value):
-        return f"function {_own(value)}"  # type: ignore[arg-type]
+        return f"function {_own(value)}"
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001  an object of the user's

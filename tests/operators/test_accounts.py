@@ -7,7 +7,7 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rs_assets import HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
+from rs_assets import HoppingWindow, MemoryChannel, SessionWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.testing import PipelineDriver
 from tests.operators.model import at, counted, emitted_sessions, emitted_slices, windows_of
 
@@ -66,7 +66,9 @@ def check_windows(found, query, batches, kind):
 
 
 TIMES = st.one_of(st.none(), st.integers(0, 60), st.integers(0, 60), st.integers(0, 60))
-ROWS = st.lists(st.tuples(st.sampled_from("ab"), TIMES), max_size=8)
+ROWS = st.lists(st.tuples(st.sampled_from("ab"), TIMES), min_size=2, max_size=10)
+# A window that emits on each update is a tumbling one: closing apart they are alike.
+ALL_KINDS = ("hopping", "session", "live")
 
 
 @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
@@ -76,7 +78,7 @@ def test_rows_are_used_dead_or_late_for_each_kind_of_window(driver, tmp_path_fac
     batches = [[{"key": k, "ts": None if s is None else at(s)} for k, s in rows] for rows in batches]
     source = begin()
     source.to_print(name="plain")
-    with PipelineDriver(windowed(source, WINDOWS), spark=driver, home=home) as running:
+    with PipelineDriver(windowed(source, ALL_KINDS), spark=driver, home=home) as running:
         for rows in batches:
             running.push(rows)
             running.step()
@@ -85,11 +87,11 @@ def test_rows_are_used_dead_or_late_for_each_kind_of_window(driver, tmp_path_fac
         every = [row for rows in batches for row in rows]
         check_sums(report, every)
         queries = {query.query: query for query in report.queries}
-        for kind in WINDOWS:
+        for kind in ALL_KINDS:
             check_windows(running.take(f"{kind}_rows"), queries[kind], batches, kind)
         assert len(running.take("plain")) == queries["file"].rows_on == len(every)
     told = letters(home)
-    for kind in WINDOWS:
+    for kind in ALL_KINDS:
         assert told[kind, "no event time"] == queries[kind].rows_dead
         assert told[kind, "late"] == queries[kind].rows_late
     assert sum(told.values()) == report.rows_dead + report.rows_late
@@ -104,3 +106,65 @@ def test_a_late_row_is_counted_and_told(driver, tmp_path, kind):
         report = running.report()
     assert (report.rows_in, report.rows_dead, report.rows_late) == (3, 0, 1)
     assert letters(tmp_path) == {(kind, "late"): 1}
+
+
+def test_what_two_queries_refuse_is_counted_and_told_once(driver, tmp_path):
+    schema = "key string, ts timestamp"
+    source = StreamBuilder.data_stream("test", "shared").from_file("in", schema=SCHEMA, bad_records="quarantine")
+
+    def checked(row):
+        if row["key"] == "bad":
+            raise ValueError("bad")
+        return row
+
+    shared = source.map(checked, schema=schema, name="checked")
+    own = shared.map(lambda row: {"key": row["key"][:5], "ts": row["ts"]}, schema=schema, name="own")
+    windowed(shared, ["tumbling"])
+    with PipelineDriver(windowed(own, ["hopping"]), spark=driver, home=tmp_path) as running:
+        rows = [{"key": key, "ts": at(1)} for key in ("a", "bad", None, "b", "bad")]
+        running.push(rows)
+        running.step()
+        report = running.report()
+    check_sums(report, rows)
+    dead = {query.query: query.rows_dead for query in report.queries}
+    assert dead == {"tumbling": 2, "hopping": 3}
+    assert report.rows_dead == 3
+    assert letters(tmp_path) == {("tumbling", "step 'checked' raised ValueError"): 2,
+                                 ("hopping", "step 'own' raised TypeError"): 1}  # fmt: skip
+
+
+def test_sums_hold_over_plain_sinks_windows_shuffles_and_a_batch_that_comes_again(options, tmp_path):
+    path = tmp_path / "in.jsonl"
+    begun = StreamBuilder.data_stream("test", "sums")
+    source = begun.from_file(path, schema=SCHEMA, tail=True, bad_records="dead_letter")
+    kept = MemoryChannel()
+    source.to_memory(kept, name="plain")
+    for name, stream in (("near", source), ("far", source.shuffle(1, strategy="delta", name="between"))):
+        windows = stream.window(TumblingWindow.of(TEN, "ts"), name=name).count("n").to_data_stream()
+        windows.to_memory(MemoryChannel(), name=f"{name}_rows")
+    job = windows.build()
+
+    def run(*lines):
+        with path.open("a") as file:
+            file.write("".join(line + "\n" for line in lines))
+        return job.run(options)
+
+    first = run('{"key":"a","ts":"2024-01-01T00:01:00Z"}', '{"key":"a"}', "broken")
+    assert (first.rows_in, first.rows_dead, first.rows_late, len(kept.rows())) == (3, 3, 0, 2)
+    second = run('{"key":"a","ts":"2024-01-01T00:00:00Z"}')
+    assert (second.rows_in, second.rows_dead, second.rows_late) == (1, 0, 2)
+    told = letters(options.home.root)
+    assert told == {
+        ("file", "malformed JSON"): 1, ("near", "no event time"): 1, ("far", "no event time"): 1,
+        ("near", "late"): 1, ("far", "late"): 1,
+    }  # fmt: skip
+    for report in (first, second):
+        for query in report.queries:
+            assert query.rows_read == query.rows_on + query.rows_dead + query.rows_late
+    # Spark forgets that it had the last batch of the windows: it comes again and says the same again.
+    commits = sorted((options.home.job("test", "sums") / "g0001" / "near" / "checkpoint" / "commits").glob("[0-9]*"))
+    commits[-1].unlink()
+    third = run()
+    near = next(query for query in third.queries if query.query == "near")
+    assert (near.rows_in, near.rows_on, near.rows_dead, near.rows_late) == (1, 0, 0, 1)
+    assert letters(options.home.root) == told

@@ -1,6 +1,7 @@
 """What Python functions get, what may come of it, and what becomes of the rest. Arrow alone, without Spark."""
 
 import json
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.compile.fields_read import fields_read
-from pipelines.compile.python_step import FusedSteps, PythonStep
+from pipelines.compile.python_step import FusedSteps, PythonStep, python_step
+from resources.errors import TopologyError
 from resources.errors_wire import from_wire
 
 TEXT, NUMBER = pa.string(), pa.int64()
@@ -222,6 +224,16 @@ def test_rows_in_quarantine_have_a_value_where_the_schema_says_not_null():
     (row,) = through([("map", lambda row: {}, fields)], quarantines=True)
     assert not [name for name in kinds if row[name] is None]
     assert row["s"] == {"a": 0}
+
+
+def test_a_function_that_cannot_be_sent_to_the_workers_names_its_step(capfd):
+    lock = threading.Lock()
+    with pytest.raises(
+        TopologyError, match="the function of step 'locked' cannot be sent to Spark's workers: "
+    ) as told:
+        python_step("filter", "locked", lambda row: lock is not None)
+    assert told.value.facts["step"] == "locked"
+    assert capfd.readouterr().err == ""
 
 
 CODE = {

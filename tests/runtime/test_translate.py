@@ -51,3 +51,13 @@ def test_ours_stay_as_they_are():
 def test_a_python_traceback_is_told_by_its_last_line_and_the_cause():
     text = "Job aborted\nTraceback\n  File x\nValueError: three\nJVM stacktrace:\nCaused by: java.io.IOException: pipe"
     assert translate(RuntimeError(text), query="q").what == "ValueError: three (java.io.IOException: pipe)"
+
+
+def test_what_py4j_says_first_says_nothing():
+    text = "An error occurred while calling o3807.getResult.\n: org.apache.spark.SparkException: Job aborted"
+    assert translate(RuntimeError(text), query="q").what == "org.apache.spark.SparkException: Job aborted"
+
+
+def test_an_error_of_values_has_a_remedy():
+    found = translate(RuntimeError("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012"), query="q")
+    assert "bad_records='quarantine'" in found.remedy

@@ -1,0 +1,71 @@
+"""Streams that part and meet again give what plain Python gives."""
+
+import pytest
+from deltalake import DeltaTable
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.testing import PipelineDriver
+from tests.operators.model import at, counted, emitted_slices
+
+SCHEMA = "key string, n bigint, ts timestamp"
+
+
+def shapes(stream):
+    """Sinks behind branches of several shapes, and what plain Python makes of a row for each."""
+    split = stream.split(lambda row: "plus" if row["n"] > 0 else "minus")
+    sign = split.select("plus").union(split.select("minus").with_fields(n="-n"))
+    sign.select_fields("n").to_print(name="absolute")
+    stream.union(stream, stream.filter("n > 3")).select_fields("n").to_print(name="copies")
+    inner = stream.map(lambda row: {"n": row["n"] + 1}, schema="n bigint")
+    inner = inner.filter("n > 1").union(inner.filter(lambda row: row["n"] <= 1))
+    inner.union(stream.select_fields("n")).to_print(name="nested")
+    return {
+        "absolute": lambda n: [abs(n)],
+        "copies": lambda n: [n, n] + [n] * (n > 3),
+        "nested": lambda n: [n + 1, n],
+    }
+
+
+ROW = st.tuples(st.sampled_from("ab"), st.integers(-5, 5), st.integers(0, 60))
+
+
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@given(batches=st.lists(st.lists(ROW, min_size=1, max_size=6), min_size=2, max_size=3))
+def test_branches_meet_with_all_their_rows(driver, batches):
+    batches = [[{"key": k, "n": n, "ts": at(s)} for k, n, s in rows] for rows in batches]
+    stream = StreamBuilder.data_stream("test", "branches").from_file("in.jsonl", schema=SCHEMA)
+    model = shapes(stream)
+    windows = stream.window(TumblingWindow.of(Time.seconds(10), "ts")).group_by("key").count("n").to_data_stream()
+    twice = windows.filter("n > 1").union(windows, windows.filter("n > 1").with_fields(n="-n"))
+    with PipelineDriver(twice.to_print(name="windows").build(), spark=driver) as running:
+        for rows in batches:
+            running.push(rows)
+            running.step()
+        running.finish()
+        report = running.report()
+        every = [row for rows in batches for row in rows]
+        for name, made in model.items():
+            assert sorted(row["n"] for row in running.take(name)) == sorted(n for r in every for n in made(r["n"]))
+        groups, _, late = emitted_slices(batches, size=10, slide=10, delay=0)
+        counts = [n for *_, n in counted(groups)]
+        expected = counts + [n for n in counts if n > 1] + [-n for n in counts if n > 1]
+        assert sorted(row["n"] for row in running.take("windows")) == sorted(expected)
+        assert (report.rows_in, report.rows_late) == (len(every), late)
+        assert {query.rows_in for query in report.queries} == {len(every)}
+
+
+@pytest.mark.parametrize("policy", ["quarantine"])
+def test_a_record_that_one_branch_cannot_compute_is_one_letter(driver, tmp_path, policy):
+    stream = StreamBuilder.data_stream("test", "branches").from_file("in.jsonl", schema=SCHEMA, bad_records=policy)
+    inverse = stream.map(lambda row: {"n": 10 // row["n"]}, schema="n bigint", name="inverse")
+    pipeline = inverse.union(stream.select_fields("n")).to_print().build()
+    with PipelineDriver(pipeline, spark=driver, home=tmp_path) as running:
+        running.push([{"key": "a", "n": n, "ts": at(1)} for n in (1, 0, 5)])
+        running.step()
+        assert sorted(row["n"] for row in running.take()) == [1, 2, 5, 10]
+        report = running.report()
+        assert (report.rows_in, report.rows_dead, report.rows_out) == (3, 1, 4)
+    (letter,) = DeltaTable(str(tmp_path / "catalog" / "dead_letters")).to_pyarrow_table().to_pylist()
+    assert (letter["step"], letter["line"]) == ("inverse", 2)
