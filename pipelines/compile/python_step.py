@@ -243,7 +243,7 @@ class Records:
             return None
         try:
             return to_arrays(self.made, self.schema)
-        except MisfitError:
+        except Exception:  # noqa: BLE001  what is wrong with which record comes out below
             assert self.maker is not None  # noqa: S101  somebody made them
             for misfit in list(misfits(self.made, self.schema)):
                 self._failed(self.maker, misfit.row, misfit)

@@ -19,7 +19,7 @@ def mapping(value: object, names: AbstractSet[str]) -> dict[str, Any]:
     {'page': '/', 'ms': None}
     >>> mapping({"page": "/", "msec": 5}, {"page", "ms"})
     Traceback (most recent call last):
-    resources.source.rows.MisfitError: row 0: it has the field 'msec', which is not one of: ms, page
+    resources.source.rows.MisfitError: row 0: it has the field 'msec', which is not one of: ms, page [row=0, field=msec]
     """
     if isinstance(value, Mapping):
         made = dict(value)

@@ -74,6 +74,8 @@ def misfits(rows: Rows, schema: pa.Schema) -> Iterator[MisfitError]:
             to_arrays([row], schema)
         except MisfitError as error:
             yield MisfitError(error.text, row=number, field=error.field)
+        except Exception as error:  # noqa: BLE001  a value of a class of its own
+            yield MisfitError(f"{type(error).__name__}: {error}", row=number, field="")
 
 
 def infer_schema(rows: Rows, *, step: str) -> pa.Schema:
@@ -126,12 +128,12 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
             array = pa.array(values, type=field.type)
             if not _has_gap(array, field):
                 return array
-            error = ValueError("null")
-        except MISFITS as raised:
-            error = raised
+            why = "null"
+        except MISFITS as error:
+            why = str(error)
         changed = next((n for n, value in enumerate(values) if not _fits(value, field)), None)
         if changed is None:
-            raise MisfitError(f"{field.name} does not fit: {error}", row=0, field=field.name) from error
+            raise MisfitError(f"{field.name} does not fit: {why}", row=0, field=field.name)
     raise _misfit(changed, values[changed], field)
 
 
@@ -166,7 +168,7 @@ def _moment(value: object, field: str, row: int) -> object:
     try:
         made = datetime.fromisoformat(value)
     except ValueError as error:
-        raise SchemaError(f"row {row}: {field}={value!r} is no timestamp", row=row, field=field) from error
+        raise MisfitError(f"{field}={value!r} is no timestamp", row=row, field=field) from error
     return made if made.tzinfo else made.replace(tzinfo=UTC)
 
 
