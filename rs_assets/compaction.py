@@ -11,7 +11,8 @@ from dagster import AssetKey, AssetObservation, JobDefinition, OpExecutionContex
 
 from pipelines.stream.pipeline import Pipeline
 from pipelines.topology.sink import DeltaSink
-from resources.checkpoint.catalog import Catalog, compact_table
+from resources.checkpoint.catalog import Catalog
+from resources.checkpoint.compaction import compact_table
 from resources.checkpoint.savepoints import SavepointStore, collect_garbage
 from resources.home import Home
 from resources.sink.delta_table import open_table

@@ -65,6 +65,7 @@ class JobSession:
         self.folder = options.home.job(topology.namespace, topology.job)
         self.queries: dict[str, QueryRun] = {}
         self.folders: Mapping[str, str] = {}
+        self._writers: dict[str, SinkWriter] = {}
         self._stack = ExitStack()
         self._began = time.monotonic()
         self.manifest = Manifest.new()
@@ -229,7 +230,13 @@ class JobSession:
         )
 
     def writer(self, name: str) -> SinkWriter:
-        """The writer of a sink, with the connector that the run asks for."""
+        """The writer of a sink, with the connector that the run asks for.
+
+        One for the whole session, so that it knows at each batch what the start has seen; those that hold a connection
+        are made anew with their query.
+        """
+        if name in self._writers:
+            return self._writers[name]
         node = self.topology[name]
         assert isinstance(node, Sink)  # noqa: S101  plans name sinks
         if isinstance(node, DeltaSink) and self.options.connector:
@@ -237,6 +244,8 @@ class JobSession:
         made = writer_of(node, self.options.home, self.topology.namespace)
         if isinstance(made, Closing):
             self._stack.callback(made.close)
+        else:
+            self._writers[name] = made
         return made
 
     def _wiring(self, spark: SparkSession, plan: QueryPlan, folder: Path) -> Wiring:

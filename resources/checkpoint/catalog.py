@@ -20,6 +20,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from resources.checkpoint.compaction import compact_table
 from resources.errors import CheckpointError
 
 # Raised when a table gets other columns; a table of a newer release is not written to.
@@ -183,23 +184,6 @@ class Catalog:
                 remedy="move it away: it is rebuilt from the checkpoints as far as these reach back",
                 file=self.path(table),
             ) from error
-
-
-def compact_table(table: DeltaTable, *, retention: timedelta) -> dict[str, int]:
-    """Join small files, write a checkpoint of the log, and remove what no version younger than `retention` names.
-
-    Readers of the table, streams too, do not notice: a compaction adds no rows.
-    """
-    done = table.optimize.compact()
-    removed = table.vacuum(int(retention / timedelta(hours=1)), dry_run=False, enforce_retention_duration=False)
-    table.create_checkpoint()
-    table.cleanup_metadata()
-    return {
-        "files_added": int(done["numFilesAdded"]),
-        "files_joined": int(done["numFilesRemoved"]),
-        "files_removed": len(removed),
-        "delta_version": table.version(),
-    }
 
 
 def as_json(values: Mapping[str, object]) -> str:

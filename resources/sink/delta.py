@@ -1,41 +1,47 @@
 """The Delta sink.
 
-`native`: Spark's tasks write Parquet into a folder of the batch inside the table, then one delta-rs transaction adds
-the files and remembers the batch. A crash in between leaves files that no version names; vacuum removes them.
+`native`: Spark's tasks write Parquet into a folder beside the table's files, then one delta-rs transaction adds the
+files and remembers the batch. A crash in between leaves files that no version names; the next start removes them.
 `jvm`: the Delta connector inside Spark, with the same marker.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake import Schema as DeltaSchema
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 from pyspark.sql import DataFrame
 
 from resources.errors import SinkError
 from resources.sink.base import BatchMark, Staged
+from resources.sink.delta_authors import ALONE
+from resources.sink.delta_files import StagedFiles, stage_files
 from resources.sink.delta_jvm import merge_jvm, write_jvm
+from resources.sink.delta_merge import create, merge, winners, winners_of
+from resources.sink.delta_rules import Demand, check_nulls, check_rules, nullable, signature
 from resources.sink.delta_table import (
     WRITER,
     WRITES,
     TableHandle,
     arrow_schema,
     check_fence,
+    commit_again,
     last_batch,
     properties,
     sink_errors,
 )
-from resources.sink.statistics import file_statistics
+from resources.sink.staging import clear_staging
 
 Mode = Literal["append", "upsert", "complete"]
+# What the first commit of a table tells: no version before it has rows of others.
+NEW = {ALONE: "-1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,8 @@ class DeltaWriter:
     """Writes batches to the table at `path`; see the module for `connector`.
 
     A commit stands on the version at which the marker was read: delta-rs refuses it if the same writer or a newer
-    token committed in between, so two drivers can never both write a batch.
+    token committed in between, so two drivers can never both write a batch. Of rows of the same `keys` in one batch
+    the last by `order_by` is kept, else the last as they were read. `partition_by` makes the partitions of a new table.
     """
 
     name: str
@@ -51,11 +58,13 @@ class DeltaWriter:
     mode: Mode = "append"
     keys: tuple[str, ...] = ()
     connector: Literal["native", "jvm"] = "native"
+    order_by: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
     handle: TableHandle = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Make the handle of the table."""
-        object.__setattr__(self, "handle", TableHandle(self.path))
+        object.__setattr__(self, "handle", TableHandle(self.path, self.name))
 
     def location(self) -> str:
         """The table's path."""
@@ -64,18 +73,17 @@ class DeltaWriter:
     def committed(self, mark: BatchMark) -> bool:
         """Whether the table remembers this batch, or a later one, of this writer.
 
-        LeaseLostError if it remembers a newer fencing token: another driver has taken over.
+        LeaseLostError if it remembers a newer fencing token: another driver has taken over. SinkError if it knows less
+        than it did in this process.
         """
-        table = self.handle.newest()
-        if table is None:
-            return False
-        check_fence(table, mark)
-        return last_batch(table, mark) >= mark.batch_id
+        self.handle.newest()
+        return self.handle.last(mark) >= mark.batch_id
 
     def last_committed(self, mark: BatchMark) -> int | None:
         """The marker in the table, -1 for none."""
         table = self.handle.newest()
-        return -1 if table is None else last_batch(table, mark)
+        known = -1 if table is None else last_batch(table, mark)
+        return self.handle.remembered.hold(mark, known, step=self.name, place=self.path)
 
     def rewind(self, kept: BatchMark, begun: BatchMark) -> str:
         """Bring back the rows from before the first batch behind `kept`, in one transaction with the markers."""
@@ -123,115 +131,156 @@ class DeltaWriter:
         return ours
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
-        """Write the files, or collect the rows of an upsert."""
+        """Write the files, or collect the rows of an upsert; SinkError if the table's rules forbid the rows."""
+        schema = arrow_schema(batch)
+        table = self.handle.table
+        if table is not None:
+            self._check(table, schema, mark)
         if self.connector == "jvm":
-            frame = batch.persist()
+            frame = winners_of(batch, keys=self.keys, order_by=self.order_by) if self.mode == "upsert" else batch
+            frame = frame.persist()
             rows = frame.count()
             return Staged(lambda: self._commit_jvm(frame, rows, mark))
         if self.mode == "upsert":
-            table = _last_of_each(batch.toArrow(), self.keys)
-            return Staged(lambda: self._merge(table, mark))
-        folder = f"{mark.folder}-{uuid.uuid4().hex[:8]}"
-        batch.write.parquet(str(Path(self.path) / folder))
-        return Staged(lambda: self._add(folder, batch, mark))
+            merged = winners(batch.toArrow(), keys=self.keys, order_by=self.order_by)
+            return Staged(lambda: self._merge(merged, schema, mark))
+        files = self._staged_files(batch, mark)
+        if table is not None:
+            check_nulls(table, self._demand(schema), files)
+        return Staged(lambda: self._add(files, schema, mark))
 
-    def _add(self, folder: str, batch: DataFrame, mark: BatchMark) -> int:
-        files = [_add_action(Path(self.path), f) for f in sorted((Path(self.path) / folder).glob("*.parquet"))]
-        rows = sum(count for count, _ in files)
-        actions = [action for count, action in files if count]
-        replaces = self.mode == "complete"
-        if not actions and not replaces:
-            _remove(Path(self.path) / folder)
+    def _staged_files(self, batch: DataFrame, mark: BatchMark) -> StagedFiles:
+        root = Path(self.path)
+        if not self.handle.staged:
+            clear_staging(root, mark)
+            self.handle.staged = True
+        return stage_files(batch, root, mark, partition_by=self._partitions(self.handle.table), step=self.name)
+
+    def _add(self, files: StagedFiles, schema: pa.Schema, mark: BatchMark) -> int:
+        if not files.rows and self.mode != "complete":
+            files.discard()
             return 0
-        schema = DeltaSchema.from_arrow(_nullable(arrow_schema(batch)))
+        try:
+            actions = files.moved_into(Path(self.path), step=self.name)
+        except SinkError:
+            # A driver that has taken over clears away what we staged; with a table the files go as well.
+            self.handle.newest()
+            self.handle.last(mark)
+            raise
+        self._commit(mark, partial(self._add_to, actions=actions, schema=schema, mark=mark))
+        return files.rows
+
+    def _add_to(
+        self, table: DeltaTable | None, *, actions: list[AddAction], schema: pa.Schema, mark: BatchMark
+    ) -> None:
+        """Commit the files on the version that `table` stands at; None: make the table of them."""
+        if table is None:
+            made = DeltaSchema.from_arrow(nullable(schema))
+            columns, marker = list(self.partition_by), properties(mark, **NEW)
+            create_table_with_add_actions(
+                self.path, made, actions, mode="error", partition_by=columns, commit_properties=marker
+            )
+            return
+        mode: Literal["append", "overwrite"] = "overwrite" if self._check(table, schema, mark) else "append"
+        added: list[AddAction | RemoveAction] = [*actions]
+        table.create_write_transaction(
+            added,
+            mode=mode,
+            schema=table.schema(),
+            partition_by=list(self._partitions(table)),
+            commit_properties=properties(mark, **self._told(table, mark)),
+        )
+
+    def _merge(self, rows: pa.Table, schema: pa.Schema, mark: BatchMark) -> int:
+        if rows.num_rows:
+            self._commit(mark, partial(self._merge_into, rows=rows, schema=schema, mark=mark))
+        return int(rows.num_rows)
+
+    def _merge_into(self, table: DeltaTable | None, *, rows: pa.Table, schema: pa.Schema, mark: BatchMark) -> None:
+        if table is None:
+            create(self.path, rows, partition_by=self.partition_by, marker=properties(mark, **NEW), replaces=False)
+            return
+        replaces = self._check(table, schema, mark)
+        marker = properties(mark, **self._told(table, mark))
+        if replaces:
+            create(table, rows, partition_by=self._partitions(table), marker=marker, replaces=True)
+        else:
+            merge(table, rows, keys=self.keys, order_by=self.order_by, marker=marker)
+
+    def _commit(self, mark: BatchMark, commit: Callable[[DeltaTable | None], None]) -> None:
+        """Commit, also over commits of others in between, and remember that the batch is there."""
+
+        def noted(table: DeltaTable | None) -> None:
+            # A merge moves the table on to its own version.
+            on = -1 if table is None else table.version()
+            commit(table)
+            self.handle.authors.committed(on)
+
         with sink_errors(self.name, self.path, mark):
-            table = self.handle.table
-            replaces = replaces or (table is not None and self._begins_anew(table, mark))
-            mode: Literal["append", "overwrite"] = "overwrite" if replaces else "append"
-            if table is None:
-                create_table_with_add_actions(
-                    self.path, schema, actions, mode=mode, partition_by=[], commit_properties=properties(mark)
-                )
-            else:
-                self._check_schema(table, schema)
-                added: list[AddAction | RemoveAction] = [*actions]
-                table.create_write_transaction(
-                    added, mode=mode, schema=schema, partition_by=[], commit_properties=properties(mark)
-                )
-        return rows
+            commit_again(self.handle, mark, noted)
+        self.handle.remembered.hold(mark, mark.batch_id, step=self.name, place=self.path)
+
+    def _told(self, table: DeltaTable, mark: BatchMark) -> dict[str, str]:
+        """What the commit says of whose rows the table holds."""
+        self.handle.authors.others(table, mark, deep=False)
+        return self.handle.authors.facts(table.version())
+
+    def _partitions(self, table: DeltaTable | None) -> tuple[str, ...]:
+        return self.partition_by if table is None else tuple(table.metadata().partition_columns)
+
+    def _demand(self, schema: pa.Schema, *, replaces: bool = False) -> Demand:
+        return Demand(
+            step=self.name,
+            schema=DeltaSchema.from_arrow(schema),
+            partition_by=self.partition_by,
+            only_adds=self.mode == "append" and not replaces,
+            by_delta=self.mode == "upsert",
+        )
+
+    def _check(self, table: DeltaTable, schema: pa.Schema, mark: BatchMark) -> bool:
+        """Whether the rows replace all that the table holds; SinkError if they may not stand in it, or may not do that.
+
+        What the JVM connector writes, that checks by itself.
+        """
+        anew = self._begins_anew(table, mark)
+        replaces = anew or self.mode == "complete"
+        others = self.handle.authors.others(table, mark, deep=True) if replaces else ""
+        if others:
+            raise SinkError(
+                f"{'a new generation' if anew else 'complete'} would replace the whole table, but {others}",
+                remedy="write to a table of its own, or move this one away and start again",
+                step=self.name,
+                table=self.path,
+            )
+        seen = (signature(table), schema, replaces)
+        if self.connector == "native" and self.handle.checked != seen:
+            check_rules(table, self._demand(schema, replaces=replaces))
+            self.handle.checked = seen
+        return replaces
 
     def _begins_anew(self, table: DeltaTable, mark: BatchMark) -> bool:
-        """Whether this is the first commit of a later generation: it replaces the rows of the generations before.
-
-        A table that others write to as well is refused, for their rows would go too.
-        """
-        earlier = (table.transaction_version(mark.of_generation(g).writer) for g in range(1, mark.generation))
-        if last_batch(table, mark) >= 0 or all(version is None for version in earlier):
-            return False
-        writers = {
-            entry.get("rs.writer", "somebody else") for entry in table.history() if entry.get("operation") in WRITES
-        }
-        strangers = sorted(w for w in writers if not w.startswith(f"{mark.pipeline_id}/"))
-        if strangers:
-            raise SinkError(
-                "a new generation would replace the whole table, but others have written to it",
-                remedy="give each pipeline a table of its own, or remove this generation's rows by hand",
-                step=self.name,
-                table=self.path,
-            )
-        return True
-
-    def _check_schema(self, table: DeltaTable, schema: DeltaSchema) -> None:
-        """Refuse rows of other columns than the table has: nothing is widened or dropped silently."""
-        have = {f.name: str(f.type) for f in table.schema().fields}
-        want = {f.name: str(f.type) for f in schema.fields}
-        if have != want:
-            different = sorted(k for k in have.keys() | want.keys() if have.get(k) != want.get(k))
-            raise SinkError(
-                f"the table has other columns than the rows: {', '.join(different)}",
-                remedy="write to another table, or change the table first",
-                step=self.name,
-                table=self.path,
-            )
-
-    def _merge(self, rows: pa.Table, mark: BatchMark) -> int:
-        if not rows.num_rows:
-            return 0
-        with sink_errors(self.name, self.path, mark):
-            table = self.handle.table
-            if table is None or self._begins_anew(table, mark):
-                write_deltalake(self.path, rows, mode="overwrite", commit_properties=properties(mark))
-                return int(rows.num_rows)
-            self._check_schema(table, DeltaSchema.from_arrow(rows.schema))
-            (
-                table.merge(
-                    rows,
-                    predicate=" AND ".join(f"(t.`{k}` IS NOT DISTINCT FROM s.`{k}`)" for k in self.keys),
-                    source_alias="s",
-                    target_alias="t",
-                    commit_properties=properties(mark),
-                )
-                .when_matched_update_all()
-                .when_not_matched_insert_all()
-                .execute()
-            )
-        return int(rows.num_rows)
+        """Whether this is the first commit of a later generation: it replaces the rows of the generations before."""
+        earlier = (last_batch(table, mark.of_generation(g)) for g in range(1, mark.generation))
+        return self.handle.remembered.last(mark) < 0 and any(batch >= 0 for batch in earlier)
 
     def _commit_jvm(self, frame: DataFrame, rows: int, mark: BatchMark) -> int:
         try:
             if rows or self.mode == "complete":
                 self._write_jvm(frame, mark)
+                self.handle.remembered.hold(mark, mark.batch_id, step=self.name, place=self.path)
         finally:
             frame.unpersist()
         return rows
 
     def _write_jvm(self, frame: DataFrame, mark: BatchMark) -> None:
         table = self.handle.newest()
-        anew = table is not None and self._begins_anew(table, mark)
-        if self.mode == "upsert" and table is not None and not anew:
-            merge_jvm(frame, self.path, mark, keys=self.keys)
+        schema = arrow_schema(frame)
+        replaces = self.mode == "complete" if table is None else self._check(table, schema, mark)
+        if self.mode == "upsert" and table is not None and not replaces:
+            merge_jvm(frame, self.path, mark, keys=self.keys, order_by=self.order_by)
         else:
-            write_jvm(frame, self.path, mark, replaces=self.mode == "complete" or anew)
+            write_jvm(frame, self.path, mark, replaces=replaces, partition_by=self._partitions(table))
+        self.handle.authors.committed(-1 if table is None else table.version())
 
 
 def _place(entry: Mapping[str, Any], mark: BatchMark) -> tuple[int, int] | None:
@@ -240,35 +289,3 @@ def _place(entry: Mapping[str, Any], mark: BatchMark) -> tuple[int, int] | None:
     if match is None or (match[1], match[3]) != (mark.pipeline_id, mark.sink):
         return None
     return int(match[2]), int(entry["rs.batch_id"])
-
-
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([pa.field(f.name, f.type, nullable=True) for f in schema])
-
-
-def _add_action(root: Path, file: Path) -> tuple[int, AddAction]:
-    """The rows of a Parquet file and the action that adds it."""
-    metadata = pq.read_metadata(file)
-    facts = file.stat()
-    action = AddAction(
-        path=str(file.relative_to(root)),
-        size=facts.st_size,
-        partition_values={},
-        modification_time=int(facts.st_mtime * 1000),
-        data_change=True,
-        stats=file_statistics(metadata),
-    )
-    return metadata.num_rows, action
-
-
-def _last_of_each(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """One row a key: the last in the order of the batch, so that a merge never meets a key twice."""
-    places = rows.select(list(keys)).append_column("_rs_place", pa.array(range(rows.num_rows), pa.int64()))
-    last = places.group_by(list(keys), use_threads=False).aggregate([("_rs_place", "max")])
-    return rows.take(last["_rs_place_max"].sort())
-
-
-def _remove(folder: Path) -> None:
-    for file in folder.iterdir():
-        file.unlink()
-    folder.rmdir()

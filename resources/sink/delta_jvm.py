@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from resources.source.parse import quoted
+from resources.sink.delta_merge import not_older, same
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -14,25 +14,32 @@ if TYPE_CHECKING:
 
 # Session settings for the marker of a MERGE; Delta has no writer option for those.
 TXN_APP, TXN_VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+COMMENT = "spark.databricks.delta.commitInfo.userMetadata"
 
 
-def write_jvm(frame: DataFrame, path: str, mark: BatchMark, *, replaces: bool) -> None:
+def write_jvm(frame: DataFrame, path: str, mark: BatchMark, *, replaces: bool, partition_by: Sequence[str]) -> None:
     """Append `frame`, or replace the table by it."""
-    writer = frame.write.format("delta").mode("overwrite" if replaces else "append")
+    writer = frame.write.format("delta").mode("overwrite" if replaces else "append").option("userMetadata", mark.writer)
+    if partition_by:
+        writer = writer.partitionBy(*partition_by)
     writer.option("txnAppId", mark.writer).option("txnVersion", mark.batch_id).save(path)
 
 
-def merge_jvm(frame: DataFrame, path: str, mark: BatchMark, *, keys: Sequence[str]) -> None:
-    """Replace the rows of the same keys in the table at `path`."""
+def merge_jvm(frame: DataFrame, path: str, mark: BatchMark, *, keys: Sequence[str], order_by: Sequence[str]) -> None:
+    """Replace the rows of the same keys in the table at `path`, but for those that are newer by `order_by`."""
     from delta.tables import DeltaTable as JvmTable
 
-    session = frame.sparkSession
-    condition = " AND ".join(f"t.{quoted(k)} <=> s.{quoted(k)}" for k in keys)
-    session.conf.set(TXN_APP, mark.writer)
-    session.conf.set(TXN_VERSION, mark.batch_id)
+    conf = frame.sparkSession.conf
+    told = {TXN_APP: mark.writer, TXN_VERSION: str(mark.batch_id), COMMENT: mark.writer}
+    for name, value in told.items():
+        conf.set(name, value)
     try:
-        merge = JvmTable.forPath(session, path).alias("t").merge(frame.alias("s"), condition)
-        merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+        merge = (
+            JvmTable.forPath(frame.sparkSession, path)
+            .alias("t")
+            .merge(frame.alias("s"), " AND ".join(same(key) for key in keys))
+        )
+        merge.whenMatchedUpdateAll(not_older(order_by)).whenNotMatchedInsertAll().execute()
     finally:
-        session.conf.unset(TXN_APP)
-        session.conf.unset(TXN_VERSION)
+        for name in told:
+            conf.unset(name)

@@ -2,43 +2,105 @@
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from resources.errors import LeaseLostError, SinkError
 from resources.sink.base import BatchMark
+from resources.sink.delta_authors import Authors
+from resources.sink.remembered import Remembered
+from resources.source.columns import ORDER
 
 # Delta operations that add rows; others, such as a compaction, are nobody's data.
 WRITES = frozenset({"WRITE", "MERGE", "CREATE TABLE"})
 # `BatchMark.writer`: pipeline, generation, sink.
 WRITER = re.compile(r"([^/]+)/g([0-9]+)/([^/]+)")
+# How long a commit that lost against another one waits before each further try, in seconds.
+WAITS_S = (0.01, 0.03, 0.1, 0.3, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """Which file the log entry of a version is; `inode` is None if there is none (any more)."""
+
+    version: int
+    inode: int | None = None
+    written_ns: int = 0
+
+
+def log_entry(path: str, version: int) -> LogEntry:
+    """The log entry of a version, as it is on the disk now."""
+    try:
+        facts = Path(path, "_delta_log", f"{version:020d}.json").stat()
+    except OSError:
+        return LogEntry(version)
+    return LogEntry(version, facts.st_ino, facts.st_mtime_ns)
 
 
 @dataclass(slots=True)
 class TableHandle:
-    """A table that is opened once; afterwards only new log entries are read."""
+    """A table that is opened once; afterwards only new log entries are read.
+
+    `remembered` are the batches that this process saw in it, `authors` whose rows it holds, `checked` what was compared
+    with its rules, `staged` whether a batch was staged in it.
+    """
 
     path: str
+    step: str = ""
     table: DeltaTable | None = None
+    remembered: Remembered = field(default_factory=Remembered)
+    authors: Authors = field(default_factory=Authors)
+    checked: object = None
+    staged: bool = False
+    _entry: LogEntry | None = None
 
     def newest(self) -> DeltaTable | None:
-        """The newest version, None if there is no table."""
+        """The newest version, None if there is no table; SinkError if it cannot be read."""
+        try:
+            return self._newest()
+        except DeltaError as error:
+            raise SinkError(f"the table cannot be opened: {error}", step=self.step, table=self.path) from error
+
+    def _newest(self) -> DeltaTable | None:
+        if self.table is not None and not self.intact():
+            # Somebody removed the table, put another one in its place, or cleaned the log away under us.
+            self.table = None
         if self.table is None:
             self.table = open_table(self.path)
         else:
             try:
                 self.table.update_incremental()
             except DeltaError:
-                # Somebody removed the table, or cleaned the log away under us.
                 self.table = open_table(self.path)
+        self._entry = None if self.table is None else log_entry(self.path, self.table.version())
         return self.table
+
+    def last(self, mark: BatchMark) -> int:
+        """The last batch of this writer in the version at hand, -1 for none.
+
+        LeaseLostError if there is a newer driver's token, SinkError if there was a later batch in this process.
+        """
+        if self.table is None:
+            last = -1
+        else:
+            check_fence(self.table, mark)
+            last = last_batch(self.table, mark)
+        return self.remembered.hold(mark, last, step=self.step, place=self.path)
+
+    def intact(self) -> bool:
+        """Whether the log entry of the version that was opened is the file that it was."""
+        return self._entry is None or log_entry(self.path, self._entry.version) == self._entry
 
 
 def open_table(path: str) -> DeltaTable | None:
@@ -68,19 +130,49 @@ def check_fence(table: DeltaTable, mark: BatchMark) -> None:
         )
 
 
-def properties(mark: BatchMark) -> CommitProperties:
-    """The marker of a batch, the fencing token, and who wrote it, for the commit of its rows."""
+def properties(mark: BatchMark, **facts: str) -> CommitProperties:
+    """The marker of a batch, the fencing token, who wrote it and more `facts`, for the commit of its rows."""
+    told = {f"rs.{name}": value for name, value in facts.items()}
     return CommitProperties(
         app_transactions=[Transaction(mark.writer, mark.batch_id), Transaction(mark.fence, mark.token)],
-        custom_metadata={"rs.writer": mark.writer, "rs.batch_id": str(mark.batch_id)},
+        custom_metadata={"rs.writer": mark.writer, "rs.batch_id": str(mark.batch_id), **told},
     )
 
 
+def commit_again(handle: TableHandle, mark: BatchMark, commit: Callable[[DeltaTable | None], None]) -> None:
+    """Commit on the version at which the marker was read; on the newest one if somebody else committed in between.
+
+    Each further try looks at fence and marker anew: LeaseLostError or CommitFailedError if a rival has the batch.
+    """
+    table = handle.table if handle.table is not None and handle.intact() else _newest_for(handle, mark)
+    for wait_s in (*WAITS_S, None):
+        try:
+            commit(table)
+        except DeltaError as error:
+            # A table that was made meanwhile cannot be made; only then an error of another class tells of a rival.
+            beaten = isinstance(error, CommitFailedError) or table is None
+            if wait_s is None or not beaten or open_table(handle.path) is None:
+                raise
+        else:
+            return
+        time.sleep(wait_s * random.uniform(0.5, 1.5))  # noqa: S311  no secret
+        table = _newest_for(handle, mark)
+
+
+def _newest_for(handle: TableHandle, mark: BatchMark) -> DeltaTable | None:
+    """The newest version, as long as it awaits the batch of `mark`."""
+    table = handle.newest()
+    if handle.last(mark) >= mark.batch_id:
+        raise CommitFailedError(f"batch {mark.batch_id} is there already")
+    return table
+
+
 def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """The Arrow schema of a Spark frame."""
+    """The Arrow schema of the rows of a Spark frame: without the columns that say where they were read."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(frame.schema, timezone="UTC")
+    kept = [field for field in frame.schema.fields if field.name not in ORDER]
+    return to_arrow_schema(StructType(kept), timezone="UTC")
 
 
 @contextmanager

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
@@ -12,31 +15,58 @@ import pyarrow.parquet as pq
 TEXT_LIMIT = 32
 
 
-def file_statistics(metadata: pq.FileMetaData) -> str:
-    """Row count, and minimum, maximum and null count of each flat column, as Delta's JSON."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStatistics:
+    """What a footer tells of the flat columns: `nulls` lacks the columns of which it says nothing."""
+
+    rows: int
+    low: Mapping[str, Any]
+    high: Mapping[str, Any]
+    nulls: Mapping[str, int]
+
+    def text(self) -> str:
+        """Delta's JSON."""
+        made = {"numRecords": self.rows, "minValues": self.low, "maxValues": self.high, "nullCount": self.nulls}
+        return orjson.dumps(made).decode()
+
+
+def file_statistics(metadata: pq.FileMetaData) -> FileStatistics:
+    """Row count, and minimum, maximum and null count of each flat column."""
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     nulls: dict[str, int] = {}
     for index in range(metadata.num_columns):
-        name = metadata.schema.column(index).path
-        if "." in name:
+        column = metadata.schema.column(index)
+        if column.path != column.name:
+            # A member of a struct, a list or a map.
             continue
         chunks = [metadata.row_group(group).column(index).statistics for group in range(metadata.num_row_groups)]
         if any(c is None or not c.has_null_count for c in chunks):
             continue
-        nulls[name] = sum(c.null_count for c in chunks)
-        ranged = [c for c in chunks if c.has_min_max]
-        if len(ranged) == len(chunks) and ranged:
-            least, most = min(c.min for c in ranged), max(c.max for c in ranged)
-            if _comparable(least) and _comparable(most):
-                low[name], high[name] = _value(least), _value(most)
-    return orjson.dumps(
-        {"numRecords": metadata.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
-    ).decode()
+        nulls[column.name] = sum(c.null_count for c in chunks)
+        span = _span(chunks)
+        if span is not None and "." not in column.name:
+            low[column.name], high[column.name] = span
+    return FileStatistics(rows=metadata.num_rows, low=low, high=high, nulls=nulls)
+
+
+def _span(chunks: Sequence[Any]) -> tuple[Any, Any] | None:
+    """The least and the greatest value, None if a chunk does not tell or they are no values that Delta compares."""
+    if not chunks or not all(c.has_min_max for c in chunks):
+        return None
+    try:
+        least, most = min(c.min for c in chunks), max(c.max for c in chunks)
+    except (ValueError, OverflowError):
+        # A time of a year that Python has not.
+        return None
+    return (_value(least), _value(most)) if _comparable(least) and _comparable(most) else None
 
 
 def _comparable(value: object) -> bool:
-    return isinstance(value, int | float | date) or (isinstance(value, str) and len(value) <= TEXT_LIMIT)
+    if isinstance(value, float):
+        # JSON has no word for the others.
+        return math.isfinite(value)
+    return isinstance(value, int | date) or (isinstance(value, str) and len(value) <= TEXT_LIMIT)
 
 
 def _value(value: Any) -> Any:

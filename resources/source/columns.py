@@ -5,6 +5,8 @@ from __future__ import annotations
 # Where a record came from: the split, its line or row number from 1, its byte offset, and its text.
 SPLIT, LINE, OFFSET, RAW = "_rs_split", "_rs_line", "_rs_offset", "_rs_raw"
 ADDRESS = (SPLIT, LINE, OFFSET, RAW)
+# Where its file stands among those of a batch: when it was changed last, its path, the byte that its part begins at.
+ORDER = ("_rs_order_time", "_rs_order_file", "_rs_order_start")
 # Why a record cannot be used; null for a good one.
 REASON = "_rs_reason"
 # The text of a record that Spark's parser refused.

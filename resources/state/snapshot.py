@@ -15,7 +15,15 @@ from pyspark.sql import functions as F
 from resources.errors import CheckpointError, SinkError
 from resources.sink.base import BatchMark
 from resources.sink.delta import DeltaWriter
-from resources.sink.delta_table import WRITER, check_fence, last_batch, open_table, properties
+from resources.sink.delta_table import (
+    WRITER,
+    TableHandle,
+    check_fence,
+    commit_again,
+    last_batch,
+    open_table,
+    properties,
+)
 from resources.state.reader import BATCH, CHANGE, DELETED, KEY, PARTITION, VALUE, state_changes, state_rows
 
 # Beyond this share of changed rows writing all of them anew is the shorter way.
@@ -52,7 +60,7 @@ def write_state(spark: SparkSession, checkpoint: Path, *, path: str, mark: Batch
             )
         changes = _few_changes(spark, checkpoint, table, known, mark.batch_id) if known >= 0 else None
         if changes is not None:
-            return _merged(table, changes, path, mark)
+            return _merged(changes, path, mark)
     return _whole(spark, checkpoint, path, mark)
 
 
@@ -68,23 +76,20 @@ def _few_changes(
     return rows if rows.num_rows <= most else None
 
 
-def _merged(table: DeltaTable, changes: pa.Table, path: str, mark: BatchMark) -> StateSnapshot:
-    try:
-        (
-            table.merge(
-                changes,
-                predicate="t.key = s.key",
-                source_alias="s",
-                target_alias="t",
-                commit_properties=properties(mark),
-            )
-            .when_matched_delete(predicate=f"s.{CHANGE} = '{DELETED}'")
-            .when_matched_update({name: f"s.{name}" for name in (VALUE, PARTITION, BATCH)})
-            .when_not_matched_insert(
-                {name: f"s.{name}" for name in (KEY, VALUE, PARTITION, BATCH)}, predicate=f"s.{CHANGE} <> '{DELETED}'"
-            )
-            .execute()
+def _merged(changes: pa.Table, path: str, mark: BatchMark) -> StateSnapshot:
+    def merge(table: DeltaTable | None) -> None:
+        if table is None:
+            raise CheckpointError("the table of the state is gone", remedy="take the snapshot again", file=path)
+        merger = table.merge(
+            changes, predicate="t.key = s.key", source_alias="s", target_alias="t", commit_properties=properties(mark)
         )
+        merger = merger.when_matched_delete(predicate=f"s.{CHANGE} = '{DELETED}'")
+        merger = merger.when_matched_update({name: f"s.{name}" for name in (VALUE, PARTITION, BATCH)})
+        values = {name: f"s.{name}" for name in (KEY, VALUE, PARTITION, BATCH)}
+        merger.when_not_matched_insert(values, predicate=f"s.{CHANGE} <> '{DELETED}'").execute()
+
+    try:
+        commit_again(TableHandle(path), mark, merge)
     except DeltaError as error:
         raise SinkError(f"the state cannot be written: {error}", table=path) from error
     newest = DeltaTable(path)
