@@ -21,6 +21,7 @@ from resources.errors import StepError
 from resources.sink.base import BatchMark, SinkWriter, Staged
 from resources.source.columns import LINE, OFFSET, RAW, SPLIT, hidden, visible
 from resources.source.parse import quoted
+from resources.source.poison import EXACT
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class Behind:
         A row of a window has no place in a source: its split is empty, line and offset are null, its record is the row
         that the window made, as JSON.
         """
-        row = F.to_json(F.struct(*(F.col(quoted(name)) for name in visible(batch.columns))))
+        row = F.to_json(F.struct(*(F.col(quoted(name)) for name in visible(batch.columns))), dict(EXACT))
         nowhere = F.lit(None).cast("bigint")
         number = F.monotonically_increasing_id()
         addressed = batch.withColumns({SPLIT: F.lit(""), LINE: number, OFFSET: nowhere, RAW: row})

@@ -11,6 +11,7 @@ from pipelines.topology.branches import check_branches
 from pipelines.topology.shuffle import ShuffleRead, ShuffleWrite
 from pipelines.topology.sink import Sink
 from pipelines.topology.source import Source
+from pipelines.topology.targets import check_targets
 from pipelines.topology.updates import check_updates
 from resources.errors import TopologyError
 from resources.names import checked_name
@@ -48,6 +49,7 @@ class Topology:
         self._check_shuffles()
         check_updates(self.nodes, self.ancestors)
         check_branches(self.nodes, self.ancestors)
+        check_targets(self.sinks)
         self._check_renamed(seen)
 
     def _check_renamed(self, here: set[str]) -> None:

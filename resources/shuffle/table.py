@@ -19,9 +19,11 @@ from resources.errors import CheckpointError, SinkError
 from resources.shuffle.once import OnceWriter
 from resources.sink.base import SinkWriter
 from resources.sink.delta import DeltaWriter
+from resources.sink.delta_rules import nullable
 from resources.sink.delta_table import open_table
 from resources.source.columns import LINE, OFFSET, PREFIX, RAW, REASON, SPLIT
 from resources.source.parse import quoted
+from resources.source.poison import EXACT
 
 # Which batch of the query above a row came with: what is read is purged by it.
 BATCH = f"{PREFIX}batch"
@@ -39,11 +41,10 @@ class TableShuffle:
         if self.path.exists():
             shutil.rmtree(self.path)
         columns = StructType([*schema.fields, StructField(BATCH, LongType())])
-        nullable = StructType([StructField(f.name, f.dataType) for f in columns.fields])
         self.path.parent.mkdir(parents=True, exist_ok=True)
         DeltaTable.create(
             str(self.path),
-            schema=to_arrow_schema(nullable, timezone="UTC"),
+            schema=nullable(to_arrow_schema(columns, timezone="UTC")),
             configuration={"delta.enableChangeDataFeed": "true"},
         )
 
@@ -73,7 +74,7 @@ class TableShuffle:
             feed = spark.read.format("delta").option("readChangeFeed", "true")
             feed = feed.option("startingVersion", first).option("endingVersion", behind - 1)
             rows = feed.load(str(self.path)).filter("_change_type = 'insert'")
-        text = F.to_json(F.struct(*_fields(schema)))
+        text = F.to_json(F.struct(*_fields(schema)), dict(EXACT))
         return rows.select(
             *_fields(schema),
             F.lit(None).cast("string").alias(REASON),

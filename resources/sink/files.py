@@ -2,44 +2,66 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame
 
+from resources.errors import SinkError
 from resources.sink.base import BatchMark, Staged
+from resources.sink.remembered import Remembered
+from resources.source.poison import EXACT
+
+# A file in the folder of each batch that says whose it is; readers of JSON pass over it.
+OWNER = "_rs_writer"
 
 
 @dataclass(frozen=True, slots=True)
 class FileWriter:
     """Writes `path/batch=<generation and id>/part-*.json`; Spark, DuckDB and friends read `path` as a whole.
 
-    A rename is atomic on a local or mounted file system; object stores have none.
+    Times have their microseconds and nulls are written. A rename is atomic on a local or mounted file system; object
+    stores have none.
     """
 
     name: str
     path: str
+    remembered: Remembered = field(default_factory=Remembered, compare=False, repr=False)
 
     def location(self) -> str:
         """The folder of all batches."""
         return self.path
 
     def committed(self, mark: BatchMark) -> bool:
-        """Whether the folder of this batch is there."""
-        return self._target(mark).exists()
+        """Whether the folder of this batch is there; SinkError if it is of others, or one is gone that was there."""
+        self._hold(mark)
+        target = self._target(mark)
+        if not target.exists():
+            return False
+        self._check_owner(target, mark)
+        return True
 
     def last_committed(self, mark: BatchMark) -> int | None:
-        """The greatest batch that has a folder; empty batches leave none."""
+        """The greatest batch that has a folder; empty batches leave none. SinkError if it is of others."""
         prefix = f"batch=g{mark.generation:04d}-b"
-        return max((int(f.name.removeprefix(prefix)) for f in Path(self.path).glob(f"{prefix}*")), default=-1)
+        last = max((int(f.name.removeprefix(prefix)) for f in Path(self.path).glob(f"{prefix}*")), default=-1)
+        if last >= 0:
+            self._check_owner(self._target(replace(mark, batch_id=last)), mark)
+        return self.remembered.hold(mark, last, step=self.name, place=self.path)
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
-        """Write the batch into a hidden folder."""
-        hidden = Path(self.path) / f".{mark.folder}.tmp"
+        """Write the batch into a hidden folder of this sink, and note what is in it."""
+        sink = hashlib.sha256(f"{mark.pipeline_id}/{mark.sink}".encode()).hexdigest()[:8]
+        hidden = Path(self.path) / f".{mark.folder}-{sink}.tmp"
         shutil.rmtree(hidden, ignore_errors=True)
-        batch.write.json(str(hidden))
-        return Staged(lambda: self._publish(hidden, mark))
+        batch.write.options(**EXACT).json(str(hidden))
+        with self._errors():
+            files = {file: file.stat().st_size for file in hidden.iterdir() if file.suffix == ".json"}
+        return Staged(lambda: self._publish(hidden, files, mark))
 
     def rewind(self, kept: BatchMark, begun: BatchMark) -> str:
         """Remove the folders of later batches, and let the others belong to the new generation."""
@@ -55,23 +77,74 @@ class FileWriter:
     def _target(self, mark: BatchMark) -> Path:
         return Path(self.path) / f"batch={mark.folder}"
 
-    def _publish(self, hidden: Path, mark: BatchMark) -> int:
-        rows = 0
-        for file in hidden.iterdir():
-            if file.suffix == ".json" and file.stat().st_size:
-                with file.open("rb") as lines:
-                    rows += sum(block.count(b"\n") for block in iter(lambda: lines.read(1 << 20), b""))
+    def _publish(self, hidden: Path, files: Mapping[Path, int], mark: BatchMark) -> int:
+        with self._errors():
+            gone = [file for file, size in files.items() if not file.exists() or file.stat().st_size != size]
+            if gone:
+                raise SinkError(
+                    f"{len(gone)} of the batch's {len(files)} staged files were removed or changed by somebody",
+                    remedy="start again: the batch is computed once more",
+                    step=self.name,
+                    file=gone[0],
+                )
+            rows = sum(map(_lines, files))
+            if rows:
+                self._move(hidden, mark)
+                self.remembered.hold(mark, mark.batch_id, step=self.name, place=self.path)
             else:
-                file.unlink()
-        if rows:
-            hidden.rename(self._target(mark))
-            self._remove_earlier(mark)
-        else:
-            hidden.rmdir()
+                shutil.rmtree(hidden)
         return rows
 
-    def _remove_earlier(self, mark: BatchMark) -> None:
-        """A new generation writes everything again, so the folders of the ones before go."""
-        for folder in Path(self.path).glob("batch=g*-b*"):
-            if folder.name < f"batch=g{mark.generation:04d}":
-                shutil.rmtree(folder)
+    def _move(self, hidden: Path, mark: BatchMark) -> None:
+        earlier = [f for f in Path(self.path).glob("batch=g*-b*") if f.name < f"batch=g{mark.generation:04d}"]
+        for folder in earlier:
+            self._check_owner(folder, mark)
+        for file in hidden.iterdir():
+            if file.suffix != ".json" or not file.stat().st_size:
+                file.unlink()
+        (hidden / OWNER).write_text(_owner(mark))
+        hidden.rename(self._target(mark))
+        # A new generation writes everything again, so the folders of the ones before go.
+        for folder in earlier:
+            shutil.rmtree(folder)
+
+    def _hold(self, mark: BatchMark) -> None:
+        last = self.remembered.last(mark)
+        if last >= 0 and not self._target(replace(mark, batch_id=last)).exists():
+            self.remembered.hold(mark, -1, step=self.name, place=self.path)
+
+    def _check_owner(self, folder: Path, mark: BatchMark) -> None:
+        """SinkError if another pipeline or sink wrote `folder`; earlier releases did not say who did."""
+        try:
+            owner = (folder / OWNER).read_text()
+        except FileNotFoundError:
+            return
+        if owner != _owner(mark):
+            raise SinkError(
+                f"the folder has batches of the sink {owner}, this is {_owner(mark)}",
+                remedy="write to a folder of its own, or move what is there away; if the step was renamed, declare it:"
+                " .build(renamed={'old': 'new'})",
+                step=self.name,
+                folder=folder,
+            )
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise SinkError(
+                f"the batch's folder cannot be written or moved: {error}",
+                remedy="see to the folder and start again: the batch is computed once more",
+                step=self.name,
+                folder=self.path,
+            ) from error
+
+
+def _owner(mark: BatchMark) -> str:
+    return f"{mark.pipeline_id}/{mark.sink}"
+
+
+def _lines(file: Path) -> int:
+    with file.open("rb") as lines:
+        return sum(block.count(b"\n") for block in iter(lambda: lines.read(1 << 20), b""))

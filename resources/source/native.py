@@ -19,6 +19,7 @@ from resources.source.lines.files import CODECS
 from resources.source.lines.offsets import LineRange
 from resources.source.lines.reading import read_range
 from resources.source.parse import LineFormat, is_blank, parse_lines, parsed_text, quoted, text_reason
+from resources.source.poison import EXACT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,7 +109,7 @@ def read_spool_files(spark: SparkSession, *, files: list[str], schema: StructTyp
     row = first + F.col("_metadata.row_index") + 1
     frame = spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
     address = (
-        (F.lit(split), row, row, F.to_json(F.struct(*(F.col(f"`{n}`") for n in schema.names))))
+        (F.lit(split), row, row, F.to_json(F.struct(*(F.col(quoted(n)) for n in schema.names)), dict(EXACT)))
         if files
         else (F.lit(""), F.lit(0).cast("bigint"), F.lit(0).cast("bigint"), F.lit(""))
     )

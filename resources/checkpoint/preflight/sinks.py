@@ -24,7 +24,8 @@ def check_lost(facts: Facts) -> Iterator[Finding]:
             f"{last}, but in generation {facts.expected.generation} batch {ahead} was written to {names}:"
             f" new batches up to that number would be dropped as known"
         ),
-        remedy="restore the checkpoint or a savepoint, or begin afresh with --new-generation",
+        remedy="restore the checkpoint or a savepoint, or begin afresh with --new-generation; if another pipeline wrote"
+        " there, write to a place of its own",
     )
 
 
