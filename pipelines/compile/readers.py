@@ -139,7 +139,7 @@ def _shuffle_stream(wiring: Wiring, node: ShuffleRead) -> DataFrame:
             remedy="begin a new generation (--new-generation)",
             step=node.name,
         )
-    if CheckpointLog(wiring.folder / "checkpoint").offsets(0) is None and not place.whole():
+    if not CheckpointLog(wiring.folder / "checkpoint").begun and not place.whole():
         raise CheckpointError(
             f"the query behind the shuffle {node.name!r} begins anew, but rows of it were purged",
             remedy="begin a new generation (--new-generation)",
@@ -194,16 +194,16 @@ def _spool_batch(wiring: Wiring, node: Source, log: CheckpointLog, batch_id: int
     return native.read_spool_files(wiring.spark, files=files, schema=_rows_schema(wiring, node), split=split)
 
 
-def kafka_range(node: KafkaSource, log: CheckpointLog, batch_id: int) -> tuple[Offsets, Offsets]:
-    """Where the partitions of `node` stood before a planned batch, and where they stand behind it."""
+def kafka_range(source: str, log: CheckpointLog, batch_id: int) -> tuple[Offsets, Offsets]:
+    """Where the partitions of the source stood before a planned batch, and where they stand behind it."""
     planned, before = log.offsets(batch_id), log.offsets(batch_id - 1)
-    end, start = (offsets.sources.get(node.name, "-") if offsets else "-" for offsets in (planned, before))
-    first = initial_offsets(log.folder, log.aliases.get(node.name, node.name)) if start == "-" else parse_offsets(start)
+    end, start = (offsets.sources.get(source, "-") if offsets else "-" for offsets in (planned, before))
+    first = initial_offsets(log.folder, log.aliases.get(source, source)) if start == "-" else parse_offsets(start)
     return first, ({} if end == "-" else parse_offsets(end))
 
 
 def _kafka_batch(wiring: Wiring, node: KafkaSource, log: CheckpointLog, batch_id: int) -> DataFrame:
-    return kafka_reader(wiring, node).batch(wiring.spark, *kafka_range(node, log, batch_id))
+    return kafka_reader(wiring, node).batch(wiring.spark, *kafka_range(node.name, log, batch_id))
 
 
 def _shuffle_batch(wiring: Wiring, node: ShuffleRead, log: CheckpointLog, batch_id: int) -> DataFrame:

@@ -31,8 +31,8 @@ def compile_shuffle_write(wiring: Wiring, node: ShuffleWrite, inputs: tuple[Flow
     df = inputs[0].df
     check_fields(df, node.keys, step=node.name)
     rows = df.drop(*hidden(df.columns))
-    log = CheckpointLog(wiring.folder / "checkpoint")
-    if wiring.streaming and log.last_committed() < 0 and log.offsets(0) is None:
+    place_of(node, wiring.home).check(rows.schema, step=node.name)
+    if wiring.streaming and not CheckpointLog(wiring.folder / "checkpoint").begun:
         place_of(node, wiring.home).begin(rows.schema)
     return Flow(rows)
 
@@ -49,7 +49,7 @@ def _table(node: DurableShuffle, home: Home) -> ShufflePlace:
 
 def _topic(node: DurableShuffle, home: Home) -> ShufflePlace:  # noqa: ARG001  the table's form
     assert node.cluster is not None  # noqa: S101  the node checked it
-    return TopicShuffle(topic=f"rs.{node.place}", cluster=node.cluster, partitions=node.partitions, keys=node.keys)
+    return TopicShuffle(topic=node.place, cluster=node.cluster, partitions=node.partitions, keys=node.keys)
 
 
 PLACES: Mapping[str, Callable[[DurableShuffle, Home], ShufflePlace]] = MappingProxyType(

@@ -22,7 +22,7 @@ def send_letters(
     """Send the records behind `letters` (rows of the dead-letter table) to the topics that their sources name."""
     nodes = [topology[name] for name in plan.sources]
     for node in (n for n in nodes if isinstance(n, KafkaSource) and n.dead_letter_topic):
-        start, end = kafka_range(node, log, batch_id)
+        start, end = kafka_range(node.name, log, batch_id)
         refused = list(_of_source(letters, {split_name(partition): partition for partition in end}))
         records = kafka_reader(wiring, node).records(wiring.spark, start, end)
         send_refused(records, refused, cluster=node.cluster, topic=str(node.dead_letter_topic))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from pipelines.runtime.identity import resumed
 from pipelines.runtime.inputs import check_inputs, digest
 from pipelines.runtime.options import RunOptions
+from pipelines.runtime.places import placed
 from pipelines.runtime.preflight import findings
 from pipelines.runtime.session import JobSession
-from pipelines.runtime.topics import check_topics
+from pipelines.runtime.topics import Watched, check_topics
 from pipelines.runtime.travel import bring_back, savepoints_of
 from pipelines.topology.describe import as_text
-from pipelines.topology.source import ArraySource, KafkaSource
+from pipelines.topology.source import ArraySource
 from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
 from resources.checkpoint.catalog import Row, row_of
@@ -44,6 +46,7 @@ def _open(session: JobSession) -> None:
     if session.options.new_generation and stored.queries:
         stored = stored.next_generation()
     session.manifest, session.folders = resumed(session.topology, session.plans, stored, session.options)
+    session.topology, session.manifest = placed(session.topology, session.manifest, partial(_writes, session))
     _return_sources(session, stored)
     _preflight(session)
     _check_shuffles(session)
@@ -56,6 +59,11 @@ def _open(session: JobSession) -> None:
     _reconcile(session)
     _register(session, known)
     session.save()
+
+
+def _writes(session: JobSession, step: str) -> bool:
+    """Whether the query of this sink has planned a batch."""
+    return next(session.log(plan) for plan in session.plans if step in plan.sinks).begun
 
 
 def _without_manifest(session: JobSession, known: Row | None) -> Manifest:
@@ -154,13 +162,21 @@ def _check_shuffles(session: JobSession) -> None:
 
 def _check_topics(session: JobSession) -> None:
     """What Kafka has lost is refused, or noted; the topics' ids are kept for the next start."""
-    logs = {name: session.log(plan) for plan in session.plans for name in plan.owns}
-    for source in (s for s in session.topology.sources if isinstance(s, KafkaSource)):
-        known = session.manifest.inputs.get(source.name, {})
-        facts, lost = check_topics(source, known, logs[source.name], sealed=session.manifest.sealed)
-        session.manifest = replace(session.manifest, inputs={**session.manifest.inputs, source.name: facts})
-        if lost:
-            session.note_loss(source.name, lost)
+    before, noted = session.manifest.inputs, set[str]()
+    for plan in session.plans:
+        for source in Watched.of(n for n in session.topology.sources if n.name in plan.sources):
+            known = before.get(source.name) or before.get(session.manifest.stored_name(source.name), {})
+            log = session.log(plan)
+            if source.owned and not known and not log.begun:
+                # It is made when the query that writes it begins.
+                continue
+            sealed = session.manifest.sealed and not source.owned
+            facts, lost = check_topics(source, known, log, sealed=sealed)
+            session.manifest = replace(session.manifest, inputs={**session.manifest.inputs, source.name: facts})
+            fresh = [loss for loss in lost if str(loss) not in noted]
+            noted |= {str(loss) for loss in fresh}
+            if fresh:
+                session.note_loss(source.name, fresh)
 
 
 def _preflight(session: JobSession) -> None:

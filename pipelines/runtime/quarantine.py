@@ -92,8 +92,7 @@ def _keep(session: JobSession, query: QueryRun, found: Iterable[Poison], batch_i
     facts = session.facts(query.plan)
     # Those of the batch are the last ones, and not more than may stay.
     facts = replace(facts, poisons=(*facts.poisons, *rows)[-session.options.max_poisons :])
-    session.manifest = session.manifest.with_query(session.folders[query.plan.name], facts)
-    session.save()
+    session.change(lambda manifest: manifest.with_query(session.folders[query.plan.name], facts))
     steps = Counter(poison.step for poison in found)
     told = ", ".join(f"{number} by step {step!r}" for step, number in steps.items())
     session.note(

@@ -121,6 +121,7 @@ class QueryRun:
         self.log.pin_partitions(self.partitions)
         last = self.log.last_committed()
         self._planned_before = last + 1 if self.log.offsets(last + 1) is not None else -1
+        self.topics.begin()
         frame = self.flows[self.plan.trunk].df
         writer = (
             frame.writeStream.queryName(f"{self.topology.namespace}.{self.topology.job}.{self.plan.name}")

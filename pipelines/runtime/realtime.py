@@ -7,7 +7,9 @@ Spark's log when the pipeline stops, or at the next start.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 # Spark takes no less; it is the time between two commits of offsets, not what a record waits.
 SHORTEST = timedelta(seconds=5)
 LOOK_S = 0.5
+# How often the brokers are asked what became of the topics.
+TOPICS_EVERY_S = 5.0
 
 
 def start_real_time(topology: Topology, options: RunOptions) -> RealTimePipeline:
@@ -60,10 +64,12 @@ class RealTimePipeline:
     session: JobSession
     query: QueryRun
     spark_query: StreamingQuery
+    slots: int
     _seen: dict[int, dict[str, Any]] = field(default_factory=dict)
     _ended: threading.Event = field(default_factory=threading.Event)
     _failure: RsError | None = None
     _closed: bool = False
+    _asked: float = 0.0
 
     def __enter__(self) -> Self:
         """Nothing more to do."""
@@ -123,11 +129,22 @@ class RealTimePipeline:
         while not self._ended.wait(LOOK_S):
             try:
                 self.session.held.check()
+                self._look_at_topics()
                 running = self.session.options.driver.call(lambda _: self._look())
             except Exception as error:  # noqa: BLE001  whatever it is, the pipeline must not go on unwatched
                 self._failure, running = translate(error, query=self.query.plan.name), False
+                with suppress(Exception):
+                    self.session.options.driver.call(lambda _: self.spark_query.stop())
             if not running or requests.asked(self.session.folder, "stop") is not None:
                 self._ended.set()
+
+    def _look_at_topics(self) -> None:
+        """Raise for topics that were made again or have lost what was not read, and for partitions without a slot."""
+        if time.monotonic() - self._asked < TOPICS_EVERY_S:
+            return
+        self._asked = time.monotonic()
+        self.query.topics.check(self.query.log.last_committed() + 1)
+        check_slots(sum(self.query.topics.partitions.values()), self.slots)
 
     def _look(self) -> bool:
         for progress in self.spark_query.recentProgress:
@@ -162,12 +179,13 @@ def _unlimited(topology: Topology) -> Topology:
 
 
 def _begun(session: JobSession, spark: SparkSession) -> RealTimePipeline:
-    check_slots(_partitions(session.topology), spark.sparkContext.defaultParallelism)
+    slots = spark.sparkContext.defaultParallelism
+    check_slots(_partitions(session.topology), slots)
     requests.clear(session.folder, "stop")
     requests.clear(session.folder, "resume")
     wire_all(session, spark)
     (query,) = session.queries.values()
-    running = RealTimePipeline(session=session, query=query, spark_query=_started(session, query))
+    running = RealTimePipeline(session=session, query=query, spark_query=_started(session, query), slots=slots)
     threading.Thread(target=running.watch, name="rs-real-time", daemon=True).start()
     return running
 

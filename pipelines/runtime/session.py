@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -31,11 +32,11 @@ from pipelines.runtime.query import QueryRun
 from pipelines.runtime.repartition import StateSum, repartition
 from pipelines.runtime.report import RunReport, unused
 from pipelines.runtime.state import preview, snapshot_state
-from pipelines.runtime.topics import TopicWatch
+from pipelines.runtime.topics import TopicWatch, Watched
 from pipelines.runtime.travel import savepoint
 from pipelines.topology.shuffle import ShuffleWrite
 from pipelines.topology.sink import DeltaSink, FileSink, Sink
-from pipelines.topology.source import KafkaSource, Source
+from pipelines.topology.source import Source
 from pipelines.topology.topology import Topology
 from resources.background import Troubles
 from resources.checkpoint import manifest as manifests
@@ -78,6 +79,7 @@ class JobSession:
         self.troubles = Troubles(self.folder)
         self.mirror = GroupMirror(topology)
         self.purge: ShufflePurge | None = None
+        self._changing = threading.RLock()
 
     def begin(self) -> None:
         """Take the lease, and begin to write down what happens; `opening.opened` does this and all that follows."""
@@ -206,11 +208,11 @@ class JobSession:
         )
 
     def _topic_watch(self, plan: QueryPlan) -> TopicWatch:
-        nodes = [self.topology[name] for name in plan.sources]
         watch = TopicWatch(
-            sources=[node for node in nodes if isinstance(node, KafkaSource)],
-            known=self.manifest.inputs,
+            sources=Watched.of(node for node in self.topology.sources if node.name in plan.sources),
+            known=lambda: self.manifest.inputs,
             log=self.log(plan),
+            keep=self.keep_input,
             note=self.note_loss,
         )
         self._stack.callback(watch.close)
@@ -383,6 +385,21 @@ class JobSession:
         summary = f"records of {source} were lost: {listed(lost)}"
         self.note("data_loss", summary, source=source, ranges=[str(loss) for loss in lost])
         self.warnings = (*self.warnings, summary)
+
+    def keep_input(self, source: str, facts: Mapping[str, int]) -> None:
+        """Add to what the manifest has of a source's input, from a batch that has read it and is not committed yet."""
+
+        def with_input(manifest: Manifest) -> Manifest:
+            kept = {**manifest.inputs.get(source, {}), **facts}
+            return replace(manifest, inputs={**manifest.inputs, source: kept})
+
+        self.change(with_input)
+
+    def change(self, made: Callable[[Manifest], Manifest]) -> None:
+        """Replace the manifest by what `made` makes of it, and save it; while queries run, each on its own thread."""
+        with self._changing:
+            self.manifest = made(self.manifest)
+            self.save()
 
     def save(self) -> None:
         """Make the manifest durable; LeaseLostError if it is another driver's by now."""

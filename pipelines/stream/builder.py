@@ -155,6 +155,7 @@ class DataStreamSource:
         skip, keep as a row of nulls, or bad. Records of aborted transactions are never seen, unless `isolation` is
         "read_uncommitted". `on_data_loss="continue"` goes on when records were deleted before they were read, and
         writes the range into the catalog's operations. A batch has at most `max_rows_per_batch` records.
+        `min_partitions` lets Spark read a partition in parts, at the same time: its records lose their order then.
 
         >>> source = StreamBuilder.data_stream("shop", "totals")
         >>> stream = source.from_kafka("localhost:9092", "orders", group="totals", schema="id bigint, ms bigint")

@@ -36,6 +36,7 @@ from pipelines.topology.step import Filter, FlatMap, ForEach, Map, Select, Selec
 from pipelines.topology.topology import Topology
 from resources.errors import TopologyError
 from resources.kafka.cluster import KafkaCluster
+from resources.kafka.names import SHUFFLES
 
 if TYPE_CHECKING:
     from pipelines.topology.base import Node
@@ -153,7 +154,7 @@ class DataStream:
         if strategy not in get_args(DurableStrategy):
             raise TopologyError(f"step {step!r}: {strategy!r} is no durable shuffle", remedy="use 'delta' or 'kafka'")
         half: dict[str, Any] = {
-            "place": f"{self.draft.namespace}.{self.draft.job}.{step}",
+            "place": f"{SHUFFLES if strategy == 'kafka' else ''}{self.draft.namespace}.{self.draft.job}.{step}",
             "strategy": strategy,
             "partitions": partitions,
             "keys": by,

@@ -42,9 +42,10 @@ class Shuffle(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffleWrite(Sink):
-    """The upper half of a durable shuffle: ends a query, whose rows go to `place` (namespace, job and step).
+    """The upper half of a durable shuffle: ends a query, whose rows go to `place`.
 
-    `delta` is a table below RS_HOME, `kafka` a topic of `cluster`.
+    `delta` is a table below RS_HOME, `kafka` a topic of `cluster`. The place is named by namespace, job and step; a run
+    adds the id of the pipeline to the name of a topic.
     """
 
     family: ClassVar[Family] = "shuffle"

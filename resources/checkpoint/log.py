@@ -72,6 +72,11 @@ class CheckpointLog:
         """The id of the last batch that Spark has committed, -1 for none."""
         return max(_numbers(self.folder / "commits"), default=-1)
 
+    @property
+    def begun(self) -> bool:
+        """Whether a batch was ever planned; Spark removes the first files of a long log."""
+        return self.last_committed() >= 0 or self.offsets(0) is not None
+
     def committed_batches(self) -> list[int]:
         """The ids of the committed batches that the log still holds, in order."""
         return sorted(_numbers(self.folder / "commits"))

@@ -49,7 +49,8 @@ class Manifest:
     source. `partitions` is the number of state partitions, 0 before the first start: Spark's named offset log does not
     keep it, and would load the wrong state with another number; `rescaling` is the number it is being changed to.
     `aliases` gives the name under which the checkpoint knows a source or sink that was renamed; `queries` are the
-    queries by the name of their folder.
+    queries by the name of their folder. `places` says where each durable shuffle lies, by the stored name of the step
+    that writes it.
     """
 
     pipeline_id: str
@@ -61,6 +62,7 @@ class Manifest:
     inputs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     queries: Mapping[str, QueryFacts] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def new(cls) -> Manifest:

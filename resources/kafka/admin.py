@@ -26,7 +26,7 @@ PATIENCE = timedelta(seconds=30)
 # How often a broker is looked for that is not there, in seconds.
 LOOK_S = 0.2
 # How long a question is repeated to which Kafka says "not now".
-RETRY_FOR = timedelta(seconds=10)
+RETRY_FOR = timedelta(seconds=30)
 
 Partition = tuple[str, int]
 Answer = TypeVar("Answer")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, Self, get_args, runtime_checkable
 
 from resources.errors import ConfigurationError
 from resources.kafka.quiet import keep_quiet
@@ -35,6 +35,29 @@ class Deferred(Protocol):
 Secret = str | Deferred
 
 
+class Hidden:
+    """A secret that was given as text: shown by nothing that prints, copies or takes apart what it is in.
+
+    >>> Hidden("p")
+    ***
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return "***"
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def get_value(self) -> str:
+        """The text."""
+        return self._text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaCluster:
     """Addresses and credentials of a cluster. Passwords are never shown, compared or written down.
@@ -58,7 +81,11 @@ class KafkaCluster:
     key_password: Secret | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse addresses that are none, and options that do not go together."""
+        """Hide secrets that are text; refuse addresses that are none, and options that do not go together."""
+        for name in ("password", "key_password"):
+            secret = getattr(self, name)
+            if isinstance(secret, str) and not isinstance(secret, Deferred):
+                object.__setattr__(self, name, Hidden(secret))
         if isinstance(self.bootstrap_servers, Deferred):
             object.__setattr__(self, "bootstrap_servers", revealed(self.bootstrap_servers, what="bootstrap_servers"))
         for address in self.servers:

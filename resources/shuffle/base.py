@@ -18,6 +18,10 @@ class ShufflePlace(Protocol):
         """Make the place anew for rows of `schema`; what an earlier generation left in it goes."""
         ...
 
+    def check(self, schema: StructType, *, step: str) -> None:
+        """TopologyError, which names the field, for rows that the place cannot hold."""
+        ...
+
     def whole(self) -> bool:
         """Whether nothing has been purged since `begin`, so that a new reader would miss no row."""
         ...

@@ -48,6 +48,9 @@ class TableShuffle:
             configuration={"delta.enableChangeDataFeed": "true"},
         )
 
+    def check(self, schema: StructType, *, step: str) -> None:
+        """Nothing: a table holds rows of every type that a Delta sink takes."""
+
     def whole(self) -> bool:
         """Whether no row was deleted."""
         table = open_table(str(self.path))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from resources.errors import SinkError
+from resources.errors import SinkError, TopologyError
 from resources.kafka.admin import Admin, connected, partitions_of
 from resources.kafka.cluster import KafkaCluster
 from resources.shuffle.once import OnceWriter
@@ -20,12 +20,13 @@ from resources.sink.base import BatchMark, SinkWriter
 from resources.sink.kafka.exactly_once import TransactionalWriter
 from resources.sink.kafka.records import JSON_OPTIONS
 from resources.sink.kafka.shape import RecordShape
-from resources.source.columns import PREFIX, REASON
+from resources.source.columns import PREFIX, REASON, visible
 from resources.source.kafka.offsets import parse_offsets, split_name
 from resources.source.kafka.reading import KafkaReader
 from resources.source.parse import quoted
 
 VALUE, PARTITION, HEADERS = "value", "partition", "headers"
+HEADERS_READ = f"{PREFIX}headers"
 # How rows are written; readers refuse records of another version.
 VERSION_HEADER, VERSION = "rs-shuffle", "1"
 SCHEMA_HEADER = "rs-schema"
@@ -51,6 +52,17 @@ class TopicShuffle:
                 admin.client.delete_topics([self.topic])
                 self._wait_until_gone(admin)
             admin.create_topic(self.topic, partitions=self.partitions, settings=SETTINGS)
+
+    def check(self, schema: StructType, *, step: str) -> None:
+        """Refuse maps whose keys are no text: rows are written as JSON, and Spark reads no others from it."""
+        for name, kind in _maps(schema):
+            if not isinstance(kind.keyType, StringType):
+                raise TopologyError(
+                    f"step {step!r}: the field {name!r} holds {kind.simpleString()}, and a Kafka shuffle takes maps "
+                    "with keys of text",
+                    remedy="use shuffle(..., strategy='delta'), or make an array of it: map_entries(field)",
+                    step=step,
+                )
 
     def whole(self) -> bool:
         """Whether every partition still has its first record."""
@@ -89,7 +101,7 @@ class TopicShuffle:
             pattern=None,
             form="json",
             schema=schema,
-            metadata=("headers",),
+            headers_as=HEADERS_READ,
             json_options=JSON_OPTIONS,
         )
 
@@ -103,10 +115,10 @@ class TopicShuffle:
 
     def _checked(self, frame: DataFrame) -> DataFrame:
         """Refuse records that this pipeline did not write, or wrote for rows of other fields."""
-        fields = [name for name in frame.columns if not name.startswith(PREFIX) and name != "kafka_headers"]
-        strange = F.col("kafka_headers") != _headers(frame.select(*(quoted(n) for n in fields)).schema)
-        reason = F.when(F.col("kafka_headers").isNull() | strange, F.lit("not a record of this shuffle"))
-        return frame.withColumn(REASON, F.coalesce(REASON, reason)).drop("kafka_headers")
+        fields = [quoted(name) for name in visible(frame.columns)]
+        strange = F.col(HEADERS_READ) != _headers(frame.select(*fields).schema)
+        reason = F.when(F.col(HEADERS_READ).isNull() | strange, F.lit("not a record of this shuffle"))
+        return frame.withColumn(REASON, F.coalesce(REASON, reason)).drop(HEADERS_READ)
 
     def _wait_until_gone(self, admin: Admin) -> None:
         looking: Retrying = Retrying(
@@ -116,6 +128,18 @@ class TopicShuffle:
             looking(lambda: self.topic in admin.topics([self.topic]))
             return
         raise SinkError(f"the topic {self.topic!r} of an earlier generation could not be deleted", topic=self.topic)
+
+
+def _maps(kind: DataType, name: str = "") -> Iterator[tuple[str, MapType]]:
+    """All maps in a type, with the names of the fields that they are in."""
+    if isinstance(kind, StructType):
+        for each in kind.fields:
+            yield from _maps(each.dataType, f"{name}.{each.name}" if name else each.name)
+    elif isinstance(kind, ArrayType):
+        yield from _maps(kind.elementType, name)
+    elif isinstance(kind, MapType):
+        yield name, kind
+        yield from _maps(kind.valueType, name)
 
 
 def fingerprint(schema: StructType) -> str:

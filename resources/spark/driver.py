@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -17,8 +18,8 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from resources.errors import EngineError
-from resources.spark.settings import LEAN_ENVIRONMENT, SQL_SETTINGS, SparkSettings
+from resources.errors import ConfigurationError, EngineError
+from resources.spark.settings import SQL_SETTINGS, SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,7 +128,8 @@ class SparkDriver:
 
 def make_session(settings: SparkSettings) -> SparkSession:
     """A new session with `settings`, on the Java and the jars that `make setup` found; EngineError if it fails."""
-    from pyspark.errors import PySparkRuntimeError
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException, PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     from resources.spark.jars import SPARK
@@ -136,8 +138,8 @@ def make_session(settings: SparkSettings) -> SparkSession:
     os.environ["JAVA_HOME"] = str(java_home())
     # Workers must be the same Python with the same packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if settings.lean:
-        os.environ.update(LEAN_ENVIRONMENT)
+    for name, value in settings.environment().items():
+        os.environ.setdefault(name, value)
     builder = SparkSession.builder
     for key, value in settings.conf(SPARK.paths()).items():
         builder = builder.config(key, value)
@@ -145,8 +147,20 @@ def make_session(settings: SparkSettings) -> SparkSession:
         session = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise EngineError(f"Spark did not start: {error}", remedy="run `make setup`; see the text above") from error
+    except (Py4JJavaError, PySparkException) as error:
+        raise _refused(error) from error
     session.sparkContext.setLogLevel("OFF")
     return session
+
+
+def _refused(error: Exception) -> ConfigurationError:
+    """What Spark says of its settings, without the trace of Java."""
+    told = re.findall(r"^(?:Caused by|:).*?([A-Za-z]+(?:Exception|Error): [^\n]{1,300})", str(error), re.MULTILINE)
+    return ConfigurationError(
+        f"Spark does not start with these settings: {told[-1] if told else str(error).splitlines()[0][:300]}",
+        remedy="correct the master (RS_SPARK_MASTER), the memory (RS_DRIVER_MEMORY) or the settings laid over ours"
+        " (spark_config, SparkSettings(extra=...))",
+    )
 
 
 def _end_gateway() -> None:

@@ -6,6 +6,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
+
+from resources.errors import ConfigurationError
 
 LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -55,6 +58,9 @@ LEAN_SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "64",
 }
+# Nobody else reaches Spark here; the workers of a cluster on other machines must.
+LOOPBACK = "127.0.0.1"
+NEARBY = ("127.0.0.1", "::1", "localhost")
 # Each thread of the JVM may get a heap of malloc of its own; glibc reads this when the JVM starts.
 LEAN_ENVIRONMENT: Mapping[str, str] = {"MALLOC_ARENA_MAX": "2"}
 
@@ -63,13 +69,15 @@ LEAN_ENVIRONMENT: Mapping[str, str] = {"MALLOC_ARENA_MAX": "2"}
 class SparkSettings:
     """How to make a session.
 
-    `master` is `local[*]` or `spark://host:port`; `memory` the driver's heap in Spark's notation; `partitions` the
-    number of state and shuffle partitions (None: the cores of a local master), which a checkpoint keeps for life;
-    `ui` switches Spark's own UI on, on loopback; `lean` trades speed on many cores for memory; `extra` is laid over
-    everything.
+    `master` is `local[*]` or `spark://host:port`; `host` the address of this machine at which the workers of a cluster
+    on other machines reach the driver, which then listens there; `memory` the driver's heap in Spark's notation;
+    `partitions` the number of state and shuffle partitions (None: the cores of a local master), which a checkpoint
+    keeps for life; `ui` switches Spark's own UI on, on loopback or `host`; `lean` trades speed on many cores for
+    memory; `extra` is laid over everything.
     """
 
     master: str = field(default_factory=lambda: os.environ.get("RS_SPARK_MASTER", "local[*]"))
+    host: str = field(default_factory=lambda: os.environ.get("RS_DRIVER_HOST", ""))
     memory: str = field(default_factory=lambda: os.environ.get("RS_DRIVER_MEMORY", "1g"))
     partitions: int | None = None
     ui: bool = False
@@ -77,14 +85,29 @@ class SparkSettings:
     lean: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def address(self) -> str:
+        """Where the driver is reached, and where it listens."""
+        given = self.host or self.extra.get("spark.driver.host", "")
+        if given or self.master.startswith("local") or urlsplit(self.master).hostname in NEARBY:
+            return given or LOOPBACK
+        raise ConfigurationError(
+            f"the workers of {self.master} would look for the driver on their own machines",
+            remedy="set RS_DRIVER_HOST, or spark.driver.host, to the address of this machine that they reach",
+        )
+
+    def environment(self) -> dict[str, str]:
+        """What the JVM is started with: Spark's own UI would listen on all addresses of this machine."""
+        return {"SPARK_LOCAL_IP": self.address, **(LEAN_ENVIRONMENT if self.lean else {})}
+
     def conf(self, jars: tuple[Path, ...] = ()) -> dict[str, str]:
-        """All settings for a new session."""
+        """All settings for a new session; ConfigurationError for a cluster that could not reach the driver."""
         conf = {
             "spark.master": self.master,
             "spark.app.name": "rs-assets",
             "spark.driver.memory": self.memory,
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": self.address,
+            "spark.driver.bindAddress": self.address,
             "spark.ui.enabled": str(self.ui).lower(),
             "spark.sql.shuffle.partitions": str(self.partitions or os.cpu_count() or 2),
             # Without it the JVM prints a page before it is told to be quiet.

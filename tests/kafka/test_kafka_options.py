@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from copy import deepcopy
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 
 import pytest
@@ -141,6 +143,8 @@ def test_passwords_are_never_shown():
         cluster, pipeline, node, pipeline.describe(), pipeline.describe(mermaid=True), node.identity(), node.detail()
     )
     assert SECRET not in everything
+    # Nor by those who take everything apart.
+    assert SECRET not in shown(asdict(cluster), deepcopy(cluster), [getattr(cluster, f.name) for f in fields(cluster)])
     assert SECRET not in pipeline.topology.fingerprint
     # But they are handed to those who need them.
     assert SECRET in cluster.for_spark()["kafka.sasl.jaas.config"]

@@ -10,12 +10,12 @@ import pytest
 from deltalake import DeltaTable
 from kafka import KafkaProducer
 
-from resources.errors import BadRecordError, ConfigurationError
+from resources.errors import BadRecordError, ConfigurationError, DataLossError
 from resources.kafka.admin import connected
 from resources.kafka.cluster import KafkaCluster
 from rs_assets import MemoryChannel, StreamBuilder, Time, TumblingWindow
 from rs_assets.testing import KafkaRecord, PipelineDriver
-from tests.kafka.reader import Reader, as_numbers
+from tests.kafka.reader import Reader, as_numbers, numbered, until
 
 # At the beginning of a window of ten seconds, and so young that the broker keeps it.
 T0 = int(time.time()) // 10 * 10_000 - 3_600_000
@@ -223,6 +223,22 @@ def test_committed_goes_on_where_the_group_stood_and_reads_the_rest_from_the_sta
         admin.commit(f"{topic}-group", {(topic, 0): 2})
     read = Reader(broker, options, topic, format="text", starting_offsets="committed", group=f"{topic}-group")
     assert as_numbers(read.values()) == [1, 3, 4, 5]
+
+
+@pytest.mark.parametrize(("committed", "lost"), [(2, "offsets 2 to 3"), (9, "offsets 6 to 8")])
+def test_offsets_that_a_group_has_committed_and_the_topic_has_not_are_a_loss(broker, topic, options, committed, lost):
+    broker.create_topic(topic)
+    broker.produce(topic, numbered(0, 6))
+    with connected(KafkaCluster.of(broker.bootstrap_servers)) as admin:
+        admin.commit(f"{topic}-group", {(topic, 0): committed})
+        admin.delete_records({(topic, 0): 4})
+        until(lambda: admin.earliest([(topic, 0)]) == {(topic, 0): 4})
+    read = Reader(broker, options, topic, format="text", starting_offsets="committed", group=f"{topic}-group")
+    with pytest.raises(DataLossError, match=f"{topic}-0: {lost}"):
+        read.rows()
+    read.source["on_data_loss"] = "continue"
+    assert as_numbers(read.values()) == [4, 5]
+    assert any(lost in warning for warning in read.report.warnings)
 
 
 def test_several_topics_are_read_as_one(broker, topic, options):

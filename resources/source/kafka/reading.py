@@ -38,7 +38,7 @@ RAW_FIELDS = ("key", "value", "headers", "topic", "partition", "offset", "timest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaReader:
-    """What is read of a cluster, and how its records become fields."""
+    """What is read of a cluster, and how its records become fields; `headers_as` is a column for their headers."""
 
     cluster: KafkaCluster
     topics: tuple[str, ...]
@@ -53,6 +53,7 @@ class KafkaReader:
     min_partitions: int | None = None
     avro_schema: str | None = None
     json_options: Mapping[str, str] = field(default_factory=dict)
+    headers_as: str | None = None
 
     def stream(self, spark: SparkSession, *, name: str, starting: Mapping[str, str]) -> DataFrame:
         """Fields and REASON, as a stream that begins where the options `starting` say."""
@@ -87,11 +88,12 @@ class KafkaReader:
         frame, fields, refused = DECODERS[self.form](self, frame)
         reason = F.coalesce(*(c for c in (unusable, refused) if c is not None), F.lit(None).cast("string"))
         extra = [_metadata(name) for name in self.metadata]
+        extra += [F.col("headers").alias(self.headers_as)] if self.headers_as else []
         return frame.select(*fields, *extra, reason.alias(REASON), *(_address() if addressed else ()))
 
     def _connected(self, reader: DataStreamReader) -> DataStreamReader:
         # Each record pays for its headers, so they are read only if somebody looks at them.
-        headers = self.form == "raw" or "headers" in self.metadata
+        headers = self.form == "raw" or "headers" in self.metadata or self.headers_as is not None
         reader = reader.options(**self._common()).option("includeHeaders", headers)
         if self.min_partitions:
             reader = reader.option("minPartitions", self.min_partitions)

@@ -15,8 +15,9 @@ def resolved(
 ) -> object:
     """`starting` with offsets for all partitions there are, if it names some or means a group's; else as it is.
 
-    Partitions for which nothing is named or committed begin at their first record. ConfigurationError for offsets of
-    partitions that do not exist, and for named ones that a partition does not hold.
+    Partitions for which nothing is named or committed begin at their first record, and so do those that do not hold
+    what a group has committed. ConfigurationError for offsets of partitions that do not exist, and for named ones that
+    a partition does not hold.
     """
     if not isinstance(starting, Mapping) and starting != "committed":
         return starting
@@ -35,8 +36,11 @@ def resolved(
             f"there is no partition {unknown[0][1]} of topic {unknown[0][0]!r} to start from",
             remedy=f"the topics read have: {', '.join(f'{t}-{p}' for t, p in there) or 'no partitions'}",
         )
-    outside = [p for p in sorted(first) if not first[p] <= named[p] <= last[p]] if isinstance(starting, Mapping) else []
+    outside = [p for p in sorted(first) if not first[p] <= named[p] <= last[p]]
     for topic, number in outside:
+        if not isinstance(starting, Mapping):
+            del named[topic, number]
+            continue
         held = f"{first[topic, number]} to {last[topic, number]}"
         raise ConfigurationError(
             f"{topic}-{number} cannot be read from offset {named[topic, number]}", remedy=f"name one from {held}"

@@ -1,0 +1,44 @@
+"""How Spark is reached, and what is said of settings that it does not take."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from resources.errors import ConfigurationError
+from resources.spark.driver import make_session
+from resources.spark.settings import SparkSettings
+
+
+@pytest.mark.parametrize("master", ["local[*]", "local[2]", "spark://127.0.0.1:7077", "spark://localhost:7077"])
+def test_should_be_reached_from_this_machine_only(master):
+    settings = SparkSettings(master=master)
+    conf = settings.conf()
+    assert {conf["spark.driver.host"], conf["spark.driver.bindAddress"]} == {"127.0.0.1"}
+    # Spark's UI would listen everywhere.
+    assert settings.environment() == {"SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+@pytest.mark.parametrize("master", ["spark://10.0.0.5:7077", "yarn"])
+def test_should_refuse_a_cluster_whose_workers_cannot_reach_the_driver(master, monkeypatch):
+    with pytest.raises(ConfigurationError, match="would look for the driver on their own machines") as refused:
+        SparkSettings(master=master).conf()
+    assert "RS_DRIVER_HOST" in refused.value.remedy
+    monkeypatch.setenv("RS_DRIVER_HOST", "10.0.0.7")
+    for settings in (
+        SparkSettings(master=master),
+        SparkSettings(master=master, extra={"spark.driver.host": "10.0.0.7"}),
+    ):
+        conf = settings.conf()
+        assert {conf["spark.driver.host"], conf["spark.driver.bindAddress"]} == {"10.0.0.7"}
+
+
+def test_should_say_which_setting_spark_does_not_take(spark, driver, monkeypatch):
+    def refused(_builder):
+        # What Spark's own code raises for text where it expects a number.
+        return driver.call(lambda session: session._jvm.java.lang.Integer.parseInt("many"))
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", refused)
+    with pytest.raises(ConfigurationError, match='For input string: "many"') as told:
+        make_session(SparkSettings(master="local[2]", partitions=2))
+    assert "at java" not in str(told.value)
