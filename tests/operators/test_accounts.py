@@ -118,8 +118,8 @@ def test_what_two_queries_refuse_is_counted_and_told_once(driver, tmp_path):
         return row
 
     shared = source.map(checked, schema=schema, name="checked")
-    own = shared.map(lambda row: {"key": row["key"][:5], "ts": row["ts"]}, schema=schema, name="own")
     windowed(shared, ["tumbling"])
+    own = shared.map(lambda row: {"key": row["key"][:5], "ts": row["ts"]}, schema=schema, name="own")
     with PipelineDriver(windowed(own, ["hopping"]), spark=driver, home=tmp_path) as running:
         rows = [{"key": key, "ts": at(1)} for key in ("a", "bad", None, "b", "bad")]
         running.push(rows)
