@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 import orjson
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from pipelines.compile.shuffle import place_of
@@ -19,6 +20,7 @@ from pipelines.topology.source import ArraySource, FileSource, KafkaSource, Memo
 from resources.checkpoint.log import CheckpointLog
 from resources.errors import CheckpointError, TopologyChangedError
 from resources.source import native, spool
+from resources.source.columns import ORDER
 from resources.source.kafka.infer import infer_schema as infer_kafka_schema
 from resources.source.kafka.offsets import Offsets, initial_offsets, parse_offsets
 from resources.source.kafka.reading import KafkaReader, starting_options
@@ -52,7 +54,22 @@ def line_format(wiring: Wiring, node: FileSource) -> LineFormat:
 
 def stream(wiring: Wiring, node: Source) -> DataFrame:
     """The rows of `node` as a stream: its fields and REASON."""
-    return STREAM[type(node)](wiring, node)
+    rows = STREAM[type(node)](wiring, node)
+    return rows.withColumns(_order(node)) if wiring.ordered else rows
+
+
+def _order(node: Source) -> dict[str, Column]:
+    """Where a row was read, for sinks that keep the last one: other sources hand out rows in their order."""
+    whole = isinstance(node, FileSource) and not node.tail
+    spool = isinstance(node, ArraySource | MemorySource)
+    file = "file_path" if whole else "file_name"
+    told = (
+        F.col("_metadata.file_modification_time") if whole else F.lit(None),
+        F.col(f"_metadata.{file}") if whole or spool else F.lit(None),
+        F.col("_metadata.file_block_start") if whole or spool else F.lit(None),
+    )
+    kinds = ("timestamp", "string", "bigint")
+    return {name: column.cast(kind) for name, column, kind in zip(ORDER, told, kinds, strict=True)}
 
 
 def _file_stream(wiring: Wiring, node: FileSource) -> DataFrame:

@@ -6,31 +6,76 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from pyspark.sql import DataFrame
+from pyspark.sql.types import ArrayType, MapType, StructType
+
 from pipelines.compile.shuffle import place_of
 from pipelines.compile.wiring import Flow, Wiring
 from pipelines.topology import sink as nodes
+from pipelines.topology.base import Node
 from pipelines.topology.shuffle import ShuffleWrite
+from resources.errors import TopologyError
 from resources.home import Home
 from resources.sink.base import SinkWriter
 from resources.sink.console import ConsoleWriter
 from resources.sink.delta import DeltaWriter
+from resources.sink.delta_partitions import may_partition
 from resources.sink.files import FileWriter
 from resources.sink.kafka.at_least_once import KafkaWriter
 from resources.sink.kafka.exactly_once import TransactionalWriter
 from resources.sink.kafka.records import records
 from resources.sink.memory import MemoryWriter
-from resources.source.columns import hidden
+from resources.source.columns import ORDER, hidden, visible
 from resources.window.aggregate import check_fields
+
+# Types whose values are compared by their parts, or not at all.
+NESTED = (ArrayType, MapType, StructType)
 
 
 def compile_sink(wiring: Wiring, node: nodes.Sink, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
     """The rows without hidden columns."""
     df = inputs[0].df
     if isinstance(node, nodes.DeltaSink):
-        check_fields(df, node.keys, step=node.name)
+        check_columns(df, node)
     if isinstance(node, nodes.KafkaSink):
         _ = records(df, node.shape, step=node.name)
-    return Flow(df.drop(*hidden(df.columns)))
+    return Flow(shown(df, node))
+
+
+def shown(df: DataFrame, node: Node) -> DataFrame:
+    """`df` without hidden columns, but for those that tell an upsert which row was read last."""
+    kept = ORDER if isinstance(node, nodes.DeltaSink) and node.read_order else ()
+    return df.drop(*(name for name in hidden(df.columns) if name not in kept))
+
+
+def check_columns(df: DataFrame, node: nodes.DeltaSink) -> None:
+    """TopologyError if a field that the sink names is not there or does not serve by its type, or one has no type."""
+    check_fields(df, (*node.keys, *node.order_by, *node.partition_by), step=node.name)
+    kinds = {field.name: field.dataType for field in df.schema.fields}
+    wrong = [
+        *(f"the key {n!r} is {kinds[n].simpleString()}" for n in node.keys if isinstance(kinds[n], NESTED)),
+        *(f"{n!r} of order_by is {kinds[n].simpleString()}" for n in node.order_by if isinstance(kinds[n], NESTED)),
+        *(
+            f"{n!r} of partition_by is {kinds[n].simpleString()}"
+            for n in node.partition_by
+            if not may_partition(kinds[n])
+        ),
+    ]
+    if wrong:
+        raise TopologyError(
+            f"step {node.name!r}: {wrong[0]}, which has no plain values",
+            remedy="name fields of texts, whole numbers or times",
+            step=node.name,
+        )
+    void = [name for name, kind in kinds.items() if "void" in kind.simpleString()]
+    if void:
+        raise TopologyError(
+            f"step {node.name!r}: the field {void[0]!r} is null in all rows, so it has no type",
+            remedy="give the source a schema, or cast it with with_fields",
+            step=node.name,
+        )
+    if node.partition_by and not set(visible(df.columns)) - set(node.partition_by):
+        raise TopologyError(f"step {node.name!r}: partition_by leaves no field for the files", step=node.name)
 
 
 def _delta(node: nodes.DeltaSink, home: Home, namespace: str) -> SinkWriter:
@@ -40,6 +85,8 @@ def _delta(node: nodes.DeltaSink, home: Home, namespace: str) -> SinkWriter:
         mode=node.mode,
         keys=node.keys,
         connector=node.connector,
+        order_by=node.order_by,
+        partition_by=node.partition_by,
     )
 
 

@@ -91,6 +91,7 @@ class Wiring:
     `behind` gives the schema of what goes into a durable shuffle, by the name of the step that writes it. `now` is the
     clock of the batch. `quarantines`: a record on which a Python step raises is kept out of the batch. `poisons` are
     records that were found to fail: by stored name of the source and digest, with the reason.
+    `ordered`: rows carry where they were read.
     """
 
     spark: SparkSession
@@ -103,6 +104,7 @@ class Wiring:
     behind: Callable[[str], StructType] = _nothing_behind
     policy: BadRecords = BadRecords.FAIL
     quarantines: bool = False
+    ordered: bool = False
     poisons: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     streaming: bool = True
     now: Callable[[], Column] = F.current_timestamp

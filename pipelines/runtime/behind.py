@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipelines.compile.plan import QueryPlan
+from pipelines.compile.sink import shown
 from pipelines.compile.table import compile_node
 from pipelines.compile.wiring import CollectingGates, Dead, Flow, Wiring
 from pipelines.runtime.translate import translate
@@ -19,7 +20,7 @@ from pipelines.topology.sink import Sink
 from pipelines.topology.topology import Topology
 from resources.errors import StepError
 from resources.sink.base import BatchMark, SinkWriter, Staged
-from resources.source.columns import LINE, OFFSET, RAW, SPLIT, hidden, visible
+from resources.source.columns import LINE, OFFSET, RAW, SPLIT, visible
 from resources.source.parse import quoted
 from resources.source.poison import EXACT
 
@@ -75,7 +76,7 @@ class Behind:
         """`batch` as each sink sees it."""
         below = self.plan.below_trunk(self.topology)
         if all(isinstance(node, Sink) for node in below):
-            return {node.name: batch.drop(*hidden(batch.columns)) for node in below}
+            return {node.name: shown(batch, node) for node in below}
         flows = {self.plan.trunk: Flow(batch)}
         for node in below:
             flows[node.name] = compile_node(wiring, node, tuple(flows[i] for i in node.inputs))

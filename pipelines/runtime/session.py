@@ -265,6 +265,7 @@ class JobSession:
             stored_name=self.manifest.stored_name,
             policy=policy,
             quarantines=policy is BadRecords.QUARANTINE,
+            ordered=any(isinstance(s, DeltaSink) and s.read_order for s in map(self.topology.__getitem__, plan.sinks)),
             poisons=self.poisons(plan),
             max_line_bytes=self.options.max_line_bytes,
             home=self.options.home,

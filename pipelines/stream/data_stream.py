@@ -205,12 +205,18 @@ class DataStream:
         mode: DeltaMode = "append",
         keys: Sequence[str] = (),
         connector: Connector = "native",
+        order_by: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
         name: str | None = None,
     ) -> DataStream:
         """Write to a Delta table: a name below RS_HOME, or a path.
 
         `append` adds rows, `upsert` replaces rows of the same `keys`, `complete` (behind a tumbling or hopping window)
         holds all windows as they are after each batch. A repeated batch changes nothing.
+
+        Of rows of the same keys the greatest by the fields `order_by` stays, whenever it comes; without `order_by` the
+        one that was read last: of the newer file, in it the later line. `partition_by` makes the partitions of a table
+        that is not there yet.
         """
         where = fspath(table)
         node = DeltaSink(
@@ -220,6 +226,8 @@ class DataStream:
             mode=mode,
             keys=(keys,) if isinstance(keys, str) else tuple(keys),
             connector=connector,
+            order_by=(order_by,) if isinstance(order_by, str) else tuple(order_by),
+            partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
         )
         return self._sink(node)
 

@@ -79,13 +79,21 @@ class DeltaSink(Sink):
 
     `append` adds the rows (of a window that emits updates: each update), `upsert` replaces the rows of the same `keys`,
     `complete` holds all windows as they are after each batch. `connector` is the writer: `native` (Spark writes
-    Parquet, delta-rs commits) or `jvm`.
+    Parquet, delta-rs commits) or `jvm`. Of rows of the same keys the greatest by `order_by` stays, whenever it comes;
+    without it the one that was read last. `partition_by` makes the partitions of a new table.
     """
 
     table: str
     mode: DeltaMode = "append"
     keys: tuple[str, ...] = ()
     connector: Connector = "native"
+    order_by: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+
+    @property
+    def read_order(self) -> bool:
+        """Whether it depends on where rows were read which of them stays."""
+        return self.mode == "upsert" and not self.order_by
 
     def __post_init__(self) -> None:
         """Refuse options that do not go together."""
@@ -102,10 +110,13 @@ class DeltaSink(Sink):
             raise TopologyError(
                 f"step {self.name!r}: keys belong to mode='upsert' and it needs them", remedy="keys=['page']"
             )
+        if self.order_by and self.mode != "upsert":
+            raise TopologyError(f"step {self.name!r}: order_by belongs to mode='upsert'", remedy="leave it out")
 
     def detail(self) -> str:
-        """Mode and table."""
-        return f"{self.mode} {self.table}"
+        """Mode, table and partitions."""
+        parts = f" partitioned by {', '.join(self.partition_by)}" if self.partition_by else ""
+        return f"{self.mode} {self.table}{parts}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,107 @@
+"""Which of several rows of one key stays, and tables with partitions."""
+
+import json
+import os
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from resources.errors import TopologyError
+from resources.sink.delta import DeltaWriter
+from resources.source.memory import MemoryChannel
+from rs_assets import StreamBuilder
+from tests.sinks.frames import ArrowFrame, mark, write
+
+
+def read(path):
+    return DeltaTable(path).to_pyarrow_table().to_pylist()
+
+
+@pytest.mark.parametrize("order_by", [("v",), ("w", "v")])
+def test_the_greatest_row_stays_whenever_it_comes(tmp_path, order_by):
+    writer = DeltaWriter("rows", str(tmp_path), "upsert", ("k",), order_by=order_by)
+    batches = [[(1, 5, 0), (1, 3, 0), (2, None, 0)], [(1, 4, 0), (2, 0, 0), (3, None, 0)], [(1, 5, 9), (2, None, 0)]]
+    for number, rows in enumerate(batches):
+        table = pa.table({n: pa.array(c, pa.int64()) for n, c in zip("kvn", zip(*rows, strict=True), strict=True)})
+        write(writer, ArrowFrame(table.append_column("w", pa.nulls(len(rows), pa.int64()))), mark(number))
+    assert sorted((row["k"], row["v"], row["n"]) for row in read(str(tmp_path)))[:2] == [(1, 5, 9), (2, 0, 0)]
+
+
+@pytest.mark.parametrize("connector", ["native", "jvm"])
+@pytest.mark.parametrize("small", ["1", "2"])
+def test_the_row_of_the_newer_file_stays(options, tmp_path, small, connector):
+    """Spark hands out the larger files of a batch first."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in ("1", "2"):
+        lines = [{"k": "K", "v": int(number) * 10 + n, "p": "" if number == small else "x" * 200} for n in range(3)]
+        (folder / f"{number}.json").write_text("\n".join(map(json.dumps, lines)) + "\n")
+        os.utime(folder / f"{number}.json", (1e9 + int(number), 1e9 + int(number)))
+    source = StreamBuilder.data_stream("shop", "ups").from_file(folder, schema="k string, v bigint, p string")
+    stream = source.map(lambda row: {**row}, schema="k string, v bigint, p string") if small == "1" else source
+    stream.to_delta("u", mode="upsert", keys=["k"], connector=connector).build().run(options)
+    assert [row["v"] for row in read(options.home.table("shop", "u"))] == [22]
+
+
+def test_rows_of_a_channel_keep_their_order(options):
+    channel = MemoryChannel(schema="k string, v bigint, p string")
+    for v, size in ((1, 5000), (2, 10), (3, 2000), (4, 1)):
+        channel.put({"k": "K", "v": v, "p": os.urandom(size).hex()})
+    StreamBuilder.data_stream("shop", "ups").from_memory(channel).to_delta("u", mode="upsert", keys=["k"]).build().run(
+        options
+    )
+    assert [row["v"] for row in read(options.home.table("shop", "u"))] == [4]
+
+
+def test_a_table_is_written_by_its_partitions(options):
+    schema = "n bigint, `a.b` string, d date, at timestamp, m decimal(10,2), ok boolean"
+    at = datetime(2026, 1, 5, 10, 0, 0, 123456, UTC)
+    odd = ["/x=1 %2F", None, "ü`'\"", "__HIVE_DEFAULT_PARTITION__", "n", "v"]
+    rows = [
+        {"n": n, "a.b": text, "d": date(2026, 1, 5), "at": at, "m": Decimal("0.00"), "ok": n % 2 == 0}
+        for n, text in enumerate(odd)
+    ]
+    columns = ["a.b", "d", "at", "m", "ok"]
+    for given, table in ((columns, "made"), ((), "there")):
+        path = options.home.table("shop", table)
+        if not given:
+            DeltaTable.create(path, DeltaTable(options.home.table("shop", "made")).schema(), partition_by=columns)
+        channel = MemoryChannel(schema=schema)
+        channel.put(*rows)
+        stream = StreamBuilder.data_stream("shop", f"into_{table}").from_memory(channel)
+        stream.to_delta(table, partition_by=given).build().run(options)
+        assert DeltaTable(path).metadata().partition_columns == columns
+        assert sorted(read(path), key=lambda row: row["n"]) == rows
+        seen = options.driver.call(lambda spark, path=path: spark.read.format("delta").load(path).toArrow().to_pylist())
+        assert sorted(seen, key=lambda row: row["n"]) == rows
+
+
+WRONG = {
+    "keys=tags": {"mode": "upsert", "keys": ["tags"]},
+    "order_by=tags": {"mode": "upsert", "keys": ["n"], "order_by": "tags"},
+    "partition_by=x": {"partition_by": "x"},
+}
+
+
+@pytest.mark.parametrize("given", WRONG.values(), ids=WRONG)
+def test_fields_that_do_not_serve_are_refused_with_the_step(options, given):
+    channel = MemoryChannel(schema="n bigint, tags array<string>, x double")
+    channel.put({"n": 1, "tags": ["a"], "x": 1.0})
+    with pytest.raises(TopologyError, match="'rows_table'.*no plain values"):
+        StreamBuilder.data_stream("shop", "wrong").from_memory(channel).to_delta("rows", **given).build().run(options)
+
+
+def test_a_field_without_a_type_is_refused(options):
+    channel = MemoryChannel(schema="n bigint")
+    channel.put({"n": 1})
+    stream = StreamBuilder.data_stream("shop", "void").from_memory(channel).with_fields(a="null")
+    with pytest.raises(TopologyError, match="'a' is null in all rows"):
+        stream.to_delta("rows").build().run(options)
+
+
+def test_an_order_belongs_to_an_upsert():
+    with pytest.raises(TopologyError, match="order_by belongs to"):
+        StreamBuilder.data_stream("shop", "x").from_array([{"n": 1}]).to_delta("t", order_by="n")
