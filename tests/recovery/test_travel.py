@@ -182,6 +182,19 @@ def test_a_fork_goes_on_by_itself(world):
         fork(world.pipeline("branch").topology, ("shop", "trip"), world.options)
 
 
+def test_a_fork_of_a_pipeline_without_state_goes_on_behind_the_savepoint(world):
+    def copy(job):
+        stream = StreamBuilder.data_stream("shop", job).from_file(world.log, schema=SCHEMA, tail=True)
+        return stream.to_delta(f"{job}_rows", name="rows").build()
+
+    world.grow(5)
+    copy("first").run(world.options)
+    savepoint(copy("first").topology, world.options)
+    fork(copy("second").topology, ("shop", "first"), world.options)
+    world.grow(3)
+    assert copy("second").run(world.options).rows_in == 3
+
+
 def test_a_lost_disk_is_recovered_from_the_newest_savepoint(world):
     policy = SavepointPolicy(at_end=True)
     world.run(40, savepoints=policy)

@@ -92,7 +92,12 @@ def fork(store: SavepointStore, savepoint: Savepoint, job_folder: Path, *, threa
         ids = renew_query_ids(staging / first)
         queries = {
             name: replace(
-                facts, generation=1, query_id=ids.get(name), sinks={}, catalogued=savepoint.batches.get(name, -1)
+                facts,
+                generation=1,
+                query_id=ids.get(name),
+                # Their names stay: a query without state is known by its sinks.
+                sinks=dict.fromkeys(facts.sinks, -1),
+                catalogued=savepoint.batches.get(name, -1),
             )
             for name, facts in source.queries.items()
         }
