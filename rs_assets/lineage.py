@@ -16,7 +16,8 @@ from resources.checkpoint.catalog import Catalog
 from resources.checkpoint.storage.base import CheckpointRow
 from resources.errors import ConfigurationError, SinkError
 from resources.home import Home
-from resources.sink.delta_table import WRITER, open_table
+from resources.sink.delta_entries import WRITER
+from resources.sink.delta_table import open_table
 from rs_assets.catalogued import checkpoints_of
 
 

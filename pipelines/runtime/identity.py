@@ -33,11 +33,26 @@ def resumed(
     if not options.keep_state:
         _refuse_changes(topology, plans, stored, folders, names, options)
     aliases = _aliases(topology, stored, names)
+    known = _renamed_sinks(stored, names)
     queries = {
-        folders[plan.name]: _facts(topology, plan, stored, stored.queries.get(folders[plan.name]), options)
-        for plan in plans
+        folders[plan.name]: _facts(topology, plan, stored, known.get(folders[plan.name]), options) for plan in plans
     }
     return replace(stored, aliases=aliases, queries=queries), folders
+
+
+def matched(topology: Topology, plans: tuple[QueryPlan, ...], stored: Manifest) -> tuple[Manifest, Mapping[str, str]]:
+    """`stored` with the names that its sources and sinks have now, and the folder of each query; nothing is refused."""
+    names = _renames(topology, stored)
+    known = replace(stored, aliases=_aliases(topology, stored, names), queries=_renamed_sinks(stored, names))
+    return known, _folders(plans, stored, names)
+
+
+def _renamed_sinks(stored: Manifest, names: Mapping[str, str]) -> Mapping[str, QueryFacts]:
+    """The queries with their sinks by the names of now."""
+    return {
+        folder: replace(facts, sinks={names.get(sink, sink): batch for sink, batch in facts.sinks.items()})
+        for folder, facts in stored.queries.items()
+    }
 
 
 def _renames(topology: Topology, stored: Manifest) -> Mapping[str, str]:
@@ -149,7 +164,7 @@ def _facts(
         known,
         stateful=plan.stateful,
         mode=plan.output_mode,
-        sinks={sink: known.sinks.get(stored.stored_name(sink), known.sinks.get(sink, -1)) for sink in plan.sinks},
+        sinks={sink: known.sinks.get(sink, -1) for sink in plan.sinks},
         sources=plan.sources,
         shape=tuple(asdict(node) for node in shape_of(topology, plan.stateful)),
     )

@@ -9,7 +9,7 @@ from pipelines.runtime.identity import resumed
 from pipelines.runtime.inputs import check_inputs, digest
 from pipelines.runtime.options import RunOptions
 from pipelines.runtime.places import placed
-from pipelines.runtime.preflight import findings
+from pipelines.runtime.preflight import expected
 from pipelines.runtime.session import JobSession
 from pipelines.runtime.topics import Watched, check_topics
 from pipelines.runtime.travel import bring_back, savepoints_of
@@ -17,9 +17,10 @@ from pipelines.topology.describe import as_text
 from pipelines.topology.source import ArraySource
 from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
+from resources.checkpoint import returning
 from resources.checkpoint.catalog import Row, row_of
 from resources.checkpoint.manifest import Manifest
-from resources.checkpoint.preflight import refuse
+from resources.checkpoint.preflight import CHANGED, Finding, refuse, verify_query
 from resources.checkpoint.savepoints import refuse_unfinished
 from resources.errors import CheckpointError
 
@@ -43,8 +44,14 @@ def _open(session: JobSession) -> None:
     known = session.catalog.last("pipelines", pipeline=session.topology.name)
     refuse_unfinished(session.folder)
     stored = manifests.load(session.folder) or _without_manifest(session, known)
+    cut = returning.under_way(session.folder)
     if session.options.new_generation and stored.queries:
-        stored = stored.next_generation()
+        stored = stored.next_generation(above=cut.generation if cut else 0)
+    elif stored.queries:
+        returning.refuse(session.folder)
+    elif cut:
+        # Sinks may have noted the generation of the return already.
+        stored = replace(stored, generation=max(stored.generation, cut.generation + 1))
     session.manifest, session.folders = resumed(session.topology, session.plans, stored, session.options)
     session.topology, session.manifest = placed(session.topology, session.manifest, partial(_writes, session))
     _return_sources(session, stored)
@@ -59,6 +66,7 @@ def _open(session: JobSession) -> None:
     _reconcile(session)
     _register(session, known)
     session.save()
+    returning.finish(session.folder)
 
 
 def _writes(session: JobSession, step: str) -> bool:
@@ -180,15 +188,18 @@ def _check_topics(session: JobSession) -> None:
 
 
 def _preflight(session: JobSession) -> None:
-    found = [
-        finding
-        for plan in session.plans
-        for finding in findings(
-            plan,
-            session.query_folder(plan),
-            session.manifest,
-            session.facts(plan),
-            {name: session.writer(name) for name in plan.sinks},
-        )
-    ]
+    """Refuse a checkpoint that does not hold, warn of what others did to a sink, and note what the sinks have."""
+    found: list[Finding] = []
+    for plan in session.plans:
+        writers = {name: session.writer(name) for name in plan.sinks}
+        facts = session.facts(plan)
+        wanted = expected(plan, session.manifest, facts, writers)
+        found += verify_query(session.query_folder(plan) / "checkpoint", wanted)
+        session.remembering |= wanted.sinks.keys()
+        # A sink that forgets has nothing that could be missed.
+        had = {
+            name: max(batch, wanted.sinks[name]) if name in wanted.sinks else -1 for name, batch in facts.sinks.items()
+        }
+        session.manifest = session.manifest.with_query(session.folders[plan.name], replace(facts, sinks=had))
     refuse(found, session.topology.name)
+    session.warnings += tuple(finding.meaning for finding in found if finding.code == CHANGED)

@@ -17,17 +17,16 @@ from resources.checkpoint.manifest import Manifest, QueryFacts
 from resources.checkpoint.preflight import Expected, Finding, verify_query
 from resources.checkpoint.repair import REPAIRS
 from resources.errors import CheckpointError, ConfigurationError
-from resources.sink.base import BatchMark, SinkWriter
+from resources.sink.base import BatchMark, SinkWriter, Watched
 
 
 def expected(plan: QueryPlan, manifest: Manifest, facts: QueryFacts, writers: Mapping[str, SinkWriter]) -> Expected:
     """What the checkpoint of `plan` should look like."""
-    remembered = {
-        name: writer.last_committed(
-            BatchMark(manifest.pipeline_id, facts.generation, manifest.stored_name(name), batch_id=0)
-        )
-        for name, writer in writers.items()
+    marks = {
+        name: BatchMark(manifest.pipeline_id, facts.generation, manifest.stored_name(name), batch_id=0)
+        for name in writers
     }
+    remembered = {name: writer.last_committed(marks[name]) for name, writer in writers.items()}
     control = (CONTROL_SOURCE,) if plan.stateful else ()
     return Expected(
         query=plan.name,
@@ -39,14 +38,12 @@ def expected(plan: QueryPlan, manifest: Manifest, facts: QueryFacts, writers: Ma
         sinks={name: batch for name, batch in remembered.items() if batch is not None},
         generation=facts.generation,
         sinks_seen={name: facts.sinks.get(name, -1) for name, batch in remembered.items() if batch is not None},
+        sinks_changed={
+            name: tuple(writer.changes_by_others(marks[name]))
+            for name, writer in writers.items()
+            if isinstance(writer, Watched)
+        },
     )
-
-
-def findings(
-    plan: QueryPlan, folder: Path, manifest: Manifest, facts: QueryFacts, writers: Mapping[str, SinkWriter]
-) -> tuple[Finding, ...]:
-    """All that is wrong with the checkpoint of one query."""
-    return verify_query(folder / "checkpoint", expected(plan, manifest, facts, writers))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

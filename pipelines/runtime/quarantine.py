@@ -16,6 +16,7 @@ from pipelines.runtime.examine import Examination, Poison
 from pipelines.runtime.query import QueryRun
 from pipelines.runtime.translate import translate
 from resources.background import Repeated
+from resources.checkpoint.manifest import Manifest
 from resources.errors import RsError
 
 if TYPE_CHECKING:
@@ -89,10 +90,15 @@ def _keep(session: JobSession, query: QueryRun, found: Iterable[Poison], batch_i
     """Make `found` durable, and note it in the catalog."""
     found = list(found)
     rows = [{"batch": batch_id, **{k: asdict(p)[k] for k in ("source", "digest", "reason")}} for p in found]
-    facts = session.facts(query.plan)
-    # Those of the batch are the last ones, and not more than may stay.
-    facts = replace(facts, poisons=(*facts.poisons, *rows)[-session.options.max_poisons :])
-    session.change(lambda manifest: manifest.with_query(session.folders[query.plan.name], facts))
+    folder = session.folders[query.plan.name]
+
+    def with_poisons(manifest: Manifest) -> Manifest:
+        facts = manifest.queries[folder]
+        # Those of the batch are the last ones, and not more than may stay.
+        poisons = (*facts.poisons, *rows)[-session.options.max_poisons :]
+        return manifest.with_query(folder, replace(facts, poisons=poisons))
+
+    session.change(with_poisons)
     steps = Counter(poison.step for poison in found)
     told = ", ".join(f"{number} by step {step!r}" for step, number in steps.items())
     session.note(

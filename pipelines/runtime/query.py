@@ -27,6 +27,7 @@ from pipelines.runtime.execution import BatchExecution, StateMetrics
 from pipelines.runtime.letters import send_letters
 from pipelines.runtime.replay import Replay
 from pipelines.runtime.report import BatchProgress, QueryReport
+from pipelines.runtime.sink_notes import SinkNotes
 from pipelines.runtime.topics import TopicWatch
 from pipelines.runtime.translate import translate
 from pipelines.topology.source import FileSource
@@ -81,6 +82,7 @@ class QueryRun:
     letters: DeadLetters
     on_progress: Callable[[BatchProgress], None]
     topics: TopicWatch
+    notes: SinkNotes
     aliases: Mapping[str, str] = field(default_factory=dict)
     rows_open: int = 0
     flows: dict[str, Flow] = field(default_factory=dict)
@@ -89,7 +91,6 @@ class QueryRun:
     failed_batch: int = -1  # if its records may be to blame
     given_up: bool = False  # they were looked for
     read_files: dict[str, dict[str, int]] = field(default_factory=dict)
-    last_batch: dict[str, int] = field(default_factory=dict)
     _planned_before: int = -1
     _query: StreamingQuery | None = None
     _started: threading.Event = field(default_factory=threading.Event)
@@ -254,8 +255,7 @@ class QueryRun:
         for name, part in staged.items():
             self.lease.check()
             out[name] = part.commit()
-            if out[name]:
-                self.last_batch[name] = batch_id
+        self.notes.note(batch_id, out)
         self.book.after(batch_id)
         for name, watch in watches.items():
             self.read_files.setdefault(name, {}).update(watch.sizes())

@@ -31,6 +31,7 @@ from pipelines.runtime.purging import NOT_PURGED, ShufflePurge
 from pipelines.runtime.query import QueryRun
 from pipelines.runtime.repartition import StateSum, repartition
 from pipelines.runtime.report import RunReport, unused
+from pipelines.runtime.sink_notes import SinkNotes
 from pipelines.runtime.state import preview, snapshot_state
 from pipelines.runtime.topics import TopicWatch, Watched
 from pipelines.runtime.travel import savepoint
@@ -73,6 +74,8 @@ class JobSession:
         self.lease: Lease | None = None
         self.catalog = Catalog(options.home.catalog)
         self.recovered_from = ""
+        # The sinks that remember their batches.
+        self.remembering: frozenset[str] = frozenset()
         self.warnings: tuple[str, ...] = ()
         self.previews: Mapping[str, pa.Table] = {}
         self.journal: Journal | None = None
@@ -205,7 +208,21 @@ class JobSession:
             on_progress=self.options.on_progress,
             rows_open=facts.rows_open,
             topics=self._topic_watch(plan),
+            notes=SinkNotes({n: facts.sinks[n] for n in plan.sinks if n in self.remembering}, self._noting(plan)),
         )
+
+    def _noting(self, plan: QueryPlan) -> Callable[[Mapping[str, int]], None]:
+        """Writes down what the sinks of a query have had; called by batches."""
+        folder = self.folders[plan.name]
+
+        def save(had: Mapping[str, int]) -> None:
+            def noted(manifest: Manifest) -> Manifest:
+                facts = manifest.queries[folder]
+                return manifest.with_query(folder, replace(facts, sinks={**facts.sinks, **had}))
+
+            self.change(noted)
+
+        return save
 
     def _topic_watch(self, plan: QueryPlan) -> TopicWatch:
         watch = TopicWatch(
@@ -321,13 +338,12 @@ class JobSession:
         self.manifest = replace(self.manifest, inputs=inputs, sealed=sealed)
         for query in self.queries.values():
             facts = self.facts(query.plan)
-            seen = {name: max(batch, query.last_batch.get(name, -1)) for name, batch in facts.sinks.items()}
             folder = self.folders[query.plan.name]
             known = replace(
                 facts,
                 rows_open=query.report.rows_open,
                 query_id=query.log.query_id,
-                sinks=seen,
+                sinks={**facts.sinks, **query.notes.had},
                 catalogued=self.journal.written.get(folder, facts.catalogued),
             )
             self.manifest = self.manifest.with_query(folder, known)

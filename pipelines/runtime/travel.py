@@ -1,8 +1,9 @@
 """Savepoints of a pipeline, and the ways back: restore, rewind, fork, recovery of a lost disk.
 
-Whatever goes back begins a new generation: its sinks forget the batches behind the point that is gone back to, in one
-transaction each, and no late write of the old one can reach it. Sinks go first. If that is cut short, the old
-checkpoint is ahead of its sinks, which the next start refuses; going back once more ends it.
+Whatever goes back begins a new generation: its sinks have the rows of the point that is gone to, by one
+transaction each, and no late write of the old one can reach it. All sinks are asked first, and then go first. A note in
+the job's folder says that this is under way: if it is cut short, the next start is refused, and going back once more
+ends it.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pipelines.compile.plan import QueryPlan, plan_queries
-from pipelines.compile.sink import writer_of
 from pipelines.compile.window import CONTROL_SOURCE
-from pipelines.runtime.identity import folder_of
 from pipelines.runtime.options import RunOptions
-from pipelines.topology.sink import Sink
+from pipelines.runtime.returns import QueryReturn, Return, begun_with, matching
 from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
+from resources.checkpoint import returning
 from resources.checkpoint.catalog import Catalog, operation, row_of
 from resources.checkpoint.lease import Lease
 from resources.checkpoint.log import CheckpointLog
-from resources.checkpoint.manifest import Manifest, generation_folder
+from resources.checkpoint.manifest import Manifest, QueryFacts, generation_folder
+from resources.checkpoint.returning import Returning
 from resources.checkpoint.rewind import rewind as rewind_checkpoint
 from resources.checkpoint.rewind import rewindable
 from resources.checkpoint.savepoints import Savepoint, SavepointStore, Subject, retention, take
@@ -36,7 +37,6 @@ from resources.checkpoint.savepoints.copy import OnProgress
 from resources.checkpoint.savepoints.model import stamp
 from resources.checkpoint.savepoints.relocate import relocate
 from resources.errors import CheckpointError, ConfigurationError
-from resources.sink.base import BatchMark
 
 
 def savepoints_of(options: RunOptions) -> SavepointStore:
@@ -101,21 +101,34 @@ def restore(topology: Topology, options: RunOptions | None = None, *, savepoint_
 
 
 def bring_back(topology: Topology, options: RunOptions, chosen: Savepoint, *, token: int) -> Manifest:
-    """Sinks and checkpoints as they were at a savepoint, as a new generation; the lease must be held."""
+    """Sinks and checkpoints as they were at a savepoint, as a new generation; the lease must be held.
+
+    Everything is looked at first: that the savepoint is whole, and that every sink can go where it was.
+    """
     folder = options.home.job(topology.namespace, topology.job)
-    saved = Manifest.from_body(chosen.manifest)
-    current = _readable(folder)
-    known = Catalog(options.home.catalog).last("pipelines", pipeline=topology.name)
-    begun = 1 + max(
-        saved.last_generation, current.last_generation if current else 0, known["generation"] if known else 0
+    saved, folders = matching(topology, Manifest.from_body(chosen.manifest))
+    begun = _next_generation(topology, options, saved)
+    queries = tuple(
+        QueryReturn(
+            plan=plan,
+            folder=folders[plan.name],
+            facts=saved.queries[folders[plan.name]],
+            batch=chosen.batches.get(folders[plan.name], -1),
+        )
+        for plan in plan_queries(topology)
+        if folders[plan.name] in saved.queries
     )
-    for plan in plan_queries(topology):
-        name = folder_of(saved, plan)
-        if name is not None:
-            marks = (saved.queries[name].generation, chosen.batches.get(name, -1))
-            _rewind_sinks(topology, options, plan, saved, marks=marks, begun=begun, token=token)
-    restored = restore_savepoint(savepoints_of(options), chosen, folder)
-    return _renumbered(folder, restored, begun)
+    made = Return(topology=topology, options=options, manifest=saved, queries=queries, begun=begun, token=token)
+    with made.checked() as sinks:
+
+        def go() -> None:
+            returning.begin(folder, Returning(begun, f"a restore of savepoint {chosen.id}"))
+            made.act(sinks)
+
+        restored = restore_savepoint(savepoints_of(options), chosen, folder, ready=go)
+    manifest = _renumbered(folder, restored, begun, chosen.batches)
+    returning.finish(folder)
+    return manifest
 
 
 def _refuse_shuffled(topology: Topology) -> None:
@@ -132,41 +145,124 @@ def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None,
     """Bring one query of the stopped pipeline, and its sinks, back to the end of batch `to_batch`.
 
     `step` names the query by its stateful step; needed only if there are several. Returns what was done.
-    CheckpointError names the batches one can go back to.
+    CheckpointError names the batches one can go back to; SinkError if a sink cannot go there, and nothing is changed.
     """
     _refuse_shuffled(topology)
     options = options or RunOptions()
     folder = options.home.job(topology.namespace, topology.job)
     with _held(topology, options) as lease:
-        manifest = manifests.load(folder)
-        if manifest is None:
+        stored = manifests.load(folder)
+        if stored is None:
             raise CheckpointError(f"{topology.name} has no checkpoint yet", remedy="run it first", file=folder)
+        manifest, folders = matching(topology, stored)
         plan = _named(topology, step)
-        name = folder_of(manifest, plan)
-        if name is None:
+        name = folders[plan.name]
+        if name not in manifest.queries:
             raise CheckpointError(f"{plan.name} has no checkpoint yet", remedy="run it first", file=folder)
-        facts, begun = manifest.queries[name], manifest.last_generation + 1
-        place = manifest.place(folder, name)
-        possible = rewindable(place / "checkpoint")
-        if to_batch not in possible:
-            span = f"{possible[0]} to {possible[-1]}" if possible else "none"
-            raise CheckpointError(
-                f"{plan.name} cannot be rewound to batch {to_batch}",
-                remedy=f"possible are: {span}; restore a savepoint to go further back",
-                file=place,
-            )
-        done = _rewind_sinks(
-            topology, options, plan, manifest, marks=(facts.generation, to_batch), begun=begun, token=lease.token
+        _refuse_batch(plan, manifest.place(folder, name), to_batch)
+        partitions = _partitions(plan, manifest, manifest.place(folder, name), to_batch)
+        begun = _next_generation(topology, options, manifest)
+        query = QueryReturn(plan=plan, folder=name, facts=manifest.queries[name], batch=to_batch)
+        made = Return(
+            topology=topology, options=options, manifest=manifest, queries=(query,), begun=begun, token=lease.token
         )
-        target = folder / generation_folder(begun) / name
-        _rewound_copy(place, target, to_batch)
-        sinks = {sink: min(batch, to_batch) for sink, batch in facts.sinks.items()}
-        now = replace(facts, generation=begun, sinks=sinks, catalogued=to_batch, rows_open=0)
-        manifests.save(folder, replace(manifest.with_query(name, now), sealed=False))
-        place.rename(folder / f".trash-{stamp(datetime.now(UTC))}-{place.parent.name}-{name}")
         summary = f"{plan.name} to batch {to_batch}, from then on generation {begun}"
+        with made.checked() as sinks:
+            _clear_cut(folder, manifest)
+            returning.begin(folder, Returning(begun, f"a rewind of {summary}"))
+            done = made.act(sinks)
+        _rewind_query(folder, replace(stored, partitions=partitions), query, begun)
+        returning.finish(folder)
         _note(topology, options, begun, "rewind", summary, sinks=done)
     return f"{summary}; " + "; ".join(f"{sink} {what}" for sink, what in done.items())
+
+
+def _rewind_query(folder: Path, stored: Manifest, query: QueryReturn, begun: int) -> None:
+    """The checkpoint of one query at the end of a batch, in the folder of a new generation."""
+    facts = stored.queries[query.folder]
+    place, target = stored.place(folder, query.folder), folder / generation_folder(begun) / query.folder
+    _rewound_copy(place, target, query.batch)
+    log = CheckpointLog(place / "checkpoint", stored.aliases)
+    now = replace(
+        begun_with(facts, query.batch, begun),
+        left=_left(facts, log, query.batch),
+        catalogued=query.batch,
+        rows_open=0,
+    )
+    manifests.save(folder, replace(stored.with_query(query.folder, now), sealed=False))
+    place.rename(folder / f".trash-{stamp(datetime.now(UTC))}-{place.parent.name}-{query.folder}")
+
+
+def _left(facts: QueryFacts, log: CheckpointLog, to_batch: int) -> Mapping[str, str]:
+    """Where the sources stood at the end of a batch that were taken out, before it or since."""
+    then: dict[str, str] = {}
+    later: set[str] = set()
+    for batch in log.planned_batches():
+        offsets = log.offsets(batch)
+        named = offsets.sources if offsets else {}
+        if batch <= to_batch:
+            then |= named
+        else:
+            later |= set(named)
+    current = log.offsets(to_batch)
+    there = set(current.sources) if current else set()
+    known = {*facts.left, *facts.sources}
+    found = {
+        name: offset for name, offset in then.items() if name in known and (name in facts.left or name not in there)
+    }
+    # Of one that is in no batch that Spark still remembers, only we know; one that came later begins anew.
+    kept = {name: offset for name, offset in facts.left.items() if name not in later and name not in found}
+    return {**kept, **found}
+
+
+def _clear_cut(folder: Path, manifest: Manifest) -> None:
+    """Remove the checkpoint that a rewind has begun which was cut off; a restore that was must be repeated itself."""
+    cut = returning.under_way(folder)
+    if cut is None:
+        return
+    if not all(manifest.place(folder, name).is_dir() for name in manifest.queries):
+        returning.refuse(folder)
+    if cut.generation > manifest.last_generation:
+        shutil.rmtree(folder / generation_folder(cut.generation), ignore_errors=True)
+
+
+def _refuse_batch(plan: QueryPlan, place: Path, to_batch: int) -> None:
+    possible = rewindable(place / "checkpoint")
+    if to_batch not in possible:
+        span = f"{possible[0]} to {possible[-1]}" if possible else "none"
+        raise CheckpointError(
+            f"{plan.name} cannot be rewound to batch {to_batch}",
+            remedy=f"possible are: {span}; restore a savepoint to go further back",
+            file=place,
+        )
+
+
+def _partitions(plan: QueryPlan, manifest: Manifest, place: Path, to_batch: int) -> int:
+    """The number of state partitions of the pipeline once the query is at `to_batch`."""
+    then = CheckpointLog(place / "checkpoint").partitions(to_batch) if plan.stateful else 0
+    if then in (0, manifest.partitions):
+        return manifest.partitions
+    if any(facts.stateful not in (None, plan.stateful) for facts in manifest.queries.values()):
+        raise CheckpointError(
+            f"at batch {to_batch} the state of {plan.name} had {then} partitions, and that of the other queries of the"
+            f" pipeline has {manifest.partitions}",
+            remedy="go back to a batch behind the rescale, or restore a savepoint from before it",
+            file=place,
+        )
+    return then
+
+
+def _next_generation(topology: Topology, options: RunOptions, known: Manifest) -> int:
+    """A generation that neither checkpoint, catalog nor a return that was cut off has used."""
+    folder = options.home.job(topology.namespace, topology.job)
+    current, cut = _readable(folder), returning.under_way(folder)
+    noted = Catalog(options.home.catalog).last("pipelines", pipeline=topology.name)
+    return 1 + max(
+        known.last_generation,
+        current.last_generation if current else 0,
+        cut.generation if cut else 0,
+        noted["generation"] if noted else 0,
+    )
 
 
 def fork(
@@ -212,26 +308,6 @@ def _named(topology: Topology, step: str | None) -> QueryPlan:
     )
 
 
-def _rewind_sinks(
-    topology: Topology,
-    options: RunOptions,
-    plan: QueryPlan,
-    manifest: Manifest,
-    *,
-    marks: tuple[int, int],
-    begun: int,
-    token: int,
-) -> Mapping[str, str]:
-    done = {}
-    for name in plan.sinks:
-        node = topology[name]
-        assert isinstance(node, Sink)  # noqa: S101  plans name sinks
-        kept = BatchMark(manifest.pipeline_id, marks[0], manifest.stored_name(name), marks[1], token)
-        writer = writer_of(node, options.home, topology.namespace)
-        done[name] = writer.rewind(kept, kept.of_generation(begun))
-    return done
-
-
 def _rewound_copy(place: Path, target: Path, to_batch: int) -> None:
     """The query's folder up to `to_batch`, as links: Spark never changes a file, and the old ones stay as they are."""
     if target.exists():
@@ -256,7 +332,7 @@ def _linked(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _renumbered(folder: Path, manifest: Manifest, begun: int) -> Manifest:
+def _renumbered(folder: Path, manifest: Manifest, begun: int, batches: Mapping[str, int]) -> Manifest:
     """All queries of a restored manifest in the folder of a new generation."""
     target = folder / generation_folder(begun)
     target.mkdir(mode=0o750)
@@ -265,7 +341,7 @@ def _renumbered(folder: Path, manifest: Manifest, begun: int) -> Manifest:
         if (place / name).exists():
             (place / name).rename(target / name)
             relocate(target, {str(place): str(target)})
-    queries = {name: replace(facts, generation=begun) for name, facts in manifest.queries.items()}
+    queries = {n: begun_with(facts, batches.get(n, -1), begun) for n, facts in manifest.queries.items()}
     renumbered = replace(manifest, generation=begun, queries=queries)
     manifests.save(folder, renumbered)
     return renumbered

@@ -24,6 +24,10 @@ Delivery = Literal["at_least_once", "exactly_once"]
 # Settings of Kafka's producer that follow from others here.
 OWN_SETTINGS = ("bootstrap", "security", "sasl", "ssl", "acks", "enable.idempotence", "transactional", "key.", "value.")
 
+# What a sink of the user's own must have, and what it must have to go back to another batch.
+WRITER = ("name", "committed", "last_committed", "stage", "location")
+REWINDING = ("check_rewind", "rewind")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sink(Node):
@@ -181,13 +185,16 @@ class WriterSink(Sink):
     writer: SinkWriter = field(repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse an object that lacks a method of the protocol."""
+        """Refuse an object that lacks a part of the protocol, or has one half of `Rewinding` only."""
         Sink.__post_init__(self)
-        lacking = [m for m in ("committed", "last_committed", "stage", "location") if not hasattr(self.writer, m)]
+        lacking = [part for part in WRITER if not hasattr(self.writer, part)]
+        halves = [method for method in REWINDING if hasattr(self.writer, method)]
+        if halves and len(halves) < len(REWINDING):
+            lacking += [method for method in REWINDING if method not in halves]
         if lacking:
             raise TopologyError(
-                f"step {self.name!r}: the sink has no method {', '.join(lacking)}",
-                remedy="write it as resources.sink.base.SinkWriter describes",
+                f"step {self.name!r}: the sink has no {', '.join(lacking)}",
+                remedy="write it as resources.sink.base.SinkWriter (and Rewinding) describe",
                 step=self.name,
             )
 

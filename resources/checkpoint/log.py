@@ -81,6 +81,10 @@ class CheckpointLog:
         """The ids of the committed batches that the log still holds, in order."""
         return sorted(_numbers(self.folder / "commits"))
 
+    def planned_batches(self) -> list[int]:
+        """The ids of the planned batches that the log still holds, in order."""
+        return sorted(_numbers(self.folder / "offsets"))
+
     @property
     def query_id(self) -> str | None:
         """Spark's id of this checkpoint, None before the first start; CheckpointError if the file is damaged."""

@@ -24,7 +24,8 @@ class QueryFacts:
     `generation` is that of its own checkpoint: a step that was reset is ahead of its pipeline. `query_id` is Spark's id
     of the checkpoint, `left` holds the offsets of sources that were taken out, `sinks` maps its sinks to the last batch
     that each had, `rows_open` is how many groups were left in state (an idle run does not load it), `catalogued` the
-    last batch that the catalog has, `poisons` the records that are kept out of batches that failed on them.
+    last batch that the catalog has, `poisons` the records that are kept out of batches that failed on them. `path` are
+    the generations that lead to this one, oldest first, each with its last batch that counts.
     """
 
     generation: int
@@ -38,6 +39,7 @@ class QueryFacts:
     rows_open: int = 0
     catalogued: int = -1
     poisons: tuple[Mapping[str, Any], ...] = ()
+    path: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +76,9 @@ class Manifest:
         """The greatest generation that any query has used."""
         return max((self.generation, *(facts.generation for facts in self.queries.values())))
 
-    def next_generation(self) -> Manifest:
-        """The manifest of a fresh checkpoint of the same pipeline; pinned schemas go."""
-        return Manifest(pipeline_id=self.pipeline_id, generation=self.last_generation + 1)
+    def next_generation(self, *, above: int = 0) -> Manifest:
+        """The manifest of a fresh checkpoint, in a generation `above` another one; pinned schemas go."""
+        return Manifest(pipeline_id=self.pipeline_id, generation=max(self.last_generation, above) + 1)
 
     def place(self, job: Path, query: str) -> Path:
         """The folder of the query that is stored under this name, below the folder of the job."""
@@ -104,6 +106,7 @@ class Manifest:
                     "sources": tuple(facts["sources"]),
                     "shape": tuple(facts["shape"]),
                     "poisons": tuple(facts.get("poisons", ())),
+                    "path": tuple((generation, batch) for generation, batch in facts.get("path", ())),
                 }
             )
             for folder, facts in body["queries"].items()

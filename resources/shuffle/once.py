@@ -44,10 +44,15 @@ class OnceWriter:
         if isinstance(self.inner, Closing):
             self.inner.close()
 
-    def rewind(self, kept: BatchMark, begun: BatchMark) -> str:  # noqa: ARG002  the protocol's form
+    def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:  # noqa: ARG002  never
         """Refused: another query has read the rows."""
         raise SinkError(
             "the rows of a durable shuffle cannot be taken back: the query behind it has read them",
             remedy="begin a new generation (--new-generation)",
             step=self.name,
         )
+
+    def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
+        """Refused."""
+        self.check_rewind(kept, begun, had)
+        raise AssertionError

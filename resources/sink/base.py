@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame
 
@@ -58,8 +58,49 @@ class Closing(Protocol):
         ...
 
 
+@runtime_checkable
+class Rewinding(Protocol):
+    """A writer whose pipeline can go back, or forward again, to the end of another batch.
+
+    The runtime asks all sinks of a pipeline before the first of them acts. A writer without these methods keeps its
+    pipeline from going anywhere.
+    """
+
+    def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
+        """SinkError if `rewind` with the same arguments would fail; no row is touched."""
+        ...
+
+    def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
+        """Have exactly the rows of all batches up to `kept`, and remember `begun` (that batch of a later generation).
+
+        `kept` may lie in a generation that was left before, and ahead of what the sink has now. `had` is the last batch
+        of `kept`'s generation that the pipeline knows the sink had, -1 for none: a sink that ends before it has lost
+        rows. Returns what was done, for people; may be called twice. SinkError, and nothing is changed, if the rows
+        cannot be had, or only without rows of others. A sink that forgets does nothing.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SinkChange:
+    """Something that others did to a sink's rows; an error if rows of ours may be missing."""
+
+    what: str
+    remedy: str
+    severity: Literal["error", "warning"] = "error"
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """A writer that can tell what others did to its rows."""
+
+    def changes_by_others(self, mark: BatchMark) -> Sequence[SinkChange]:
+        """What others did since the last commit of ours, oldest first; for a start in the mark's generation."""
+        ...
+
+
 class SinkWriter(Protocol):
-    """A sink as the runtime sees it."""
+    """A sink as the runtime sees it; `Rewinding`, `Watched` and `Closing` are for those that can more."""
 
     @property
     def name(self) -> str:
@@ -76,14 +117,6 @@ class SinkWriter(Protocol):
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Compute the batch once and write it where nobody sees it; called at most once a batch and try."""
-        ...
-
-    def rewind(self, kept: BatchMark, begun: BatchMark) -> str:
-        """Undo all batches behind `kept`, and remember `begun` (the same batch of a later generation) as the last one.
-
-        Returns what was done, for people; may be called twice. SinkError, and nothing is changed, if it cannot be done
-        without touching rows of others. A sink that forgets does nothing.
-        """
         ...
 
     def location(self) -> str:

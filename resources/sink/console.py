@@ -33,7 +33,10 @@ class ConsoleWriter:
         """Nothing."""
         return None
 
-    def rewind(self, kept: BatchMark, begun: BatchMark) -> str:  # noqa: ARG002  what is printed stays
+    def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
+        """Nothing stands in the way."""
+
+    def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:  # noqa: ARG002  what is printed stays
         """Nothing: rows are printed again."""
         return "prints rows again"
 

@@ -7,28 +7,27 @@ files and remembers the batch. A crash in between leaves files that no version n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable
 from deltalake import Schema as DeltaSchema
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 from pyspark.sql import DataFrame
 
 from resources.errors import SinkError
-from resources.sink.base import BatchMark, Staged
+from resources.sink.base import BatchMark, SinkChange, Staged
 from resources.sink.delta_authors import ALONE
 from resources.sink.delta_files import StagedFiles, stage_files
 from resources.sink.delta_jvm import merge_jvm, write_jvm
 from resources.sink.delta_merge import create, merge, winners, winners_of
+from resources.sink.delta_rewind import act, changes_by_others, is_rewound, lacking, plan_rewind, refuse_changes
 from resources.sink.delta_rules import Demand, check_nulls, check_rules, nullable, signature
 from resources.sink.delta_table import (
-    WRITER,
-    WRITES,
     TableHandle,
     arrow_schema,
     check_fence,
@@ -74,10 +73,14 @@ class DeltaWriter:
         """Whether the table remembers this batch, or a later one, of this writer.
 
         LeaseLostError if it remembers a newer fencing token: another driver has taken over. SinkError if it knows less
-        than it did in this process.
+        than it did in this process, or if others took our rows out of it.
         """
-        self.handle.newest()
-        return self.handle.last(mark) >= mark.batch_id
+        table = self.handle.newest()
+        last = self.handle.last(mark)
+        if table is not None and -1 < self.handle.own < table.version() != self.handle.looked:
+            refuse_changes(table, mark, own=self.handle.own, path=self.path)
+            self.handle.looked = table.version()
+        return last >= mark.batch_id
 
     def last_committed(self, mark: BatchMark) -> int | None:
         """The marker in the table, -1 for none."""
@@ -85,50 +88,36 @@ class DeltaWriter:
         known = -1 if table is None else last_batch(table, mark)
         return self.handle.remembered.hold(mark, known, step=self.name, place=self.path)
 
-    def rewind(self, kept: BatchMark, begun: BatchMark) -> str:
-        """Bring back the rows from before the first batch behind `kept`, in one transaction with the markers."""
-        table = self.handle.newest()
+    def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
+        """SinkError if no version of the table has exactly the rows of `kept`."""
+        self._planned(self._newest(kept, begun, had), kept, begun, had)
+
+    def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
+        """Bring the table to the version with exactly the rows of `kept`, in one transaction with the marker."""
+        table = self._newest(kept, begun, had)
         if table is None:
             return "there is no table"
-        check_fence(table, begun)
-        if last_batch(table, begun) == begun.batch_id:
+        if is_rewound(table, begun):
             return "is rewound already"
-        markers = CommitProperties(
-            app_transactions=[
-                Transaction(kept.writer, min(kept.batch_id, last_batch(table, kept))),
-                Transaction(begun.writer, begun.batch_id),
-                Transaction(begun.fence, begun.token),
-            ],
-            custom_metadata={"rs.rewound_by": begun.writer, "rs.rewound_to": str(begun.batch_id)},
-        )
-        undone = self._undone(table, kept)
+        version = self._planned(table, kept, begun, had)
         with sink_errors(self.name, self.path, begun):
-            if not undone:
-                table.create_write_transaction(
-                    [], mode="append", schema=table.schema(), partition_by=[], commit_properties=markers
-                )
-                return "had nothing to undo"
-            if not any(_place(entry, kept) for entry in table.history() if entry["version"] < undone[0]):
-                table.delete(commit_properties=markers)
-                return "emptied: it had no batch before"
-            table.restore(undone[0] - 1, commit_properties=markers)
-        return f"restored to version {undone[0] - 1}"
+            return act(table, version, kept, begun)
 
-    def _undone(self, table: DeltaTable, kept: BatchMark) -> list[int]:
-        """The versions that batches behind `kept` made, in order; SinkError if others wrote rows since the first."""
-        history = sorted(table.history(), key=lambda entry: entry["version"])
-        point = (kept.generation, kept.batch_id)
-        ours = [entry["version"] for entry in history if (_place(entry, kept) or point) > point]
-        for entry in history:
-            stranger = entry.get("operation") in WRITES and "rs.rewound_by" not in entry and not _place(entry, kept)
-            if ours and entry["version"] > ours[0] and stranger:
-                raise SinkError(
-                    f"somebody else wrote version {entry['version']} of the table after batch {kept.batch_id}",
-                    remedy="restore the table by hand, or give each pipeline a table of its own",
-                    step=self.name,
-                    table=self.path,
-                )
-        return ours
+    def changes_by_others(self, mark: BatchMark) -> Sequence[SinkChange]:
+        """What others did to the rows since our last commit."""
+        table = self.handle.newest()
+        return () if table is None else changes_by_others(table, mark, self.path)
+
+    def _newest(self, kept: BatchMark, begun: BatchMark, had: int) -> DeltaTable | None:
+        table = self.handle.newest()
+        if table is None and had >= 0:
+            raise lacking(kept, known=-1, had=had, path=self.path)
+        if table is not None:
+            check_fence(table, begun)
+        return table
+
+    def _planned(self, table: DeltaTable | None, kept: BatchMark, begun: BatchMark, had: int) -> int | None:
+        return None if table is None else plan_rewind(table, kept, begun, had=had, path=self.path)
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Write the files, or collect the rows of an upsert; SinkError if the table's rules forbid the rows."""
@@ -214,7 +203,7 @@ class DeltaWriter:
             # A merge moves the table on to its own version.
             on = -1 if table is None else table.version()
             commit(table)
-            self.handle.authors.committed(on)
+            self.handle.committed(on)
 
         with sink_errors(self.name, self.path, mark):
             commit_again(self.handle, mark, noted)
@@ -280,12 +269,4 @@ class DeltaWriter:
             merge_jvm(frame, self.path, mark, keys=self.keys, order_by=self.order_by)
         else:
             write_jvm(frame, self.path, mark, replaces=replaces, partition_by=self._partitions(table))
-        self.handle.authors.committed(-1 if table is None else table.version())
-
-
-def _place(entry: Mapping[str, Any], mark: BatchMark) -> tuple[int, int] | None:
-    """Generation and batch of an entry of a table's history, None if it is not of this pipeline's sink."""
-    match = WRITER.fullmatch(str(entry.get("rs.writer", "")))
-    if match is None or (match[1], match[3]) != (mark.pipeline_id, mark.sink):
-        return None
-    return int(match[2]), int(entry["rs.batch_id"])
+        self.handle.committed(-1 if table is None else table.version())

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from deltalake import DeltaTable
 
 from resources.sink.base import BatchMark
+from resources.sink.delta_entries import WRITER, Entry, noted
 
-Entry = Mapping[str, Any]
 # Delta operations that bring no rows of their own into a table; what is not known here may have.
 HARMLESS = frozenset(
     {
@@ -23,7 +21,6 @@ HARMLESS = frozenset(
 )
 # A commit's word that all rows up to the version it names are of its own writer: the history behind it may go.
 ALONE = "alone"
-OURS = re.compile(r"([^/]+)/g[0-9]+/([^/]+)")
 # How many entries are read at first, and at most where nothing depends on the answer.
 FEW, MANY = 10, 1000
 
@@ -96,9 +93,9 @@ def _look(entries: Sequence[Entry], mark: BatchMark, *, version: int, floor: int
 
 def author(entry: Entry) -> tuple[str, str] | None:
     """The pipeline and the sink that made an entry of a history, None if it does not say."""
-    text = entry.get("rs.writer") or entry.get("rs.rewound_by") or entry.get("userMetadata") or ""
-    match = OURS.fullmatch(str(text))
-    return (match[1], match[2]) if match else None
+    told = noted(entry)
+    match = WRITER.fullmatch(str(told.get("rs.writer") or told.get("rs.rewound_by") or ""))
+    return (match[1], match[3]) if match else None
 
 
 def _known_up_to(entry: Entry) -> int:

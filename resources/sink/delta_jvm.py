@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from resources.sink.delta_entries import as_user_metadata
 from resources.sink.delta_merge import not_older, same
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ COMMENT = "spark.databricks.delta.commitInfo.userMetadata"
 
 def write_jvm(frame: DataFrame, path: str, mark: BatchMark, *, replaces: bool, partition_by: Sequence[str]) -> None:
     """Append `frame`, or replace the table by it."""
-    writer = frame.write.format("delta").mode("overwrite" if replaces else "append").option("userMetadata", mark.writer)
+    writer = frame.write.format("delta").mode("overwrite" if replaces else "append")
+    writer.option("userMetadata", as_user_metadata(mark))
     if partition_by:
         writer = writer.partitionBy(*partition_by)
     writer.option("txnAppId", mark.writer).option("txnVersion", mark.batch_id).save(path)
@@ -30,7 +32,7 @@ def merge_jvm(frame: DataFrame, path: str, mark: BatchMark, *, keys: Sequence[st
     from delta.tables import DeltaTable as JvmTable
 
     conf = frame.sparkSession.conf
-    told = {TXN_APP: mark.writer, TXN_VERSION: str(mark.batch_id), COMMENT: mark.writer}
+    told = {TXN_APP: mark.writer, TXN_VERSION: str(mark.batch_id), COMMENT: as_user_metadata(mark)}
     for name, value in told.items():
         conf.set(name, value)
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,13 +18,10 @@ from pyspark.sql.types import StructType
 from resources.errors import LeaseLostError, SinkError
 from resources.sink.base import BatchMark
 from resources.sink.delta_authors import Authors
+from resources.sink.delta_entries import written_by
 from resources.sink.remembered import Remembered
 from resources.source.columns import ORDER
 
-# Delta operations that add rows; others, such as a compaction, are nobody's data.
-WRITES = frozenset({"WRITE", "MERGE", "CREATE TABLE"})
-# `BatchMark.writer`: pipeline, generation, sink.
-WRITER = re.compile(r"([^/]+)/g([0-9]+)/([^/]+)")
 # How long a commit that lost against another one waits before each further try, in seconds.
 WAITS_S = (0.01, 0.03, 0.1, 0.3, 1.0)
 
@@ -53,7 +49,8 @@ class TableHandle:
     """A table that is opened once; afterwards only new log entries are read.
 
     `remembered` are the batches that this process saw in it, `authors` whose rows it holds, `checked` what was compared
-    with its rules, `staged` whether a batch was staged in it.
+    with its rules, `staged` whether a batch was staged in it, `own` the version of this process's last commit, `looked`
+    the last one that was searched for what others took out of it.
     """
 
     path: str
@@ -63,6 +60,8 @@ class TableHandle:
     authors: Authors = field(default_factory=Authors)
     checked: object = None
     staged: bool = False
+    own: int = -1
+    looked: int = -1
     _entry: LogEntry | None = None
 
     def newest(self) -> DeltaTable | None:
@@ -85,6 +84,11 @@ class TableHandle:
                 self.table = open_table(self.path)
         self._entry = None if self.table is None else log_entry(self.path, self.table.version())
         return self.table
+
+    def committed(self, on: int) -> None:
+        """Note a commit of this sink on version `on`; -1: it made the table."""
+        self.authors.committed(on)
+        self.own = on + 1
 
     def last(self, mark: BatchMark) -> int:
         """The last batch of this writer in the version at hand, -1 for none.
@@ -135,7 +139,7 @@ def properties(mark: BatchMark, **facts: str) -> CommitProperties:
     told = {f"rs.{name}": value for name, value in facts.items()}
     return CommitProperties(
         app_transactions=[Transaction(mark.writer, mark.batch_id), Transaction(mark.fence, mark.token)],
-        custom_metadata={"rs.writer": mark.writer, "rs.batch_id": str(mark.batch_id), **told},
+        custom_metadata={**written_by(mark), **told},
     )
 
 

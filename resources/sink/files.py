@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,9 +14,13 @@ from pyspark.sql import DataFrame
 
 from resources.errors import SinkError
 from resources.sink.base import BatchMark, Staged
+from resources.sink.files_rewind import Folders, Return, note_return, noted_returns, planned
+from resources.sink.lineage import Point
 from resources.sink.remembered import Remembered
 from resources.source.poison import EXACT
 
+# The folder of a batch: its generation and its number.
+FOLDER = re.compile(r"batch=g([0-9]{4,})-b([0-9]{12,})")
 # A file in the folder of each batch that says whose it is; readers of JSON pass over it.
 OWNER = "_rs_writer"
 
@@ -46,12 +51,16 @@ class FileWriter:
         return True
 
     def last_committed(self, mark: BatchMark) -> int | None:
-        """The greatest batch that has a folder; empty batches leave none. SinkError if it is of others."""
-        prefix = f"batch=g{mark.generation:04d}-b"
-        last = max((int(f.name.removeprefix(prefix)) for f in Path(self.path).glob(f"{prefix}*")), default=-1)
+        """The greatest batch that has a folder, or that a return went back to; empty batches leave none.
+
+        SinkError if it is of others.
+        """
+        known = self._folders(mark)
+        last = max((point.batch for point in known.batches if point.generation == mark.generation), default=-1)
         if last >= 0:
             self._check_owner(self._target(replace(mark, batch_id=last)), mark)
-        return self.remembered.hold(mark, last, step=self.name, place=self.path)
+        self.remembered.hold(mark, last, step=self.name, place=self.path)
+        return known.last_batch(mark.generation)
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Write the batch into a hidden folder of this sink, and note what is in it."""
@@ -63,16 +72,41 @@ class FileWriter:
             files = {file: file.stat().st_size for file in hidden.iterdir() if file.suffix == ".json"}
         return Staged(lambda: self._publish(hidden, files, mark))
 
-    def rewind(self, kept: BatchMark, begun: BatchMark) -> str:
-        """Remove the folders of later batches, and let the others belong to the new generation."""
-        prefix, last = f"batch=g{kept.generation:04d}-b", self._target(kept).name
-        folders = sorted(Path(self.path).glob(f"{prefix}*"))
-        later = [folder for folder in folders if folder.name > last]
-        for folder in reversed(later):
-            shutil.rmtree(folder)
-        for folder in (f for f in folders if f.name <= last):
-            folder.rename(folder.with_name(folder.name.replace(prefix, f"batch=g{begun.generation:04d}-b")))
+    def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:  # noqa: ARG002  the protocol's form
+        """SinkError if folders that belong to `kept` were removed, or are of others."""
+        known = self._folders(kept)
+        for point in known.batches:
+            self._check_owner(self._folder(point), kept)
+        planned(known, kept, had, self.path)
+
+    def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
+        """Remove the folders that do not belong to `kept`, and let the others belong to the new generation."""
+        self.check_rewind(kept, begun, had)
+        known = self._folders(kept)
+        last = planned(known, kept, had, self.path)
+        later = sorted(point for point in known.batches if not known.stays(point, last))
+        made = Return(
+            writer=kept.fence,
+            begun=begun.generation,
+            generation=kept.generation,
+            batch=kept.batch_id,
+            undone=min((point.batch for point in later), default=None),
+        )
+        note_return(Path(self.path), kept, made)
+        for point in reversed(later):
+            shutil.rmtree(self._folder(point))
+        for point in sorted(set(known.batches) - set(later)):
+            self._folder(point).rename(self._folder(point._replace(generation=begun.generation)))
         return f"{len(later)} batches removed"
+
+    def _folders(self, mark: BatchMark) -> Folders:
+        """What is there; SinkError if the notes of returns are damaged."""
+        found = [FOLDER.fullmatch(folder.name) for folder in Path(self.path).glob("batch=g*-b*")]
+        returns = [each for each in noted_returns(Path(self.path), mark) if each.writer == mark.fence]
+        return Folders([Point(int(match[1]), int(match[2])) for match in found if match], returns)
+
+    def _folder(self, point: Point) -> Path:
+        return Path(self.path) / f"batch=g{point.generation:04d}-b{point.batch:012d}"
 
     def _target(self, mark: BatchMark) -> Path:
         return Path(self.path) / f"batch={mark.folder}"

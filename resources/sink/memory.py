@@ -33,7 +33,10 @@ class MemoryWriter:
         """Nothing: a channel ends with its process."""
         return None
 
-    def rewind(self, kept: BatchMark, begun: BatchMark) -> str:  # noqa: ARG002  the protocol's form
+    def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
+        """Nothing stands in the way."""
+
+    def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:  # noqa: ARG002  the protocol's form
         """Nothing: a channel ends with its process."""
         return "delivers rows again"
 

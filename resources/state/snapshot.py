@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from resources.errors import CheckpointError, SinkError
 from resources.sink.base import BatchMark
 from resources.sink.delta import DeltaWriter
+from resources.sink.delta_entries import WRITER
 from resources.sink.delta_table import (
-    WRITER,
     TableHandle,
     check_fence,
     commit_again,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from resources.sink.base import SinkChange
 
 Severity = Literal["error", "warning"]
 
@@ -14,7 +16,7 @@ Severity = Literal["error", "warning"]
 class Finding:
     """One thing that is wrong with a checkpoint.
 
-    `code` names the kind of fault (K1 to K19, "sources", "leftover"); `file` is the file or folder at fault; `meaning`
+    `code` names the kind of fault (K1 to K20, "sources", "leftover"); `file` is the file or folder at fault; `meaning`
     says what would go wrong; `remedy` what to do; `repair` names the entry of `repair.REPAIRS` that mends it, None if
     nothing can mend it without loss.
     """
@@ -34,7 +36,8 @@ class Expected:
     `sources` are the names that its offset log should have, `rs_control` among them for a window; `stateful` says that
     it keeps state, in `partitions` partitions (0: not known yet); `query_id` is the id of its metadata file as it was
     recorded, None if it never was; `sinks` maps each sink to the last batch of this pipeline and `generation` that its
-    own marker remembers, -1 for none; `sinks_seen` to the last batch that we noted down for it, -1 or absent for none.
+    own marker remembers, -1 for none; `sinks_seen` to the last batch that we noted down for it, -1 or absent for none;
+    `sinks_changed` to what others did to its rows since.
     """
 
     query: str
@@ -45,6 +48,7 @@ class Expected:
     sinks: Mapping[str, int]
     generation: int
     sinks_seen: Mapping[str, int] = field(default_factory=dict)
+    sinks_changed: Mapping[str, Sequence[SinkChange]] = field(default_factory=dict)
 
     @property
     def furthest(self) -> int:

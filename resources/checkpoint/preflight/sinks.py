@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from resources.checkpoint.preflight.facts import Facts
 from resources.checkpoint.preflight.finding import Finding
 
+CHANGED = "K20"
+
 
 def check_lost(facts: Facts) -> Iterator[Finding]:
     """K8, K16: no sink is ahead of the checkpoint."""
@@ -29,6 +31,21 @@ def check_lost(facts: Facts) -> Iterator[Finding]:
     )
 
 
+def check_changed(facts: Facts) -> Iterator[Finding]:
+    """K20: nobody else has taken rows of ours out of a sink since our last commit."""
+    if not facts.commits:
+        return
+    for name, changes in sorted(facts.expected.sinks_changed.items()):
+        for change in changes:
+            yield Finding(
+                code=CHANGED,
+                severity=change.severity,
+                file=facts.folder / "commits" / str(facts.last_commit),
+                meaning=f"the sink {name!r} was changed by others: {change.what}",
+                remedy=change.remedy,
+            )
+
+
 def check_behind(facts: Facts) -> Iterator[Finding]:
     """K9: no sink has forgotten batches that it once had; one that skipped empty batches has forgotten none."""
     if not facts.commits:
@@ -44,6 +61,7 @@ def check_behind(facts: Facts) -> Iterator[Finding]:
             severity="error",
             file=facts.folder / "commits" / str(facts.last_commit),
             meaning=f"is committed, but the sink {name!r} {has} and had batch {seen}: what is between is not in it",
-            remedy=f"restore the sink's table as it was, rewind the pipeline to batch {max(marker, 0)}"
-            " (rs-assets rewind), or begin afresh with --new-generation",
+            remedy="restore what the sink wrote to as it was,"
+            + ("" if lost else f" rewind the pipeline to batch {marker} (rs-assets rewind),")
+            + " or begin afresh with --new-generation",
         )

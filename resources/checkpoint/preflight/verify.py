@@ -17,7 +17,7 @@ from resources.checkpoint.preflight.logs import (
     check_unconfirmed,
     check_unplanned,
 )
-from resources.checkpoint.preflight.sinks import check_behind, check_lost
+from resources.checkpoint.preflight.sinks import check_behind, check_changed, check_lost
 from resources.checkpoint.preflight.sources import check_file_sources, check_names
 from resources.checkpoint.preflight.state import check_state
 from resources.errors import CheckpointError
@@ -35,6 +35,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_file_sources,
     check_state,
     check_behind,
+    check_changed,
     check_room,
     check_names,
     check_leftovers,

@@ -51,8 +51,11 @@ def restore(
     *,
     threads: int = THREADS,
     now: datetime | None = None,
+    ready: Callable[[], None] = lambda: None,
 ) -> Manifest:
     """Put the job back to `savepoint`, and return the manifest that was written.
+
+    `ready` is called once all of the savepoint is here and known to be whole; if it raises, nothing is changed.
 
     The job must be stopped and its state stores unloaded, as for `resources.checkpoint.rewind.rewind`.
     The savepoint's generations and later ones are moved aside, to `.trash-TIME-gNNNN` in the job's folder. Sinks are
@@ -69,6 +72,7 @@ def restore(
             file=job,
         )
     with _staged(store, savepoint, job, threads, lambda generation: generation) as staging:
+        ready()
         _exchange(staging, job, restored, savepoint.id, stamp(now or datetime.now(UTC)))
     return restored
 
@@ -97,6 +101,7 @@ def fork(store: SavepointStore, savepoint: Savepoint, job_folder: Path, *, threa
                 query_id=ids.get(name),
                 # Their names stay: a query without state is known by its sinks.
                 sinks=dict.fromkeys(facts.sinks, -1),
+                path=(),
                 catalogued=savepoint.batches.get(name, -1),
             )
             for name, facts in source.queries.items()

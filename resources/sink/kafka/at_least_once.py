@@ -43,7 +43,10 @@ class KafkaWriter:
         """Nothing: this sink forgets."""
         return None
 
-    def rewind(self, kept: BatchMark, begun: BatchMark) -> str:  # noqa: ARG002  the protocol's form
+    def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
+        """Nothing stands in the way."""
+
+    def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:  # noqa: ARG002  the protocol's form
         """Nothing: what was sent stays."""
         return "delivers rows again"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from resources.kafka.admin import Admin, connected, kafka_errors
 from resources.kafka.cluster import KafkaCluster
 from resources.kafka.names import COMMITS as TOPIC
 from resources.sink.base import BatchMark
+from resources.sink.lineage import Lineage, Point
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer, TopicPartition
@@ -31,23 +32,44 @@ SETTINGS: Mapping[str, str] = {
 POLL_MS = 200
 # A topic that gives no record for so long, and does not say either that its end is reached, is not read to its end.
 PATIENCE = timedelta(seconds=30)
+# `Commit.sent` of a topic that never got a record.
+NOTHING = (0, -1)
 # How often a note is looked for that is hidden, in seconds.
 LOOK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """The last batch that a sink has got, and the fencing token of the driver that sent it."""
+    """The last batch that a sink has got, and the fencing token of the driver that sent it.
+
+    `sent` is the last batch that had records, `returns` the points that the generations since then began with: what the
+    topic holds is the same for all of them. Both are absent in the notes of earlier releases.
+    """
 
     generation: int
     batch_id: int
     token: int
     rows: int
+    sent: tuple[int, int] | None = None
+    returns: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def place(self) -> tuple[int, int]:
         """Generation and batch: grows with every commit of a sink."""
         return self.generation, self.batch_id
+
+    def why_not(self, kept: Point, had: int) -> str | None:
+        """Why the topic does not hold just the batches up to `kept`, None if it does; see `Rewinding` for `had`."""
+        sent = Point(*(self.sent or self.place))
+        path = Lineage({int(g): Point(*began) for g, began in self.returns.items()}).path(kept)
+        if sent.batch >= 0 and path.get(sent.generation, -1) < sent.batch:
+            return (
+                f"batch {sent.batch} of generation {sent.generation} stands in the topic and cannot be taken back:"
+                f" it does not lead to batch {kept.batch} of generation {kept.generation}"
+            )
+        if kept.generation == self.generation and min(kept.batch, had) > self.batch_id:
+            return f"the last batch that is noted is {self.batch_id}, and the pipeline had sent batch {had}"
+        return None
 
     def dumped(self) -> bytes:
         """As the value of a record."""
@@ -67,6 +89,24 @@ class Commit:
                 newer_token=self.token,
             )
         return self.batch_id if self.generation == mark.generation else -1
+
+
+def noted(mark: BatchMark, rows: int) -> Commit:
+    """The note of a batch with records."""
+    place = (mark.generation, mark.batch_id)
+    return Commit(generation=mark.generation, batch_id=mark.batch_id, token=mark.token, rows=rows, sent=place)
+
+
+def noted_return(last: Commit | None, kept: BatchMark, begun: BatchMark) -> Commit:
+    """The note of a return, which sends nothing."""
+    return Commit(
+        generation=begun.generation,
+        batch_id=begun.batch_id,
+        token=begun.token,
+        rows=0,
+        sent=(last.sent or last.place) if last else NOTHING,
+        returns={**(last.returns if last else {}), str(begun.generation): (kept.generation, kept.batch_id)},
+    )
 
 
 def key_of(mark: BatchMark) -> bytes:

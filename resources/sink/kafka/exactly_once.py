@@ -22,7 +22,15 @@ from resources.kafka.admin import connected
 from resources.kafka.cluster import KafkaCluster
 from resources.kafka.names import COMMITS
 from resources.sink.base import BatchMark, Staged
-from resources.sink.kafka.commits import Commit, ensure_topic, key_of, last_commit, settled_commit
+from resources.sink.kafka.commits import (
+    Commit,
+    ensure_topic,
+    key_of,
+    last_commit,
+    noted,
+    noted_return,
+    settled_commit,
+)
 from resources.sink.kafka.failures import Attempt, notes_gone
 from resources.sink.kafka.jvm_producer import JvmProducer
 from resources.sink.kafka.producer import Producer, ProducerFailed, cannot_be_written, tasks_share_producers
@@ -30,6 +38,7 @@ from resources.sink.kafka.python_producer import PythonProducer
 from resources.sink.kafka.records import records
 from resources.sink.kafka.settings import TRANSACTIONAL
 from resources.sink.kafka.shape import RecordShape
+from resources.sink.lineage import Point
 
 # How long an orderly end may take, in seconds: a broker that hangs must not hold up the end of a run.
 END_S = 10
@@ -76,24 +85,37 @@ class TransactionalWriter:
             producer = self._ready(mark)
             self._opened = time.monotonic()
             rows = producer.send(made, mark)
-        return Staged(lambda: self._commit(producer, mark, rows, made) if rows else 0)
+        return Staged(lambda: self._commit(producer, mark, noted(mark, rows), made) if rows else 0)
 
-    def rewind(self, kept: BatchMark, begun: BatchMark) -> str:
-        """Only notes the later generation: SinkError if there are batches behind `kept`, which readers have seen."""
+    def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
+        """SinkError if the topic has other records than those of the batches up to `kept`; only looks."""
+        found = last_commit(self.cluster, kept)
+        if found.commit is not None:
+            found.commit.last_batch(begun)
+        self._refuse(found.hidden, kept, -1)
+        self._refuse(found.commit, kept, had)
+
+    def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
+        """Only notes the later generation: what was sent stays."""
         with self._errors(begun):
             producer = self._ready(begun)
-        last = self._last
-        if last is not None and last.generation == kept.generation and last.batch_id > kept.batch_id:
-            raise SinkError(
-                f"batches {kept.batch_id + 1} to {last.batch_id} stand in the topic and cannot be taken back",
-                remedy="begin a new generation with another topic, or let readers drop what they get twice",
-                step=self.name,
-            )
+        self._refuse(self._last, kept, had)
         with self._errors(begun):
             self._opened = time.monotonic()
             producer.begin()
-        self._commit(producer, begun, 0)
+        self._commit(producer, begun, noted_return(self._last, kept, begun))
         return "had nothing to undo"
+
+    def _refuse(self, last: Commit | None, kept: BatchMark, had: int) -> None:
+        lost = f"no batch is noted, and the pipeline had sent batch {had}" if had >= 0 else None
+        why = last.why_not(Point(kept.generation, kept.batch_id), had) if last is not None else lost
+        if why is not None:
+            raise SinkError(
+                why,
+                remedy="go back to a batch behind that one; or name another topic in the pipeline, and begin a new"
+                " generation (rs-assets run --new-generation), which sends everything again",
+                step=self.name,
+            )
 
     def close(self) -> None:
         """Abort what is open and give the connection back; may be called twice, and raises nothing."""
@@ -135,12 +157,11 @@ class TransactionalWriter:
             _end(producer)
             raise
 
-    def _commit(self, producer: Producer, mark: BatchMark, rows: int, sent: DataFrame | None = None) -> int:
-        made = Commit(generation=mark.generation, batch_id=mark.batch_id, token=mark.token, rows=rows)
+    def _commit(self, producer: Producer, mark: BatchMark, note: Commit, sent: DataFrame | None = None) -> int:
         with self._errors(mark, sent):
-            producer.commit(COMMITS, key=key_of(mark), value=made.dumped())
-        self._last, self._used = made, time.monotonic()
-        return rows
+            producer.commit(COMMITS, key=key_of(mark), value=note.dumped())
+        self._last, self._used = note, time.monotonic()
+        return note.rows
 
     @contextmanager
     def _errors(self, mark: BatchMark, sent: DataFrame | None = None) -> Iterator[None]:

@@ -1,0 +1,376 @@
+"""Whatever people do with rewinds and restores: the output is that of one batch over all input, or they are refused."""
+
+import json
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from pipelines.compile.plan import plan_queries
+from pipelines.runtime.opening import opened
+from pipelines.runtime.returns import begun_with, matching, path_of
+from pipelines.runtime.run import _until_caught_up, wire_all
+from pipelines.runtime.travel import _left, _partitions, restore, rewind, savepoint
+from resources.checkpoint import manifest as manifests
+from resources.checkpoint import returning
+from resources.checkpoint.log import PARTITIONS, CheckpointLog
+from resources.checkpoint.manifest import Manifest, QueryFacts
+from resources.errors import CheckpointError, RsError, SinkError, TopologyChangedError, TopologyError
+from resources.sink.base import Staged
+from rs_assets import StreamBuilder, Time, TumblingWindow
+
+SCHEMA = "n bigint"
+
+
+class World:
+    """A pipeline that copies the files of folders to its sinks; a batch a run, and no Python in Spark's tasks."""
+
+    def __init__(self, options, folder):
+        self.options, self.folder, self.written = options, folder, 0
+        for name in ("a", "b"):
+            (folder / name).mkdir()
+
+    def grow(self, rows=3, name="a"):
+        lines = [f'{{"n":{n}}}\n' for n in range(self.written, self.written + rows)]
+        (self.folder / name / f"{self.written:06}.json").write_text("".join(lines))
+        self.written += rows
+
+    def source(self, name="a", stream=None, **how):
+        stream = stream or StreamBuilder.data_stream("shop", "trip")
+        return stream.from_file(self.folder / name, schema=SCHEMA, name=name, **how)
+
+    def pipeline(self):
+        return self.source().to_delta("out", name="out").build()
+
+    def run(self, pipeline=None, *, rows=3, **how):
+        if rows:
+            self.grow(rows)
+        return (pipeline or self.pipeline()).run(replace(self.options, **how))
+
+    @property
+    def topology(self):
+        return self.pipeline().topology
+
+    @property
+    def job(self):
+        return self.options.home.job("shop", "trip")
+
+    @property
+    def table(self):
+        return self.options.home.table("shop", "out")
+
+    def result(self, table=None):
+        return sorted(row["n"] for row in DeltaTable(table or self.table).to_pyarrow_table().to_pylist())
+
+    def complete(self):
+        return self.result() == list(range(self.written))
+
+
+@pytest.fixture
+def world(options, tmp_path):
+    return World(options, tmp_path)
+
+
+def test_a_pipeline_may_be_rewound_twice(world):
+    for _ in range(4):
+        world.run()
+    rewind(world.topology, 2, world.options)
+    rewind(world.topology, 1, world.options)
+    assert world.result() == list(range(6))
+    world.run()
+    assert world.complete()
+
+
+def test_a_pipeline_may_go_forward_again_to_a_later_savepoint(world):
+    taken = []
+    for _ in range(3):
+        world.run()
+        taken.append(savepoint(world.topology, world.options).id)
+    restore(world.topology, world.options, savepoint_id=taken[0])
+    world.run(rows=0)
+    restore(world.topology, world.options, savepoint_id=taken[2])
+    assert world.result() == list(range(9))
+    rewind(world.topology, 0, world.options)
+    restore(world.topology, world.options, savepoint_id=taken[1])
+    assert world.result() == list(range(6))
+    world.run()
+    assert world.complete()
+
+
+class Stubborn:
+    """A sink that remembers its batches and takes none back."""
+
+    name = "stubborn"
+
+    def __init__(self):
+        self.marks = {}
+
+    def location(self):
+        return "nowhere"
+
+    def committed(self, mark):
+        return self.marks.get(mark.writer, -1) >= mark.batch_id
+
+    def last_committed(self, mark):
+        return self.marks.get(mark.writer, -1)
+
+    def stage(self, batch, mark):
+        rows = batch.toArrow().num_rows
+        return Staged(lambda: self.marks.update({mark.writer: mark.batch_id}) or rows)
+
+    def check_rewind(self, kept, begun, had=-1):
+        if self.last_committed(kept) > kept.batch_id:
+            raise SinkError("what was sent cannot be taken back")
+
+    def rewind(self, kept, begun, had=-1):
+        self.marks[begun.writer] = begun.batch_id
+        return "had nothing to undo"
+
+
+def test_no_sink_acts_when_one_of_them_cannot(world):
+    stubborn = Stubborn()
+    pipeline = world.source().to_delta("out", name="out").to(stubborn, name="stubborn").build()
+    for _ in range(3):
+        world.run(pipeline)
+        if world.written == 3:
+            savepoint(pipeline.topology, world.options)
+    before = DeltaTable(world.table).version()
+    with pytest.raises(SinkError, match="cannot be taken back"):
+        rewind(pipeline.topology, 0, world.options)
+    with pytest.raises(SinkError, match="cannot be taken back"):
+        restore(pipeline.topology, world.options)
+    assert DeltaTable(world.table).version() == before
+    assert returning.under_way(world.job) is None
+    world.run(pipeline)
+    assert world.complete()
+
+
+def test_a_sink_without_the_methods_keeps_its_pipeline_from_going_back(world):
+    one_way = type(
+        "OneWay", (), {n: getattr(Stubborn, n) for n in ("name", "location", "committed", "last_committed", "stage")}
+    )
+    sink = one_way()
+    sink.marks = {}
+    pipeline = world.source().to(sink).build()
+    world.run(pipeline)
+    world.run(pipeline)
+    with pytest.raises(SinkError, match="'sink' cannot go back"):
+        rewind(pipeline.topology, 0, world.options)
+    half = type("Half", (one_way,), {"rewind": Stubborn.rewind})
+    with pytest.raises(TopologyError, match="has no check_rewind"):
+        world.source().to(half())
+    with pytest.raises(TopologyError, match="has no committed, last_committed, stage, location"):
+        world.source().to(type("Bare", (), {"name": "bare"})())
+
+
+def test_a_return_that_is_cut_off_is_ended_by_another_or_by_a_new_generation(world, monkeypatch):
+    for _ in range(3):
+        world.run()
+    for back in (1, 0):
+        with monkeypatch.context() as crash:
+            crash.setattr("pipelines.runtime.travel._rewound_copy", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                rewind(world.topology, back, world.options)
+        with pytest.raises(CheckpointError, match="was cut off: a rewind"):
+            world.run(rows=0)
+    assert world.result() == [0, 1, 2]
+    rewind(world.topology, 1, world.options)
+    world.run()
+    assert world.complete()
+    with monkeypatch.context() as crash:
+        crash.setattr("pipelines.runtime.travel._rewound_copy", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with suppress(KeyboardInterrupt):
+            rewind(world.topology, 1, world.options)
+    assert world.run(new_generation=True).generation == 6
+    assert world.complete()
+
+
+def test_a_table_that_was_restored_by_hand_is_refused_until_it_is_as_it_was(world):
+    for _ in range(3):
+        world.run()
+    DeltaTable(world.table).restore(0)
+    with pytest.raises(CheckpointError, match="K20 .*RESTORE by others in version 3"):
+        world.run()
+    DeltaTable(world.table).restore(2)
+    world.run()
+    assert world.complete()
+    DeltaTable(world.table).delete()
+    with pytest.raises(CheckpointError, match="K20 .*DELETE by others"):
+        world.run(rows=0)
+    rewind(world.topology, 3, world.options)
+    report = world.run()
+    assert world.complete()
+    assert not report.warnings
+    DeltaTable(world.table).delete("n = 4")
+    assert any("DELETE by others" in warning for warning in world.run().warnings)
+
+
+def killed(world):
+    """A run that ends without writing anything down, as by SIGKILL."""
+    session = opened(world.topology, world.options)
+    try:
+        session.options.driver.call(lambda spark: wire_all(session, spark))
+        _until_caught_up(session, list(session.queries.values()), None)
+    finally:
+        session.close()
+
+
+def test_a_table_that_was_lost_behind_a_run_that_was_killed_is_missed(world):
+    world.grow()
+    killed(world)
+    copy = shutil.copytree(world.table, world.folder / "copy")
+    world.grow()
+    killed(world)
+    assert world.complete()
+    aside = Path(world.table).rename(world.folder / "aside")
+    with pytest.raises(CheckpointError, match="K9 .*remembers no batch and had batch"):
+        world.run()
+    aside.rename(world.table)
+    world.run()
+    shutil.rmtree(world.table)
+    shutil.copytree(copy, world.table)
+    with pytest.raises(CheckpointError, match="K9 .*ends at batch 0 and had batch 2"):
+        world.run()
+    # The remedy.
+    rewind(world.topology, 0, world.options)
+    world.run()
+    assert world.complete()
+
+
+def test_a_renamed_sink_goes_back_under_its_stored_name(world):
+    renamed = world.source().to_delta("out", name="res").build(renamed={"out": "res"})
+    world.run()
+    first = savepoint(world.topology, world.options).id
+    world.run()
+    world.run(renamed)
+    restore(renamed.topology, world.options, savepoint_id=first)
+    assert world.result() == [0, 1, 2]
+    world.run(renamed)
+    assert world.complete()
+    with pytest.raises(TopologyChangedError):
+        restore(world.source().to_delta("new", name="new").build().topology, world.options, savepoint_id=first)
+
+
+def test_a_checkpoint_with_a_sink_that_the_pipeline_has_not_is_not_gone_back_with(world):
+    facts = QueryFacts(generation=1, sinks={"out": 3, "old": 2, "printed": -1})
+    known = Manifest(pipeline_id="p1", queries={"a": facts})
+    with pytest.raises(TopologyChangedError, match="knows 'old', which this version of the pipeline has not"):
+        matching(world.topology, known)
+    renamed = world.source().to_delta("out", name="out").to_delta("new", name="new").build(renamed={"old": "new"})
+    manifest, folders = matching(renamed.topology, known)
+    assert manifest.queries["a"].sinks == {"out": 3, "new": 2, "printed": -1}
+    assert (manifest.stored_name("new"), folders) == ("old", {"a": "a"})
+
+
+def plan_file(checkpoint, batch, *, partitions=2, **sources):
+    about = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {PARTITIONS: str(partitions)}}
+    lines = ["v2", json.dumps(about), *(f"{name}:{offset}" for name, offset in sources.items())]
+    (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+    (checkpoint / "offsets" / str(batch)).write_text("\n".join(lines))
+
+
+def test_the_number_of_partitions_goes_back_with_the_batch(world, tmp_path):
+    windows = world.source().with_fields(ts="timestamp_seconds(n)").window(TumblingWindow.of(Time.seconds(9), "ts"))
+    plan = plan_queries(windows.count("rows").to_data_stream().to_delta("out").build().topology)[0]
+    plan_file(tmp_path / "checkpoint", 3, partitions=2)
+    alone = Manifest(pipeline_id="p1", partitions=1, queries={"a": QueryFacts(generation=1, stateful=plan.stateful)})
+    assert _partitions(plan, alone, tmp_path, 3) == 2
+    more = alone.with_query("b", QueryFacts(generation=1, stateful="other"))
+    with pytest.raises(CheckpointError, match="had 2 partitions, and that of the other queries"):
+        _partitions(plan, more, tmp_path, 3)
+
+
+@pytest.mark.parametrize(
+    ("to_batch", "left", "sources", "expected"),
+    [
+        # Taken out after the batch, before it, so long ago that Spark has forgotten it, and not yet there.
+        (1, {"b": "9"}, "a", {"b": "1"}),
+        (3, {"b": "9"}, "a", {"b": "2"}),
+        (3, {"c": "7"}, "a", {"c": "7"}),
+        (1, {"d": "5"}, "a", {}),
+        # Taken out, and back since.
+        (3, {}, "ab", {"b": "2"}),
+        (2, {}, "ab", {}),
+    ],
+)
+def test_sources_that_were_taken_out_go_back_with_the_batch(tmp_path, to_batch, left, sources, expected):
+    for batch, named in enumerate([{"b": 0}, {"b": 1}, {"b": 2}, {}, {"d": 4}, {"b": 8}]):
+        plan_file(tmp_path, batch, a=batch, **named)
+    facts = QueryFacts(generation=1, left=left, sources=tuple(sources))
+    assert _left(facts, CheckpointLog(tmp_path), to_batch) == expected
+
+
+def test_the_path_of_a_query_leads_through_the_generations_that_count(world):
+    facts = QueryFacts(generation=1, sinks={"out": 9})
+    second = begun_with(facts, 5, 2)
+    assert (second.path, second.sinks) == (((1, 5),), {"out": 5})
+    third = begun_with(second, 7, 3)
+    assert path_of(third, 9) == {3: 9, 2: 7, 1: 5}
+    assert begun_with(third, 4, 4).path == ((1, 4),)
+
+
+def test_a_source_that_was_taken_out_comes_back_where_the_batch_left_it(world):
+    stream = StreamBuilder.data_stream("shop", "trip")
+    both = world.source(stream=stream).union(world.source("b", stream)).to_delta("out", name="out").build()
+    for _ in range(2):
+        world.grow(name="b")
+        world.run(both)
+    world.run()
+    rewind(world.topology, 0, world.options)
+    world.run()
+    world.run(both)
+    assert world.complete()
+
+
+def test_files_are_restored_as_often_as_one_likes(world):
+    files = world.source().to_file(world.folder / "files", name="files").build()
+
+    def lines():
+        return sorted(line for f in (world.folder / "files").glob("batch=*/*.json") for line in f.read_text().split())
+
+    world.run(files)
+    savepoint(files.topology, world.options)
+    for _ in range(2):
+        world.run(files)
+        restore(files.topology, world.options)
+        assert len(lines()) == 3
+    world.run(files)
+    assert len(set(lines())) == len(lines()) == world.written
+
+
+def test_dead_letters_of_batches_that_are_undone_are_marked_and_come_once(world):
+    kept = world.source(bad_records="dead_letter").to_delta("out", name="out").build()
+
+    def letters():
+        rows = DeltaTable(world.options.home.dead_letters).to_pyarrow_table().to_pylist()
+        return sorted((row["generation"], row["undone_by"]) for row in rows)
+
+    world.run(kept)
+    (world.folder / "a" / "bad.json").write_text("not json\n")
+    world.run(kept)
+    later = savepoint(kept.topology, world.options).id
+    assert letters() == [(1, None)]
+    rewind(kept.topology, 0, world.options)
+    world.run(kept)
+    assert letters() == [(1, 2), (2, None)]
+    restore(kept.topology, world.options, savepoint_id=later)
+    assert letters() == [(1, None), (2, 3)]
+
+
+def test_a_damaged_savepoint_touches_no_sink(world):
+    world.run()
+    savepoint(world.topology, world.options)
+    world.run()
+    for file in (Path(world.options.home.savepoints) / "objects").rglob("*"):
+        if file.is_file():
+            file.write_bytes(file.read_bytes()[:-1] + b"?")
+    before = DeltaTable(world.table).version()
+    with pytest.raises(RsError):
+        restore(world.topology, world.options)
+    assert DeltaTable(world.table).version() == before
+    assert manifests.load(world.job).generation == 1
+    world.run()
+    assert world.complete()

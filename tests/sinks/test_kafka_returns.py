@@ -1,0 +1,59 @@
+"""What a topic that is written exactly once holds, told by its last note: it cannot go back, only stay."""
+
+import orjson
+import pytest
+
+from resources.sink.base import BatchMark
+from resources.sink.kafka.commits import Commit, noted, noted_return
+from resources.sink.lineage import Point
+
+
+def mark(batch, generation=1):
+    return BatchMark("p1", generation, "out", batch, 1)
+
+
+def returned(last, kept, begun):
+    return noted_return(last, mark(kept[1], kept[0]), mark(kept[1], begun))
+
+
+def test_a_topic_stays_where_nothing_was_sent_behind_the_batch():
+    note = noted(mark(3), 2)
+    assert note.why_not(Point(1, 3), 3) is None
+    assert note.why_not(Point(1, 7), 3) is None
+    assert "batch 3 of generation 1 stands in the topic" in note.why_not(Point(1, 2), 3)
+
+
+def test_a_savepoint_may_come_twice_until_records_were_sent_since():
+    note = returned(noted(mark(3), 2), (1, 3), 2)
+    note = returned(note, (1, 3), 3)
+    assert note.why_not(Point(1, 3), 3) is None
+    assert note.why_not(Point(2, 5), -1) is None
+    assert "cannot be taken back" in note.why_not(Point(3, 2), -1)
+    sent = noted(mark(4, generation=3), 1)
+    for kept in (Point(1, 3), Point(1, 9), Point(2, 5), Point(3, 3)):
+        assert "batch 4 of generation 3 stands in the topic" in sent.why_not(kept, -1)
+    assert sent.why_not(Point(3, 4), 4) is None
+
+
+def test_a_topic_that_never_got_a_record_goes_anywhere():
+    note = returned(None, (1, 5), 2)
+    assert note.why_not(Point(1, 2), -1) is None
+    assert note.why_not(Point(2, 1), -1) is None
+
+
+def test_notes_that_were_lost_are_missed():
+    assert "had sent batch 6" in noted(mark(3), 2).why_not(Point(1, 5), 6)
+
+
+def test_a_note_is_read_as_it_was_written_and_so_is_one_of_an_earlier_release():
+    note = returned(noted(mark(3), 2), (1, 3), 2)
+    assert Commit(**orjson.loads(note.dumped())).why_not(Point(1, 3), 3) is None
+    old = Commit(generation=1, batch_id=3, token=1, rows=2)
+    assert old.why_not(Point(1, 3), 3) is None
+    assert old.why_not(Point(1, 2), 3) is not None
+
+
+@pytest.mark.parametrize("kept", [(1, 0), (1, 2)])
+def test_what_was_sent_is_known_across_returns_without_records(kept):
+    note = returned(noted(mark(2), 1), (1, 4), 2)
+    assert (note.why_not(Point(*kept), -1) is None) == (kept == (1, 2))
