@@ -39,6 +39,10 @@ test: setup  ## run the tests and the examples in the docstrings; ARGS="-k windo
 faults: setup  ## run all faults and long tests, with a table of what each fault led to; half an hour
 	@$(BIN)/pytest -m "long or faults" $(ARGS)
 
+.PHONY: torture
+torture: setup  ## kill it at every change of a file, or do what people do (FAULTS.md); ARGS="histories --seed 7 --count 50"
+	@$(BIN)/python -W ignore -m tests.torture $(or $(ARGS),crashes)
+
 .PHONY: bench
 bench: setup  ## run the benchmarks and write BENCHMARKS.md
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -1,0 +1,92 @@
+"""`make torture`: every crash point, and histories of a seed. FAULTS.md says what they are."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from resources.spark.driver import SparkDriver
+from tests.faults.processes import QUICK_START
+from tests.torture.gate import Gate, begin_again
+from tests.torture.histories import done, planned, shrunk
+from tests.torture.operations import OPERATIONS
+from tests.torture.recorder import Recording, ShimError, compile_shim, record
+from tests.torture.recover import distinct, outcomes
+from tests.torture.site import SMALL, Site
+
+
+def crashes(folder: Path, operations: list[str], every: int) -> int:
+    """Record, go on from every crash that differs, and say what became of them; how many came out wrong."""
+    written = folder / "recording.json"
+    if not written.exists():
+        record(folder).save(written)
+    recording = Recording.load(written)
+    chosen = distinct(recording.of(*operations))[::every]
+    site, began, wrong = Site(recording.root, SparkDriver.shared(SMALL)), time.monotonic(), 0
+    print(f"{len(recording.of(*operations))} crash points, {len(chosen)} to go on from", flush=True)
+    for number, each in enumerate(outcomes(site, recording, chosen), 1):
+        wrong += bool(each.wrong)
+        if each.wrong:
+            print(f"WRONG {each.crash.point}\n  {each.wrong}\n  refused: {each.refused}", flush=True)
+        elif each.refused or number % 20 == 0:
+            told = " ".join(each.refused)[:150].replace("\n", " ")
+            print(f"{number}/{len(chosen)} {time.monotonic() - began:.0f} s {each.crash.point} {told}", flush=True)
+    return wrong
+
+
+def histories(folder: Path, how: argparse.Namespace) -> int:
+    """Histories of seeds, one after the other in this process; how many had a finding."""
+    try:
+        if Gate.here() is None:
+            begin_again(folder, folder / "site", compile_shim(folder))
+    except ShimError as error:
+        print(f"nothing is killed: {error}", flush=True)
+    driver, wrong, began, steps = SparkDriver.shared(SMALL), 0, time.monotonic(), 0
+    for seed in range(how.seed, how.seed + how.count):
+        plan = planned(seed, how.steps, how.without)
+        plan = [step for step in plan if how.only is None or step.number in how.only]
+        result = done(seed, plan, folder / "site", driver)
+        steps += result.steps
+        if result.finding or how.told:
+            print("\n".join(result.told), flush=True)
+        took = f"{result.steps} steps in {result.seconds:.0f} s ({result.cpu_s:.0f} s CPU)"
+        print(f"seed {seed}: {took}: {result.finding or 'right'}", flush=True)
+        if result.finding and how.shrink:
+            kept = shrunk(seed, plan[: result.steps], folder / "site", driver)
+            print(f"  needed are: --only {' '.join(str(step.number) for step in kept)}", flush=True)
+        wrong += bool(result.finding)
+    spent = time.monotonic() - began
+    print(f"{how.count} histories, {steps} steps in {spent:.0f} s ({spent / max(steps, 1):.2f} s each): {wrong} wrong")
+    return wrong
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make torture", description=__doc__)
+    parser.add_argument("--folder", type=Path, help="where all of it lies and stays; else in a temporary folder")
+    parts = parser.add_subparsers(dest="part", required=True)
+    points = parts.add_parser("crashes", help="go on from every crash point of every operation")
+    points.add_argument("--operation", action="append", choices=OPERATIONS, default=[], help="only those of this one")
+    points.add_argument("--every", type=int, default=1, help="only each so manieth")
+    past = parts.add_parser("histories", help="what people do, by a seed")
+    past.add_argument("--seed", type=int, default=1)
+    past.add_argument("--count", type=int, default=1)
+    past.add_argument("--steps", type=int, default=20)
+    past.add_argument("--only", type=int, nargs="*", help="only the steps with these numbers")
+    past.add_argument("--without", nargs="*", default=[], help="actions to leave out; `kill` for all kills")
+    past.add_argument("--shrink", action="store_true", help="leave out the steps that a finding does not need")
+    past.add_argument("--told", action="store_true", help="tell of histories that are right, too")
+    how = parser.parse_args()
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICK_START)
+    with tempfile.TemporaryDirectory(prefix="torture-") as temporary:
+        folder = (how.folder or Path(os.environ.setdefault("RS_TORTURE_FOLDER", temporary))).absolute()
+        folder.mkdir(exist_ok=True)
+        wrong = crashes(folder, how.operation, how.every) if how.part == "crashes" else histories(folder, how)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

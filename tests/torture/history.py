@@ -1,0 +1,214 @@
+"""One history: what is known of the pipeline so far, and what must hold after each thing that people do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from pipelines.runtime.report import BatchProgress
+from pipelines.runtime.running import RunningPipeline
+from resources.errors import RsError
+from tests.torture.gate import Gate
+from tests.torture.model import Numbers, Row, Windows, copied, difference
+from tests.torture.site import COPY, WINDOWS, Site
+
+Deed = Callable[[], object]
+
+
+class Finding(Exception):
+    """The output is not what it must be, or a refusal has changed something, or nothing helps any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a query's table held behind a batch, and what the query had read then; None for what nobody saw."""
+
+    rows: tuple[Row, ...] | None
+    read: Numbers | Windows | None
+
+
+UNKNOWN = Known(None, None)
+EMPTY: Mapping[str, Known] = {COPY: Known((), frozenset()), WINDOWS: Known((), Windows())}
+# The batches of one line of generations, with what was seen behind each.
+Trail = dict[int, Known]
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A savepoint, with all that was known when it was taken."""
+
+    id: str
+    trails: Mapping[str, Trail]
+    now: Mapping[str, Known]
+    sources: tuple[str, ...]
+    names: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class History:
+    """What was done to a site and what is known of it; `now` is what both queries' tables must hold."""
+
+    site: Site
+    gate: Gate | None
+    chance: random.Random
+    now: dict[str, Known] = field(default_factory=lambda: dict(EMPTY))
+    trails: dict[str, Trail] = field(default_factory=lambda: {COPY: {}, WINDOWS: {}})
+    saved: list[Saved] = field(default_factory=list)
+    # How many changes of files an action makes, as seen when it was done the last time.
+    changes: dict[str, int] = field(default_factory=dict)
+    # A run was killed and none has ended since: nobody knows which batches are there.
+    hazy: bool = False
+    # Dead letters went with a home that was lost.
+    letters_lost: bool = False
+    forks: int = 0
+    steps: int = 0
+    told: list[str] = field(default_factory=list)
+
+    # What is done.
+
+    def run(self, *, finish: bool = False, **options: object) -> None:
+        """Process what is there; right or refused."""
+        made = replace(self.site.options, on_progress=self.saw, **options)  # type: ignore[arg-type]
+        self.site.pipeline().run(made, finish=finish)
+
+    def stream(self, *, meanwhile: Deed = lambda: None) -> None:
+        """Start, process what is there, let something happen, process that, stop."""
+        running = self.site.pipeline().start(replace(self.site.options, on_progress=self.saw_streaming))
+        try:
+            process_all(running)
+            meanwhile()
+            process_all(running)
+        finally:
+            running.stop()
+
+    def saw(self, progress: BatchProgress) -> None:
+        """Note what a batch has left in the query's table; called by the run behind each batch."""
+        query = self._query(progress)
+        self.trails[query][progress.batch_id] = Known(tuple(self.site.held_by(query)), self._all_read(query))
+
+    def saw_streaming(self, progress: BatchProgress) -> None:
+        """The same while the input grows: what was read is not known."""
+        query = self._query(progress)
+        self.trails[query][progress.batch_id] = Known(tuple(self.site.held_by(query)), None)
+
+    def _query(self, progress: BatchProgress) -> str:
+        return WINDOWS if progress.query == self.site.code.names["window"] else COPY
+
+    def _all_read(self, query: str) -> Numbers | Windows | None:
+        """What a query has read once it has caught up with the sources of today."""
+        read, there = self.now[query].read, self.site.input.of(self.site.code.sources)
+        if isinstance(read, Windows):
+            return read.read(there)
+        if read is not None:
+            return read | there
+        # Behind what nobody saw: known again once every source is read.
+        return there if query == COPY and self._every_source else None
+
+    @property
+    def _every_source(self) -> bool:
+        return {*self.site.input.numbers} <= {*self.site.code.sources}
+
+    # What must hold.
+
+    def caught_up(self, *, finished: bool = False) -> None:
+        """A run has ended: the outputs are those of all input that it could read."""
+        windows = self._all_read(WINDOWS)
+        if finished and isinstance(windows, Windows):
+            windows = windows.finished()
+        numbers = self._all_read(COPY)
+        wanted = {}
+        if isinstance(numbers, frozenset):
+            wanted[COPY] = copied(numbers)
+        if isinstance(windows, Windows):
+            wanted[WINDOWS] = windows.closed
+        self.expect(wanted, "behind a run")
+        self._check_letters()
+        held, self.hazy = self.site.held(), False
+        self.now = {COPY: Known(tuple(held[COPY]), numbers), WINDOWS: Known(tuple(held[WINDOWS]), windows)}
+
+    def _check_letters(self) -> None:
+        held, wanted = self.site.held()["letters"], self.site.input.letters(self.site.code.sources)
+        lost = [row for row in wanted if row not in held] if not self.letters_lost else []
+        known = self.site.input.letters(self.site.input.bad)
+        strange = [row for row in held if row not in known]
+        if lost or strange:
+            raise Finding(
+                f"dead letters: {len(lost)} are missing {lost[:3]}, {len(strange)} are of nobody {strange[:3]}"
+            )
+
+    def went_back(self, query: str, known: Known, trail: Trail) -> None:
+        """A query stands at an earlier batch: its table holds what it held then."""
+        if known.rows is not None:
+            self.expect({query: list(known.rows)}, "behind going back")
+        self.now[query] = replace(known, rows=tuple(self.site.held_by(query)))
+        self.trails[query] = dict(trail)
+
+    def at(self, query: str, batch: int) -> Known:
+        """What is known of a query behind a batch: the last that was seen until then, for others change nothing."""
+        seen = [each for each in self.trails[query] if each <= batch]
+        return self.trails[query][max(seen)] if seen else EMPTY[query]
+
+    def expect(self, wanted: Mapping[str, list[Row]], when: str) -> None:
+        """The outputs hold just that."""
+        wrong = difference(self.site.held(), wanted)
+        if wrong:
+            raise Finding(f"{when}: {wrong}")
+
+    def killed(self) -> None:
+        """Whatever was being done was killed: batches may be there that nobody saw."""
+        self.hazy = True
+        for query, trail in self.trails.items():
+            trail[max(trail, default=-1) + 1] = UNKNOWN
+            self.now[query] = replace(self.now[query], rows=None)
+        forget_state(self.site)
+
+    def forgotten(self) -> None:
+        """The checkpoints are not those that were seen: all that is known is what was read."""
+        self.trails = {COPY: {-1: UNKNOWN}, WINDOWS: {-1: UNKNOWN}}
+
+    @contextmanager
+    def refusable(self) -> Iterator[Refusal]:
+        """What is in the block may be refused; then nothing may have changed."""
+        before, refusal = self.site.held(), Refusal()
+        try:
+            yield refusal
+        except RsError as error:
+            refusal.error = error
+            changed = difference(self.site.held(), before)
+            if changed:
+                raise Finding(f"{type(error).__name__}, but the outputs changed: {changed}\n{error}") from error
+
+    def say(self, text: str) -> None:
+        """A line of what was done, for people."""
+        self.told.append(text)
+
+
+@dataclass(slots=True)
+class Refusal:
+    """Whether something was refused, and how."""
+
+    error: RsError | None = None
+
+    def __bool__(self) -> bool:
+        return self.error is not None
+
+    def __str__(self) -> str:
+        """The kind of error, and the first line of what it says."""
+        return f"{type(self.error).__name__}: {str(self.error).splitlines()[0][:150]}" if self.error else "done"
+
+
+def process_all(running: RunningPipeline) -> None:
+    """Wait until a started pipeline has processed what is there."""
+    session = running.session
+    session.options.driver.call(lambda _: [query.process_all() for query in session.queries.values()])
+
+
+def forget_state(site: Site) -> None:
+    """Let Spark forget the state stores it has open: what lies at their paths is another by now."""
+
+    def unload(spark: object) -> None:
+        spark._jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()  # type: ignore[attr-defined]
+
+    site.driver.call(unload)

@@ -1,0 +1,168 @@
+"""The operations whose crash points are recorded, in the order in which one program does them.
+
+`python -m tests.torture.operations <root> [<operation>]` is that program: it does all of them, or one on the folder as
+it is. Between two of them the input grows. `MARK` tells the recorder where one begins and ends.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.runtime import travel
+from pipelines.runtime.rescale import rescale
+from pipelines.runtime.running import RunningPipeline
+from resources.checkpoint.savepoints import Savepoint
+from resources.spark.driver import SparkDriver
+from rs_assets.compaction import compact_everything
+from tests.torture.history import process_all
+from tests.torture.site import SMALL, Site
+
+# What is done, and what was done before that needs no recording; both get the site.
+Deed = Callable[[Site], object]
+# Enough for windows to close with each growth.
+ROWS = 14
+JOB, FORK = "town", "forked"
+# The pipeline that was started and is to be stopped.
+RUNNING: list[RunningPipeline] = []
+
+
+def _nothing(site: Site) -> None:
+    """Nothing has to be done first."""
+
+
+def _run(site: Site) -> None:
+    site.pipeline().run(site.options)
+
+
+def _grow(site: Site) -> None:
+    site.grow("a", ROWS)
+
+
+def _grow_and_run(site: Site) -> None:
+    _grow(site)
+    _run(site)
+
+
+def _start(site: Site) -> None:
+    """Start, and wait for what is there to be processed."""
+    _grow(site)
+    RUNNING.append(site.pipeline().start(site.options))
+    process_all(RUNNING[0])
+
+
+def _stop(site: Site) -> None:
+    RUNNING.pop().stop()
+
+
+def _savepoint(site: Site) -> Savepoint:
+    return travel.savepoint(site.pipeline().topology, site.options)
+
+
+def _rewind(site: Site) -> None:
+    travel.rewind(site.pipeline().topology, 5, site.options, step="window")
+
+
+def _restore(site: Site) -> None:
+    travel.restore(site.pipeline().topology, site.options, savepoint_id=oldest(site).id)
+
+
+def _restore_newest(site: Site) -> None:
+    travel.restore(site.pipeline().topology, site.options)
+
+
+def _fork(site: Site) -> None:
+    topology = site.pipeline(FORK).topology
+    travel.fork(topology, ("shop", JOB), site.options, savepoint_id=oldest(site).id)
+
+
+def _rescale(site: Site) -> None:
+    rescale(site.pipeline().topology, 2, site.options)
+
+
+def _compact(site: Site) -> None:
+    compact_everything([site.pipeline()], site.options.home)
+
+
+def _lose(site: Site) -> None:
+    _savepoint(site)
+    _grow(site)
+    shutil.rmtree(site.options.home.job("shop", JOB))
+
+
+def _finish(site: Site) -> None:
+    site.pipeline().run(site.options, finish=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What is recorded, and what goes before it unrecorded.
+
+    `again` is what people do when a crash has cut it short and the next start is refused.
+    """
+
+    deed: Deed
+    first: Deed = _nothing
+    again: Deed | None = None
+
+
+OPERATIONS: Mapping[str, Operation] = {
+    "first start": Operation(_run, first=_grow),
+    "batch": Operation(_run, first=_grow),
+    "stop": Operation(_stop, first=_start),
+    "savepoint": Operation(_savepoint),
+    "restore": Operation(_restore, first=_grow_and_run, again=_restore),
+    "fork": Operation(_fork, first=_run, again=_fork),
+    "rewind": Operation(_rewind, first=_grow_and_run, again=_rewind),
+    "compact": Operation(_compact),
+    "rescale": Operation(_rescale, again=_rescale),
+    "recover": Operation(_run, first=_lose, again=_restore_newest),
+    "finish": Operation(_finish, first=_grow),
+}
+
+
+def oldest(site: Site) -> Savepoint:
+    """The savepoint that was taken first."""
+    return travel.savepoints_of(site.options).savepoints("shop", JOB)[-1]
+
+
+@contextmanager
+def recorded(operation: str) -> Iterator[None]:
+    """Changes of files in the block belong to `operation`."""
+    _mark("begin", operation)
+    yield
+    _mark("end", operation)
+
+
+def _mark(what: str, operation: str) -> None:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(os.environ["RS_TORTURE_SOCKET"])
+        connection.send(f"mark\n{what}\n{operation}\n".encode())
+        assert connection.recv(1), "the recorder has failed"
+
+
+def main(root: str, *chosen: str) -> None:
+    """Do the chosen operations on the folder as it is, or all of them on an empty one, one after the other."""
+    driver = SparkDriver.shared(SMALL)
+    # Spark's own start is not part of any operation.
+    driver.call(lambda spark: spark.range(1).count())
+    site = Site(Path(root), driver)
+    if not chosen:
+        site.make()
+    for name in chosen or OPERATIONS:
+        operation = OPERATIONS[name]
+        if not chosen or name == "stop":
+            operation.first(site)
+        with recorded(name):
+            operation.deed(site)
+        print(name, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,110 @@
+"""Goes on from what a crash has left, as a user would, and says what is wrong then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pipelines.runtime import travel
+from resources.errors import RsError
+from tests.torture.history import forget_state
+from tests.torture.model import Row, all_read, difference
+from tests.torture.operations import FORK, JOB, OPERATIONS, ROWS, Operation
+from tests.torture.recorder import Crash, Recording
+from tests.torture.site import Site
+
+Rows = dict[str, list[Row]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a crash: `wrong` is empty if the output is right; `refused` are the errors met on the way.
+
+    `points` is how many crash points it stands for: equal trees are gone on from once.
+    """
+
+    crash: Crash
+    points: int
+    wrong: str
+    refused: tuple[str, ...] = ()
+
+
+def distinct(crashes: Iterable[Crash]) -> list[tuple[Crash, int]]:
+    """One crash for all that left the same, and how many those are."""
+    alike: dict[tuple[str, str], list[Crash]] = {}
+    for crash in crashes:
+        alike.setdefault((crash.point.operation, crash.digest), []).append(crash)
+    return [(each[0], len(each)) for each in alike.values()]
+
+
+def outcomes(site: Site, recording: Recording, chosen: Iterable[tuple[Crash, int]]) -> Iterator[Outcome]:
+    """What becomes of each of the chosen crashes, one after the other in the same folder."""
+    saved: Rows | None = None
+    for crash, points in chosen:
+        if crash.point.operation == "fork" and saved is None:
+            recording.vault.lay_back(recording.bases["savepoint"], site.root)
+            saved = site.held()
+        recording.vault.lay_back(crash.tree, site.root)
+        yield outcome(site, crash, points=points, saved=saved)
+
+
+def outcome(site: Site, crash: Crash, *, points: int = 1, saved: Rows | None = None) -> Outcome:
+    """What becomes of what lies in the site's folder; `saved` is what the sinks held at the oldest savepoint."""
+    forget_state(site)
+    site.look()
+    refused: list[str] = []
+    try:
+        if crash.point.operation == "fork":
+            wrong = _fork(site, saved or {}, refused)
+        else:
+            wrong = _goes_on(site, OPERATIONS[crash.point.operation], refused, sealed=crash.point.operation == "finish")
+        check_savepoints(site)
+    except Exception as error:  # noqa: BLE001  whatever it is, it is told of
+        wrong = f"{type(error).__name__}: {error}"
+    return Outcome(crash, points, wrong, tuple(refused))
+
+
+def _goes_on(site: Site, operation: Operation, refused: list[str], *, sealed: bool) -> str:
+    """Run to the end of the input, which has grown unless it was being ended; what was cut short is done again."""
+    if not sealed:
+        site.grow("a", ROWS)
+    before = site.held()
+    try:
+        finish(site)
+    except RsError as error:
+        refused.append(f"{type(error).__name__}: {error}")
+        changed = difference(site.held(), before)
+        if changed or operation.again is None:
+            return f"it was refused, and {changed or 'nothing helps'}: {error}"
+        operation.again(site)
+        finish(site)
+    return difference(site.held(), {**all_read(site.input.of("a")), "letters": site.input.letters("a")})
+
+
+def _fork(site: Site, saved: Rows, refused: list[str]) -> str:
+    """Fork again, unless it was forked; the fork goes on where the savepoint was, the first pipeline is as it was."""
+    before = site.held()
+    try:
+        OPERATIONS["fork"].deed(site)
+    except RsError as error:
+        refused.append(f"{type(error).__name__}: {error}")
+    finish(site, FORK)
+    changed = difference(site.held(), before)
+    if changed:
+        return f"the pipeline that was forked: {changed}"
+    wanted = {
+        name: [row for row in rows if row not in saved[name]] for name, rows in all_read(site.input.of("a")).items()
+    }
+    return difference(site.held(FORK), wanted)
+
+
+def check_savepoints(site: Site) -> None:
+    """Every savepoint that is listed is whole; an RsError if one is not."""
+    store = travel.savepoints_of(site.options)
+    for listed in store.savepoints("shop", JOB):
+        store.load("shop", JOB, listed.id)
+
+
+def finish(site: Site, job: str = JOB) -> None:
+    """Run to the end of the input and close all windows."""
+    site.pipeline(job).run(site.options, finish=True)

@@ -1,0 +1,152 @@
+"""A place where a pipeline lives while people do things to it: inputs, a home, outputs, and the code of today."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from pipelines.runtime.options import RunOptions, SavepointPolicy
+from resources.home import Home
+from resources.spark.driver import SparkDriver
+from resources.spark.settings import SparkSettings
+from rs_assets import Pipeline, StreamBuilder, Time, TumblingWindow
+from tests.torture.model import DELAY_S, WINDOW_S, Input, Row
+
+COPY, WINDOWS = "copy", "windows"
+# A machine that is busy takes its time to start Python for Spark.
+PATIENT = {"spark.python.authenticate.socketTimeout": "600s"}
+# What is looked for does not depend on size, and it is done thousands of times.
+SMALL = SparkSettings(master="local[1]", partitions=1, extra=PATIENT)
+SCHEMA = "page string, n bigint, ts timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What the user's program says today: its sources, what its sinks are called, and what they were called before."""
+
+    sources: tuple[str, ...] = ("a",)
+    names: Mapping[str, str] = None  # type: ignore[assignment]
+    renamed: Mapping[str, str] = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        """Names are those of the first version unless given."""
+        first = {name: name for name in (COPY, WINDOWS, "a", "b", "window")}
+        object.__setattr__(self, "names", {**first, **(self.names or {})})
+        object.__setattr__(self, "renamed", dict(self.renamed or {}))
+
+    def rename(self, what: str, name: str) -> Code:
+        """The same with another name for a sink, a source or the window."""
+        return replace(self, names={**self.names, what: name}, renamed={**self.renamed, self.names[what]: name})
+
+
+class Site:
+    """A folder of its own for one history. Paths of tables stay when their sinks are renamed."""
+
+    def __init__(self, root: Path, driver: SparkDriver, *, tail: bool = False, remote: bool = False) -> None:
+        self.root, self.driver, self.tail = root, driver, tail
+        self.home = root / "home"
+        self.policy = SavepointPolicy(uri=str(root / "savepoints") if remote else None)
+        self.input = Input()
+        self.code = Code()
+        self.runs = 0
+
+    def make(self) -> None:
+        """The empty inputs."""
+        for source in ("a", "b"):
+            place = self.place(source)
+            place.touch() if self.tail else place.mkdir(parents=True)
+
+    def look(self) -> None:
+        """Know what lies in the inputs, which somebody has brought to another point."""
+        self.input = Input()
+        for source in self.code.sources:
+            files = [self.place(source)] if self.tail else sorted(self.place(source).iterdir())
+            self.input.add(source, [line for file in files for line in file.read_text().splitlines()])
+
+    def place(self, source: str) -> Path:
+        """The file or the folder of a source."""
+        return self.root / (f"{source}.jsonl" if self.tail else f"in-{source}")
+
+    def table(self, sink: str, job: str = "town") -> Path:
+        """Where the table of a sink lies: one in the home's own place, one elsewhere."""
+        return self.root / "out" / job if sink == COPY else Path(Home(self.home).table("shop", f"{job}_windows"))
+
+    @property
+    def options(self) -> RunOptions:
+        """Options of a new run."""
+        self.runs += 1
+        return RunOptions(
+            home=Home(self.home),
+            driver=self.driver,
+            savepoints=self.policy,
+            run_id=f"run{self.runs}",
+            interval=timedelta(milliseconds=10),
+        )
+
+    def pipeline(self, job: str = "town") -> Pipeline:
+        """The pipeline as the code has it today."""
+        names = self.code.names
+        builder = StreamBuilder.data_stream("shop", job)
+        streams = [
+            builder.from_file(
+                self.place(source), schema=SCHEMA, tail=self.tail, bad_records="dead_letter", name=names[source]
+            )
+            for source in self.code.sources
+        ]
+        stream = streams[0].union(*streams[1:]) if len(streams) > 1 else streams[0]
+        stream.to_delta(str(self.table(COPY, job)), name=names[COPY])
+        window = stream.window(TumblingWindow.of(Time.seconds(WINDOW_S), "ts"), name=names["window"])
+        counted = window.group_by("page").count("rows").sum("n", "total").water_mark(Time.seconds(DELAY_S))
+        closed = counted.to_data_stream().to_delta(f"{job}_windows", name=names[WINDOWS])
+        ends = {*names.values()} - {names[s] for s in ("a", "b") if s not in self.code.sources}
+        return closed.build(renamed={old: new for old, new in self.code.renamed.items() if new in ends})
+
+    def grow(self, source: str, rows: int) -> None:
+        """Put records into a source."""
+        text = "".join(f"{line}\n" for line in self.input.grow(source, rows))
+        if self.tail:
+            with self.place(source).open("a") as file:
+                file.write(text)
+            return
+        hidden = self.root / ".growing"
+        hidden.write_text(text)
+        hidden.rename(self.place(source) / f"{self.input.count:06d}.jsonl")
+
+    def held(self, job: str = "town") -> dict[str, list[Row]]:
+        """What every sink holds, and the dead letters."""
+        letters = [row for row in rows_of(Home(self.home).dead_letters) if row["job"] == job]
+        return {
+            COPY: self.held_by(COPY, job),
+            WINDOWS: self.held_by(WINDOWS, job),
+            "letters": sorted((row["record"],) for row in letters),
+        }
+
+    def held_by(self, sink: str, job: str = "town") -> list[Row]:
+        """What one sink holds."""
+        rows = rows_of(self.table(sink, job))
+        return sorted((row["n"],) for row in rows) if sink == COPY else sorted(map(_window, rows))
+
+    def move_home(self) -> None:
+        """Give the home another place."""
+        target = self.root / ("moved" if self.home.name == "home" else "home")
+        self.home.rename(target)
+        self.home = target
+
+    def lose(self, path: Path) -> None:
+        """A folder is gone."""
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def rows_of(path: Path) -> list[dict[str, object]]:
+    """The rows of a Delta table, none if there is none."""
+    return DeltaTable(str(path)).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(str(path)) else []
+
+
+def _window(row: Mapping[str, object]) -> Row:
+    hours, minutes, seconds = (int(part) for part in str(row["start_time"])[11:19].split(":"))
+    return row["page"], hours * 3600 + minutes * 60 + seconds, row["rows"], row["total"]

@@ -1,0 +1,34 @@
+"""The plain model of the input: windows close by the watermark, late records are left out."""
+
+from tests.torture.histories import planned
+from tests.torture.model import Input, Windows, all_read, difference
+
+
+def test_windows_close_behind_the_delay_and_leave_late_records_out():
+    windows = Windows().read(frozenset(range(30)))
+    assert windows.watermark == 14
+    assert [row[:3] for row in windows.closed] == [("p0", 0, 4), ("p1", 0, 3), ("p2", 0, 3)]
+    assert windows.read(frozenset({31, 60})).watermark == 45
+    later = Windows(windows.taken, 45).read(frozenset({33, 38, 41}))
+    assert later.taken - windows.taken == {41}
+
+
+def test_at_the_end_every_record_is_counted_once():
+    given = Input()
+    given.grow("a", 17)
+    given.grow("b", 8)
+    held = all_read(given.of("ab"))
+    assert [row[0] for row in held["copy"]] == list(range(25))
+    assert sum(row[2] for row in held["windows"]) == 25
+    assert given.letters("ab") == [("{no record 17",), ("{no record 25",)]
+
+
+def test_what_is_lost_and_what_is_doubled_is_told():
+    told = difference({"copy": [(1,), (2,), (2,)]}, {"copy": [(1,), (2,), (3,)]})
+    assert told == "copy lacks 1 [(3,)] and has too much 1 [(2,)]"
+
+
+def test_a_seed_gives_the_same_steps_for_ever():
+    assert planned(7, 20) == planned(7, 20)
+    assert [str(step) for step in planned(7, 3)] == [str(step) for step in planned(7, 20)[:3]]
+    assert {step.action for step in planned(3, 40, ["grow"])}.isdisjoint({"grow"})
