@@ -6,10 +6,10 @@ Spark's own log decides what is true; the catalog is written behind it, and brou
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from resources.checkpoint.compaction import compact_table
+from resources.checkpoint.layout import CONFIGURATION, DAY, READERS_H, data_files, day_of, join_files, partitioned
 from resources.errors import CheckpointError
 
 # Raised when a table gets other columns; a table of a newer release is not written to.
@@ -67,6 +68,7 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
                 ("split", pa.string()),
                 ("offset", pa.string()),
                 ("reconciled", pa.bool_()),
+                (DAY, pa.date32()),
             ]
         ),
         # Savepoints, and state that was written out as rows.
@@ -88,6 +90,11 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
         "operations": pa.schema([*_WHO, ("kind", pa.string()), ("summary", pa.string()), ("details", pa.string())]),
     }
 )
+
+# Tables that grow with every batch.
+PARTITIONS: Mapping[str, Sequence[str]] = MappingProxyType({"system_messages": ("pipeline", DAY)})
+# More files than this are joined at the end of a run, or once an hour, already.
+CROWD = 300
 
 Row = Mapping[str, Any]
 
@@ -119,15 +126,26 @@ class Catalog:
     )
     def _append(self, table: str, rows: Sequence[Row]) -> None:
         schema, path = TABLES[table], self.path(table)
-        data = pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema=schema)
+        plain = [{name: row.get(name) for name in schema.names} | _day(row, schema) for row in rows]
+        data = pa.Table.from_pylist(plain, schema=schema)
         opened = self._open(table)
         if opened is None:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+            grows = table in PARTITIONS
             # Others may make it at this moment: then this appends.
-            write_deltalake(str(path), data, mode="append", description=f"{VERSION_KEY}={SCHEMA_VERSION}")
+            write_deltalake(
+                str(path),
+                data,
+                mode="append",
+                partition_by=list(PARTITIONS[table]) if grows else None,
+                configuration=dict(CONFIGURATION) if grows else None,
+                description=f"{VERSION_KEY}={SCHEMA_VERSION}",
+            )
             return
         _check_version(opened, path)
-        write_deltalake(opened, data, mode="append")
+        # One that an earlier version made has no days.
+        there = {field.name for field in opened.schema().fields}
+        write_deltalake(opened, data.select([name for name in data.column_names if name in there]), mode="append")
 
     def rows(
         self,
@@ -165,6 +183,46 @@ class Catalog:
             found = opened.to_pyarrow_table(columns=columns, filters=list(filters) or None)
         return found.take(pc.sort_indices(found, sort_keys=[("at", "ascending")]))
 
+    def tidy(self, pipeline: str | None, *, keep: timedelta, now: datetime | None = None) -> None:
+        """Let go of rows that are older than `keep`, and join small files; of all pipelines with None.
+
+        Splits that are there still, and the newest snapshot of each kind and step, stay whatever their age. May be done
+        while others write. CheckpointError if a table cannot be read or written.
+        """
+        since = (now or datetime.now(UTC)) - keep
+        for table in PARTITIONS:
+            with _errors(self.path(table), "tidied"):
+                self._drop_days(table, pipeline, day_of(since))
+        for table, stay in STAY.items():
+            with _errors(self.path(table), "tidied"):
+                self._drop_rows(table, since, stay)
+
+    def _drop_days(self, table: str, pipeline: str | None, first: date) -> None:
+        opened = self._open(table)
+        if opened is None or not partitioned(opened):
+            return
+        names = set(pa.table(opened.get_add_actions(flatten=True))["partition.pipeline"].to_pylist())
+        for name in sorted(names if pipeline is None else names & {pipeline}):
+            owner = {"pipeline": name}
+            if any(file.day is not None and file.day < first for file in data_files(opened, owner)):
+                opened.delete(f"pipeline = '{name}' AND {DAY} < '{first.isoformat()}'")
+            join_files(opened, owner)
+
+    def _drop_rows(self, table: str, since: datetime, stay: Callable[[Row], tuple[object, ...]]) -> None:
+        opened = self._open(table)
+        if opened is None:
+            return
+        rows = opened.to_pyarrow_table().sort_by("at")
+        newest = {stay(row): at for at, row in enumerate(rows.to_pylist())}
+        kept = [
+            row["at"] >= since or (newest[stay(row)] == at and row.get("event") != "removed")
+            for at, row in enumerate(rows.to_pylist())
+        ]
+        if not all(kept):
+            write_deltalake(opened, rows.filter(pa.array(kept)), mode="overwrite")
+        if len(opened.file_uris()) > CROWD:
+            compact_table(opened, retention=timedelta(hours=READERS_H))
+
     def compact(self, *, retention: timedelta) -> dict[str, dict[str, int]]:
         """Join the small files of every table of the catalog and remove what no version younger than that names."""
         done = {}
@@ -186,6 +244,15 @@ class Catalog:
             ) from error
 
 
+# What of a row must be new for the one before it to be let go.
+STAY: Mapping[str, Callable[[Row], tuple[object, ...]]] = MappingProxyType(
+    {
+        "splits": lambda row: tuple(row[n] for n in ("pipeline", "query", "generation", "source", "split")),
+        "snapshots": lambda row: tuple(row[n] for n in ("pipeline", "kind", "query", "step")),
+    }
+)
+
+
 def as_json(values: Mapping[str, object]) -> str:
     """Details for a column of text."""
     return json.dumps(values, default=str, sort_keys=True)
@@ -203,6 +270,10 @@ def row_of(pipeline: str, *, generation: int, run_id: str, at: datetime | None =
 def operation(pipeline: str, *, generation: int, run_id: str, kind: str, summary: str, **details: object) -> Row:
     """A row of the table `operations`: what was done to a pipeline, besides running it."""
     return row_of(pipeline, generation=generation, run_id=run_id, kind=kind, summary=summary, details=as_json(details))
+
+
+def _day(row: Row, schema: pa.Schema) -> Row:
+    return {DAY: day_of(row["at"])} if DAY in schema.names else {}
 
 
 @contextmanager

@@ -387,7 +387,7 @@ def test_a_delta_table_that_was_removed_is_made_again(tmp_path):
 def test_a_damaged_delta_table_is_named(tmp_path):
     storage = DeltaStorage(tmp_path / "checkpoints")
     storage.save([row(1)])
-    for file in (tmp_path / "checkpoints").glob("*.parquet"):
+    for file in (tmp_path / "checkpoints").rglob("part-*.parquet"):
         file.write_bytes(b"junk")
     with pytest.raises(CheckpointError, match="cannot be read"):
         storage.rows()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, TypeAlias
@@ -26,6 +26,8 @@ from resources.errors import CheckpointError, ConfigurationError
 FLUSH_MESSAGES = 50
 FLUSH_AFTER = timedelta(seconds=10)
 
+# A generation and a batch of it.
+Place: TypeAlias = tuple[int, int]
 # A batch of a queue: its row's key, the query, the generation, the batch.
 Identity: TypeAlias = tuple[str, str, int, int]
 
@@ -160,7 +162,7 @@ class CheckpointStorage(ABC):
         if not is_recover:
             return None
         with self._guard:
-            newest = max(self._read(key), key=lambda row: row.place, default=None)
+            newest = self._newest_of(key)
         return newest.offset if newest else None
 
     def add_checkpoint_message(self, message: CheckPointMessage) -> None:
@@ -203,8 +205,28 @@ class CheckpointStorage(ABC):
     def rows(self, source_key: str | None = None) -> tuple[CheckpointRow, ...]:
         """The stored rows (of one source), at least the newest of each key; by key, the newest last."""
         with self._guard:
-            found = [row for row in self._read(None) if source_key in (None, row.source_key)]
-        return tuple(sorted(found, key=lambda row: (row.key, row.place)))
+            return in_order(row for row in self._read(None) if source_key in (None, row.source_key))
+
+    def newest(self, source_key: str, *, batches: int = 1, before: Place | None = None) -> tuple[CheckpointRow, ...]:
+        """The rows of the newest `batches` batches of a source, as far as they are stored, in the order of `rows`.
+
+        With `before` (a generation and a batch of it) of those before it. Takes as long after a year as after a day.
+        """
+        found = [row for row in self.rows(source_key) if before is None or row.place < before]
+        places = sorted({row.place for row in found})[-batches:]
+        return tuple(row for row in found if row.place in places)
+
+    def tidy(  # noqa: B027  nothing to do where only the newest rows are stored
+        self, source_keys: Collection[str] | None, *, keep: timedelta, now: datetime | None = None
+    ) -> None:
+        """Let go of rows that are older than `keep`, but the newest of each queue, and join small files.
+
+        Of the sources with these keys, None: of all. May be done while others write.
+        """
+
+    def crowded(self, source_keys: Collection[str]) -> bool:  # noqa: ARG002
+        """Whether the rows of one of these sources lie in so many files that reading them takes long."""
+        return False
 
     @abstractmethod
     def _write(self, rows: Sequence[CheckpointRow]) -> None:
@@ -213,6 +235,10 @@ class CheckpointStorage(ABC):
     @abstractmethod
     def _read(self, key: str | None) -> Iterable[CheckpointRow]:
         """The stored rows with this key, or all."""
+
+    def _newest_of(self, key: str) -> CheckpointRow | None:
+        """The row with this key that has the greatest generation and batch."""
+        return max(self._read(key), key=lambda row: row.place, default=None)
 
     def _close(self) -> None:
         """Give back what is open. Used once more, the storage opens it again."""
@@ -229,6 +255,11 @@ def merged(one: CheckpointRow, other: CheckpointRow) -> CheckpointRow:
         return newer
     offsets = merge_across({older.queue: older.offset}, {newer.queue: newer.offset})
     return replace(newer, offset=offsets[newer.queue])
+
+
+def in_order(rows: Iterable[CheckpointRow]) -> tuple[CheckpointRow, ...]:
+    """The rows by key, the newest last."""
+    return tuple(sorted(rows, key=lambda row: (row.key, row.place)))
 
 
 def newest_of_each(rows: Iterable[CheckpointRow]) -> dict[str, CheckpointRow]:

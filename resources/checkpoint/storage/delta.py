@@ -1,11 +1,13 @@
-"""The storage `delta`: a Delta table of the catalog that keeps every row, for anyone to query."""
+"""The storage `delta`: a Delta table of the catalog, for anyone to query."""
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,21 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from resources.checkpoint.storage.base import CheckpointRow, CheckpointStorage, Identity, row_of
+from resources.checkpoint.layout import (
+    CONFIGURATION,
+    DAY,
+    FOR_GOOD,
+    Place,
+    cutoff,
+    data_files,
+    day_of,
+    join_files,
+    newest_of_each,
+    newest_rows,
+    partitioned,
+)
+from resources.checkpoint.merge import QUEUE
+from resources.checkpoint.storage.base import CheckpointRow, CheckpointStorage, Identity, in_order, row_of
 from resources.errors import CheckpointError
 
 VERSIONED = {"rs.schema_version": "1"}
@@ -38,7 +54,12 @@ SCHEMA = pa.schema(
         ("reconciled", pa.bool_()),
     ]
 )
+# The partition of a source in a query. Its key may be longer than a folder's name, and hold anything.
+PART = "part"
+STORED = pa.schema([*SCHEMA, (PART, pa.string()), (DAY, pa.date32())])
 IDENTITY = ["key", "query", "generation", "batch_id"]
+# More files of one source than this are joined at the end of a run already.
+CROWD = 300
 
 
 class DeltaStorage(CheckpointStorage):
@@ -57,6 +78,28 @@ class DeltaStorage(CheckpointStorage):
 
     def __repr__(self) -> str:
         return f"DeltaStorage({str(self.path)!r})"
+
+    def newest(self, source_key: str, *, batches: int = 1, before: Place | None = None) -> tuple[CheckpointRow, ...]:
+        """See the base class; opens the newest files only."""
+        with self._guard:
+            return self._walk(source_key, _of_source(source_key), batches=batches, before=before)
+
+    def tidy(self, source_keys: Collection[str] | None, *, keep: timedelta, now: datetime | None = None) -> None:
+        """See the base class. Tables without partitions stay as they are."""
+        with self._guard, _errors(self.path, "tidied"), suppress(TableNotFoundError):
+            table = self._open(create=False)
+            if partitioned(table):
+                there = set(pa.table(table.get_add_actions(flatten=True))[f"partition.{PART}"].to_pylist())
+                for part in sorted(there if source_keys is None else there & set(map(part_of, source_keys))):
+                    _let_go(table, part, cutoff(keep, now))
+                    join_files(table, {PART: part})
+
+    def crowded(self, source_keys: Collection[str]) -> bool:
+        """See the base class."""
+        with self._guard, _errors(self.path, "read"), suppress(TableNotFoundError):
+            table = self._open(create=False)
+            return any(len(data_files(table, {PART: part_of(key)})) > CROWD for key in source_keys)
+        return False
 
     def _write(self, rows: Sequence[CheckpointRow]) -> None:
         with _errors(self.path, "written"):
@@ -82,7 +125,7 @@ class DeltaStorage(CheckpointStorage):
             custom_metadata=VERSIONED,
             app_transactions=[Transaction(app, batch) for app, batch in last.items()],
         )
-        plain = pa.Table.from_pylist([_plain(row) for row in new], schema=SCHEMA)
+        plain = pa.Table.from_pylist([_plain(row) for row in new], schema=STORED if partitioned(table) else SCHEMA)
         write_deltalake(table, plain, mode="append", commit_properties=properties)
 
     def _read(self, key: str | None) -> Iterable[CheckpointRow]:
@@ -95,6 +138,23 @@ class DeltaStorage(CheckpointStorage):
             rows = table.to_pyarrow_dataset().to_table(columns=SCHEMA.names, filter=only).to_pylist()
         return [row_of(row, key=row.pop("key")) for row in rows]
 
+    def _newest_of(self, key: str) -> CheckpointRow | None:
+        found = self._walk(key.partition(QUEUE)[0], pc.field("key") == key, batches=1)
+        return found[-1] if found else None
+
+    def _walk(
+        self, source_key: str, only: pc.Expression, *, batches: int, before: Place | None = None
+    ) -> tuple[CheckpointRow, ...]:
+        with _errors(self.path, "read"):
+            try:
+                table = self._open(create=False)
+            except TableNotFoundError:
+                return ()
+            files = data_files(table, {PART: part_of(source_key)})
+            found = newest_rows(files, only=only, batches=batches, before=before)
+        rows = found.select(SCHEMA.names).to_pylist() if found is not None else []
+        return in_order(row_of(row, key=row.pop("key")) for row in rows)
+
     def _open(self, *, create: bool) -> DeltaTable:
         """The table as it is now. It is made empty first: two first rows could not be written in competition."""
         if self._table is not None and self.path.exists():
@@ -104,12 +164,44 @@ class DeltaStorage(CheckpointStorage):
             self.path.mkdir(parents=True, exist_ok=True, mode=0o750)
             # Somebody else may be making it at this moment.
             with suppress(DeltaError):
-                DeltaTable.create(str(self.path), SCHEMA, commit_properties=CommitProperties(custom_metadata=VERSIONED))
+                DeltaTable.create(
+                    str(self.path),
+                    STORED,
+                    partition_by=[PART, DAY],
+                    configuration=dict(CONFIGURATION),
+                    commit_properties=CommitProperties(custom_metadata=VERSIONED),
+                )
         self._table = DeltaTable(str(self.path))
         return self._table
 
     def _close(self) -> None:
         self._table = None
+
+
+def part_of(source_key: str) -> str:
+    """The partition of a source's rows.
+
+    >>> part_of("shop;logs;file;totals")
+    '8b6fcd9a9218bb86'
+    """
+    return hashlib.sha256(source_key.encode()).hexdigest()[:16]
+
+
+def _of_source(source_key: str) -> pc.Expression:
+    return pc.starts_with(pc.field("key"), pattern=f"{source_key}{QUEUE}")
+
+
+def _let_go(table: DeltaTable, part: str, first: date) -> None:
+    """Drop the days before `first`, but the newest row of each queue, in one transaction."""
+    files = data_files(table, {PART: part})
+    if not any(file.day is not None and FOR_GOOD < file.day < first for file in files):
+        return
+    kept = newest_of_each(files, "key", before=first)
+    rows = SCHEMA.empty_table() if kept is None else kept.select(SCHEMA.names).cast(SCHEMA)
+    rows = rows.append_column(STORED.field(PART), pa.array([part] * rows.num_rows, pa.string()))
+    rows = rows.append_column(STORED.field(DAY), pa.array([FOR_GOOD] * rows.num_rows, pa.date32()))
+    where = f"{PART} = '{part}' AND {DAY} < '{first.isoformat()}'"
+    write_deltalake(table, rows, mode="overwrite", predicate=where)
 
 
 def _writer(row: CheckpointRow) -> str:
@@ -126,14 +218,16 @@ def _stored(table: DeltaTable, rows: Sequence[CheckpointRow]) -> set[Identity]:
     """The identities among those of `rows` that are in the table."""
     if not rows:
         return set()
-    keys = pc.field("key").isin(list({row.key for row in rows}))
-    batches = pc.field("batch_id").isin(list({row.batch_id for row in rows}))
-    found = table.to_pyarrow_dataset().to_table(columns=IDENTITY, filter=keys & batches).to_pylist()
+    only = pc.field("key").isin(list({row.key for row in rows}))
+    only &= pc.field("batch_id").isin(list({row.batch_id for row in rows}))
+    if partitioned(table):
+        only &= pc.field(PART).isin(list({part_of(row.source_key) for row in rows}))
+    found = table.to_pyarrow_dataset().to_table(columns=IDENTITY, filter=only).to_pylist()
     return {(each["key"], each["query"], each["generation"], each["batch_id"]) for each in found}
 
 
 def _plain(row: CheckpointRow) -> Mapping[str, Any]:
-    return {"key": row.key, **asdict(row)}
+    return {"key": row.key, **asdict(row), PART: part_of(row.source_key), DAY: day_of(row.at)}
 
 
 @contextmanager

@@ -1,0 +1,158 @@
+"""Tables of the catalog that grow with every batch: a partition a day of each owner.
+
+Who reads the newest rows opens the newest files, however many there are; who lets go of old ones drops partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, WriterProperties
+
+DAY = "day"
+# Where rows stay that are older than a table keeps them, but the newest of their kind.
+FOR_GOOD = date(1970, 1, 1)
+# A commit every ten seconds, for years: the log and the files that a compaction has replaced must go by themselves.
+CONFIGURATION: Mapping[str, str] = MappingProxyType(
+    {"delta.logRetentionDuration": "interval 1 hours", "delta.deletedFileRetentionDuration": "interval 1 days"}
+)
+# How long a file that was replaced can still be read by those who have opened the table before, in hours.
+READERS_H = 1
+# Few rows have to be decoded to find some of them in a file of a day.
+ROW_GROUP = 50_000
+
+# A generation and a batch of it: of two rows of one source the one with the greater place is the newer one.
+Place: TypeAlias = tuple[int, int]
+UNKNOWN: Place = (1 << 62, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """A file of a table: no row in it is of a greater place than `last`. `day` is None without partitions."""
+
+    path: Path
+    day: date | None
+    last: Place
+
+
+def day_of(at: datetime) -> date:
+    """The partition of a row of that time."""
+    return at.astimezone(UTC).date()
+
+
+def partitioned(table: DeltaTable) -> bool:
+    """Whether the table is laid out like this; one that an earlier version made is not."""
+    return DAY in table.metadata().partition_columns
+
+
+def data_files(table: DeltaTable, owner: Mapping[str, str]) -> list[DataFile]:
+    """The files that may have rows of `owner` (a partition column and its value), those with the newest rows first."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    if partitioned(table):
+        for column, value in owner.items():
+            actions = actions.filter(pc.field(f"partition.{column}") == value)
+    root = Path(table.table_uri.removeprefix("file://"))
+    found = [
+        DataFile(path=root / row["path"], day=row.get(f"partition.{DAY}"), last=_last(row))
+        for row in actions.to_pylist()
+    ]
+    return sorted(found, key=lambda file: file.last, reverse=True)
+
+
+def newest_rows(
+    files: Sequence[DataFile], *, only: pc.Expression, batches: int, before: Place | None = None
+) -> pa.Table | None:
+    """The rows that pass `only` of the newest `batches` batches that have some, of those before the place `before`.
+
+    None if there are none. `files` come from `data_files`; only those that may have such rows are opened.
+    """
+    found: pa.Table | None = None
+    least: Place | None = None
+    if before is not None:
+        only &= ~_from(before)
+    for file in files:
+        if least is not None and file.last < least:
+            break
+        for rows in _row_groups(file.path, least):
+            passed = rows.filter(only)
+            if passed.num_rows:
+                found, least = _newest(passed if found is None else pa.concat_tables([found, passed]), batches)
+    return found
+
+
+def join_files(table: DeltaTable, owner: Mapping[str, str]) -> None:
+    """Make one file of the many of each day of `owner`, and remove the files that were replaced a while ago."""
+    days = [file.day for file in data_files(table, owner)]
+    for day in sorted({day for day in days if day is not None and days.count(day) > 1}):
+        table.optimize.compact(
+            partition_filters=[*((name, "=", value) for name, value in owner.items()), (DAY, "=", day.isoformat())],
+            writer_properties=WriterProperties(max_row_group_size=ROW_GROUP),
+        )
+    table.vacuum(READERS_H, dry_run=False, enforce_retention_duration=False)
+    table.create_checkpoint()
+    table.cleanup_metadata()
+
+
+def newest_of_each(files: Sequence[DataFile], key: str, *, before: date) -> pa.Table | None:
+    """Of each value of the column `key` the newest row, if it is of a day before `before`; None if there are none."""
+    seen: set[str] = set()
+    kept: list[pa.Table] = []
+    for file in sorted(files, key=lambda f: (f.day or FOR_GOOD, f.last), reverse=True):
+        here = set(pq.read_table(file.path, columns=[key], partitioning=None)[key].unique().to_pylist())
+        if file.day is not None and file.day < before and here - seen:
+            rows = pq.read_table(file.path, filters=pc.field(key).isin(sorted(here - seen)), partitioning=None)
+            order = rows.sort_by([("generation", "ascending"), ("batch_id", "ascending")])
+            last = {value: at for at, value in enumerate(order[key].to_pylist())}
+            kept.append(order.take(sorted(last.values())))
+        seen |= here
+    return pa.concat_tables(kept) if kept else None
+
+
+def cutoff(keep: timedelta, now: datetime | None = None) -> date:
+    """The first day that stays."""
+    return day_of((now or datetime.now(UTC)) - keep)
+
+
+def _last(row: Mapping[str, object]) -> Place:
+    generation, batch = row.get("max.generation"), row.get("max.batch_id")
+    return (generation, batch) if isinstance(generation, int) and isinstance(batch, int) else UNKNOWN
+
+
+def _row_groups(path: Path, least: Place | None) -> Iterator[pa.Table]:
+    """The row groups of a file that may have rows from `least` on, those with the newest rows first."""
+    with pq.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        columns = [names.index("generation"), names.index("batch_id")]
+        bounds = []
+        for number in range(file.num_row_groups):
+            stats = [file.metadata.row_group(number).column(column).statistics for column in columns]
+            known = all(stat is not None and stat.has_min_max for stat in stats)
+            bounds.append(((stats[0].max, stats[1].max) if known else UNKNOWN, number))
+        for last, number in sorted(bounds, reverse=True):
+            if least is None or last >= least:
+                yield file.read_row_group(number)
+
+
+def _newest(rows: pa.Table, batches: int) -> tuple[pa.Table, Place | None]:
+    """The rows of the newest `batches` batches, and the place of the oldest of these if there are so many."""
+    places = rows.group_by(["generation", "batch_id"]).aggregate([])
+    places = (
+        places.sort_by([("generation", "descending"), ("batch_id", "descending")]).slice(batches - 1, 1).to_pylist()
+    )
+    if not places:
+        return rows, None
+    least = places[0]["generation"], places[0]["batch_id"]
+    return rows.filter(_from(least)), least
+
+
+def _from(place: Place) -> pc.Expression:
+    generation, batch = pc.field("generation"), pc.field("batch_id")
+    return (generation > place[0]) | ((generation == place[0]) & (batch >= place[1]))
