@@ -126,7 +126,7 @@ class Catalog:
     )
     def _append(self, table: str, rows: Sequence[Row]) -> None:
         schema, path = TABLES[table], self.path(table)
-        plain = [{name: row.get(name) for name in schema.names} | _day(row, schema) for row in rows]
+        plain = [{**{name: row.get(name) for name in schema.names}, **_day(row, schema)} for row in rows]
         data = pa.Table.from_pylist(plain, schema=schema)
         opened = self._open(table)
         if opened is None:

@@ -158,8 +158,10 @@ class DeltaStorage(CheckpointStorage):
     def _open(self, *, create: bool) -> DeltaTable:
         """The table as it is now. It is made empty first: two first rows could not be written in competition."""
         if self._table is not None and self.path.exists():
-            self._table.update_incremental()
-            return self._table
+            # Somebody may have put another table in its place.
+            with suppress(DeltaError):
+                self._table.update_incremental()
+                return self._table
         if create and not DeltaTable.is_deltatable(str(self.path)):
             self.path.mkdir(parents=True, exist_ok=True, mode=0o750)
             # Somebody else may be making it at this moment.
