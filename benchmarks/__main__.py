@@ -13,6 +13,7 @@ from rich.console import Console
 
 from benchmarks import report
 from benchmarks.bench import Bench
+from benchmarks.catalog import catalog_figures
 from benchmarks.kafka import kafka_figures
 from benchmarks.latency import latency_figures
 from benchmarks.measure import Figure
@@ -28,6 +29,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "latency": latency_figures,
         "memory": memory_figures,
         "upkeep": upkeep_figures,
+        "catalog": catalog_figures,
         "kafka": kafka_figures,
     }
 )

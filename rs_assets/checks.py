@@ -5,26 +5,41 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dagster import AssetCheckResult, AssetChecksDefinition, AssetCheckSeverity, AssetKey, asset_check
+from dagster import (
+    AssetCheckExecutionContext,
+    AssetCheckResult,
+    AssetChecksDefinition,
+    AssetCheckSeverity,
+    AssetKey,
+    asset_check,
+)
 
-from pipelines.runtime.options import RunOptions
+from pipelines.compile.plan import QueryPlan, plan_queries
+from pipelines.runtime.identity import log_of
+from pipelines.runtime.journal import queue_of
 from pipelines.runtime.travel import savepoints_of
 from pipelines.stream.pipeline import Pipeline
 from pipelines.topology.topology import Topology
 from resources.background import troubles_in
-from resources.checkpoint.catalog import Catalog
+from resources.checkpoint import manifest as manifests
 from resources.checkpoint.lease import read_lease
 from resources.checkpoint.merge import compare_offsets
 from resources.checkpoint.savepoints import verify
 from resources.checkpoint.storage import CheckpointRow
 from resources.errors import RsError
-from resources.home import Home
 from resources.sink.delta_table import open_table
 from rs_assets.catalogued import checkpoints_of
+from rs_assets.place import Place, place_of
 from rs_assets.roles import asset_path
 
 # A running stream that shows no checkpoint for so long is stuck or has no input.
 FRESH = timedelta(minutes=15)
+# Batches wait a while for one another before they are written.
+BEHIND = timedelta(minutes=2)
+# As many checkpoints of splits as are looked through in a second.
+MOST_ROWS = 5_000
+# A sink may flush some splits later than others.
+OWNED_WITHIN = 100
 # As much as a person reads in a check's text.
 SHOWN = 5
 
@@ -44,49 +59,52 @@ def checks_of(pipeline: Pipeline) -> list[AssetChecksDefinition]:
     return made
 
 
-Judge = Callable[[Topology, str], AssetCheckResult]
+Judge = Callable[[Topology, str, Place], AssetCheckResult]
 
 
 def _check(key: AssetKey, name: str, judge: Judge, topology: Topology, step: str) -> AssetChecksDefinition:
     @asset_check(asset=key, name=name, description=(judge.__doc__ or "").splitlines()[0])
-    def check() -> AssetCheckResult:
+    def check(context: AssetCheckExecutionContext) -> AssetCheckResult:
         try:
-            return judge(topology, step)
+            return judge(topology, step, place_of(context, topology))
         except RsError as error:
             return AssetCheckResult(passed=False, description=str(error))
 
     return check
 
 
-def offsets_never_go_back(topology: Topology, source: str) -> AssetCheckResult:
-    """Within a generation no split's offset is smaller than in a batch before."""
-    rows = sorted(_rows(topology, source), key=lambda row: row.place)
+def offsets_never_go_back(topology: Topology, source: str, place: Place) -> AssetCheckResult:
+    """Within a generation no split's offset is smaller than in a batch before, as far as the newest 5,000 tell."""
+    splits = len(checkpoints_of(topology, place, source=source))
+    rows = checkpoints_of(topology, place, source=source, batches=max(MOST_ROWS // max(splits, 1), 2))
     last: dict[tuple[str, str, int], CheckpointRow] = {}
     back = []
-    for row in rows:
-        place = (row.name, row.queue, row.generation)
-        if place in last and compare_offsets(row.offset, last[place].offset) < 0:
-            back.append(f"{row.queue}: batch {row.batch_id} at {row.offset}, behind {last[place].offset}")
-        last[place] = row
+    for row in sorted(rows, key=lambda row: row.place):
+        split = (row.name, row.queue, row.generation)
+        if split in last and compare_offsets(row.offset, last[split].offset) < 0:
+            back.append(f"{row.queue}: batch {row.batch_id} at {row.offset}, behind {last[split].offset}")
+        last[split] = row
     return _result(back, checkpoints=len(rows))
 
 
-def no_split_without_owner(topology: Topology, source: str) -> AssetCheckResult:
-    """Every split that came and did not go is in the newest checkpoint of its query."""
-    events = Catalog(Home.default().catalog).rows("splits", pipeline=topology.name)
-    there: set[tuple[str, str, int]] = set()
-    for event in (e for e in events if e["source"] == source):
-        place = (event["query"], event["split"], event["generation"])
-        (there.add if event["event"] == "added" else there.discard)(place)
-    owned = {(row.name, row.queue, row.generation) for row in _rows(topology, source)}
-    lost = [f"{split} of {query}" for query, split, _ in sorted(there - owned)]
+def no_split_without_owner(topology: Topology, source: str, place: Place) -> AssetCheckResult:
+    """Every split that came and did not go is in the newest checkpoints of its query."""
+    rows = checkpoints_of(topology, place, source=source, batches=OWNED_WITHIN)
+    newest = {query: max(row.generation for row in rows if row.name == query) for query in {row.name for row in rows}}
+    there: set[tuple[str, str]] = set()
+    for event in place.catalog.rows("splits", pipeline=topology.name, source=source):
+        if event["generation"] == newest.get(event["query"]):
+            split = event["query"], queue_of(event["split"])
+            (there.add if event["event"] == "added" else there.discard)(split)
+    owned = {(row.name, row.queue) for row in rows if row.generation == newest[row.name]}
+    lost = [f"{split} of {query}" for query, split in sorted(there - owned)]
     return _result(lost, splits=len(there))
 
 
-def checkpoint_is_fresh(topology: Topology, source: str) -> AssetCheckResult:
+def checkpoint_is_fresh(topology: Topology, source: str, place: Place) -> AssetCheckResult:
     """While the pipeline is started, its newest checkpoint is younger than 15 minutes."""
-    lease = read_lease(Home.default().leases, topology.name)
-    newest = max((row.at for row in _rows(topology, source)), default=None)
+    lease = read_lease(place.home.leases, topology.name)
+    newest = max((row.at for row in checkpoints_of(topology, place, source=source)), default=None)
     if lease is None or lease.free or newest is None:
         return AssetCheckResult(passed=True, metadata={"running": False})
     age = datetime.now(UTC) - max(newest, lease.acquired_at)
@@ -97,31 +115,44 @@ def checkpoint_is_fresh(topology: Topology, source: str) -> AssetCheckResult:
     )
 
 
-def nothing_fails_beside_the_batches(topology: Topology, source: str) -> AssetCheckResult:  # noqa: ARG001  one for all
+def nothing_fails_beside_the_batches(topology: Topology, source: str, place: Place) -> AssetCheckResult:
     """The catalog, savepoints and whatever else is written beside the batches of the newest run are up to date."""
-    warnings = troubles_in(Home.default().job(topology.namespace, topology.job))
-    return _result(warnings, severity=AssetCheckSeverity.WARN)
+    plans = [plan for plan in plan_queries(topology) if source in plan.sources]
+    behind = [text for plan in plans if (text := _behind(topology, plan, place)) is not None]
+    return _result([*troubles_in(place.job(topology)), *behind], severity=AssetCheckSeverity.WARN)
 
 
-def savepoint_can_be_read(topology: Topology, step: str) -> AssetCheckResult:  # noqa: ARG001  one for the pipeline
+def _behind(topology: Topology, plan: QueryPlan, place: Place) -> str | None:
+    """What to say of a query with batches that Spark has committed a while ago and the catalog lacks."""
+    folder = place.job(topology)
+    log = log_of(manifests.load(folder), plan, folder)
+    last = -1 if log is None else log.last_committed()
+    told = place.catalog.newest_batch(topology.name, plan.name)
+    offsets = log.offsets(told + 1) if log is not None and told < last else None
+    if offsets is None or datetime.now(UTC) - offsets.started < BEHIND:
+        return None
+    return f"the catalog is behind: it lacks batches {told + 1} to {last} of query {plan.name!r}"
+
+
+def savepoint_can_be_read(topology: Topology, step: str, place: Place) -> AssetCheckResult:  # noqa: ARG001  one for all
     """Every file of the newest savepoint is there and has its digest."""
-    found = savepoints_of(RunOptions()).savepoints(topology.namespace, topology.job)
+    store = savepoints_of(place.options())
+    found = store.savepoints(topology.namespace, topology.job)
     if not found:
         return AssetCheckResult(passed=True, description="no savepoint yet", metadata={"files": 0})
-    problems = verify(savepoints_of(RunOptions()), found[0])
+    problems = verify(store, found[0])
     return _result(problems, files=len(found[0].files), savepoint=found[0].id)
 
 
-def state_rows_equal_the_snapshot(topology: Topology, step: str) -> AssetCheckResult:
+def state_rows_equal_the_snapshot(topology: Topology, step: str, place: Place) -> AssetCheckResult:
     """The table of the step's state has as many rows as its newest snapshot says."""
-    snapshots = Catalog(Home.default().catalog).rows("snapshots", pipeline=topology.name, kind="state")
-    mine = [row for row in snapshots if row["step"] == step]
-    if not mine:
+    newest = place.catalog.last("snapshots", pipeline=topology.name, kind="state", step=step)
+    if newest is None:
         return AssetCheckResult(passed=True, description="no snapshot of state yet", metadata={"rows": 0})
-    table = open_table(mine[-1]["uri"])
+    table = open_table(newest["uri"])
     rows = -1 if table is None else table.count()
-    wrong = [] if rows == mine[-1]["rows"] else [f"the table has {rows} rows, the snapshot {mine[-1]['rows']}"]
-    return _result(wrong, rows=rows, batch_id=mine[-1]["batch_id"])
+    wrong = [] if rows == newest["rows"] else [f"the table has {rows} rows, the snapshot {newest['rows']}"]
+    return _result(wrong, rows=rows, batch_id=newest["batch_id"])
 
 
 SOURCE_CHECKS: dict[str, Judge] = {
@@ -134,10 +165,6 @@ STATE_CHECKS: dict[str, Judge] = {
     "savepoint_can_be_read": savepoint_can_be_read,
     "state_rows_equal_the_snapshot": state_rows_equal_the_snapshot,
 }
-
-
-def _rows(topology: Topology, source: str) -> list[CheckpointRow]:
-    return checkpoints_of(topology, Home.default(), source)
 
 
 def _result(

@@ -58,12 +58,11 @@ def verify(name: str, modules: tuple[str, ...], *, repair: str | None, as_json: 
 @guarded
 def checkpoints(name: str, modules: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     """Show the committed batches of a pipeline: offsets by split, watermark, run."""
-    from resources.home import Home
     from rs_assets.catalogued import checkpoints_of
+    from rs_assets.place import Place
 
     topology = chosen(modules, name).topology
-    stored = checkpoints_of(topology, Home.default())
-    newest = sorted(stored, key=lambda row: (row.at, row.batch_id, row.queue))[-limit:]
+    newest = checkpoints_of(topology, Place(), batches=limit)[-limit:]
     rows = [
         {
             "at": f"{row.at:%Y-%m-%d %H:%M:%S}",

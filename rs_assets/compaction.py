@@ -14,6 +14,7 @@ from pipelines.topology.sink import DeltaSink
 from resources.checkpoint.catalog import Catalog
 from resources.checkpoint.compaction import compact_table
 from resources.checkpoint.savepoints import SavepointStore, collect_garbage
+from resources.checkpoint.tidying import kept_for, tidy_catalog
 from resources.home import Home
 from resources.sink.delta_table import open_table
 from rs_assets.roles import asset_path
@@ -35,7 +36,7 @@ def delta_outputs(pipelines: Sequence[Pipeline], home: Home) -> Iterator[tuple[A
 def compact_everything(pipelines: Sequence[Pipeline], home: Home) -> dict[str, dict[str, int]]:
     """Compact Delta outputs, tables of state and of shuffles and the catalog; clear what going back moved aside.
 
-    Files of savepoints that were removed go too. Returns what was done, by table.
+    Rows of the catalog that are older than RS_CATALOG_DAYS go, and files of savepoints that were removed. Returns what was done, by table.
     """
     done: dict[str, dict[str, int]] = {}
     for _, path in delta_outputs(pipelines, home):
@@ -46,6 +47,7 @@ def compact_everything(pipelines: Sequence[Pipeline], home: Home) -> dict[str, d
         table = open_table(str(folder))
         if table is not None:
             done[str(folder)] = compact_table(table, retention=RETENTION)
+    tidy_catalog(home.catalog, keep=kept_for())
     catalog = Catalog(home.catalog).compact(retention=RETENTION)
     collect_garbage(SavepointStore(home.savepoints))
     for pipeline in pipelines:

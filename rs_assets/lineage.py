@@ -7,18 +7,21 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pipelines.compile.plan import plan_queries
+from pipelines.compile.plan import QueryPlan, plan_queries
 from pipelines.stream.pipeline import Pipeline
 from pipelines.topology.provenance import fields_of, provenance
 from pipelines.topology.sink import DeltaSink
 from pipelines.topology.topology import Topology
-from resources.checkpoint.catalog import Catalog
 from resources.checkpoint.storage.base import CheckpointRow
 from resources.errors import ConfigurationError, SinkError
 from resources.home import Home
 from resources.sink.delta_entries import WRITER
 from resources.sink.delta_table import open_table
-from rs_assets.catalogued import checkpoints_of
+from rs_assets.catalogued import key_of
+from rs_assets.place import Place
+
+# Batches in which a sink may not have flushed a split.
+BEFORE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,7 @@ def lineage_of(pipelines: Sequence[Pipeline], table: str, *, version: int | None
 
     ConfigurationError for a table that no pipeline writes, SinkError for a version that no batch of ours made.
     """
+    place = Place(home=home)
     topology, sink, path = _sink_of(pipelines, table, home)
     opened = open_table(path)
     if opened is None:
@@ -76,11 +80,10 @@ def lineage_of(pipelines: Sequence[Pipeline], table: str, *, version: int | None
     assert match is not None  # noqa: S101  filtered above
     plan = next(p for p in plan_queries(topology) if sink.name in p.sinks)
     generation, batch = int(match[2]), int(entry["rs.batch_id"])
-    catalog = Catalog(home.catalog)
-    of_query = [row for row in checkpoints_of(topology, home) if row.name == plan.name]
+    of_query = around(topology, plan, place, batch)
     now = [row for row in of_query if row.place == (generation, batch)]
     before = read_before(of_query, (generation, batch))
-    snapshots = [s for s in catalog.rows("snapshots", pipeline=topology.name) if s["batch_id"] <= batch]
+    snapshots = [s for s in place.catalog.rows("snapshots", pipeline=topology.name) if s["batch_id"] <= batch]
     return Lineage(
         table=path,
         version=entry["version"],
@@ -99,6 +102,16 @@ def lineage_of(pipelines: Sequence[Pipeline], table: str, *, version: int | None
         state=_last([s for s in snapshots if s["query"] == plan.name], "state"),
         columns={f.name: _text(topology, sink.name, f.name) for f in opened.schema().fields},
     )
+
+
+def around(topology: Topology, plan: QueryPlan, place: Place, batch: int) -> list[CheckpointRow]:
+    """The checkpoints of a batch and of those shortly before it, of every generation."""
+    with place.storage() as storage:
+        return [
+            row
+            for source in plan.sources
+            for row in storage.of_batches(key_of(topology, plan, source), range(max(batch - BEFORE, 0), batch + 1))
+        ]
 
 
 def read_before(rows: Sequence[CheckpointRow], place: tuple[int, int]) -> dict[tuple[str, str], str]:

@@ -10,6 +10,8 @@ from datetime import timedelta
 from pipelines.runtime.report import BatchProgress
 from pipelines.topology.sink import Connector
 from resources.checkpoint.lease import DEFAULT_TTL
+from resources.checkpoint.storage import default_storage, default_url
+from resources.checkpoint.tidying import kept_for
 from resources.home import Home
 from resources.source.lines.reading import MAX_LINE_BYTES
 from resources.spark.driver import SparkDriver
@@ -53,9 +55,9 @@ class RunOptions:
     is the number of state partitions of a new checkpoint (None: what Spark's session says). `max_line_bytes` caps the
     lines of followed files. `connector` overrides the writer of all Delta sinks. `lease_ttl` is how long a silent
     driver keeps its pipeline before another may take over. `checkpoint_storage` is delta, memory or db, `storage_url`
-    the SQLAlchemy URL of db. `preview_rows` is how many open windows of each step the report shows. `savepoints` says
-    when savepoints are taken by themselves. `max_poisons` is how many different records of a batch may go into
-    quarantine because a step cannot compute them; more end the run.
+    the SQLAlchemy URL of db; `catalog_keep` is how long rows of the catalog are kept. `preview_rows` is how many open
+    windows of each step the report shows. `savepoints` says when savepoints are taken by themselves. `max_poisons` is
+    how many different records of a batch may go into quarantine because a step cannot compute them; more end the run.
     """
 
     home: Home = field(default_factory=Home.default)
@@ -70,8 +72,9 @@ class RunOptions:
     connector: Connector | None = None
     lease_ttl: timedelta = DEFAULT_TTL
     preview_rows: int = 0
-    checkpoint_storage: str = "delta"
-    storage_url: str | None = field(default=None, repr=False)
+    checkpoint_storage: str = field(default_factory=default_storage)
+    storage_url: str | None = field(default_factory=default_url, repr=False)
+    catalog_keep: timedelta = field(default_factory=kept_for)
     savepoints: SavepointPolicy = field(default_factory=SavepointPolicy)
     max_poisons: int = 100
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
 from typing import Any, Self
 
 from pipelines.runtime.idle import IdleClock
@@ -13,6 +16,7 @@ from pipelines.runtime.report import RunReport
 from pipelines.runtime.session import NOT_AS_ROWS, NOT_SAVED, JobSession
 from pipelines.runtime.state import snapshot_state
 from pipelines.runtime.stopping import drain_and_stop
+from pipelines.runtime.tidying import NOT_TIDY, tidy
 from pipelines.runtime.travel import savepoint
 from resources.background import Repeated
 from resources.checkpoint import requests
@@ -20,6 +24,8 @@ from resources.checkpoint.savepoints import Savepoint
 
 # How often the watcher looks at the queries, in seconds.
 LOOK_S = 0.2
+# A commit of the catalog every ten seconds leaves 360 files in between.
+TIDY_EVERY = timedelta(hours=1)
 
 
 @dataclass(slots=True)
@@ -47,7 +53,7 @@ class RunningPipeline:
         warden = Warden(session, every(interval))
         warden.start()
         running = cls(session, clock, warden)
-        running._begin_saving()
+        running._begin_tasks()
         return running
 
     def __enter__(self) -> Self:
@@ -67,17 +73,19 @@ class RunningPipeline:
         """Copy the checkpoints while the queries run; CheckpointError before the first batch is committed."""
         return savepoint(self.session.topology, self.session.options, note=note)
 
-    def _begin_saving(self) -> None:
-        """Take savepoints, and the state as rows, by the clock: each on its own, whatever becomes of the other."""
+    def _begin_tasks(self) -> None:
+        """Tidy the catalog, take savepoints and write the state as rows, by the clock and each on its own."""
         policy, troubles = self.session.options.savepoints, self.session.troubles
-        if policy.every is None or policy.local_storage_only:
-            return
-        tasks = [Repeated(self._save, name="rs-savepoints", every=policy.every, troubles=troubles, effect=NOT_SAVED)]
-        if policy.state_rows and any(plan.stateful for plan in self.session.plans):
-            tasks.append(
-                Repeated(self._write_state, name="rs-state", every=policy.every, troubles=troubles, effect=NOT_AS_ROWS)
-            )
-        self._tasks.extend(task.start() for task in tasks)
+        tasks: list[tuple[Callable[[], object], str, timedelta, str]] = [
+            (partial(tidy, self.session), "rs-catalog", TIDY_EVERY, NOT_TIDY)
+        ]
+        if policy.every is not None and not policy.local_storage_only:
+            tasks.append((self._save, "rs-savepoints", policy.every, NOT_SAVED))
+            if policy.state_rows and any(plan.stateful for plan in self.session.plans):
+                tasks.append((self._write_state, "rs-state", policy.every, NOT_AS_ROWS))
+        for work, name, pause, effect in tasks:
+            task = Repeated(work, name=name, every=pause, troubles=troubles, effect=effect)
+            self._tasks.append(task.start())
 
     def _save(self) -> None:
         if self._committed and not self.session.topology.shuffled:

@@ -33,6 +33,7 @@ from pipelines.runtime.repartition import StateSum, repartition
 from pipelines.runtime.report import RunReport, unused
 from pipelines.runtime.sink_notes import SinkNotes
 from pipelines.runtime.state import preview, snapshot_state
+from pipelines.runtime.tidying import NOT_TIDY, tidy_crowded
 from pipelines.runtime.topics import TopicWatch, Watched
 from pipelines.runtime.travel import savepoint
 from pipelines.topology.shuffle import ShuffleWrite
@@ -329,6 +330,8 @@ class JobSession:
             for query in self.queries.values():
                 query.book.finished()
         self.journal.close()
+        with self.troubles.guarding(NOT_TIDY):
+            tidy_crowded(self)
         with self.troubles.guarding(NOT_SHOWN):
             self.mirror.finish()
         if self.purge is not None:

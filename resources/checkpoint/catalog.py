@@ -21,7 +21,16 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from resources.checkpoint.compaction import compact_table
-from resources.checkpoint.layout import CONFIGURATION, DAY, READERS_H, data_files, day_of, join_files, partitioned
+from resources.checkpoint.layout import (
+    CONFIGURATION,
+    DAY,
+    READERS_H,
+    data_files,
+    day_of,
+    join_files,
+    newest_rows,
+    partitioned,
+)
 from resources.errors import CheckpointError
 
 # Raised when a table gets other columns; a table of a newer release is not written to.
@@ -170,6 +179,16 @@ class Catalog:
         found = self._found(table, [(name, "=", value) for name, value in equal.items()])
         rows: list[dict[str, Any]] = found.slice(max(found.num_rows - 1, 0)).to_pylist()
         return rows[0] if rows else None
+
+    def newest_batch(self, pipeline: str, query: str) -> int:
+        """The newest batch of a query that the catalog has messages of, of its newest generation; -1 for none."""
+        opened = self._open("system_messages")
+        if opened is None:
+            return -1
+        with _errors(self.path("system_messages"), "read"):
+            files = data_files(opened, {"pipeline": pipeline})
+            found = newest_rows(files, only=pc.field("query") == query, batches=1)
+        return -1 if found is None else int(found["batch_id"][0].as_py())
 
     def _found(
         self, table: str, filters: Sequence[tuple[str, str, object]], columns: list[str] | None = None

@@ -5,7 +5,7 @@ Who reads the newest rows opens the newest files, however many there are; who le
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -27,7 +27,7 @@ CONFIGURATION: Mapping[str, str] = MappingProxyType(
 # How long a file that was replaced can still be read by those who have opened the table before, in hours.
 READERS_H = 1
 # Few rows have to be decoded to find some of them in a file of a day.
-ROW_GROUP = 50_000
+ROW_GROUP = 10_000
 
 # A generation and a batch of it: of two rows of one source the one with the greater place is the newer one.
 Place: TypeAlias = tuple[int, int]
@@ -36,11 +36,15 @@ UNKNOWN: Place = (1 << 62, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """A file of a table: no row in it is of a greater place than `last`. `day` is None without partitions."""
+    """A file of a table: no row in it is of a greater place than `last`, or of a batch that is not in `batches`.
+
+    `day` is None without partitions.
+    """
 
     path: Path
     day: date | None
     last: Place
+    batches: range
 
 
 def day_of(at: datetime) -> date:
@@ -61,7 +65,7 @@ def data_files(table: DeltaTable, owner: Mapping[str, str]) -> list[DataFile]:
             actions = actions.filter(pc.field(f"partition.{column}") == value)
     root = Path(table.table_uri.removeprefix("file://"))
     found = [
-        DataFile(path=root / row["path"], day=row.get(f"partition.{DAY}"), last=_last(row))
+        DataFile(path=root / row["path"], day=row.get(f"partition.{DAY}"), last=_last(row), batches=_batches(row))
         for row in actions.to_pylist()
     ]
     return sorted(found, key=lambda file: file.last, reverse=True)
@@ -81,11 +85,26 @@ def newest_rows(
     for file in files:
         if least is not None and file.last < least:
             break
-        for rows in _row_groups(file.path, least):
-            passed = rows.filter(only)
-            if passed.num_rows:
-                found, least = _newest(passed if found is None else pa.concat_tables([found, passed]), batches)
+        with pq.ParquetFile(file.path) as opened:
+            for last, number in _row_groups(opened):
+                if least is not None and last < least:
+                    break
+                passed = opened.read_row_group(number).filter(only)
+                if passed.num_rows:
+                    found, least = _newest(passed if found is None else pa.concat_tables([found, passed]), batches)
     return found
+
+
+def rows_of_batches(files: Sequence[DataFile], *, only: pc.Expression, batches: range) -> pa.Table | None:
+    """The rows of these batches, of whatever generation, that pass `only`; None if there are none."""
+    asked = pc.field("batch_id")
+    only &= (asked >= batches.start) & (asked < batches.stop)
+    found = [
+        pq.read_table(file.path, filters=only, partitioning=None)
+        for file in files
+        if file.batches.start < batches.stop and batches.start < file.batches.stop
+    ]
+    return pa.concat_tables(found) if found else None
 
 
 def join_files(table: DeltaTable, owner: Mapping[str, str]) -> None:
@@ -126,19 +145,21 @@ def _last(row: Mapping[str, object]) -> Place:
     return (generation, batch) if isinstance(generation, int) and isinstance(batch, int) else UNKNOWN
 
 
-def _row_groups(path: Path, least: Place | None) -> Iterator[pa.Table]:
-    """The row groups of a file that may have rows from `least` on, those with the newest rows first."""
-    with pq.ParquetFile(path) as file:
-        names = file.schema_arrow.names
-        columns = [names.index("generation"), names.index("batch_id")]
-        bounds = []
-        for number in range(file.num_row_groups):
-            stats = [file.metadata.row_group(number).column(column).statistics for column in columns]
-            known = all(stat is not None and stat.has_min_max for stat in stats)
-            bounds.append(((stats[0].max, stats[1].max) if known else UNKNOWN, number))
-        for last, number in sorted(bounds, reverse=True):
-            if least is None or last >= least:
-                yield file.read_row_group(number)
+def _batches(row: Mapping[str, object]) -> range:
+    first, last = row.get("min.batch_id"), row.get("max.batch_id")
+    return range(first, last + 1) if isinstance(first, int) and isinstance(last, int) else range(1 << 62)
+
+
+def _row_groups(file: pq.ParquetFile) -> list[tuple[Place, int]]:
+    """The row groups of a file by number, with a place that no row in them is beyond, the greatest first."""
+    names = file.schema_arrow.names
+    columns = [names.index("generation"), names.index("batch_id")]
+    found = []
+    for number in range(file.num_row_groups):
+        stats = [file.metadata.row_group(number).column(column).statistics for column in columns]
+        known = all(stat is not None and stat.has_min_max for stat in stats)
+        found.append(((stats[0].max, stats[1].max) if known else UNKNOWN, number))
+    return sorted(found, reverse=True)
 
 
 def _newest(rows: pa.Table, batches: int) -> tuple[pa.Table, Place | None]:

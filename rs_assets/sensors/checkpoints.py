@@ -6,6 +6,7 @@ runtime, not by a Dagster run.
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from dagster import (
@@ -24,17 +25,19 @@ from dagster import (
 
 from pipelines.stream.pipeline import Pipeline
 from pipelines.topology.topology import Topology
-from resources.checkpoint.catalog import Catalog
 from resources.checkpoint.storage import CheckpointRow
-from resources.home import Home
 from rs_assets.assets import pipeline_name
 from rs_assets.catalogued import checkpoints_of
+from rs_assets.place import Place, place_of
 from rs_assets.roles import asset_path
 from rs_assets.sensors import cursor
 
 Event = AssetMaterialization | AssetObservation
 # Dagster's tag for what version of the data an event speaks of.
 DATA_VERSION = "dagster/data_version"
+HOME = "home"
+# As many events of snapshots as a tick reports: it has a minute, and one that was off for long has missed thousands.
+MOST_SNAPSHOTS = 100
 
 
 def checkpoint_sensor(pipeline: Pipeline) -> SensorDefinition | None:
@@ -47,62 +50,74 @@ def checkpoint_sensor(pipeline: Pipeline) -> SensorDefinition | None:
         description=f"Reports the batches and snapshots of {pipeline.name} from the catalog.",
     )
     def checkpoints(context: SensorEvaluationContext) -> SensorResult | SkipReason:
-        home, seen = Home.default(), cursor.load(context.cursor)
-        rows = _new_rows(topology, home, seen)
-        snapshots = _new_snapshots(topology, home, seen)
+        place, seen = place_of(context, topology), cursor.load(context.cursor)
+        if seen.get(HOME) not in (None, str(place.home.root)):
+            # What was seen elsewhere says nothing of what is here.
+            seen = {}
+        rows = _new_rows(topology, place, seen)
+        snapshots = _new_snapshots(topology, place, seen)
         if not rows and not snapshots:
             return SkipReason("no new checkpoint")
-        events = [*_checkpoint_events(topology, rows), *_state_events(topology, snapshots)]
-        return SensorResult(asset_events=events, cursor=cursor.dump(_moved(seen, rows, snapshots)))
+        events = [*_checkpoint_events(topology, rows, seen), *_state_events(topology, snapshots)]
+        moved = {**_moved(seen, rows, snapshots), HOME: str(place.home.root)}
+        return SensorResult(asset_events=events, cursor=cursor.dump(moved))
 
     return checkpoints
 
 
-def _new_rows(topology: Topology, home: Home, seen: dict[str, Any]) -> list[CheckpointRow]:
+def _new_rows(topology: Topology, place: Place, seen: dict[str, Any]) -> list[CheckpointRow]:
     sources = {source.name for source in topology.origins}
-    mine = (row for row in checkpoints_of(topology, home) if row.topic in sources)
-    return [row for row in mine if list(row.place) > seen.get(f"{row.name}/{row.topic}", [0, -1])]
+    mine = (row for row in checkpoints_of(topology, place) if row.topic in sources)
+    return [row for row in mine if list(row.place) > seen.get(_key(row), [0, -1])]
 
 
-def _new_snapshots(topology: Topology, home: Home, seen: dict[str, Any]) -> list[dict[str, Any]]:
-    found = Catalog(home.catalog).rows("snapshots", pipeline=topology.name)
-    return [row for row in found if row["at"].isoformat() > seen.get("snapshots", "")]
+def _new_snapshots(topology: Topology, place: Place, seen: dict[str, Any]) -> list[dict[str, Any]]:
+    """Those since the last look; at the first one the newest of each kind and step."""
+    if "snapshots" in seen:
+        since = datetime.fromisoformat(seen["snapshots"])
+        found = place.catalog.rows("snapshots", at_least={"at": since}, pipeline=topology.name)
+        return [row for row in found if row["at"] > since][-MOST_SNAPSHOTS:]
+    kinds = [{"kind": "savepoint"}, *({"kind": "state", "step": node.name} for node in topology if node.stateful)]
+    newest = (place.catalog.last("snapshots", pipeline=topology.name, **kind) for kind in kinds)
+    return [row for row in newest if row is not None]
 
 
 def _moved(seen: dict[str, Any], rows: Sequence[CheckpointRow], snapshots: Sequence[dict[str, Any]]) -> dict[str, Any]:
     moved = dict(seen)
     for row in rows:
-        key = f"{row.name}/{row.topic}"
-        moved[key] = max(moved.get(key, [0, -1]), list(row.place))
+        moved[_key(row)] = list(row.place)
     if snapshots:
         moved["snapshots"] = max(row["at"].isoformat() for row in snapshots)
     return moved
 
 
-def _checkpoint_events(topology: Topology, rows: Sequence[CheckpointRow]) -> Iterator[AssetMaterialization]:
+def _key(row: CheckpointRow) -> str:
+    return f"{row.name}/{row.topic}"
+
+
+def _checkpoint_events(
+    topology: Topology, rows: Sequence[CheckpointRow], seen: dict[str, Any]
+) -> Iterator[AssetMaterialization]:
     """One event for each source and query: its newest checkpoint, with the offset of every split."""
-    newest: dict[tuple[str, str], tuple[int, int]] = {}
-    for row in rows:
-        newest[row.topic, row.name] = max(newest.get((row.topic, row.name), (0, -1)), row.place)
-    for (source, query), place in newest.items():
-        now = [row for row in rows if (row.topic, row.name, row.place) == (source, query, place)]
-        batches = {row.place for row in rows if (row.topic, row.name) == (source, query)}
+    for key, first in {_key(row): row for row in rows}.items():
+        now = [row for row in rows if _key(row) == key]
+        generation, batch = seen.get(key, [0, -1])
         records = [TableRecord({"split": row.queue, "offset": row.offset}) for row in now]
         yield AssetMaterialization(
-            AssetKey(asset_path(topology, source, "checkpoint")),
-            description=f"batch {place[1]} of query {query}, from the catalog",
+            AssetKey(asset_path(topology, first.topic, "checkpoint")),
+            description=f"batch {first.batch_id} of query {first.name}, from the catalog",
             metadata={
-                "query": query,
-                "generation": place[0],
-                "batch_id": place[1],
-                "batches": len(batches),
+                "query": first.name,
+                "generation": first.generation,
+                "batch_id": first.batch_id,
+                "batches": first.batch_id - (batch if generation == first.generation else -1),
                 "splits": len(now),
                 "committed_offsets": MetadataValue.table(records),
-                "run": now[0].run_id,
-                "committed_at": MetadataValue.timestamp(now[0].at),
-                **({"watermark": MetadataValue.timestamp(now[0].watermark)} if now[0].watermark else {}),
+                "run": first.run_id,
+                "committed_at": MetadataValue.timestamp(first.at),
+                **({"watermark": MetadataValue.timestamp(first.watermark)} if first.watermark else {}),
             },
-            tags={DATA_VERSION: DataVersion(f"{place[0]}-{place[1]}").value},
+            tags={DATA_VERSION: DataVersion(f"{first.generation}-{first.batch_id}").value},
         )
 
 

@@ -2,25 +2,32 @@
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
-import orjson
 from dagster import RunRequest, SensorDefinition, SensorEvaluationContext, SensorResult, SkipReason, sensor
 
-from pipelines.runtime.journal import queue_of
+from pipelines.compile.plan import plan_queries
+from pipelines.runtime.identity import log_of
+from pipelines.runtime.positions import NOTHING_READ
 from pipelines.stream.pipeline import Pipeline
-from pipelines.topology.source import FileSource, KafkaSource
+from pipelines.topology.source import FileSource, KafkaSource, Source
+from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
+from resources.checkpoint.log import CheckpointLog
 from resources.errors import ConfigurationError, SourceReadError
-from resources.home import Home
+from resources.source.kafka.offsets import parse_offsets, split_name
+from resources.source.lines.files import codec_of
+from resources.source.lines.offsets import load_offsets
+from resources.source.lines.planner import Planner
 from rs_assets.assets import pipeline_name
-from rs_assets.catalogued import checkpoints_of
+from rs_assets.place import Place, place_of
 from rs_assets.sensors import cursor
 from rs_assets.sensors.inputs import ends_of, watched
-
-# Followed archives count in unpacked bytes, so their size tells nothing.
-ARCHIVES = (".gz", ".zst")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,13 +97,13 @@ def rescale_sensor(pipeline: Pipeline, policy: RescalePolicy = RescalePolicy()) 
         description=f"Rescales {pipeline.name} when its splits or its lag ask for it.",
     )
     def rescale(context: SensorEvaluationContext) -> SensorResult | SkipReason:
-        home, seen, now = Home.default(), cursor.load(context.cursor), time.time()
-        manifest = manifests.load(home.job(topology.namespace, topology.job))
+        place, seen, now = place_of(context, topology), cursor.load(context.cursor), time.time()
+        manifest = manifests.load(place.job(topology))
         if manifest is None or not manifest.partitions:
             return SkipReason("it has not run yet")
         try:
             splits = sum(len(ends) for ends in ends_of(sources).values())
-            behind = policy.behind(lags(pipeline, home))
+            behind = policy.behind(lags(topology, place))
         except SourceReadError as error:
             return SkipReason(str(error))
         lagging_since = (seen.get("lagging_since") or now) if behind else None
@@ -119,38 +126,40 @@ def rescale_sensor(pipeline: Pipeline, policy: RescalePolicy = RescalePolicy()) 
     return rescale
 
 
-def lags(pipeline: Pipeline, home: Home) -> Lag:
-    """How far the sources' ends lie behind the last checkpoint in the catalog. Archives do not count.
+def lags(topology: Topology, place: Place) -> Lag:
+    """How far the queries lie behind the ends of their sources, by Spark's own log; of several queries the last counts.
 
-    SourceReadError if a broker does not answer.
+    Archives do not count. SourceReadError if a broker does not answer.
     """
-    topology = pipeline.topology
-    read: dict[tuple[str, str], int] = {}
-    for row in checkpoints_of(topology, home):
-        place = row.topic, _last_part(row.queue)
-        read[place] = max(read.get(place, 0), _position(row.offset))
-    behind = {
-        source.name: sum(
-            max(end - read.get((source.name, _last_part(queue_of(split))), 0), 0)
-            for split, end in ends_of([source])[source.name].items()
-            if not split.endswith(ARCHIVES)
-        )
-        for source in watched(topology)
-        if isinstance(source, KafkaSource) or (isinstance(source, FileSource) and source.tail)
-    }
-    kafka = {source.name for source in topology.sources if isinstance(source, KafkaSource)}
-    return Lag(
-        bytes=sum(lag for name, lag in behind.items() if name not in kafka),
-        records=sum(lag for name, lag in behind.items() if name in kafka),
-    )
+    folder = place.job(topology)
+    manifest = manifests.load(folder)
+    lag = {FileSource: 0, KafkaSource: 0}
+    for source in (s for s in watched(topology) if not isinstance(s, FileSource) or s.tail):
+        logs = [log_of(manifest, plan, folder) for plan in plan_queries(topology) if source.name in plan.sources]
+        lag[type(source)] += max(BEHIND[type(source)](source, _read(source, log)) for log in logs)
+    return Lag(bytes=lag[FileSource], records=lag[KafkaSource])
 
 
-def _last_part(split: str) -> str:
-    """A file's name: checkpoints have it from the folder that is followed on, sources have all of its path."""
-    return split.rsplit("/", 1)[-1]
+def _read(source: Source, log: CheckpointLog | None) -> str | None:
+    """Up to where Spark has committed the source, as its log says it; None if it has read nothing yet."""
+    offsets = log.offsets(log.last_committed()) if log is not None else None
+    text = offsets.sources.get(source.name, NOTHING_READ) if offsets is not None else NOTHING_READ
+    return None if text == NOTHING_READ else text
 
 
-def _position(offset: str) -> int:
-    """The byte of a followed file, or the offset of a partition."""
-    found = orjson.loads(offset)
-    return int(found.get("byte", 0)) if isinstance(found, dict) else int(found or 0)
+def _bytes_behind(source: FileSource, read: str | None) -> int:
+    start = load_offsets(read) if read is not None else {}
+    end = Planner(source.path).reach(start)
+    unread = {name: split.byte - (start[name].byte if name in start else 0) for name, split in end.items()}
+    return sum(left for name, left in unread.items() if not codec_of(Path(end[name].file)))
+
+
+def _records_behind(source: KafkaSource, read: str | None) -> int:
+    known = parse_offsets(read) if read is not None else {}
+    start = {split_name(partition): offset for partition, offset in known.items()}
+    return sum(max(end - start.get(split, 0), 0) for split, end in ends_of([source])[source.name].items())
+
+
+BEHIND: Mapping[type[Source], Callable[[Any, str | None], int]] = MappingProxyType(
+    {FileSource: _bytes_behind, KafkaSource: _records_behind}
+)

@@ -6,12 +6,16 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from benchmarks.catalog import MOST_MB, MOST_S, fabricate, followed, read_all
 from resources.checkpoint import layout
 from resources.checkpoint.catalog import Catalog, row_of
 from resources.checkpoint.storage import CheckpointRow, storage_named
 from resources.checkpoint.storage.delta import SCHEMA, DeltaStorage
 from resources.checkpoint.tidying import kept_for, tidy_catalog
 from resources.errors import ConfigurationError
+from resources.home import Home
+from rs_assets.catalogued import checkpoints_of
+from rs_assets.place import Place
 
 NOW = datetime.now(UTC)
 SOURCE = "shop;logs;file;totals"
@@ -168,3 +172,17 @@ def test_how_long_rows_are_kept_is_set_in_days(monkeypatch):
     monkeypatch.setenv("RS_CATALOG_DAYS", "soon")
     with pytest.raises(ConfigurationError, match="RS_CATALOG_DAYS"):
         kept_for()
+
+
+def test_reading_takes_as_long_after_months_as_after_a_day(tmp_path):
+    home = Home(tmp_path / "rs")
+    fabricate(home, days=40, batches_a_day=1000)
+    (tmp_path / "in").mkdir()
+    pipeline = followed(tmp_path / "in")
+    before = pa.default_memory_pool().max_memory()
+    took = dict(read_all(pipeline, home))
+    assert len(took) >= 12
+    assert {what: seconds for what, seconds in took.items() if seconds > MOST_S} == {}
+    assert pa.default_memory_pool().max_memory() - before < MOST_MB * 1e6
+    [newest, *_] = checkpoints_of(pipeline.topology, Place(home=home))
+    assert newest.batch_id == 40 * 1000 - 1

@@ -24,6 +24,7 @@ from resources.errors import ConfigurationError
 from resources.home import Home
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
 from rs_assets.checks import SOURCE_CHECKS, STATE_CHECKS, checks_of
+from rs_assets.place import Place
 from rs_assets.sensors import checkpoint_sensor, recovery_sensor, rescale_sensor, split_change_sensor
 from rs_assets.sensors.recovery import RecoveryPolicy, refusal
 from rs_assets.sensors.rescaling import Lag, RescalePolicy, lags
@@ -178,9 +179,9 @@ class TestRescale:
 
     def test_the_lag_is_what_is_not_in_a_checkpoint_yet(self, pipeline, folder, driver):
         run(pipeline, driver)
-        assert lags(pipeline, Home.default()) == Lag()
+        assert lags(pipeline.topology, Place()) == Lag()
         (folder / "b.jsonl").write_text(lines(0, 2))
-        assert lags(pipeline, Home.default()) == Lag(bytes=len(lines(0, 2)))
+        assert lags(pipeline.topology, Place()) == Lag(bytes=len(lines(0, 2)))
 
     @pytest.mark.parametrize(
         ("now", "splits", "lagging", "wanted"),
@@ -200,15 +201,15 @@ def test_checks_hold_for_a_sound_pipeline_and_find_what_is_wrong(pipeline, folde
     run(pipeline, driver, savepoints=SavepointPolicy(at_end=True))
     topology = pipeline.topology
     for judge in SOURCE_CHECKS.values():
-        assert judge(topology, "file").passed
+        assert judge(topology, "file", Place()).passed
     for judge in STATE_CHECKS.values():
-        assert judge(topology, "window").passed
+        assert judge(topology, "window", Place()).passed
     row = {"pipeline": "shop.watched", "generation": 1, "run_id": "r", "at": datetime.now(UTC)}
     lost = {**row, "query": "window", "source": "file", "split": "gone.jsonl", "event": "added", "batch_id": 9}
     Catalog(Home.default().catalog).append("splits", [lost])
-    assert not SOURCE_CHECKS["no_split_without_owner"](topology, "file").passed
+    assert not SOURCE_CHECKS["no_split_without_owner"](topology, "file", Place()).passed
     (next(f for f in (Home.default().root / "savepoints" / "objects").rglob("*") if f.is_file())).write_bytes(b"?")
-    assert not STATE_CHECKS["savepoint_can_be_read"](topology, "window").passed
+    assert not STATE_CHECKS["savepoint_can_be_read"](topology, "window", Place()).passed
 
 
 def test_upkeep_jobs_run_through_dagster_and_leave_observations(pipeline, folder, driver, monkeypatch):

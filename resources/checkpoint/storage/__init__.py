@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from resources.checkpoint.storage.base import CheckPointMessage, CheckpointRow, CheckpointStorage
@@ -9,7 +10,28 @@ from resources.errors import ConfigurationError
 
 NAMES = ("db", "delta", "memory")
 
-__all__ = ["NAMES", "CheckPointMessage", "CheckpointRow", "CheckpointStorage", "storage_named"]
+# The storage that is used where none is named, and the url of one that is `db`.
+STORAGE, URL = "RS_CHECKPOINT_STORAGE", "RS_STORAGE_URL"
+
+__all__ = [
+    "NAMES",
+    "CheckPointMessage",
+    "CheckpointRow",
+    "CheckpointStorage",
+    "default_storage",
+    "default_url",
+    "storage_named",
+]
+
+
+def default_storage() -> str:
+    """The name in the environment variable RS_CHECKPOINT_STORAGE, else `delta`."""
+    return os.environ.get(STORAGE) or "delta"
+
+
+def default_url() -> str | None:
+    """The SQLAlchemy URL in the environment variable RS_STORAGE_URL."""
+    return os.environ.get(URL) or None
 
 
 def storage_named(name: str, *, catalog: Path, url: str | None = None) -> CheckpointStorage:

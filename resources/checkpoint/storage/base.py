@@ -216,6 +216,10 @@ class CheckpointStorage(ABC):
         places = sorted({row.place for row in found})[-batches:]
         return tuple(row for row in found if row.place in places)
 
+    def of_batches(self, source_key: str, batches: range) -> tuple[CheckpointRow, ...]:
+        """The rows of these batches of a source, of every generation, as far as they are stored."""
+        return tuple(row for row in self.rows(source_key) if row.batch_id in batches)
+
     def tidy(  # noqa: B027  nothing to do where only the newest rows are stored
         self, source_keys: Collection[str] | None, *, keep: timedelta, now: datetime | None = None
     ) -> None:

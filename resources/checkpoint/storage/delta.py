@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from resources.checkpoint.layout import (
     CONFIGURATION,
     DAY,
     FOR_GOOD,
+    DataFile,
     Place,
     cutoff,
     data_files,
@@ -29,9 +31,10 @@ from resources.checkpoint.layout import (
     newest_of_each,
     newest_rows,
     partitioned,
+    rows_of_batches,
 )
 from resources.checkpoint.merge import QUEUE
-from resources.checkpoint.storage.base import CheckpointRow, CheckpointStorage, Identity, in_order, row_of
+from resources.checkpoint.storage.base import CheckpointRow, CheckpointStorage, Identity, row_of
 from resources.errors import CheckpointError
 
 VERSIONED = {"rs.schema_version": "1"}
@@ -82,7 +85,14 @@ class DeltaStorage(CheckpointStorage):
     def newest(self, source_key: str, *, batches: int = 1, before: Place | None = None) -> tuple[CheckpointRow, ...]:
         """See the base class; opens the newest files only."""
         with self._guard:
-            return self._walk(source_key, _of_source(source_key), batches=batches, before=before)
+            return self._found(
+                source_key, partial(newest_rows, only=_of_source(source_key), batches=batches, before=before)
+            )
+
+    def of_batches(self, source_key: str, batches: range) -> tuple[CheckpointRow, ...]:
+        """See the base class; opens files that have such batches only."""
+        with self._guard:
+            return self._found(source_key, partial(rows_of_batches, only=_of_source(source_key), batches=batches))
 
     def tidy(self, source_keys: Collection[str] | None, *, keep: timedelta, now: datetime | None = None) -> None:
         """See the base class. Tables without partitions stay as they are."""
@@ -139,21 +149,25 @@ class DeltaStorage(CheckpointStorage):
         return [row_of(row, key=row.pop("key")) for row in rows]
 
     def _newest_of(self, key: str) -> CheckpointRow | None:
-        found = self._walk(key.partition(QUEUE)[0], pc.field("key") == key, batches=1)
+        only = pc.field("key") == key
+        found = self._found(key.partition(QUEUE)[0], partial(newest_rows, only=only, batches=1))
         return found[-1] if found else None
 
-    def _walk(
-        self, source_key: str, only: pc.Expression, *, batches: int, before: Place | None = None
+    def _found(
+        self, source_key: str, read: Callable[[Sequence[DataFile]], pa.Table | None]
     ) -> tuple[CheckpointRow, ...]:
         with _errors(self.path, "read"):
             try:
                 table = self._open(create=False)
             except TableNotFoundError:
                 return ()
-            files = data_files(table, {PART: part_of(source_key)})
-            found = newest_rows(files, only=only, batches=batches, before=before)
-        rows = found.select(SCHEMA.names).to_pylist() if found is not None else []
-        return in_order(row_of(row, key=row.pop("key")) for row in rows)
+            found = read(data_files(table, {PART: part_of(source_key)}))
+        if found is None:
+            return ()
+        ordered = found.select(SCHEMA.names).sort_by(
+            [(name, "ascending") for name in ("key", "generation", "batch_id")]
+        )
+        return tuple(row_of(row, key=row.pop("key")) for row in ordered.to_pylist())
 
     def _open(self, *, create: bool) -> DeltaTable:
         """The table as it is now. It is made empty first: two first rows could not be written in competition."""
