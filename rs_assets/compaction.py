@@ -36,7 +36,8 @@ def delta_outputs(pipelines: Sequence[Pipeline], home: Home) -> Iterator[tuple[A
 def compact_everything(pipelines: Sequence[Pipeline], home: Home) -> dict[str, dict[str, int]]:
     """Compact Delta outputs, tables of state and of shuffles and the catalog; clear what going back moved aside.
 
-    Rows of the catalog that are older than RS_CATALOG_DAYS go, and files of savepoints that were removed. Returns what was done, by table.
+    Rows of the catalog that are older than RS_CATALOG_DAYS go, and files of savepoints that were removed. Returns what
+    was done, by table.
     """
     done: dict[str, dict[str, int]] = {}
     for _, path in delta_outputs(pipelines, home):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -61,9 +62,12 @@ def start_and_watch(pipeline: Pipeline) -> None:
 
     out = Console()
     out.print(f"{pipeline.name} runs; Ctrl-C drains and stops it")
+    report: RunReport | None = None
     with _progress(pipeline, out, hidden=False) as bar, suppress(KeyboardInterrupt, DagsterExecutionInterruptedError):
-        launch(pipeline, "start", listener=bar.show)
-    out.print("stopped; the next start goes on from here")
+        report = launch(pipeline, "start", listener=bar.show).report
+    for warning in report.warnings if report is not None else ():
+        out.print(f"[bold yellow]warning[/]: {escape(warning)}")
+    out.print("drained and stopped; the next start goes on from here")
 
 
 class Bar:
@@ -119,7 +123,7 @@ def counting(text: str, *, hidden: bool) -> Iterator[Callable[[int, int], None]]
 def show_report(report: RunReport, out: Console) -> None:
     """The sums of a run in two lines."""
     for warning in report.warnings:
-        out.print(f"\n[bold yellow]warning[/]: {warning}")
+        out.print(f"\n[bold yellow]warning[/]: {escape(warning)}")
     if report.recovered_from:
         out.print(f"\n[bold]recovered[/]: the checkpoint was gone and came back from {report.recovered_from}")
     if not report.batches:

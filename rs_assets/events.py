@@ -42,6 +42,7 @@ class StepEvents:
         self.live = live
         self._queue: SimpleQueue[BatchProgress | None] = SimpleQueue()
         self._latest: dict[str, BatchProgress] = {}
+        self._passed: dict[str, str] = {}
         self._sums: dict[tuple[str, str], int] = {}
         self._batches: dict[str, int] = {}
         self._first: dict[str, int] = {}
@@ -167,6 +168,7 @@ class StepEvents:
     def _note(self, progress: BatchProgress) -> None:
         query = progress.query
         self._latest[query] = progress
+        self._passed.update(dict.fromkeys(progress.steps, query))
         self._batches[query] = self._batches.get(query, 0) + 1
         if query not in self._first:
             self._first[query] = progress.batch_id
@@ -183,11 +185,9 @@ class StepEvents:
             self.context.log_event(AssetMaterialization(key, metadata=self.metadata(step, role)))
 
     def _query_of(self, step: str) -> BatchProgress | None:
-        """The latest batch that went through `step`."""
-        for progress in self._latest.values():
-            if step in progress.steps:
-                return progress
-        return None
+        """The latest batch of the query of which a batch went through `step`."""
+        query = self._passed.get(step)
+        return None if query is None else self._latest[query]
 
 
 def _offset_records(progress: BatchProgress) -> list[TableRecord]:

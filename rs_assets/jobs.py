@@ -13,7 +13,7 @@ from rs_assets.assets import pipeline_name
 Mode = Literal["run", "start"]
 DESCRIPTIONS: dict[Mode, str] = {
     "run": "Process all input there is, then stop.",
-    "start": "Process input as it comes, until the run is terminated; that drains it and leaves a good checkpoint.",
+    "start": "Process input as it comes. Terminate drains and stops it; the run ends as a success then.",
 }
 
 

@@ -48,6 +48,7 @@ def launch(
     from rs_assets import runtime
     from rs_assets.assets import pipeline_name
     from rs_assets.definitions_of import build_definitions
+    from rs_assets.ending import BY_HAND
     from rs_assets.instance import ensure_home
 
     ensure_home()
@@ -69,7 +70,9 @@ def launch(
     }
     with _listening(runtime, listener), DagsterInstance.get() as instance:
         try:
-            result = job.execute_in_process(run_config=config, instance=instance, raise_on_error=True)
+            result = job.execute_in_process(
+                run_config=config, instance=instance, raise_on_error=True, tags={BY_HAND: mode}
+            )
         except DagsterError as error:
             ours = cause_of(error)
             if ours is None:

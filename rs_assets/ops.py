@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from dagster import DagsterExecutionInterruptedError, In, Nothing, OpDefinition, OpExecutionContext, Out, Output, op
+from dagster import In, Nothing, OpDefinition, OpExecutionContext, Out, Output, op
 
 from pipelines.compile.wiring import Flow
 from pipelines.topology.base import Family, Node
 from pipelines.topology.topology import Topology
+from rs_assets.ending import DRAINED, refuse_if_unfinished, shown_in, was_wished
 from rs_assets.events import StepEvents
 from rs_assets.roles import output_name, roles_of
 from rs_assets.runtime import RuntimeResource
@@ -83,18 +84,18 @@ def process_op(topology: Topology) -> OpDefinition:
     ) -> Iterator[Output[None]]:
         events = StepEvents(topology, context, live=runtime.run.mode == "start")
         runtime.listen(events.put)
-        try:
-            report = runtime.process()
-        except DagsterExecutionInterruptedError:
-            events.log_all()
-            context.log.info("drained and stopped; the next run goes on from here")
-            raise
-        finally:
-            events.close()
-        context.log.info(events.summary(report))
-        for warning in report.warnings:
+        with shown_in(context):
+            try:
+                ended = runtime.process(on_interrupt=lambda: was_wished(context))
+            finally:
+                events.close()
+        context.log.info(events.summary(ended.report))
+        for warning in (*ended.report.warnings, *events.troubles.warnings):
             context.log.warning(warning)
         for step, role in events.seen():
             yield Output(None, output_name(step, role), metadata=events.metadata(step, role))
+        if ended.interrupted:
+            context.log.info(DRAINED)
+            refuse_if_unfinished(ended, runtime.run.mode)
 
     return process

@@ -76,8 +76,12 @@ def place_of(context: Any, topology: Topology) -> Place:
 
     `context` is one of Dagster's, of an op, a sensor or a check.
     """
-    instance = _instance_of(context)
-    run = None if instance is None else newest_run(instance, topology)
+    instance = instance_of(context)
+    return place_of_run(None if instance is None else newest_run(instance, topology))
+
+
+def place_of_run(run: DagsterRun | None) -> Place:
+    """Where a run keeps what it has; without one as the environment has it."""
     return Place() if run is None else Place.of(**_settings(run))
 
 
@@ -94,7 +98,7 @@ def newest_run(instance: DagsterInstance, topology: Topology) -> DagsterRun | No
     return None
 
 
-def _instance_of(context: Any) -> DagsterInstance | None:
+def instance_of(context: Any) -> DagsterInstance | None:
     """The instance of a context; None for one that was made without, as tests do."""
     from dagster import DagsterInvariantViolationError
 

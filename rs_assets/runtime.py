@@ -1,12 +1,13 @@
 """The pipeline runtime as a Dagster resource: it ties the families' resources to one run."""
 
 # No `from __future__ import annotations` here: Dagster reads the nested resources from the annotations themselves.
-import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Literal
 
-from dagster import ConfigurableResource, InitResourceContext
+from dagster import ConfigurableResource, DagsterExecutionInterruptedError, InitResourceContext
 from pydantic import Field, PrivateAttr
 
 from pipelines.compile.wiring import Flow
@@ -16,6 +17,7 @@ from pipelines.runtime.report import BatchProgress, RunReport
 from pipelines.runtime.run import run_wired
 from pipelines.runtime.running import RunningPipeline
 from pipelines.runtime.session import JobSession
+from pipelines.runtime.stopping import drain_and_stop
 from pipelines.topology.topology import Topology
 from resources.home import Home
 from resources.shuffle.resource import ShuffleResource
@@ -23,6 +25,7 @@ from resources.sink.resource import SinkResource
 from resources.source.resource import SourceResource
 from resources.spark.resource import SparkResource
 from resources.window.resource import WindowResource
+from rs_assets.place import Place
 
 Listener = Callable[[BatchProgress], None]
 # Whoever wants to see the batches of runs in this process, such as a progress bar.
@@ -55,8 +58,22 @@ class RunResource(ConfigurableResource[None]):
     savepoints_keep: int = Field(default=10, gt=0, description="How many savepoints stay")
     savepoints_uri: str = Field(default="", description="Where savepoints go; empty: RS_SAVEPOINTS, else the home")
     local_storage_only: bool = Field(default=False, description="No savepoints, and no recovery from them")
-    checkpoint_storage: str = Field(default="delta", description="Where checkpoints are noted: delta, memory or db")
-    storage_url: str = Field(default="", description="The SQLAlchemy URL of the storage db; use EnvVar for passwords")
+    checkpoint_storage: str = Field(
+        default="",
+        description="Where checkpoints are noted: delta, memory or db; empty: RS_CHECKPOINT_STORAGE, else delta",
+    )
+    storage_url: str = Field(
+        default="", description="The SQLAlchemy URL of the storage db; use EnvVar for passwords; empty: RS_STORAGE_URL"
+    )
+
+    def place(self) -> Place:
+        """Where the run keeps what it has."""
+        return Place.of(
+            home=self.home,
+            savepoints_uri=self.savepoints_uri,
+            checkpoint_storage=self.checkpoint_storage,
+            storage_url=self.storage_url,
+        )
 
     def savepoint_policy(self) -> SavepointPolicy:
         """When savepoints are taken by themselves."""
@@ -68,6 +85,39 @@ class RunResource(ConfigurableResource[None]):
             uri=self.savepoints_uri or None,
             local_storage_only=self.local_storage_only,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a run has ended; `interrupted` before its end, `wished` by somebody who may."""
+
+    report: RunReport
+    interrupted: bool = False
+    wished: bool = False
+
+
+def _run(session: JobSession, finish: bool | None, on_interrupt: Callable[[], bool]) -> Ended:  # noqa: FBT001
+    try:
+        return Ended(report=run_wired(session, finish=finish))
+    except DagsterExecutionInterruptedError:
+        wished = on_interrupt()
+        drain_and_stop(session, patience_s=DRAIN_S)
+        return Ended(report=session.record(sealed=False), interrupted=True, wished=wished)
+
+
+def _start(session: JobSession, finish: bool | None, on_interrupt: Callable[[], bool]) -> Ended:  # noqa: ARG001, FBT001
+    running, interrupted, wished = RunningPipeline.begin(session), False, False
+    try:
+        running.await_termination()
+    except DagsterExecutionInterruptedError:
+        interrupted, wished = True, on_interrupt()
+    finally:
+        report = running.stop(patience_s=DRAIN_S)
+    return Ended(report=report, interrupted=interrupted, wished=wished)
+
+
+# How the wired queries are run, by mode.
+PROCESS = MappingProxyType({"run": _run, "start": _start})
 
 
 class RuntimeResource(ConfigurableResource[None]):
@@ -107,30 +157,19 @@ class RuntimeResource(ConfigurableResource[None]):
         session = self._open(topology, run_id)
         return session.options.driver.call(lambda _: session.wire(step, inputs))
 
-    def process(self) -> RunReport:
-        """Run the wired queries as `mode` says; an interrupt drains them, records what was read and goes on its way."""
-        assert self._session is not None  # noqa: S101  ops wired it before
-        session = self._session
-        if self.run.mode == "run":
-            report = self._run(session)
-        else:
-            running = RunningPipeline.begin(session)
-            try:
-                running.await_termination()
-            finally:
-                report = LAST_REPORTS[session.options.run_id] = running.stop(patience_s=DRAIN_S)
-                self._session = None
-        LAST_REPORTS[session.options.run_id] = report
-        return report
+    def process(self, *, on_interrupt: Callable[[], bool] = bool) -> Ended:
+        """Run the wired queries as `mode` says. An interrupt drains and stops them and is no error by itself.
 
-    def _run(self, session: JobSession) -> RunReport:
-        stop = threading.Event()
-        try:
-            return run_wired(session, finish=True if self.window.finish else None, stop=stop)
-        except BaseException:
-            stop.set()
-            session.record(sealed=False)
-            raise
+        `on_interrupt` is called before that, and tells whether somebody wished for it.
+        """
+        assert self._session is not None  # noqa: S101  ops wired it before
+        session, go_on = self._session, PROCESS[self.run.mode]
+        finish = True if self.window.finish else None
+        ended = go_on(session, finish, on_interrupt)
+        LAST_REPORTS[session.options.run_id] = ended.report
+        self._session = None
+        session.close()
+        return ended
 
     def _open(self, topology: Topology, run_id: str) -> JobSession:
         if self._session is None:
@@ -139,7 +178,7 @@ class RuntimeResource(ConfigurableResource[None]):
         return self._session
 
     def _options(self, run_id: str) -> RunOptions:
-        connector = self.sink.delta_connector
+        connector, place = self.sink.delta_connector, self.run.place()
         return RunOptions(
             home=Home.at(self.run.home) if self.run.home else Home.default(),
             driver=self.spark.driver,
@@ -150,8 +189,8 @@ class RuntimeResource(ConfigurableResource[None]):
             keep_state=self.run.keep_state,
             preview_rows=self.run.preview_rows,
             savepoints=self.run.savepoint_policy(),
-            checkpoint_storage=self.run.checkpoint_storage,
-            storage_url=self.run.storage_url or None,
+            checkpoint_storage=place.checkpoint_storage,
+            storage_url=place.storage_url,
             partitions=self.shuffle.partitions or None,
             max_line_bytes=self.source.max_line_bytes,
             connector=None if connector == "as_written" else connector,

@@ -28,11 +28,11 @@ from pipelines.runtime.rescale import rescale
 from pipelines.stream.pipeline import Pipeline
 from pipelines.topology.topology import Topology
 from resources.checkpoint import requests
-from resources.checkpoint.lease import read_lease
+from resources.checkpoint.lease import LeaseRow, read_lease
 from resources.errors import PipelineBusyError
-from resources.home import Home
 from resources.spark.resource import SparkResource
 from rs_assets.assets import pipeline_name
+from rs_assets.place import place_of
 from rs_assets.roles import asset_path, roles_of
 
 # How long a running stream gets to drain and end when it is asked to, in seconds.
@@ -122,7 +122,7 @@ def _upkeep_job(pipeline: Pipeline, name: str) -> JobDefinition:
     # Ops of one code location must differ in their names; in its own job each goes by the short one.
     @op(name=f"{pipeline_name(topology)}__{name}", config_schema=config, description=description)
     def act(context: OpExecutionContext, spark: SparkResource) -> None:
-        options = RunOptions(home=Home.default(), driver=spark.driver, run_id=context.run_id)
+        options = place_of(context, topology).options(driver=spark.driver, run_id=context.run_id)
         metadata = dict(action(context, topology, options))
         context.log.info("%s of %s: %s", name, pipeline.name, metadata)
         for step, role in roles_of(topology):
@@ -144,20 +144,34 @@ def _upkeep_job(pipeline: Pipeline, name: str) -> JobDefinition:
 
 @contextmanager
 def _stopped(context: OpExecutionContext, topology: Topology, options: RunOptions, why: str) -> Iterator[None]:
-    """Ask a running stream to stop, and to be started again afterwards; PipelineBusyError if it does not."""
+    """Wait until no run holds the pipeline; a stream is asked to stop, and to be started again afterwards.
+
+    PipelineBusyError if the run does not end in time. A stream that still drains then is started again all the same.
+    """
     folder = options.home.job(topology.namespace, topology.job)
     lease = read_lease(options.home.leases, topology.name)
-    running = lease is not None and not lease.free
-    if running:
-        context.log.info("asking the run that holds %s to stop", topology.name)
-        requests.ask(folder, "stop", reason=why)
-        _wait_until_free(topology, options)
+    mode = _mode_of(context, lease) if lease is not None and not lease.free else None
     try:
+        if mode is not None:
+            context.log.info("waiting for the run that holds %s to stop", topology.name)
+        if mode in ("start", "unknown"):
+            requests.ask(folder, "stop", reason=why)
+        if mode is not None:
+            _wait_until_free(topology, options)
         yield
     finally:
-        if running:
+        if mode in ("start", "unknown"):
             requests.clear(folder, "stop")
+        if mode == "start":
             requests.ask(folder, "resume", reason=why)
+        elif mode == "unknown":
+            context.log.warning("%s was not started by Dagster: start it again yourself", topology.name)
+
+
+def _mode_of(context: OpExecutionContext, lease: LeaseRow) -> str:
+    """How the run that holds the lease goes: run, start, or unknown if Dagster has not launched it."""
+    run = context.instance.get_run_by_id(lease.run_id)
+    return run.tags.get("rs/mode", "run") if run is not None else "unknown"
 
 
 def _wait_until_free(topology: Topology, options: RunOptions) -> None:

@@ -14,7 +14,8 @@ import pyarrow as pa
 class BatchProgress:
     """One finished batch of one query.
 
-    `steps` are the nodes it went through, `rows_out` and `offsets` are by sink and by source; times are UTC.
+    `steps` are those that rows went through: sources that had some, sinks that got some, state that moved. `rows_out`
+    and `offsets` are by sink and by source; times are UTC.
     `rows_shuffled` came from other queries through a durable shuffle and are not in `rows_in`. `rows_in_again` of
     `rows_in`, and `rows_dead_again` of `rows_dead`, are counted by another query too. `rows_refused` are rows of
     windows that a step behind the window could not compute. `replayed`: an earlier run had planned it and not

@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -63,7 +64,8 @@ def data_files(table: DeltaTable, owner: Mapping[str, str]) -> list[DataFile]:
     if partitioned(table):
         for column, value in owner.items():
             actions = actions.filter(pc.field(f"partition.{column}") == value)
-    root = Path(table.table_uri.removeprefix("file://"))
+    # Decoded: the URI of a table has %20 for a space.
+    root = Path(unquote(urlsplit(table.table_uri).path))
     found = [
         DataFile(path=root / row["path"], day=row.get(f"partition.{DAY}"), last=_last(row), batches=_batches(row))
         for row in actions.to_pylist()

@@ -1,13 +1,14 @@
 """The recovery sensor: a stream that ended without being told to is started again, with backoff and a limit."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
+import copy
 import time
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from dagster import (
-    DagsterEventType,
+    DagsterInstance,
     DagsterRun,
     DagsterRunStatus,
     DefaultSensorStatus,
@@ -19,17 +20,17 @@ from dagster import (
     SkipReason,
     sensor,
 )
-from dagster_shared.error import SerializableErrorInfo
 
 from pipelines.stream.pipeline import Pipeline
 from resources.checkpoint import requests
 from resources.checkpoint.lease import LeaseRow, read_lease
-from resources.errors import StartRefused, UserError
-from resources.home import Home
 from rs_assets.assets import pipeline_name
+from rs_assets.place import place_of_run
 from rs_assets.sensors import cursor
+from rs_assets.sensors.refusals import refusal_of, was_canceled
 
-REFUSALS = frozenset(kind.__name__ for base in (StartRefused, UserError) for kind in (base, *base.__subclasses__()))
+# What was wished for one start: a second one would read everything again, or forget state again.
+ONCE = ("new_generation", "reset_steps", "keep_state")
 ALIVE = (DagsterRunStatus.STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED)
 
 
@@ -59,7 +60,7 @@ class RecoveryPolicy:
 def recovery_sensor(pipeline: Pipeline, policy: RecoveryPolicy = RecoveryPolicy()) -> SensorDefinition | None:
     """Starts `pipeline` again when its `start` run failed or its lease went stale, or when a rescale stopped it.
 
-    A person's Terminate is no failure, and a start that was refused would be refused again.
+    A person's Terminate is no failure, whatever it led to, and a start that was refused would be refused again.
     """
     topology = pipeline.topology
     job = f"{pipeline_name(topology)}_start"
@@ -72,26 +73,29 @@ def recovery_sensor(pipeline: Pipeline, policy: RecoveryPolicy = RecoveryPolicy(
         description=f"Starts {pipeline.name} again after a crash; at most {policy.restarts_per_hour} times an hour.",
     )
     def recovery(context: SensorEvaluationContext) -> SensorResult | SkipReason:
-        seen = cursor.load(context.cursor)
-        lease = read_lease(Home.default().leases, topology.name)
-        resume = requests.asked(Home.default().job(topology.namespace, topology.job), "resume")
+        seen, run = cursor.load(context.cursor), _last_run(context, job)
+        place = place_of_run(run)
+        lease = read_lease(place.home.leases, topology.name)
+        resume = requests.asked(place.job(topology), "resume")
         if resume is not None and resume["id"] != seen.get("resumed") and (lease is None or lease.free):
-            request = RunRequest(run_key=f"resume:{resume['id']}", tags={"rs/resumes_after": resume["reason"]})
+            tags = {"rs/resumes_after": resume["reason"]}
+            request = RunRequest(run_key=f"resume:{resume['id']}", tags=tags, run_config=_again(run))
             return SensorResult(run_requests=[request], cursor=cursor.dump({**seen, "resumed": resume["id"]}))
-        run = _last_run(context, job)
-        if run is None:
-            return SkipReason("it was never started")
-        if run.run_id == seen.get("handled"):
-            return SkipReason("its last run was seen to")
+        if run is None or run.run_id == seen.get("handled"):
+            return SkipReason("its last run was seen to" if run is not None else "it was never started")
         reason = _reason(run, lease)
-        if reason is None:
-            return SkipReason(f"its last run is {run.status.value.lower()}")
-        refused = _refusal_of(context, run.run_id)
-        if refused is not None:
-            return SkipReason(f"its start was refused ({refused}): a restart would be refused as well")
-        return _restart(seen, policy, run.run_id, reason, lease, time.time())
+        calm = _calm(context.instance, run) if reason is not None else f"its last run is {run.status.value.lower()}"
+        return SkipReason(calm) if reason is None or calm else _restart(seen, policy, run, reason, lease, time.time())
 
     return recovery
+
+
+def _calm(instance: DagsterInstance, run: DagsterRun) -> str:
+    """Why a run that has ended is not followed by another one all the same, empty if it is."""
+    if was_canceled(instance, run.run_id):
+        return "its last run was told to stop"
+    refused = refusal_of(instance, run.run_id)
+    return f"its start was refused ({refused}): a restart would be refused as well" if refused is not None else ""
 
 
 def _last_run(context: SensorEvaluationContext, job: str) -> DagsterRun | None:
@@ -99,21 +103,15 @@ def _last_run(context: SensorEvaluationContext, job: str) -> DagsterRun | None:
     return runs[0] if runs else None
 
 
-def _refusal_of(context: SensorEvaluationContext, run_id: str) -> str | None:
-    """The error that refused the start of a run, None if it failed for another reason."""
-    entries = context.instance.all_logs(run_id, of_type=DagsterEventType.STEP_FAILURE)
-    events = [entry.dagster_event for entry in entries if entry.dagster_event is not None]
-    found = (refusal(event.step_failure_data.error) for event in events)
-    return next((name for name in found if name is not None), None)
-
-
-def refusal(error: SerializableErrorInfo | None) -> str | None:
-    """The class of a refused start in a chain of errors, None if there is none; such a failure needs a person."""
-    while error is not None:
-        if error.cls_name in REFUSALS:
-            return error.cls_name
-        error = error.cause or error.context
-    return None
+def _again(run: DagsterRun | None) -> dict[str, Any] | None:
+    """The settings of a run for one that goes on from where it ended: without what was wished for once."""
+    if run is None or not run.run_config:
+        return None
+    config: dict[str, Any] = copy.deepcopy(dict(run.run_config))
+    settings = config.get("resources", {}).get("run", {}).get("config", {})
+    for name in ONCE:
+        settings.pop(name, None)
+    return config
 
 
 def _reason(run: DagsterRun, lease: LeaseRow | None) -> str | None:
@@ -129,7 +127,7 @@ def _reason(run: DagsterRun, lease: LeaseRow | None) -> str | None:
 
 
 def _restart(
-    seen: dict[str, Any], policy: RecoveryPolicy, run_id: str, reason: str, lease: LeaseRow | None, now: float
+    seen: dict[str, Any], policy: RecoveryPolicy, run: DagsterRun, reason: str, lease: LeaseRow | None, now: float
 ) -> SensorResult | SkipReason:
     recent = [at for at in seen.get("restarts", []) if now - at < timedelta(hours=1).total_seconds()]
     if len(recent) >= policy.restarts_per_hour:
@@ -141,12 +139,12 @@ def _restart(
         return SkipReason(f"{reason}; the next restart comes in {wait:.0f} s")
     lost = max(lease.age.total_seconds(), 0.0) if lease is not None else 0.0
     tags = {
-        "rs/recovers": run_id,
+        "rs/recovers": run.run_id,
         "rs/recovery_reason": reason,
         "rs/lost_seconds": f"{lost:.0f}",
         "rs/restart": str(len(recent) + 1),
     }
     return SensorResult(
-        run_requests=[RunRequest(run_key=f"recover:{run_id}", tags=tags)],
-        cursor=cursor.dump({**seen, "handled": run_id, "restarts": [*recent, now]}),
+        run_requests=[RunRequest(run_key=f"recover:{run.run_id}", tags=tags, run_config=_again(run))],
+        cursor=cursor.dump({**seen, "handled": run.run_id, "restarts": [*recent, now]}),
     )

@@ -26,7 +26,8 @@ from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
 from rs_assets.checks import SOURCE_CHECKS, STATE_CHECKS, checks_of
 from rs_assets.place import Place
 from rs_assets.sensors import checkpoint_sensor, recovery_sensor, rescale_sensor, split_change_sensor
-from rs_assets.sensors.recovery import RecoveryPolicy, refusal
+from rs_assets.sensors.recovery import RecoveryPolicy
+from rs_assets.sensors.refusals import refusal
 from rs_assets.sensors.rescaling import Lag, RescalePolicy, lags
 
 
