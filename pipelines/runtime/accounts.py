@@ -18,7 +18,8 @@ from pipelines.topology.topology import Topology
 class Counts:
     """Rows that one batch of one query read and refused.
 
-    `in_again` are those of `rows_in`, and `dead_again` those of `rows_dead`, that an earlier query counts as well.
+    `in_again` are those of `rows_in`, and `dead_again` those of `rows_dead`, that an earlier query counts as well;
+    `sources` are those that rows came from.
     """
 
     rows_in: int = 0
@@ -26,6 +27,7 @@ class Counts:
     shuffled: int = 0
     dead: int = 0
     dead_again: int = 0
+    sources: frozenset[str] = frozenset()
 
 
 def counts_of(
@@ -55,6 +57,7 @@ def counts_of(
         shuffled=shuffled,
         dead=sum(gate.dead for gate in gates),
         dead_again=sum(gate.shared for gate in gates),
+        sources=frozenset(name for name in plan.sources if (gate := found[name]) is not None and gate.rows),
     )
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 DROPPED, STATE_ROWS = "numRowsDroppedByWatermark", "numTotalStateRows"
+CHANGED = ("numUpdatedStateRows", "numRemovedStateRows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,14 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateMetrics:
-    """How much was `dropped` as late (for aggregates Spark counts groups, not rows), and the `rows` left in state."""
+    """How much was `dropped` as late (for aggregates Spark counts groups, not rows), and the `rows` left in state.
+
+    `moved`: rows of state came, changed or went.
+    """
 
     dropped: int = 0
     rows: int = 0
+    moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +60,16 @@ class BatchExecution:
 
     def state(self) -> StateMetrics:
         """The sums over the stateful operators, in one walk over the plan: each step of it is a call to the JVM."""
-        dropped = rows = 0
+        dropped = rows = changed = 0
         for plan in _walk(self.execution.executedPlan()):
             metrics = plan.metrics()
             if metrics.contains(STATE_ROWS):
                 rows += int(metrics.apply(STATE_ROWS).value())
+                changed += sum(int(metrics.apply(name).value()) for name in CHANGED if metrics.contains(name))
             # Sessions drop late rows in an operator of its own, which keeps no state.
             if metrics.contains(DROPPED):
                 dropped += int(metrics.apply(DROPPED).value())
-        return StateMetrics(dropped=dropped, rows=rows)
+        return StateMetrics(dropped=dropped, rows=rows, moved=changed > 0)
 
 
 def _walk(plan: Any) -> Iterator[Any]:

@@ -265,7 +265,7 @@ class QueryRun:
             return None
         return BatchProgress(
             query=self.plan.name,
-            steps=frozenset(self.plan.nodes),
+            steps=self._passed(counts, state, out),
             batch_id=batch_id,
             rows_in=counts.rows_in,
             rows_in_again=counts.in_again,
@@ -282,6 +282,11 @@ class QueryRun:
             generation=self.generation,
             replayed=batch_id == self._planned_before,
         )
+
+    def _passed(self, counts: Counts, state: StateMetrics, out: Mapping[str, int]) -> frozenset[str]:
+        """The steps that rows went through."""
+        moved = [self.plan.stateful] if self.plan.stateful and state.moved else []
+        return frozenset({*counts.sources, *moved, *(sink for sink, rows in out.items() if rows)})
 
     def _stage(self, batch: DataFrame, batch_id: int) -> tuple[dict[str, Staged], dict[str, int], pa.Table]:
         """Compute the batch once and hand it to each sink that has not got it yet.
