@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from dagster import DagsterInstance, DagsterRunStatus, SkipReason, build_sensor_context
 
 from resources.checkpoint.lease import read_lease
 from rs_assets.cli import main
+from rs_assets.discovery import find_pipelines
+from rs_assets.sensors import recovery_sensor
+from rs_assets.sensors.refusals import was_canceled
 
 ROOT = Path(__file__).parents[2]
 
@@ -86,11 +90,20 @@ def test_should_drain_and_give_its_lease_back_when_it_is_told_to_stop(project, n
         started.send_signal(number)
         output, _ = started.communicate(timeout=90)
     assert started.returncode == 0, output
-    assert "stopped; the next start goes on from here" in output
+    assert "drained and stopped; the next start goes on from here" in output
+    assert "Traceback" not in output
     assert read_lease(project / "rs" / "catalog" / "leases", "shop.hits").released
     code, text = call("status", "hits", "--json")
     assert code == 0
     assert json.loads(text)[0]["running"] is None
+    with DagsterInstance.from_config(str(project / "dagster")) as instance:
+        [run] = instance.get_runs()
+        assert run.status == DagsterRunStatus.SUCCESS
+        assert was_canceled(instance, run.run_id)
+        context = build_sensor_context(instance=instance)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("RS_HOME", str(project / "rs"))
+            assert isinstance(recovery_sensor(find_pipelines(())[0])(context), SkipReason)
 
 
 def select_briefly():

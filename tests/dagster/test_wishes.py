@@ -1,0 +1,359 @@
+"""What Dagster is told of a stop, and what sensors and upkeep make of runs that go on, were stopped or refused."""
+
+import json
+import threading
+from types import SimpleNamespace
+
+import pytest
+from dagster import (
+    DagsterExecutionInterruptedError,
+    DagsterInstance,
+    DagsterRunStatus,
+    ResourceDefinition,
+    RunRequest,
+    SkipReason,
+    build_asset_check_context,
+    build_op_context,
+    build_sensor_context,
+    graph,
+    job,
+    op,
+)
+
+from pipelines.runtime.report import RunReport
+from resources.background import LOG, Troubles
+from resources.checkpoint import manifest as manifests
+from resources.checkpoint import requests
+from resources.checkpoint.lease import Lease
+from resources.checkpoint.manifest import Manifest, QueryFacts
+from resources.checkpoint.storage import storage_named
+from resources.errors import CheckpointError, PipelineBusyError, TopologyChangedError
+from resources.home import Home
+from resources.source.lines.offsets import dump_offsets
+from resources.source.lines.planner import Planner
+from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions, runtime, upkeep
+from rs_assets.checks import checks_of
+from rs_assets.ending import BY_HAND, DRAINED
+from rs_assets.ops import process_op
+from rs_assets.place import Place, place_of
+from rs_assets.runtime import Ended
+from rs_assets.sensors import checkpoint_sensor, new_input_sensor, recovery_sensor
+from rs_assets.sensors.rescaling import Lag, lags
+from tests.checkpoint.test_catalog_size import row
+
+REPORT = RunReport(pipeline="shop.logs", run_id="r", generation=1, seconds=1, sealed=False, queries=())
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("RS_HOME", str(tmp_path / "rs"))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text("{}\n")
+    return tmp_path / "in"
+
+
+@pytest.fixture
+def pipeline(folder):
+    stream = StreamBuilder.data_stream("shop", "logs").from_file(
+        folder, schema="page string, ts timestamp", tail=True, name="file"
+    )
+    window = stream.window(TumblingWindow.of(Time.seconds(10), "ts"), name="totals").group_by("page").count("n")
+    return window.to_data_stream().to_delta("pages").build()
+
+
+@pytest.fixture
+def instance():
+    with DagsterInstance.ephemeral() as made:
+        yield made
+
+
+def record(instance, mode, *, step="file", error=None, canceled=False):
+    """A run of a job that goes by the name of the pipeline's own, and ends as it is told to."""
+
+    @op(name=step)
+    def act(context):
+        if canceled:
+            context.instance.report_run_canceling(context.run)
+        if error is not None:
+            raise error
+
+    @job(name=f"shop_logs_{mode}", tags={"rs/pipeline": "shop.logs", "rs/mode": mode})
+    def recorded():
+        act()
+
+    return recorded.execute_in_process(instance=instance, raise_on_error=False).run_id
+
+
+def created(instance, pipeline, mode, *, status=DagsterRunStatus.STARTED, **settings):
+    """A run of the pipeline's own job in a state, with settings of the resource `run`."""
+    definition = build_definitions([pipeline]).resolve_job_def(f"shop_logs_{mode}")
+    config = {"resources": {"run": {"config": {"mode": mode, **settings}}}}
+    # As Dagster does when it launches one.
+    return instance.create_run_for_job(definition, run_config=config, status=status, tags=definition.run_tags)
+
+
+@pytest.fixture
+def held(instance):
+    """Holds the lease for a run until it is given back."""
+    leases = []
+
+    def hold(run_id="somebody"):
+        lease = Lease.acquire(Home.default().leases, pipeline="shop.logs", run_id=run_id).__enter__()
+        leases.append(lease)
+        return lambda: lease.__exit__(None, None, None)
+
+    yield hold
+    for lease in leases:
+        lease.__exit__(None, None, None)
+
+
+class TestRecovery:
+    def evaluate(self, pipeline, instance, cursor=None):
+        return recovery_sensor(pipeline)(build_sensor_context(instance=instance, cursor=cursor))
+
+    @pytest.mark.parametrize("kind", [PipelineBusyError, CheckpointError], ids=lambda kind: kind.__name__)
+    def test_what_passes_by_itself_is_tried_again(self, pipeline, instance, kind):
+        failed = record(instance, "start", error=kind("for a moment"))
+        assert self.evaluate(pipeline, instance).run_requests[0].tags["rs/recovers"] == failed
+
+    def test_a_refusal_in_the_middle_of_a_run_is_a_failure_as_others(self, pipeline, instance):
+        record(instance, "start", step="process", error=TopologyChangedError("who knows"))
+        assert self.evaluate(pipeline, instance).run_requests
+        record(instance, "start", error=TopologyChangedError("a step came"))
+        assert "TopologyChangedError" in self.evaluate(pipeline, instance).skip_message
+
+    def test_a_run_that_was_told_to_stop_is_not_started_again_whatever_became_of_it(self, pipeline, instance):
+        record(instance, "start", step="process", error=OSError("the drain failed"), canceled=True)
+        assert isinstance(self.evaluate(pipeline, instance), SkipReason)
+
+    def test_a_restart_goes_where_the_run_was_and_wishes_for_nothing_again(self, pipeline, instance, tmp_path):
+        home = str(tmp_path / "elsewhere")
+        created(
+            instance,
+            pipeline,
+            "start",
+            status=DagsterRunStatus.FAILURE,
+            home=home,
+            new_generation=True,
+            reset_steps=["totals"],
+        )
+        [request] = self.evaluate(pipeline, instance).run_requests
+        assert request.run_config["resources"]["run"]["config"] == {"mode": "start", "home": home}
+
+
+class TestNewInput:
+    def tick(self, pipeline, instance, cursor=None):
+        return new_input_sensor(pipeline)(build_sensor_context(instance=instance, cursor=cursor))
+
+    def test_while_a_run_goes_on_nothing_is_asked_for_and_nothing_is_forgotten(self, pipeline, instance, folder, held):
+        first = self.tick(pipeline, instance)
+        give_back = held()
+        for number in range(5):
+            (folder / f"s{number}.jsonl").write_text("{}\n")
+            assert "goes on" in self.tick(pipeline, instance, first.cursor).skip_message
+        give_back()
+        behind = self.tick(pipeline, instance, first.cursor)
+        assert isinstance(behind.run_requests[0], RunRequest)
+        assert "no new input" in self.tick(pipeline, instance, behind.cursor).skip_message
+
+    def test_a_run_that_was_refused_as_busy_is_asked_for_again(self, pipeline, instance):
+        first = self.tick(pipeline, instance)
+        refused = record(instance, "run", error=PipelineBusyError("another run is going"))
+        again = self.tick(pipeline, instance, first.cursor)
+        assert again.run_requests[0].run_key == f"{first.cursor}:{refused}"
+        record(instance, "run", error=ValueError("a bug"))
+        assert "no new input" in self.tick(pipeline, instance, first.cursor).skip_message
+
+    def test_a_run_that_waits_for_its_start_is_enough(self, pipeline, instance):
+        created(instance, pipeline, "run", status=DagsterRunStatus.NOT_STARTED)
+        assert "about to start" in self.tick(pipeline, instance).skip_message
+
+
+class TestUpkeep:
+    """What a job that needs the pipeline for itself does to the run that holds it."""
+
+    @pytest.fixture(autouse=True)
+    def _hurry(self, monkeypatch):
+        monkeypatch.setattr(upkeep, "STOP_S", 0.3)
+        monkeypatch.setattr(upkeep, "LOOK_S", 0.01)
+
+    def stopped(self, pipeline, instance):
+        with build_op_context(instance=instance) as context:
+            options = Place().options()
+            with upkeep._stopped(context, pipeline.topology, options, "a rescale"):
+                pass
+
+    def asked(self, pipeline, request):
+        return requests.asked(Home.default().job("shop", "logs"), request)
+
+    def test_a_stream_is_asked_to_stop_and_to_be_started_again(self, pipeline, instance, held):
+        run = created(instance, pipeline, "start")
+        give_back = held(run.run_id)
+        ended = threading.Thread(target=self.until_asked, args=(pipeline, give_back))
+        ended.start()
+        self.stopped(pipeline, instance)
+        ended.join()
+        assert self.asked(pipeline, "stop") is None
+        assert self.asked(pipeline, "resume")["reason"] == "a rescale"
+
+    def until_asked(self, pipeline, give_back):
+        pause = threading.Event()
+        while self.asked(pipeline, "stop") is None:
+            pause.wait(0.01)
+        give_back()
+
+    def test_a_stream_that_drains_for_too_long_is_started_again_all_the_same(self, pipeline, instance, held):
+        held(created(instance, pipeline, "start").run_id)
+        with pytest.raises(PipelineBusyError):
+            self.stopped(pipeline, instance)
+        assert self.asked(pipeline, "resume") is not None
+
+    def test_a_batch_run_is_waited_for_and_no_stream_is_made_of_it(self, pipeline, instance, held):
+        give_back = held(created(instance, pipeline, "run").run_id)
+        threading.Timer(0.05, give_back).start()
+        self.stopped(pipeline, instance)
+        assert (self.asked(pipeline, "stop"), self.asked(pipeline, "resume")) == (None, None)
+
+
+class TestStop:
+    """The op that processes the batches, with a runtime that was interrupted."""
+
+    def run(self, instance, pipeline, mode, ended, *, canceling=False, tags=None):
+
+        class Runtime:
+            run = SimpleNamespace(mode=mode)
+
+            def listen(self, listener):
+                pass
+
+            def process(self, *, on_interrupt):
+                if canceling:
+                    canceled = instance.get_runs(limit=1)[0]
+                    instance.report_run_canceling(canceled)
+                LOG.warning("the catalog is behind: the disk is full")
+                wished = on_interrupt() if ended == "interrupted" else False
+                return Ended(report=REPORT, interrupted=ended == "interrupted", wished=wished)
+
+        process = process_op(pipeline.topology)
+
+        @op
+        def sink():
+            return None
+
+        @graph
+        def processed():
+            process(**{f"after_{s.name}": sink.alias(s.name)() for s in pipeline.topology.sinks})
+
+        made = processed.to_job(resource_defs={"runtime": ResourceDefinition.hardcoded_resource(Runtime())})
+        done = made.execute_in_process(instance=instance, raise_on_error=False, tags=tags or {})
+        heard = [entry.user_message or entry.message for entry in instance.all_logs(done.run_id)]
+        return instance.get_run_by_id(done.run_id).status, heard
+
+    def test_a_stream_that_was_terminated_ends_as_a_success(self, pipeline, instance):
+        status, heard = self.run(instance, pipeline, "start", "interrupted", canceling=True)
+        assert status == DagsterRunStatus.SUCCESS
+        assert DRAINED in heard
+        assert not any("Traceback" in text or "Interrupted" in text for text in heard)
+
+    def test_a_stream_that_was_stopped_at_its_terminal_too_and_dagster_knows(self, pipeline, instance):
+        status, heard = self.run(instance, pipeline, "start", "interrupted", tags={BY_HAND: "start"})
+        assert status == DagsterRunStatus.SUCCESS
+        assert any("told to stop at its terminal" in text for text in heard)
+
+    def test_an_interrupt_that_nobody_wished_for_is_a_failure(self, pipeline, instance):
+        status, heard = self.run(instance, pipeline, "start", "interrupted")
+        assert status == DagsterRunStatus.FAILURE
+        assert DRAINED in heard
+
+    def test_a_batch_run_that_was_terminated_is_canceled(self, pipeline, instance):
+        status, _ = self.run(instance, pipeline, "run", "interrupted", canceling=True)
+        assert status == DagsterRunStatus.CANCELED
+
+    def test_messages_of_threads_reach_the_log_of_the_run(self, pipeline, instance):
+        status, heard = self.run(instance, pipeline, "start", "by itself")
+        assert status == DagsterRunStatus.SUCCESS
+        assert "the catalog is behind: the disk is full" in heard
+        assert LOG.handlers == []
+
+    def test_an_interrupt_drains_and_stops_before_anything_else(self, monkeypatch):
+        done = []
+
+        class Running:
+            @classmethod
+            def begin(cls, session):
+                return cls()
+
+            def await_termination(self):
+                raise DagsterExecutionInterruptedError
+
+            def stop(self, *, patience_s):
+                done.append("stopped")
+                return REPORT
+
+        monkeypatch.setattr(runtime, "RunningPipeline", Running)
+        ended = runtime.PROCESS["start"](SimpleNamespace(), None, lambda: done.append("noted") or True)
+        assert done == ["noted", "stopped"]
+        assert (ended.interrupted, ended.wished) == (True, True)
+
+
+class TestPlace:
+    def test_sensors_and_checks_look_where_the_run_keeps_what_it_has(self, pipeline, instance, tmp_path, monkeypatch):
+        url = f"sqlite:///{tmp_path}/checkpoints.db"
+        monkeypatch.setenv("SHOP_DB", url)
+        elsewhere = tmp_path / "elsewhere"
+        created(
+            instance, pipeline, "start", home=str(elsewhere), checkpoint_storage="db", storage_url={"env": "SHOP_DB"}
+        )
+        with build_op_context(instance=instance) as context:
+            place = place_of(context, pipeline.topology)
+        assert place == Place(home=Home(elsewhere), checkpoint_storage="db", storage_url=url)
+        assert "sqlite" not in repr(place)
+        storage = storage_named("db", catalog=tmp_path, url=url)
+        storage.save([row(4)])
+        storage.finish()
+        told = checkpoint_sensor(pipeline)(build_sensor_context(instance=instance))
+        assert told.asset_events[0].metadata["batch_id"].value == 4
+        Troubles(elsewhere / "checkpoints" / "shop" / "logs").failed("no savepoint was taken", OSError("away"))
+        check = next(c for c in checks_of(pipeline) if "nothing_fails" in next(iter(c.check_keys)).name)
+        result = check(build_asset_check_context(instance=instance))
+        assert not result.passed
+        assert "no savepoint was taken" in result.description
+
+    def test_without_a_run_the_environment_counts(self, pipeline, instance):
+        with build_op_context(instance=instance) as context:
+            assert place_of(context, pipeline.topology) == Place()
+
+
+def test_what_a_cursor_saw_elsewhere_says_nothing_of_here(pipeline, instance, tmp_path):
+    with Place().storage() as storage:
+        storage.save([row(7)])
+    first = checkpoint_sensor(pipeline)(build_sensor_context(instance=instance))
+    assert isinstance(
+        checkpoint_sensor(pipeline)(build_sensor_context(instance=instance, cursor=first.cursor)), SkipReason
+    )
+    created(instance, pipeline, "start", home=str(tmp_path / "other"))
+    with Place(home=Home(tmp_path / "other")).storage() as storage:
+        storage.save([row(2)])
+    moved = checkpoint_sensor(pipeline)(build_sensor_context(instance=instance, cursor=first.cursor))
+    assert moved.asset_events[0].metadata["batch_id"].value == 2
+
+
+def test_the_lag_counts_each_file_by_itself_also_behind_a_rename(pipeline, folder):
+    log = Home.default().job("shop", "logs") / "g0001" / "totals" / "checkpoint"
+    (folder / "x").mkdir()
+    (folder / "x" / "a.jsonl").write_text("{}\n" * 5)
+    assert lags(pipeline.topology, Place()) == Lag(bytes=18)
+    read = Planner(str(folder)).plan({})
+    manifest = Manifest(pipeline_id="p", queries={"totals": QueryFacts(generation=1, stateful="totals")})
+    manifests.save(Home.default().job("shop", "logs"), manifest)
+    offsets = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}}
+    for name, text in {
+        "commits/0": "v1\n{}",
+        "offsets/0": f"v2\n{json.dumps(offsets)}\nfile:{json.dumps(dump_offsets(read))}",
+    }.items():
+        (log / name).parent.mkdir(parents=True)
+        (log / name).write_text(text)
+    assert lags(pipeline.topology, Place()) == Lag()
+    (folder / "a.jsonl").rename(folder / "a.jsonl.1")
+    (folder / "a.jsonl").write_text("{}\n" * 2)
+    assert lags(pipeline.topology, Place()) == Lag(bytes=6)
