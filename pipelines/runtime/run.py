@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from pipelines.compile.plan import in_order
+from pipelines.compile.plan import QueryPlan, in_order
+from pipelines.compile.shuffle import place_of
 from pipelines.runtime.opening import opened
 from pipelines.runtime.options import RunOptions
 from pipelines.runtime.quarantine import go_on
@@ -16,6 +17,7 @@ from pipelines.runtime.report import RunReport
 from pipelines.runtime.running import RunningPipeline
 from pipelines.runtime.session import JobSession
 from pipelines.runtime.stopping import drain_and_stop
+from pipelines.topology.shuffle import ShuffleRead
 from pipelines.topology.topology import Topology
 
 # How long a run waits for the end of its queries before it looks for a failure or a stop, in seconds.
@@ -47,6 +49,7 @@ def run_wired(session: JobSession, *, finish: bool | None = None, stop: threadin
         return session.report()
     for plans in in_order(session.topology, session.plans):
         queries = [session.queries[plan.name] for plan in plans]
+        _settle_shuffles(session, plans)
         _until_caught_up(session, queries, stop)
         stateful = [query for query in queries if query.plan.stateful]
         if ending and not _stopped(stop):
@@ -54,6 +57,14 @@ def run_wired(session: JobSession, *, finish: bool | None = None, stop: threadin
                 query.finish_windows()
             _until_caught_up(session, stateful, stop)
     return session.record(sealed=ending and not _stopped(stop))
+
+
+def _settle_shuffles(session: JobSession, plans: Sequence[QueryPlan]) -> None:
+    """See that `plans` can read all that the queries before them have written."""
+    for name in {name for plan in plans for name in plan.sources}:
+        node = session.topology[name]
+        if isinstance(node, ShuffleRead):
+            place_of(node, session.options.home).settle()
 
 
 def start(topology: Topology, options: RunOptions | None = None) -> RunningPipeline:

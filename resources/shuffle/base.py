@@ -38,6 +38,10 @@ class ShufflePlace(Protocol):
         """The rows between two offsets (None: from the first), with REASON and ADDRESS."""
         ...
 
+    def settle(self) -> None:
+        """Return when a reader that looks now sees every batch that was committed; SinkError after half a minute."""
+        ...
+
     def splits(self, offset: str) -> Mapping[str, str]:
         """The splits of the place with their offsets as JSON text."""
         ...

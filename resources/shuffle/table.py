@@ -87,6 +87,9 @@ class TableShuffle:
             text.alias(RAW),
         )
 
+    def settle(self) -> None:
+        """Nothing to wait for: a commit is there for every reader at once."""
+
     def splits(self, offset: str) -> Mapping[str, str]:
         """The table is one split; its offset is the version to be read next."""
         return {self.name: str(_next_version(offset))}

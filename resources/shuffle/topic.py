@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -32,8 +32,8 @@ VERSION_HEADER, VERSION = "rs-shuffle", "1"
 SCHEMA_HEADER = "rs-schema"
 # Rows wait only until they are read and are purged then; nothing else may remove them.
 SETTINGS: Mapping[str, str] = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
-# How long a deleted topic may linger, in seconds.
-GONE_S, LOOK_S = 30, 0.1
+# How long a deleted topic or the end of a transaction may take, in seconds.
+PATIENCE_S, LOOK_S = 30, 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +83,17 @@ class TopicShuffle:
         first = {} if start is None else parse_offsets(start)
         return self._checked(self._reader(schema).batch(spark, first, parse_offsets(end)))
 
+    def settle(self) -> None:
+        """Wait for the markers of committed transactions: brokers answer before each partition has its own."""
+        with connected(self.cluster) as admin:
+            partitions = partitions_of(admin.topics([self.topic]))
+            if not _soon_over(lambda: admin.latest(partitions, read_committed=True) != admin.latest(partitions)):
+                raise SinkError(
+                    f"a transaction in the topic {self.topic!r} does not end",
+                    remedy="see that the brokers are well, then run again: nothing is lost",
+                    topic=self.topic,
+                )
+
     def splits(self, offset: str) -> Mapping[str, str]:
         """A split a partition."""
         return {split_name(partition): str(position) for partition, position in parse_offsets(offset).items()}
@@ -121,13 +132,19 @@ class TopicShuffle:
         return frame.withColumn(REASON, F.coalesce(REASON, reason)).drop(HEADERS_READ)
 
     def _wait_until_gone(self, admin: Admin) -> None:
-        looking: Retrying = Retrying(
-            retry=retry_if_result(bool), stop=stop_after_delay(GONE_S), wait=wait_fixed(LOOK_S), reraise=True
-        )
-        with suppress(RetryError):
-            looking(lambda: self.topic in admin.topics([self.topic]))
-            return
-        raise SinkError(f"the topic {self.topic!r} of an earlier generation could not be deleted", topic=self.topic)
+        if not _soon_over(lambda: self.topic in admin.topics([self.topic])):
+            raise SinkError(f"the topic {self.topic!r} of an earlier generation could not be deleted", topic=self.topic)
+
+
+def _soon_over(lasts: Callable[[], bool]) -> bool:
+    """Whether something no longer lasts, asked again and again for half a minute."""
+    looking: Retrying = Retrying(
+        retry=retry_if_result(bool), stop=stop_after_delay(PATIENCE_S), wait=wait_fixed(LOOK_S), reraise=True
+    )
+    with suppress(RetryError):
+        looking(lasts)
+        return True
+    return False
 
 
 def _maps(kind: DataType, name: str = "") -> Iterator[tuple[str, MapType]]:
