@@ -119,6 +119,7 @@ class QueryRun:
         self.failure, self.failed_batch, self.given_up, self._cut_off = None, -1, False, False
         self.book.listeners = tuple(w for w in self.writers.values() if isinstance(w, SystemMessageListener))
         self.wiring.spark.conf.set(PARTITIONS, self.partitions)
+        self.log.clear_cut_writes()
         self.log.pin_partitions(self.partitions)
         last = self.log.last_committed()
         self._planned_before = last + 1 if self.log.offsets(last + 1) is not None else -1

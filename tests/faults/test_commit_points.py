@@ -43,3 +43,14 @@ def test_should_write_every_window_once(tmp_path, options, monkeypatch, writer, 
     assert sorted((row["page"], row["start_time"].minute) for row in table) == expected
     assert len(files) == len(expected)
     assert sum(row["n"] for row in table) == sum(row["n"] for row in files) == len(ROWS)
+
+
+@pytest.mark.parametrize("name", [".0.1c0ffee5.tmp", "..0.1c0ffee5.tmp.crc"], ids=["the plan", "its checksum"])
+def test_a_kill_while_the_very_first_plan_is_written_is_gone_on_from(tmp_path, options, name):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "0.jsonl").write_text("\n".join(json.dumps(row) for row in ROWS))
+    offsets = options.home.job("shop", "crash") / "g0001" / "window" / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / name).touch()
+    assert pipeline(folder, tmp_path / "out").run(options).rows_in == len(ROWS)

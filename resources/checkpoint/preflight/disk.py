@@ -33,7 +33,7 @@ def check_room(facts: Facts) -> Iterator[Finding]:
 
 
 def check_leftovers(facts: Facts) -> Iterator[Finding]:
-    """Temporary files of killed runs do no harm, but nobody else removes them."""
+    """Temporary files of killed runs do no harm; a start removes those of the log, nobody the others."""
     found = leftovers(facts.folder)
     if found:
         yield Finding(
