@@ -99,8 +99,8 @@ class CheckpointLog:
     def clear_cut_writes(self) -> None:
         """Remove what writes of the log that were cut short have left; the query must be stopped.
 
-        Spark 4.2.0 begins batch 0 only in an empty log (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY), so a kill in its very
-        first write would be refused for ever.
+        Spark 4.2.0 begins batch 0 only in an empty log (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY), so a kill in its
+        very first write would be refused for ever.
         """
         for folder in (self.folder / "offsets", self.folder / "commits"):
             for file in (*folder.glob(".*.tmp"), *folder.glob(".*.tmp.crc")):

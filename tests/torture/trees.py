@@ -17,6 +17,7 @@ CHANGING = re.compile(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"  # UUIDs
     r"|[0-9]{8}T[0-9]{6,}Z?(-[0-9a-f]+)?"  # stamps of savepoints and of what was moved aside
     r"|(?<![0-9a-f])(?=[0-9a-f]*[a-f])[0-9a-f]{8,64}(?![0-9a-z])"  # digests
+    r"|attempt_[0-9_m]+|(?<=TID)[0-9]+"  # Spark's tasks
     r"|(?<![0-9])[0-9]{13,19}(?![0-9])"  # clocks in milliseconds, numbers drawn by chance
     r"|(?<=/objects/)[0-9a-f]{2}(?=/)|(?<=/objects/)[0-9a-f]{2}$"
 )
