@@ -74,6 +74,13 @@ def check_columns(df: DataFrame, node: nodes.DeltaSink) -> None:
             remedy="give the source a schema, or cast it with with_fields",
             step=node.name,
         )
+    quote = [name for name in kinds if "`" in name]
+    if quote and node.mode == "upsert" and node.connector == "native":
+        raise TopologyError(
+            f"step {node.name!r}: delta-rs cannot merge a field with a backtick in its name, {quote[0]!r}",
+            remedy="rename it before the sink, or use connector='jvm'",
+            step=node.name,
+        )
     if node.partition_by and not set(visible(df.columns)) - set(node.partition_by):
         raise TopologyError(f"step {node.name!r}: partition_by leaves no field for the files", step=node.name)
 

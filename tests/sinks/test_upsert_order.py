@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -9,6 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from pipelines.compile.sink import check_columns
+from pipelines.topology.sink import DeltaSink
 from resources.errors import TopologyError
 from resources.sink.delta import DeltaWriter
 from resources.source.memory import MemoryChannel
@@ -100,6 +103,15 @@ def test_a_field_without_a_type_is_refused(options):
     stream = StreamBuilder.data_stream("shop", "void").from_memory(channel).with_fields(a="null")
     with pytest.raises(TopologyError, match="'a' is null in all rows"):
         stream.to_delta("rows").build().run(options)
+
+
+def test_a_name_that_delta_cannot_merge_is_refused_before_a_batch():
+    frame = ArrowFrame(pa.table({"n": [1], "a`b": [1]}))
+    sink = DeltaSink(name="out", inputs=("in",), table="t", mode="upsert", keys=("n",))
+    with pytest.raises(TopologyError, match="backtick"):
+        check_columns(frame, sink)
+    check_columns(frame, replace(sink, connector="jvm"))
+    check_columns(frame, replace(sink, mode="append", keys=()))
 
 
 def test_an_order_belongs_to_an_upsert():
