@@ -9,11 +9,10 @@ from typing import Any
 import orjson
 
 from pipelines.compile.readers import ARRAY_SPLIT
-from pipelines.compile.shuffle import place_of
 from pipelines.topology.shuffle import ShuffleRead
 from pipelines.topology.source import ArraySource, FileSource, KafkaSource, MemorySource, Source
 from resources.checkpoint.log import CheckpointLog
-from resources.home import Home
+from resources.shuffle.table import next_version
 from resources.source.kafka.offsets import parse_offsets, split_name
 from resources.source.lines.offsets import Ended, load_offsets
 from resources.source.memory import MEMORY_SPLIT
@@ -51,19 +50,26 @@ def _of_channel(source: MemorySource, log: CheckpointLog, batch_id: int, text: s
     return {MEMORY_SPLIT: text}
 
 
-def _of_kafka(source: KafkaSource, log: CheckpointLog, batch_id: int, text: str) -> Positions:  # noqa: ARG001
+def _of_kafka(source: Source, log: CheckpointLog, batch_id: int, text: str) -> Positions:  # noqa: ARG001
     return {split_name(partition): str(offset) for partition, offset in parse_offsets(text).items()}
 
 
-def _of_shuffle(source: ShuffleRead, log: CheckpointLog, batch_id: int, text: str) -> Positions:  # noqa: ARG001
-    # Where it lies matters to no offset.
-    return place_of(source, Home.default()).splits(text)
+def _of_table(source: ShuffleRead, log: CheckpointLog, batch_id: int, text: str) -> Positions:  # noqa: ARG001
+    return {source.place: str(next_version(text))}
+
+
+def _of_shuffle(source: ShuffleRead, log: CheckpointLog, batch_id: int, text: str) -> Positions:
+    return SHUFFLED[source.strategy](source, log, batch_id, text)
 
 
 def _json(**numbers: int) -> str:
     return orjson.dumps(numbers).decode()
 
 
+# Where a shuffle lies matters to no offset, only what kind of place it is.
+SHUFFLED: Mapping[str, Callable[[ShuffleRead, CheckpointLog, int, str], Positions]] = MappingProxyType(
+    {"delta": _of_table, "kafka": _of_kafka}
+)
 POSITIONS: Mapping[type[Source], Callable[[Any, CheckpointLog, int, str], Positions]] = MappingProxyType(
     {
         FileSource: _of_files,

@@ -91,6 +91,7 @@ class JobSession:
         lease = Lease.acquire(
             options.home.leases, pipeline=self.topology.name, run_id=options.run_id, ttl=options.lease_ttl
         )
+        lease.troubles = self.troubles
         self.lease = self._stack.enter_context(lease)
         storage = storage_named(options.checkpoint_storage, catalog=options.home.catalog, url=options.storage_url)
         self.troubles.begin()

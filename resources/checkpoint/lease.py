@@ -25,6 +25,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from resources.background import Troubles
 from resources.checkpoint.lease_table import (
     SCHEMA,
     check_writable,
@@ -42,6 +43,7 @@ from resources.errors import CheckpointError, LeaseLostError, PipelineBusyError
 DEFAULT_TTL = timedelta(seconds=30)
 # Heartbeats in one time to live: two may be lost.
 BEATS = 3
+NOT_RENEWED = "the lease is not renewed"
 # How often a silent holder is looked at, in seconds.
 LOOK_S = 0.1
 # The clocks of a boot and of a process are rounded to a second each.
@@ -112,6 +114,7 @@ class Lease:
         self.path = path
         self.row = row
         self._renewed = time.monotonic()
+        self.troubles = Troubles()
         self._lost: LeaseLostError | None = None
         self._guard = threading.Lock()
         self._end = threading.Event()
@@ -191,12 +194,16 @@ class Lease:
 
     def _beat(self) -> None:
         while not self._end.wait(self._ttl_s / BEATS):
-            with self._guard:
+            # Whatever it raises: a thread that ends here would lose the lease without a word.
+            with self._guard, self.troubles.guarding(NOT_RENEWED):
                 if self._lost is None:
-                    self._renew()
+                    self._renew(told=True)
 
-    def _renew(self) -> None:
-        """Write a heartbeat. A store that cannot be reached is fatal only when the time to live is over."""
+    def _renew(self, *, told: bool = False) -> None:
+        """Write a heartbeat. A store that cannot be reached is fatal only when the time to live is over.
+
+        With `told` what failed is raised all the same.
+        """
         try:
             if not self._is_current(_open(self.path)):
                 self._lost = _lost(self.row, read_lease(self.path, self.row.pipeline))
@@ -212,6 +219,8 @@ class Lease:
                     pipeline=self.row.pipeline,
                     cause=str(error)[:200],
                 )
+            if told:
+                raise
 
     def _is_current(self, table: DeltaTable) -> bool:
         current = _rows(table, self.path).get(self.row.pipeline)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from resources.errors import CheckpointError
 from resources.files import write_atomically
 
 PARTITIONS = "spark.sql.shuffle.partitions"
+COMPACT = ".compact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +167,16 @@ class CheckpointLog:
         self.withdraw(batch_id)
 
     def planned_files(self, source: str, batch_id: int | None = None) -> list[PlannedFile]:
-        """The files that the file source `source` planned for a batch, or for all that its log still holds."""
-        start = self.source_offset(source, batch_id - 1) if batch_id is not None else -1
-        end = self.source_offset(source, batch_id) if batch_id is not None else None
-        found: dict[str, PlannedFile] = {}
-        for file in self._source_log(source):
-            if file.batch > start and (end is None or file.batch <= end):
-                found[file.path] = file
-        return list(found.values())
+        """The files that the file source `source` planned for a batch, or for all that its log still holds.
+
+        For a batch only those entries of the log are read that are its own.
+        """
+        if batch_id is None:
+            entries = self._source_log(source, first=0, last=None)
+        else:
+            first, last = self.source_offset(source, batch_id - 1) + 1, self.source_offset(source, batch_id)
+            entries = self._source_log(source, first=first, last=last)
+        return list({file.path: file for file in entries}.values())
 
     def source_offset(self, source: str, batch_id: int) -> int:
         """A file source's own counter at the end of a batch, -1 before its first."""
@@ -181,15 +184,52 @@ class CheckpointLog:
         text = offsets.sources.get(source, "-") if offsets else "-"
         return -1 if text == "-" else int(orjson.loads(text)["logOffset"])
 
-    def _source_log(self, source: str) -> Iterator[PlannedFile]:
+    def _source_log(self, source: str, *, first: int, last: int | None) -> Iterator[PlannedFile]:
+        """The entries from number `first` to `last` (None: to the newest) of the log of a file source."""
         folder = self.folder / "sources" / self.aliases.get(source, source)
-        if not folder.is_dir():
-            return
-        for path in folder.iterdir():
-            if path.name.isdigit() or path.name.endswith(".compact"):
-                for line in path.read_text().splitlines()[1:]:
-                    entry = orjson.loads(line)
-                    yield PlannedFile(entry["path"], int(entry["timestamp"]), int(entry["batchId"]))
+        names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+        for name, numbers in _log_files(names, first, last):
+            yield from _planned(folder / name, numbers)
+
+
+def _log_files(names: Collection[str], first: int, last: int | None) -> Iterator[tuple[str, range]]:
+    """The files of a source's log that have the entries from `first` to `last`, and which of these each has.
+
+    An entry has a file of its own, until Spark joins it with all before it in one that ends in `.compact`.
+
+    >>> list(_log_files({"9.compact", "10", "11"}, 8, 10))
+    [('9.compact', range(8, 10)), ('10', range(10, 11))]
+    """
+    single = {int(name) for name in names if name.isdigit()}
+    joined = sorted(int(name.removesuffix(COMPACT)) for name in names if name.endswith(COMPACT))
+    if last is None:
+        # Of all that there is the newest joined file has the most.
+        last = max([*single, *joined], default=-1)
+        single = {number for number in single if not joined or number > joined[-1]}
+        joined = joined[-1:]
+    number = first
+    while number <= last:
+        around = next((end for end in joined if end >= number), number)
+        if number in single:
+            yield str(number), range(number, number + 1)
+            number += 1
+        else:
+            if around in joined:
+                yield f"{around}{COMPACT}", range(number, min(around, last) + 1)
+            number = around + 1
+
+
+def _planned(path: Path, numbers: range) -> list[PlannedFile]:
+    """The entries in a file of a source's log that have these numbers; they stand in order, and history may be long."""
+    found = []
+    for line in reversed(path.read_text().splitlines()[1:]):
+        entry = orjson.loads(line)
+        number = int(entry["batchId"])
+        if number < numbers.start:
+            break
+        if number in numbers:
+            found.append(PlannedFile(entry["path"], int(entry["timestamp"]), number))
+    return found[::-1]
 
 
 def _parsed(metadata: str, path: Path) -> dict[str, Any]:

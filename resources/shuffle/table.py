@@ -69,7 +69,7 @@ class TableShuffle:
 
     def batch(self, spark: SparkSession, schema: StructType, *, start: str | None, end: str) -> DataFrame:
         """The rows by the table's change feed."""
-        first, behind = (0 if start is None else _next_version(start)), _next_version(end)
+        first, behind = (0 if start is None else next_version(start)), next_version(end)
         if behind <= first:
             empty = StructType([*schema.fields, StructField("_commit_version", LongType())])
             rows = spark.createDataFrame([], empty)
@@ -92,12 +92,12 @@ class TableShuffle:
 
     def splits(self, offset: str) -> Mapping[str, str]:
         """The table is one split; its offset is the version to be read next."""
-        return {self.name: str(_next_version(offset))}
+        return {self.name: str(next_version(offset))}
 
     def purge(self, offsets: list[str]) -> None:
         """Delete the rows of the batches whose commits all readers have behind them."""
         table = open_table(str(self.path))
-        behind = min((_next_version(offset) for offset in offsets), default=0)
+        behind = min((next_version(offset) for offset in offsets), default=0)
         if table is None or behind <= 1:
             return
         read = [
@@ -116,7 +116,7 @@ def _fields(schema: StructType) -> list[str]:
     return [quoted(field.name) for field in schema.fields]
 
 
-def _next_version(offset: str) -> int:
+def next_version(offset: str) -> int:
     """The version that Delta's source reads next; a version that was read in part counts as not read."""
     try:
         return int(orjson.loads(offset)["reservoirVersion"])

@@ -312,3 +312,20 @@ def test_a_lease_that_could_not_be_given_back_does_not_block_its_own_process(pat
     assert not read_lease(path, "shop.clicks").released
     with acquire(path) as lease:
         assert lease.token == 2
+
+
+def test_heartbeats_go_on_behind_a_fault_of_any_kind_and_it_is_told(path, monkeypatch):
+    pause = threading.Event()
+
+    def fail(*_):
+        raise ValueError("who would have thought")
+
+    with acquire(path, ttl=SHORT) as lease:
+        with monkeypatch.context() as broken:
+            broken.setattr(leases, "_open", fail)
+            while not lease.troubles.warnings:
+                pause.wait(0.01)
+            told, beat = lease.troubles.warnings, lease.row.beat
+        assert "the lease is not renewed: ValueError: who would have thought" in told[0]
+        while lease.row.beat == beat:
+            pause.wait(0.01)
