@@ -195,8 +195,7 @@ def _absent(catalog: Catalog, table: str, rows: Sequence[Row]) -> list[Row]:
         return []
     identity = IDENTITIES[table]
     first = min(row["batch_id"] for row in rows)
-    found = catalog.rows(table, at_least={"batch_id": first}, columns=identity, pipeline=rows[0]["pipeline"])
-    there = {tuple(row[name] for name in identity) for row in found}
+    there = catalog.there(table, identity, pipeline=rows[0]["pipeline"], from_batch=first)
     return [row for row in rows if tuple(row[name] for name in identity) not in there]
 
 

@@ -30,6 +30,7 @@ from resources.checkpoint.layout import (
     join_files,
     newest_rows,
     partitioned,
+    rows_of_batches,
 )
 from resources.errors import CheckpointError
 
@@ -161,7 +162,6 @@ class Catalog:
         table: str,
         *,
         at_least: Mapping[str, object] = MappingProxyType({}),
-        columns: Sequence[str] | None = None,
         **equal: object,
     ) -> list[dict[str, Any]]:
         """The rows whose columns equal the given values, in the order of their time; [] if there is no table.
@@ -170,8 +170,7 @@ class Catalog:
         """
         filters = [(name, "=", value) for name, value in equal.items()]
         filters += [(name, ">=", value) for name, value in at_least.items()]
-        wanted = [*dict.fromkeys([*columns, "at"])] if columns else None
-        rows: list[dict[str, Any]] = self._found(table, filters, wanted).to_pylist()
+        rows: list[dict[str, Any]] = self._found(table, filters).to_pylist()
         return rows
 
     def last(self, table: str, **equal: object) -> dict[str, Any] | None:
@@ -190,16 +189,25 @@ class Catalog:
             found = newest_rows(files, only=pc.field("query") == query, batches=1)
         return -1 if found is None else int(found["batch_id"][0].as_py())
 
-    def _found(
-        self, table: str, filters: Sequence[tuple[str, str, object]], columns: list[str] | None = None
-    ) -> pa.Table:
+    def there(self, table: str, columns: Sequence[str], *, pipeline: str, from_batch: int) -> set[tuple[object, ...]]:
+        """What these columns hold in rows of a pipeline from a batch on; opens files with such batches only."""
+        opened = self._open(table)
+        if opened is None:
+            return set()
+        with _errors(self.path(table), "read"):
+            files, batches = data_files(opened, {"pipeline": pipeline}), range(from_batch, 1 << 62)
+            mine = None if partitioned(opened) else pc.field("pipeline") == pipeline
+            found = rows_of_batches(files, only=mine, batches=batches)
+        return set() if found is None else {tuple(row[name] for name in columns) for row in found.to_pylist()}
+
+    def _found(self, table: str, filters: Sequence[tuple[str, str, object]]) -> pa.Table:
         """The rows that pass `filters`, in the order of their time."""
         opened = self._open(table)
         if opened is None:
             return TABLES[table].empty_table()
         _check_version(opened, self.path(table))
         with _errors(self.path(table), "read"):
-            found = opened.to_pyarrow_table(columns=columns, filters=list(filters) or None)
+            found = opened.to_pyarrow_table(filters=list(filters) or None)
         return found.take(pc.sort_indices(found, sort_keys=[("at", "ascending")]))
 
     def tidy(self, pipeline: str | None, *, keep: timedelta, now: datetime | None = None) -> None:

@@ -97,10 +97,11 @@ def newest_rows(
     return found
 
 
-def rows_of_batches(files: Sequence[DataFile], *, only: pc.Expression, batches: range) -> pa.Table | None:
+def rows_of_batches(files: Sequence[DataFile], *, only: pc.Expression | None, batches: range) -> pa.Table | None:
     """The rows of these batches, of whatever generation, that pass `only`; None if there are none."""
-    asked = pc.field("batch_id")
-    only &= (asked >= batches.start) & (asked < batches.stop)
+    batch = pc.field("batch_id")
+    asked = (batch >= batches.start) & (batch < batches.stop)
+    only = asked if only is None else only & asked
     found = [
         pq.read_table(file.path, filters=only, partitioning=None)
         for file in files
