@@ -79,7 +79,7 @@ def savepoint(
     )
     Catalog(options.home.catalog).append("snapshots", [row])
     policy = options.savepoints
-    retention(store, topology.namespace, topology.job, keep=policy.keep, max_age=policy.max_age, now=datetime.now(UTC))
+    retention(store, topology.namespace, topology.job, keep=policy.keep, max_age=policy.max_age, taken=taken)
     return taken
 
 

@@ -165,6 +165,38 @@ def test_the_newest_are_kept_by_number_and_by_age(store, job):
         retention(store, "shop", "clicks", keep=0)
 
 
+def test_the_one_just_taken_is_the_newest_although_the_clock_was_set_back(store, job):
+    older = [save(job, store, now=START + n * HOUR) for n in range(3)]
+    job.batches(4)
+    taken = save(job, store, now=START - HOUR)
+    assert store.savepoints("shop", "clicks")[0] == taken
+    gone = retention(store, "shop", "clicks", keep=3, taken=taken)
+    assert gone.savepoints == (older[0].id,)
+    again = save(job, store, now=START - 2 * HOUR)
+    assert again.id not in retention(store, "shop", "clicks", keep=1, taken=again).savepoints
+    assert again in store.savepoints("shop", "clicks"), "it is as far as the one before, and the clock says it is older"
+
+
+def test_a_generation_is_later_than_all_before_it(store, job):
+    before = save(job, store, now=START + HOUR)
+    fresh = job.reset("window")
+    fresh.batch(0)
+    behind = save(job, store, now=START)
+    assert behind.batches["window"] < before.batches["window"]
+    assert store.savepoints("shop", "clicks") == (behind, before)
+
+
+def test_each_pipeline_of_a_name_keeps_its_own_savepoints(store, job, tmp_path):
+    prod = save(job, store, now=START)
+    other = fake_job(tmp_path / "dev" / "clicks")
+    dev = [save(other, store, now=START + n * HOUR) for n in range(1, 4)]
+    gone = retention(store, "shop", "clicks", keep=2, taken=dev[-1])
+    assert gone.savepoints == (dev[0].id,)
+    assert set(store.ids("shop", "clicks")) == {prod.id, dev[1].id, dev[2].id}
+    assert retention(store, "shop", "clicks", keep=1).savepoints == (dev[1].id,)
+    assert set(store.ids("shop", "clicks")) == {prod.id, dev[2].id}
+
+
 def test_objects_stay_as_long_as_any_savepoint_of_any_job_names_them(store, job, tmp_path):
     first = save(job, store, now=START)
     job.batches(4)

@@ -70,7 +70,7 @@ def take(
     try:
         with store.announced("taking"):
             wait_for_collection(store, within=COLLECTION_LASTS, patience=PATIENCE)
-            copier = _Copier(store, job, _known(store, subject), on_progress, threads)
+            copier = _Copier(store, job, _known(store, subject, manifest), on_progress, threads)
             copied = {query.name: copier.query(query, stateful=stateful) for query, stateful in queries.items()}
             savepoint = _sealed(job, manifest, subject, copied, copier.new, now or datetime.now(UTC))
             store.save(savepoint)
@@ -190,13 +190,18 @@ def _same(copy: SavedFile, file: Listed) -> bool:
     return (copy.size_bytes, copy.mtime_ns) == (file.size_bytes, file.mtime_ns)
 
 
-def _known(store: SavepointStore, subject: Subject) -> Mapping[str, SavedFile]:
-    """The files of state that the newest readable savepoint has: under one name and time they never change."""
+def _known(store: SavepointStore, subject: Subject, manifest: Manifest) -> Mapping[str, SavedFile]:
+    """The files of state that the newest readable savepoint of this pipeline has.
+
+    Under one name and time they never change.
+    """
     for savepoint_id in store.ids(subject.namespace, subject.job):
         try:
             newest = store.load(subject.namespace, subject.job, savepoint_id)
         except CheckpointError:
             # Damaged, or removed just now: only time is lost by reading everything.
+            continue
+        if newest.pipeline_id != manifest.pipeline_id:
             continue
         return {file.path: file for file in newest.files if f"/{CHECKPOINT}/state/" in file.path}
     return {}

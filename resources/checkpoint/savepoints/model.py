@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from functools import cmp_to_key
 from typing import Any
 
 import orjson
@@ -78,6 +79,33 @@ def stamp(at: datetime) -> str:
     '20261121T004512.123456Z'
     """
     return f"{at.astimezone(UTC):%Y%m%dT%H%M%S.%f}Z"
+
+
+def newest_first(savepoints: Iterable[Savepoint]) -> tuple[Savepoint, ...]:
+    """In the order in which they were taken, backwards; a clock that was set back changes nothing.
+
+    Of one pipeline the later one has later batches, for generations and batches only grow. Where none of the queries
+    has moved, and for those of different pipelines, the clock has to do.
+    """
+    return tuple(sorted(savepoints, key=cmp_to_key(_compare), reverse=True))
+
+
+def _compare(one: Savepoint, other: Savepoint) -> int:
+    """Less than 0 if `one` was taken before `other`."""
+    if one.pipeline_id == other.pipeline_id:
+        both = one.batches.keys() & other.batches.keys()
+        steps = {
+            _place(one, query) > _place(other, query) for query in both if _place(one, query) != _place(other, query)
+        }
+        if len(steps) == 1:
+            return 1 if steps.pop() else -1
+    return (one.created_at > other.created_at) - (one.created_at < other.created_at)
+
+
+def _place(savepoint: Savepoint, query: str) -> tuple[int, int]:
+    """How far a query was: its generation and its last batch."""
+    facts = savepoint.manifest.get("queries", {}).get(query, {})
+    return int(facts.get("generation", savepoint.generation)), savepoint.batches[query]
 
 
 def checked_id(savepoint_id: str) -> str:

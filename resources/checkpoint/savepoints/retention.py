@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from resources.checkpoint.savepoints.copy import COLLECTION_LASTS
+from resources.checkpoint.savepoints.model import Savepoint
 from resources.checkpoint.savepoints.store import SavepointStore
 from resources.errors import ConfigurationError
 
@@ -34,20 +36,28 @@ def retention(
     keep: int,
     max_age: timedelta | None = None,
     now: datetime | None = None,
+    taken: Savepoint | None = None,
 ) -> Removed:
-    """Remove the savepoints of a job beyond the newest `keep`, and those older than `max_age` (None: of any age).
+    """Remove the savepoints of a pipeline beyond the newest `keep`, and those older than `max_age` (None: of any age).
 
-    The newest always stays. Content goes by `collect_garbage`. ConfigurationError for less than one to keep;
-    CheckpointError, and nothing is removed, if a savepoint of the job is damaged.
+    The pipeline is that of `taken`, the savepoint that was taken just now; without it each pipeline of that name is
+    looked after by itself. The newest always stays, and `taken` too. Content goes by `collect_garbage`.
+    ConfigurationError for less than one to keep; CheckpointError, and nothing is removed, if a savepoint of the job is
+    damaged.
     """
     if keep < 1:
         raise ConfigurationError("at least one savepoint must be kept", remedy="set keep to 1 or more", keep=keep)
     oldest = None if max_age is None else (now or datetime.now(UTC)) - max_age
-    found = store.savepoints(namespace, job)
+    found = defaultdict[str, list[Savepoint]](list)
+    for savepoint in store.savepoints(namespace, job):
+        if taken is None or savepoint.pipeline_id == taken.pipeline_id:
+            found[savepoint.pipeline_id].append(savepoint)
     going = [
         savepoint
-        for place, savepoint in enumerate(found)
+        for of_one in found.values()
+        for place, savepoint in enumerate(of_one)
         if place >= keep or (place > 0 and oldest is not None and savepoint.created_at < oldest)
+        if taken is None or savepoint.id != taken.id
     ]
     for savepoint in reversed(going):
         store.remove(savepoint)

@@ -15,7 +15,7 @@ from typing import BinaryIO, Literal
 import fsspec.core  # type: ignore[import-untyped]
 from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
 
-from resources.checkpoint.savepoints.model import Savepoint, checked_id, damaged, decode, encode
+from resources.checkpoint.savepoints.model import Savepoint, checked_id, damaged, decode, encode, newest_first
 from resources.errors import CheckpointError, ConfigurationError
 from resources.names import checked_name
 
@@ -150,11 +150,11 @@ class SavepointStore:
         return savepoint
 
     def savepoints(self, namespace: str, job: str) -> tuple[Savepoint, ...]:
-        """All savepoints of a job, newest first; CheckpointError if one is damaged."""
-        return tuple(self.load(namespace, job, each) for each in self.ids(namespace, job))
+        """All savepoints of a job, of whatever pipeline, newest first; CheckpointError if one is damaged."""
+        return newest_first(self.load(namespace, job, each) for each in self.ids(namespace, job))
 
     def ids(self, namespace: str, job: str) -> tuple[str, ...]:
-        """The ids of a job's savepoints, newest first, without reading them."""
+        """The ids of a job's savepoints, by the clock of who took them, newest first, without reading them."""
         folder = f"savepoints/{checked_name(namespace, what='namespace')}/{checked_name(job, what='job')}"
         return tuple(sorted((_id(path) for path in self._files(folder) if _id(path)), reverse=True))
 
