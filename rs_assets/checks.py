@@ -17,7 +17,7 @@ from dagster import (
 from pipelines.compile.plan import QueryPlan, plan_queries
 from pipelines.runtime.identity import log_of
 from pipelines.runtime.journal import queue_of
-from pipelines.runtime.travel import savepoints_of
+from pipelines.runtime.ownership import newest_of, readable, savepoints_of
 from pipelines.stream.pipeline import Pipeline
 from pipelines.topology.topology import Topology
 from resources.background import troubles_in
@@ -136,12 +136,13 @@ def _behind(topology: Topology, plan: QueryPlan, place: Place) -> str | None:
 
 def savepoint_can_be_read(topology: Topology, step: str, place: Place) -> AssetCheckResult:  # noqa: ARG001  one for all
     """Every file of the newest savepoint is there and has its digest."""
-    store = savepoints_of(place.options())
-    found = store.savepoints(topology.namespace, topology.job)
-    if not found:
+    options = place.options()
+    mine = readable(options, topology.namespace, topology.job)
+    newest = newest_of(options, topology.namespace, topology.job, mine.pipeline_id) if mine is not None else None
+    if newest is None:
         return AssetCheckResult(passed=True, description="no savepoint yet", metadata={"files": 0})
-    problems = verify(store, found[0])
-    return _result(problems, files=len(found[0].files), savepoint=found[0].id)
+    problems = verify(savepoints_of(options), newest)
+    return _result(problems, files=len(newest.files), savepoint=newest.id)
 
 
 def state_rows_equal_the_snapshot(topology: Topology, step: str, place: Place) -> AssetCheckResult:

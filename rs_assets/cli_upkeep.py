@@ -95,10 +95,11 @@ def savepoint(name: str, modules: tuple[str, ...], *, note: str, listing: bool, 
     """Copy the checkpoints of a pipeline, running or stopped, to the savepoint store."""
     from pipelines.runtime import travel
     from pipelines.runtime.options import RunOptions
+    from pipelines.runtime.ownership import savepoints_of
 
     topology, options = chosen(modules, name).topology, RunOptions()
     if listing:
-        found = travel.savepoints_of(options).savepoints(topology.namespace, topology.job)
+        found = savepoints_of(options).savepoints(topology.namespace, topology.job)
         emit([_told(each) for each in found], as_json=as_json, empty=f"{name}: no savepoint yet")
         return
     with progress(f"copying {name}", hidden=as_json) as bar:
@@ -278,10 +279,12 @@ def progress(text: str, *, hidden: bool) -> Any:
 def _told(savepoint: Any) -> dict[str, Any]:
     return {
         "savepoint": savepoint.id,
+        "pipeline": savepoint.pipeline_id[:8],
         "taken": f"{savepoint.created_at:%Y-%m-%d %H:%M:%S}",
         "generation": savepoint.generation,
         "batches": ", ".join(f"{query} {batch}" for query, batch in savepoint.batches.items()),
         "bytes": savepoint.bytes_total,
         "copied": savepoint.bytes_new,
         "note": savepoint.note,
+        "home": savepoint.origin,
     }

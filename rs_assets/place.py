@@ -34,7 +34,7 @@ class Place:
     ) -> Place:
         """The place that the settings of a run name; an empty one is as the environment has it."""
         return cls(
-            home=Home(Path(home).expanduser().absolute()) if home else Home.default(),
+            home=Home.at(home) if home else Home.default(),
             savepoints=savepoints_uri or None,
             checkpoint_storage=checkpoint_storage or default_storage(),
             storage_url=storage_url or default_url(),

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from pipelines.runtime.claims import Trust, claim_sinks, lost_pipeline
 from pipelines.runtime.identity import resumed
 from pipelines.runtime.inputs import check_inputs, digest
 from pipelines.runtime.options import RunOptions
+from pipelines.runtime.ownership import known_of, newest_of, not_lost, savepoints_of
 from pipelines.runtime.places import placed
 from pipelines.runtime.preflight import expected
 from pipelines.runtime.session import JobSession
 from pipelines.runtime.topics import Watched, check_topics
-from pipelines.runtime.travel import bring_back, savepoints_of
+from pipelines.runtime.travel import bring_back
 from pipelines.topology.describe import as_text
 from pipelines.topology.source import ArraySource
 from pipelines.topology.topology import Topology
@@ -22,7 +24,7 @@ from resources.checkpoint.catalog import Row, row_of
 from resources.checkpoint.manifest import Manifest
 from resources.checkpoint.preflight import CHANGED, Finding, refuse, verify_query
 from resources.checkpoint.savepoints import refuse_unfinished
-from resources.errors import CheckpointError
+from resources.errors import CheckpointError, RsError
 
 
 def opened(topology: Topology, options: RunOptions) -> JobSession:
@@ -43,10 +45,10 @@ def opened(topology: Topology, options: RunOptions) -> JobSession:
 def _open(session: JobSession) -> None:
     known = session.catalog.last("pipelines", pipeline=session.topology.name)
     refuse_unfinished(session.folder)
-    stored = manifests.load(session.folder) or _without_manifest(session, known)
+    stored = manifests.load(session.folder) or _without_manifest(session)
     cut = returning.under_way(session.folder)
     if session.options.new_generation and stored.queries:
-        stored = stored.next_generation(above=cut.generation if cut else 0)
+        stored = _next_generation(session, stored, above=cut.generation if cut else 0)
     elif stored.queries:
         returning.refuse(session.folder)
     elif cut:
@@ -54,6 +56,9 @@ def _open(session: JobSession) -> None:
         stored = replace(stored, generation=max(stored.generation, cut.generation + 1))
     session.manifest, session.folders = resumed(session.topology, session.plans, stored, session.options)
     session.topology, session.manifest = placed(session.topology, session.manifest, partial(_writes, session))
+    first = not (stored.queries or stored.claims)
+    claimed = claim_sinks(session.topology, session.manifest, session.held, session.options, first=first)
+    session.manifest, session.claim = claimed.settled(session.manifest), claimed.claim
     _return_sources(session, stored)
     _preflight(session)
     _check_shuffles(session)
@@ -74,32 +79,64 @@ def _writes(session: JobSession, step: str) -> bool:
     return next(session.log(plan) for plan in session.plans if step in plan.sinks).begun
 
 
-def _without_manifest(session: JobSession, known: Row | None) -> Manifest:
+def _next_generation(session: JobSession, stored: Manifest, *, above: int) -> Manifest:
+    """A fresh checkpoint of the same pipeline, of a generation that no sink knows."""
+    claimed = claim_sinks(session.topology, stored, session.held, session.options, trust=Trust.PERSON, above=above)
+    return claimed.settled(replace(stored.next_generation(), generation=claimed.generation))
+
+
+def _without_manifest(session: JobSession) -> Manifest:
     """The manifest of a first start; a pipeline that ran before begins afresh only if that is wished for."""
+    topology, options = session.topology, session.options
+    known = known_of(options, topology.namespace, topology.job)
     if known is None:
-        return Manifest.new()
-    if not session.options.new_generation:
-        recovered = _recover_lost(session, str(known["pipeline_id"]))
-        if recovered is not None:
-            return recovered
+        return _afresh(session) if options.new_generation else _first(session)
+    if options.new_generation:
+        fresh = Manifest(pipeline_id=known.pipeline_id, generation=known.generation)
+        claimed = claim_sinks(topology, fresh, session.held, options, trust=Trust.LEASES)
+        return claimed.settled(replace(fresh, generation=claimed.generation))
+    recovered = _recover_lost(session, known.pipeline_id)
+    if recovered is None:
         raise CheckpointError(
-            f"the checkpoint of {session.topology.name} is gone, generation {known['generation']} by the catalog",
+            f"the checkpoint of {topology.name} is gone, generation {known.generation} by the catalog",
             remedy="put it back or restore a savepoint (rs-assets restore); or begin afresh with --new-generation",
             file=session.folder,
         )
-    return Manifest(pipeline_id=known["pipeline_id"], generation=known["generation"] + 1)
+    return recovered
+
+
+def _afresh(session: JobSession) -> Manifest:
+    """A new generation of the pipeline whose home was lost, if its outputs tell of one; else a first one."""
+    lost = lost_pipeline(session.topology, session.options)
+    if lost is None:
+        return Manifest.new()
+    fresh = Manifest(pipeline_id=lost)
+    claimed = claim_sinks(session.topology, fresh, session.held, session.options, trust=Trust.PERSON)
+    return claimed.settled(replace(fresh, generation=claimed.generation))
+
+
+def _first(session: JobSession) -> Manifest:
+    """A first generation; refused where savepoints tell of a home that was lost. A store that is away is told of."""
+    try:
+        found = savepoints_of(session.options).savepoints(session.topology.namespace, session.topology.job)
+    except (RsError, OSError) as error:
+        what = error.what if isinstance(error, RsError) else str(error)
+        session.warnings = (*session.warnings, f"whether there are savepoints of it is not known: {what}")
+        return Manifest.new()
+    if found:
+        raise not_lost(session.topology, found)
+    return Manifest.new()
 
 
 def _recover_lost(session: JobSession, pipeline_id: str) -> Manifest | None:
     """The manifest of the newest savepoint, brought back with the sinks; None if there is none of this pipeline."""
-    options = session.options
+    topology, options = session.topology, session.options
     if options.savepoints.local_storage_only:
         return None
-    found = savepoints_of(options).savepoints(session.topology.namespace, session.topology.job)
-    chosen = next((each for each in found if each.pipeline_id == pipeline_id), None)
+    chosen = newest_of(options, topology.namespace, topology.job, pipeline_id)
     if chosen is None:
         return None
-    manifest = bring_back(session.topology, options, chosen, token=session.held.token)
+    manifest = bring_back(topology, options, chosen, lease=session.held, trust=Trust.LEASES)
     session.recovered_from = f"savepoint {chosen.id}, batches {dict(chosen.batches)}"
     session.note("recover", session.recovered_from, savepoint=chosen.id)
     return manifest

@@ -36,7 +36,7 @@ from resources.checkpoint.lease import Lease
 from resources.checkpoint.log import PARTITIONS, CheckpointLog
 from resources.checkpoint.messages import SystemMessageListener
 from resources.errors import BadRecordError, DataLossError, RsError, StepError
-from resources.sink.base import BatchMark, SinkWriter, Staged
+from resources.sink.base import BatchMark, Claim, SinkWriter, Staged
 from resources.sink.dead_letters import SCHEMA, DeadLetters
 from resources.window.event_time import END_OF_TIME, send_control
 
@@ -77,6 +77,7 @@ class QueryRun:
     generation: int
     partitions: int
     lease: Lease
+    claim: Claim | None
     book: Bookkeeper
     writers: Mapping[str, SinkWriter]
     letters: DeadLetters
@@ -368,9 +369,12 @@ class QueryRun:
             self.log.withdraw(batch_id)
 
     def _mark(self, sink: str, batch_id: int) -> BatchMark:
-        name = f"{self.plan.name}.{sink}" if sink == "dead_letters" else sink
+        letters = sink == "dead_letters"
+        name = f"{self.plan.name}.{sink}" if letters else sink
         stored = self.aliases.get(name, name)
-        return BatchMark(self.pipeline_id, self.generation, stored, batch_id, self.lease.token)
+        # The dead letters lie in the home itself.
+        claim = None if letters else self.claim
+        return BatchMark(self.pipeline_id, self.generation, stored, batch_id, self.lease.token, claim)
 
     def _watermark(self, batch_id: int) -> datetime | None:
         offsets = self.log.offsets(batch_id) if self.plan.stateful else None

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from pipelines.compile.plan import QueryPlan, plan_queries
 from pipelines.compile.sink import writer_of
+from pipelines.runtime.claims import Claimed
 from pipelines.runtime.identity import matched
 from pipelines.runtime.options import RunOptions
 from pipelines.topology.sink import Sink
@@ -62,8 +63,7 @@ class Return:
     options: RunOptions
     manifest: Manifest
     queries: tuple[QueryReturn, ...]
-    begun: int
-    token: int
+    claimed: Claimed
 
     @contextmanager
     def checked(self) -> Iterator[tuple[SinkReturn, ...]]:
@@ -80,7 +80,7 @@ class Return:
         letters = DeadLetters(self.options.home.dead_letters)
         for query in self.queries:
             name = f"{query.plan.name}.dead_letters"
-            mark = BatchMark(self.manifest.pipeline_id, self.begun, name, query.batch, self.token)
+            mark = BatchMark(self.manifest.pipeline_id, self.claimed.generation, name, query.batch, self.claimed.token)
             letters.go_to(query.path, mark, job=(self.topology.namespace, self.topology.job), query=query.plan.name)
         return done
 
@@ -100,12 +100,19 @@ class Return:
                         step=name,
                     )
                 stored = self.manifest.stored_name(name)
-                kept = BatchMark(self.manifest.pipeline_id, query.facts.generation, stored, query.batch, self.token)
+                kept = BatchMark(
+                    self.manifest.pipeline_id,
+                    query.facts.generation,
+                    stored,
+                    query.batch,
+                    self.claimed.token,
+                    self.claimed.claim,
+                )
                 yield SinkReturn(
                     name=name,
                     writer=writer,
                     kept=kept,
-                    begun=kept.of_generation(self.begun),
+                    begun=kept.of_generation(self.claimed.generation),
                     had=query.facts.sinks.get(name, -1),
                 )
 

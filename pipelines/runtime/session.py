@@ -48,7 +48,7 @@ from resources.checkpoint.log import PARTITIONS, CheckpointLog
 from resources.checkpoint.manifest import Manifest, QueryFacts
 from resources.checkpoint.storage import storage_named
 from resources.errors import ConfigurationError
-from resources.sink.base import Closing, SinkWriter
+from resources.sink.base import Claim, Closing, SinkWriter
 from resources.sink.dead_letters import DeadLetters
 from resources.source.kafka.losses import Loss, listed
 from resources.source.policy import BadRecords
@@ -73,6 +73,7 @@ class JobSession:
         self._began = time.monotonic()
         self.manifest = Manifest.new()
         self.lease: Lease | None = None
+        self.claim: Claim | None = None
         self.catalog = Catalog(options.home.catalog)
         self.recovered_from = ""
         # The sinks that remember their batches.
@@ -204,6 +205,7 @@ class JobSession:
             aliases=self.manifest.aliases,
             partitions=self.manifest.partitions,
             lease=self.held,
+            claim=self.claim,
             book=self.book_of(plan),
             writers={name: self.writer(name) for name in plan.sinks},
             letters=DeadLetters(self.options.home.dead_letters),

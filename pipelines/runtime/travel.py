@@ -18,7 +18,9 @@ from pathlib import Path
 
 from pipelines.compile.plan import QueryPlan, plan_queries
 from pipelines.compile.window import CONTROL_SOURCE
+from pipelines.runtime.claims import Trust, claim_sinks
 from pipelines.runtime.options import RunOptions
+from pipelines.runtime.ownership import known_of, newest_savepoint, readable, savepoint_to_restore, savepoints_of
 from pipelines.runtime.returns import QueryReturn, Return, begun_with, matching
 from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
@@ -30,18 +32,13 @@ from resources.checkpoint.manifest import Manifest, QueryFacts, generation_folde
 from resources.checkpoint.returning import Returning
 from resources.checkpoint.rewind import rewind as rewind_checkpoint
 from resources.checkpoint.rewind import rewindable
-from resources.checkpoint.savepoints import Savepoint, SavepointStore, Subject, retention, take
+from resources.checkpoint.savepoints import Savepoint, Subject, retention, take
 from resources.checkpoint.savepoints import fork as fork_savepoint
 from resources.checkpoint.savepoints import restore as restore_savepoint
 from resources.checkpoint.savepoints.copy import OnProgress
 from resources.checkpoint.savepoints.model import stamp
 from resources.checkpoint.savepoints.relocate import relocate
 from resources.errors import CheckpointError, ConfigurationError
-
-
-def savepoints_of(options: RunOptions) -> SavepointStore:
-    """The store that savepoints go to."""
-    return SavepointStore(options.savepoints.uri or options.home.savepoints)
 
 
 def savepoint(
@@ -84,30 +81,33 @@ def savepoint(
 
 
 def restore(topology: Topology, options: RunOptions | None = None, *, savepoint_id: str | None = None) -> Savepoint:
-    """Bring the stopped pipeline back to a savepoint (None: the newest); its sinks go back with it.
+    """Bring the stopped pipeline back to a savepoint (None: its newest); its sinks go back with it.
 
-    It is a new generation then. CheckpointError or SinkError, and the checkpoint is as it was, if something is damaged
+    Into a home that knows nothing of the pipeline it brings it as well: whoever ran it elsewhere is fenced off. It is a
+    new generation then. CheckpointError or SinkError, and the checkpoint is as it was, if something is damaged
     or rows of others are in the way.
     """
     _refuse_shuffled(topology)
     options = options or RunOptions()
-    store = savepoints_of(options)
-    chosen = _chosen(store, topology.namespace, topology.job, savepoint_id)
+    chosen = savepoint_to_restore(topology, options, savepoint_id)
     with _held(topology, options) as lease:
-        bring_back(topology, options, chosen, token=lease.token)
+        bring_back(topology, options, chosen, lease=lease, trust=Trust.PERSON)
         summary = f"generation {chosen.generation}, batches {dict(chosen.batches)}"
         _note(topology, options, chosen.generation, "restore", summary, savepoint=chosen.id)
     return chosen
 
 
-def bring_back(topology: Topology, options: RunOptions, chosen: Savepoint, *, token: int) -> Manifest:
-    """Sinks and checkpoints as they were at a savepoint, as a new generation; the lease must be held.
+def bring_back(topology: Topology, options: RunOptions, chosen: Savepoint, *, lease: Lease, trust: Trust) -> Manifest:
+    """Sinks and checkpoints as they were at a savepoint, as a new generation.
 
     Everything is looked at first: that the savepoint is whole, and that every sink can go where it was.
     """
     folder = options.home.job(topology.namespace, topology.job)
     saved, folders = matching(topology, Manifest.from_body(chosen.manifest))
-    begun = _next_generation(topology, options, saved)
+    current = readable(options, topology.namespace, topology.job)
+    mine = replace(saved, claims=current.claims, token=current.token) if current else replace(saved, claims={})
+    above = _last_generation(topology, options)
+    claimed = claim_sinks(topology, mine, lease, options, trust=trust, above=above)
     queries = tuple(
         QueryReturn(
             plan=plan,
@@ -118,15 +118,16 @@ def bring_back(topology: Topology, options: RunOptions, chosen: Savepoint, *, to
         for plan in plan_queries(topology)
         if folders[plan.name] in saved.queries
     )
-    made = Return(topology=topology, options=options, manifest=saved, queries=queries, begun=begun, token=token)
+    made = Return(topology=topology, options=options, manifest=saved, queries=queries, claimed=claimed)
     with made.checked() as sinks:
 
         def go() -> None:
-            returning.begin(folder, Returning(begun, f"a restore of savepoint {chosen.id}"))
+            returning.begin(folder, Returning(claimed.generation, f"a restore of savepoint {chosen.id}"))
             made.act(sinks)
 
         restored = restore_savepoint(savepoints_of(options), chosen, folder, ready=go)
-    manifest = _renumbered(folder, restored, begun, chosen.batches)
+    mine = claimed.settled(replace(restored, claims=mine.claims))
+    manifest = _renumbered(folder, mine, claimed.generation, chosen.batches)
     returning.finish(folder)
     return manifest
 
@@ -161,17 +162,18 @@ def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None,
             raise CheckpointError(f"{plan.name} has no checkpoint yet", remedy="run it first", file=folder)
         _refuse_batch(plan, manifest.place(folder, name), to_batch)
         partitions = _partitions(plan, manifest, manifest.place(folder, name), to_batch)
-        begun = _next_generation(topology, options, manifest)
+        above = _last_generation(topology, options)
+        claimed = claim_sinks(topology, manifest, lease, options, trust=Trust.PERSON, above=above)
         query = QueryReturn(plan=plan, folder=name, facts=manifest.queries[name], batch=to_batch)
-        made = Return(
-            topology=topology, options=options, manifest=manifest, queries=(query,), begun=begun, token=lease.token
-        )
+        made = Return(topology=topology, options=options, manifest=manifest, queries=(query,), claimed=claimed)
+        begun = claimed.generation
         summary = f"{plan.name} to batch {to_batch}, from then on generation {begun}"
         with made.checked() as sinks:
             _clear_cut(folder, manifest)
             returning.begin(folder, Returning(begun, f"a rewind of {summary}"))
             done = made.act(sinks)
-        _rewind_query(folder, replace(stored, partitions=partitions), query, begun)
+        mine = claimed.settled(stored, [manifest.stored_name(sink) for sink in plan.sinks])
+        _rewind_query(folder, replace(mine, partitions=partitions), query, begun)
         returning.finish(folder)
         _note(topology, options, begun, "rewind", summary, sinks=done)
     return f"{summary}; " + "; ".join(f"{sink} {what}" for sink, what in done.items())
@@ -252,16 +254,13 @@ def _partitions(plan: QueryPlan, manifest: Manifest, place: Path, to_batch: int)
     return then
 
 
-def _next_generation(topology: Topology, options: RunOptions, known: Manifest) -> int:
-    """A generation that neither checkpoint, catalog nor a return that was cut off has used."""
-    folder = options.home.job(topology.namespace, topology.job)
-    current, cut = _readable(folder), returning.under_way(folder)
-    noted = Catalog(options.home.catalog).last("pipelines", pipeline=topology.name)
-    return 1 + max(
-        known.last_generation,
-        current.last_generation if current else 0,
-        cut.generation if cut else 0,
-        noted["generation"] if noted else 0,
+def _last_generation(topology: Topology, options: RunOptions) -> int:
+    """The greatest generation that checkpoint, catalog or a return that was cut off have used."""
+    current = readable(options, topology.namespace, topology.job)
+    cut = returning.under_way(options.home.job(topology.namespace, topology.job))
+    known = known_of(options, topology.namespace, topology.job)
+    return max(
+        current.last_generation if current else 0, cut.generation if cut else 0, known.generation if known else 0
     )
 
 
@@ -274,9 +273,12 @@ def fork(
     """
     options = options or RunOptions()
     store = savepoints_of(options)
-    chosen = _chosen(store, *source, savepoint_id)
+    chosen = store.load(*source, savepoint_id) if savepoint_id else newest_savepoint(options, *source)
     folder = options.home.job(topology.namespace, topology.job)
-    with _held(topology, options):
+    with _held(topology, options) as lease:
+        if manifests.load(folder) is None:
+            # Its outputs may be those of a home that was lost: then it has run already, too.
+            claim_sinks(topology, Manifest.new(), lease, options, first=True)
         fork_savepoint(store, chosen, folder)
         _note(topology, options, 1, "fork", f"from {'.'.join(source)}", savepoint=chosen.id)
     return chosen
@@ -284,15 +286,6 @@ def fork(
 
 def _held(topology: Topology, options: RunOptions) -> AbstractContextManager[Lease]:
     return Lease.acquire(options.home.leases, pipeline=topology.name, run_id=options.run_id, ttl=options.lease_ttl)
-
-
-def _chosen(store: SavepointStore, namespace: str, job: str, savepoint_id: str | None) -> Savepoint:
-    if savepoint_id is not None:
-        return store.load(namespace, job, savepoint_id)
-    found = store.savepoints(namespace, job)
-    if not found:
-        raise CheckpointError(f"there is no savepoint of {namespace}.{job}", remedy="take one: rs-assets savepoint")
-    return found[0]
 
 
 def _named(topology: Topology, step: str | None) -> QueryPlan:
@@ -345,14 +338,6 @@ def _renumbered(folder: Path, manifest: Manifest, begun: int, batches: Mapping[s
     renumbered = replace(manifest, generation=begun, queries=queries)
     manifests.save(folder, renumbered)
     return renumbered
-
-
-def _readable(folder: Path) -> Manifest | None:
-    try:
-        return manifests.load(folder)
-    except CheckpointError:
-        # Bringing a damaged one back is what a restore is for.
-        return None
 
 
 def _note(topology: Topology, options: RunOptions, generation: int, kind: str, summary: str, **details: object) -> None:

@@ -52,7 +52,8 @@ class Manifest:
     keep it, and would load the wrong state with another number; `rescaling` is the number it is being changed to.
     `aliases` gives the name under which the checkpoint knows a source or sink that was renamed; `queries` are the
     queries by the name of their folder. `places` says where each durable shuffle lies, by the stored name of the step
-    that writes it.
+    that writes it. `token` is the greatest fencing token that was taken, `claims` has for each sink the claims of this
+    home that it may remember.
     """
 
     pipeline_id: str
@@ -65,6 +66,8 @@ class Manifest:
     aliases: Mapping[str, str] = field(default_factory=dict)
     queries: Mapping[str, QueryFacts] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
+    token: int = 0
+    claims: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
     def new(cls) -> Manifest:
@@ -78,7 +81,8 @@ class Manifest:
 
     def next_generation(self, *, above: int = 0) -> Manifest:
         """The manifest of a fresh checkpoint, in a generation `above` another one; pinned schemas go."""
-        return Manifest(pipeline_id=self.pipeline_id, generation=max(self.last_generation, above) + 1)
+        generation = max(self.last_generation, above) + 1
+        return Manifest(pipeline_id=self.pipeline_id, generation=generation, token=self.token, claims=self.claims)
 
     def place(self, job: Path, query: str) -> Path:
         """The folder of the query that is stored under this name, below the folder of the job."""
@@ -111,7 +115,8 @@ class Manifest:
             )
             for folder, facts in body["queries"].items()
         }
-        return cls(**{**body, "queries": queries})
+        claims = {sink: tuple(known) for sink, known in body.get("claims", {}).items()}
+        return cls(**{**body, "queries": queries, "claims": claims})
 
 
 def generation_folder(generation: int) -> str:

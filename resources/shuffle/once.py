@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from resources.errors import SinkError
-from resources.sink.base import BatchMark, Closing, SinkWriter, Staged
+from resources.sink.base import BatchMark, Closing, Fencing, LastWriter, SinkWriter, Staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,10 @@ class OnceWriter:
     def last_committed(self, mark: BatchMark) -> int | None:
         """The last batch that is there."""
         return self.inner.last_committed(mark)
+
+    def last_writer(self, mark: BatchMark) -> LastWriter:
+        """Who wrote last, as the sink's writer knows it."""
+        return self.inner.last_writer(mark) if isinstance(self.inner, Fencing) else LastWriter()
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Write the batch out of sight."""

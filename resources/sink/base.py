@@ -2,18 +2,67 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame
 
+from resources.errors import LeaseLostError
+
+# A claim has 62 bits in all: Delta's transactions hold signed numbers of 64.
+RANDOM_BITS = 47
+MOST_GENERATIONS = (1 << 15) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Which start of which pipeline writes: tokens are counted in a home, so those of two homes say nothing together.
+
+    `pipeline` is its name, `number` is one of this start (see `claim_number`), `home` its host and folder, for people.
+    `known` are the numbers that the sinks may remember: others were there since. None takes the sinks over.
+    """
+
+    pipeline: str
+    number: int
+    home: str = ""
+    known: frozenset[int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastWriter:
+    """What a sink remembers: the greatest token of a pipeline's id, and the last claim of its name; 0 for none.
+
+    `pipeline_id` is that of the start with this claim, `home` where it kept its checkpoints, as far as it is known.
+    """
+
+    token: int = 0
+    claim: int = 0
+    pipeline_id: str = ""
+    home: str = ""
+
+    @property
+    def generation(self) -> int:
+        """At least the greatest generation that the sink knows; a start takes a token, and begins one at most."""
+        return self.claim >> RANDOM_BITS if self.claim else self.token
+
+
+def claim_number(generation: int) -> int:
+    """A number for a start, random but for the greatest generation that it writes to or begins.
+
+    >>> LastWriter(claim=claim_number(3)).generation
+    3
+    """
+    return min(generation, MOST_GENERATIONS) << RANDOM_BITS | secrets.randbits(RANDOM_BITS)
+
 
 @dataclass(frozen=True, slots=True)
 class BatchMark:
     """Who writes which batch. A sink stores it in the same transaction as the rows and refuses it a second time.
 
-    `token` is the fencing token of the lease that the driver holds: a sink that has seen a greater one refuses.
+    `token` is the fencing token of the lease that the driver holds: a sink that has seen a greater one refuses, and one
+    that has seen a stranger to the driver's `claim` since.
     """
 
     pipeline_id: str
@@ -21,6 +70,7 @@ class BatchMark:
     sink: str
     batch_id: int
     token: int = 0
+    claim: Claim | None = None
 
     @property
     def writer(self) -> str:
@@ -31,6 +81,35 @@ class BatchMark:
     def fence(self) -> str:
         """The id under which the greatest token is remembered: one a pipeline and sink, for all generations."""
         return f"{self.pipeline_id}/fence/{self.sink}"
+
+    @property
+    def claimed(self) -> str:
+        """The id under which the last claim is remembered: one a pipeline's name and sink, for all homes."""
+        return f"{self.claim.pipeline if self.claim else ''}/claim/{self.sink}"
+
+    def refuses(self, claim: int) -> bool:
+        """Whether a sink's last claim is neither of this start nor of those before it in its home."""
+        known = self.claim.known if self.claim is not None else None
+        return known is not None and claim != 0 and claim not in known
+
+    def check(self, seen: LastWriter, *, where: str) -> None:
+        """LeaseLostError if what the sink `where` remembers tells that somebody else writes instead of this driver."""
+        if seen.token > self.token:
+            raise LeaseLostError(
+                "another driver has taken over and written since",
+                remedy="nothing to do: this run ends here, the other one goes on",
+                sink=where,
+                token=self.token,
+                newer_token=seen.token,
+            )
+        if self.claim is not None and self.refuses(seen.claim):
+            raise LeaseLostError(
+                f"another home has written as {self.claim.pipeline} since this run began",
+                remedy="go on in that home; or stop it there, then take the pipeline over here: rs-assets rewind, or"
+                " rs-assets restore",
+                sink=where,
+                other_home=seen.home or None,
+            )
 
     def of_generation(self, generation: int) -> BatchMark:
         """The same batch of another generation."""
@@ -99,8 +178,17 @@ class Watched(Protocol):
         ...
 
 
+@runtime_checkable
+class Fencing(Protocol):
+    """A writer whose sink remembers who wrote last: all of them are asked before the first one acts."""
+
+    def last_writer(self, mark: BatchMark) -> LastWriter:
+        """The token of the mark's pipeline and sink, and the claim of its name; only looks."""
+        ...
+
+
 class SinkWriter(Protocol):
-    """A sink as the runtime sees it; `Rewinding`, `Watched` and `Closing` are for those that can more."""
+    """A sink as the runtime sees it; `Rewinding`, `Fencing`, `Watched` and `Closing` are for those that can more."""
 
     @property
     def name(self) -> str:

@@ -20,8 +20,9 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 from pyspark.sql import DataFrame
 
 from resources.errors import SinkError
-from resources.sink.base import BatchMark, SinkChange, Staged
+from resources.sink.base import BatchMark, LastWriter, SinkChange, Staged
 from resources.sink.delta_authors import ALONE
+from resources.sink.delta_entries import last_writer_of
 from resources.sink.delta_files import StagedFiles, stage_files
 from resources.sink.delta_jvm import merge_jvm, write_jvm
 from resources.sink.delta_merge import create, merge, winners, winners_of
@@ -87,6 +88,11 @@ class DeltaWriter:
         table = self.handle.newest()
         known = -1 if table is None else last_batch(table, mark)
         return self.handle.remembered.hold(mark, known, step=self.name, place=self.path)
+
+    def last_writer(self, mark: BatchMark) -> LastWriter:
+        """Token and claim in the table."""
+        table = self.handle.newest()
+        return LastWriter() if table is None else last_writer_of(table, mark)
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
         """SinkError if no version of the table has exactly the rows of `kept`."""

@@ -7,16 +7,57 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from resources.sink.base import BatchMark
+from deltalake import DeltaTable, Transaction
+
+from resources.sink.base import BatchMark, LastWriter
 
 Entry = Mapping[str, Any]
 # `BatchMark.writer`: pipeline, generation, sink.
 WRITER = re.compile(r"([^/]+)/g([0-9]+)/([^/]+)")
+# Under which name a start wrote, which one, and from which home.
+CLAIMED, CLAIM, HOME = "rs.claimed", "rs.claim", "rs.home"
+# How many entries of a history are searched for them at first.
+NEWEST = 50
 
 
 def written_by(mark: BatchMark) -> dict[str, str]:
     """What the commit of a batch leaves."""
-    return {"rs.writer": mark.writer, "rs.batch_id": str(mark.batch_id)}
+    return {"rs.writer": mark.writer, "rs.batch_id": str(mark.batch_id), **claimed_by(mark)}
+
+
+def claimed_by(mark: BatchMark) -> dict[str, str]:
+    """What every commit leaves of the start that made it."""
+    claim = mark.claim
+    return {CLAIMED: mark.claimed, CLAIM: str(claim.number), HOME: claim.home} if claim is not None else {}
+
+
+def fence_of(mark: BatchMark) -> list[Transaction]:
+    """Token and claim of who writes, part of every commit of the native connector."""
+    claim = [Transaction(mark.claimed, mark.claim.number)] if mark.claim is not None else []
+    return [Transaction(mark.fence, mark.token), *claim]
+
+
+def last_writer_of(table: DeltaTable, mark: BatchMark) -> LastWriter:
+    """What a table knows of the mark's pipeline; of the connector inside Spark only what its history still has."""
+    token, claim = table.transaction_version(mark.fence) or 0, table.transaction_version(mark.claimed) or 0
+    entry = last_claim(table, mark)
+    writer = WRITER.fullmatch(str(entry.get("rs.writer") or entry.get("rs.rewound_by")))
+    return LastWriter(
+        token=token,
+        claim=claim or int(entry.get(CLAIM, 0)),
+        pipeline_id=writer[1] if writer else "",
+        home=str(entry.get(HOME, "")),
+    )
+
+
+def last_claim(table: DeltaTable, mark: BatchMark) -> Entry:
+    """The entry of the last commit under the mark's name; {} if the history has none, or no more."""
+    for limit in (NEWEST, None):
+        found = (noted(entry) for entry in table.history(limit))
+        last = next((entry for entry in found if entry.get(CLAIMED) == mark.claimed), None)
+        if last is not None or table.version() < NEWEST:
+            return last or {}
+    return {}
 
 
 def as_user_metadata(mark: BatchMark) -> str:

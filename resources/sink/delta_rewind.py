@@ -12,6 +12,7 @@ from deltalake.exceptions import DeltaError
 
 from resources.errors import SinkError
 from resources.sink.base import BatchMark, SinkChange
+from resources.sink.delta_entries import claimed_by, fence_of
 from resources.sink.delta_history import NO_ROWS, CannotReturn, Change, History, strange_changes
 from resources.sink.lineage import Point
 
@@ -66,11 +67,12 @@ def is_rewound(table: DeltaTable, begun: BatchMark) -> bool:
 def act(table: DeltaTable, version: int | None, kept: BatchMark, begun: BatchMark) -> str:
     """Do what `plan_rewind` has found, in one transaction with the marker; says what was done."""
     properties = CommitProperties(
-        app_transactions=[Transaction(begun.writer, begun.batch_id), Transaction(begun.fence, begun.token)],
+        app_transactions=[Transaction(begun.writer, begun.batch_id), *fence_of(begun)],
         custom_metadata={
             "rs.rewound_by": begun.writer,
             "rs.rewound_to": str(begun.batch_id),
             "rs.rewound_from": kept.writer,
+            **claimed_by(begun),
         },
     )
     if version is not None and version != NO_ROWS:

@@ -15,10 +15,10 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from resources.errors import LeaseLostError, SinkError
-from resources.sink.base import BatchMark
+from resources.errors import SinkError
+from resources.sink.base import BatchMark, LastWriter
 from resources.sink.delta_authors import Authors
-from resources.sink.delta_entries import written_by
+from resources.sink.delta_entries import HOME, fence_of, last_claim, written_by
 from resources.sink.remembered import Remembered
 from resources.source.columns import ORDER
 
@@ -50,7 +50,7 @@ class TableHandle:
 
     `remembered` are the batches that this process saw in it, `authors` whose rows it holds, `checked` what was compared
     with its rules, `staged` whether a batch was staged in it, `own` the version of this process's last commit, `looked`
-    the last one that was searched for what others took out of it.
+    the last one that was searched for what others took out of it, `reopened` whether that was another table since.
     """
 
     path: str
@@ -62,6 +62,7 @@ class TableHandle:
     staged: bool = False
     own: int = -1
     looked: int = -1
+    reopened: bool = False
     _entry: LogEntry | None = None
 
     def newest(self) -> DeltaTable | None:
@@ -74,21 +75,21 @@ class TableHandle:
     def _newest(self) -> DeltaTable | None:
         if self.table is not None and not self.intact():
             # Somebody removed the table, put another one in its place, or cleaned the log away under us.
-            self.table = None
+            self.table, self.reopened = None, True
         if self.table is None:
             self.table = open_table(self.path)
         else:
             try:
                 self.table.update_incremental()
             except DeltaError:
-                self.table = open_table(self.path)
+                self.table, self.reopened = open_table(self.path), True
         self._entry = None if self.table is None else log_entry(self.path, self.table.version())
         return self.table
 
     def committed(self, on: int) -> None:
         """Note a commit of this sink on version `on`; -1: it made the table."""
         self.authors.committed(on)
-        self.own = on + 1
+        self.own, self.reopened = on + 1, False
 
     def last(self, mark: BatchMark) -> int:
         """The last batch of this writer in the version at hand, -1 for none.
@@ -98,7 +99,9 @@ class TableHandle:
         if self.table is None:
             last = -1
         else:
-            check_fence(self.table, mark)
+            # It searches the log; right behind a commit of ours nobody else can have written.
+            if self.reopened or self.table.version() != self.own:
+                check_fence(self.table, mark)
             last = last_batch(self.table, mark)
         return self.remembered.hold(mark, last, step=self.step, place=self.path)
 
@@ -122,23 +125,19 @@ def last_batch(table: DeltaTable, mark: BatchMark) -> int:
 
 
 def check_fence(table: DeltaTable, mark: BatchMark) -> None:
-    """LeaseLostError if the table remembers a greater token than `mark` carries."""
-    seen = table.transaction_version(mark.fence)
-    if seen is not None and seen > mark.token:
-        raise LeaseLostError(
-            "another driver has taken over and written since",
-            remedy="nothing to do: this run ends here, the other one goes on",
-            table=table.table_uri,
-            token=mark.token,
-            newer_token=seen,
-        )
+    """LeaseLostError if the table remembers a greater token than `mark` carries, or a claim that it does not know."""
+    token, claim = table.transaction_version(mark.fence) or 0, 0
+    if mark.claim is not None and mark.claim.known is not None:
+        claim = table.transaction_version(mark.claimed) or 0
+    home = str(last_claim(table, mark).get(HOME, "")) if mark.refuses(claim) else ""
+    mark.check(LastWriter(token=token, claim=claim, home=home), where=table.table_uri)
 
 
 def properties(mark: BatchMark, **facts: str) -> CommitProperties:
-    """The marker of a batch, the fencing token, who wrote it and more `facts`, for the commit of its rows."""
+    """The marker of a batch, token and claim, who wrote it and more `facts`, for the commit of its rows."""
     told = {f"rs.{name}": value for name, value in facts.items()}
     return CommitProperties(
-        app_transactions=[Transaction(mark.writer, mark.batch_id), Transaction(mark.fence, mark.token)],
+        app_transactions=[Transaction(mark.writer, mark.batch_id), *fence_of(mark)],
         custom_metadata={**written_by(mark), **told},
     )
 

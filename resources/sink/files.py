@@ -9,11 +9,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+import orjson
 from pyspark.sql import DataFrame
 
 from resources.errors import SinkError
-from resources.sink.base import BatchMark, Staged
+from resources.files import write_atomically
+from resources.sink.base import BatchMark, LastWriter, Staged
 from resources.sink.files_rewind import Folders, Return, note_return, noted_returns, planned
 from resources.sink.lineage import Point
 from resources.sink.remembered import Remembered
@@ -23,6 +26,8 @@ from resources.source.poison import EXACT
 FOLDER = re.compile(r"batch=g([0-9]{4,})-b([0-9]{12,})")
 # A file in the folder of each batch that says whose it is; readers of JSON pass over it.
 OWNER = "_rs_writer"
+# Another one says which start wrote it.
+WROTE = ".rs_start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,13 @@ class FileWriter:
         if not target.exists():
             return False
         self._check_owner(target, mark)
+        mark.check(self._wrote(target, mark), where=self.path)
         return True
+
+    def last_writer(self, mark: BatchMark) -> LastWriter:
+        """Token and claim beside the newest batch."""
+        newest = max(Path(self.path).glob("batch=g*-b*"), default=None)
+        return LastWriter() if newest is None else self._wrote(newest, mark)
 
     def last_committed(self, mark: BatchMark) -> int | None:
         """The greatest batch that has a folder, or that a return went back to; empty batches leave none.
@@ -85,6 +96,7 @@ class FileWriter:
         known = self._folders(kept)
         last = planned(known, kept, had, self.path)
         later = sorted(point for point in known.batches if not known.stays(point, last))
+        begun.check(self.last_writer(begun), where=self.path)
         made = Return(
             writer=kept.fence,
             begun=begun.generation,
@@ -95,7 +107,10 @@ class FileWriter:
         note_return(Path(self.path), kept, made)
         for point in reversed(later):
             shutil.rmtree(self._folder(point))
-        for point in sorted(set(known.batches) - set(later)):
+        stays = sorted(set(known.batches) - set(later))
+        for point in stays[-1:]:
+            self._note(self._folder(point), begun)
+        for point in stays:
             self._folder(point).rename(self._folder(point._replace(generation=begun.generation)))
         return f"{len(later)} batches removed"
 
@@ -137,10 +152,32 @@ class FileWriter:
             if file.suffix != ".json" or not file.stat().st_size:
                 file.unlink()
         (hidden / OWNER).write_text(_owner(mark))
+        self._note(hidden, mark)
         hidden.rename(self._target(mark))
         # A new generation writes everything again, so the folders of the ones before go.
         for folder in earlier:
             shutil.rmtree(folder)
+
+    def _wrote(self, folder: Path, mark: BatchMark) -> LastWriter:
+        """Who wrote a batch; earlier releases did not say."""
+        try:
+            wrote: dict[str, Any] = orjson.loads((folder / WROTE).read_bytes())
+        except (FileNotFoundError, orjson.JSONDecodeError):
+            return LastWriter()
+        same_id, same_name = wrote.get("fence") == mark.fence, wrote.get("claimed") == mark.claimed
+        return LastWriter(
+            token=wrote.get("token", 0) if same_id else 0,
+            claim=wrote.get("claim", 0) if same_name else 0,
+            pipeline_id=wrote.get("pipeline_id", ""),
+            home=wrote.get("home", ""),
+        )
+
+    def _note(self, folder: Path, mark: BatchMark) -> None:
+        """Write down which start writes a batch."""
+        content: dict[str, Any] = {"pipeline_id": mark.pipeline_id, "fence": mark.fence, "token": mark.token}
+        if mark.claim is not None:
+            content |= {"claimed": mark.claimed, "claim": mark.claim.number, "home": mark.claim.home}
+        write_atomically(folder / WROTE, orjson.dumps(content))
 
     def _hold(self, mark: BatchMark) -> None:
         last = self.remembered.last(mark)

@@ -106,7 +106,9 @@ def fork(store: SavepointStore, savepoint: Savepoint, job_folder: Path, *, threa
             )
             for name, facts in source.queries.items()
         }
-        forked = replace(source, pipeline_id=Manifest.new().pipeline_id, generation=1, queries=queries)
+        forked = replace(
+            source, pipeline_id=Manifest.new().pipeline_id, generation=1, queries=queries, token=0, claims={}
+        )
         _exchange(staging, job, forked, savepoint.id, stamp(datetime.now(UTC)))
     return forked
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from resources.errors import LeaseLostError, SinkError
 from resources.kafka.admin import Admin, connected, kafka_errors
 from resources.kafka.cluster import KafkaCluster
 from resources.kafka.names import COMMITS as TOPIC
-from resources.sink.base import BatchMark
+from resources.sink.base import BatchMark, LastWriter
 from resources.sink.lineage import Lineage, Point
 
 if TYPE_CHECKING:
@@ -36,11 +36,13 @@ PATIENCE = timedelta(seconds=30)
 NOTHING = (0, -1)
 # How often a note is looked for that is hidden, in seconds.
 LOOK_S = 0.2
+# Whether a record is the one that is looked for.
+Wanted = Callable[[Any], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """The last batch that a sink has got, and the fencing token of the driver that sent it.
+    """The last batch that a sink has got, and the fencing token and the claim of the driver that sent it to `topic`.
 
     `sent` is the last batch that had records, `returns` the points that the generations since then began with: what the
     topic holds is the same for all of them. Both are absent in the notes of earlier releases.
@@ -52,6 +54,11 @@ class Commit:
     rows: int
     sent: tuple[int, int] | None = None
     returns: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    topic: str = ""
+    claimed: str = ""
+    claim: int = 0
+    home: str = ""
+    pipeline_id: str = ""
 
     @property
     def place(self) -> tuple[int, int]:
@@ -78,9 +85,10 @@ class Commit:
     def last_batch(self, mark: BatchMark) -> int:
         """The last batch of the mark's generation, -1 for none.
 
-        LeaseLostError if a driver with a newer token, or a later generation, has written since.
+        LeaseLostError if a driver with a newer token, of another home, or of a later generation has written since.
         """
-        if self.token > mark.token or self.generation > mark.generation:
+        mark.check(LastWriter(token=self.token, claim=self.claim, home=self.home), where=mark.sink)
+        if self.generation > mark.generation:
             raise LeaseLostError(
                 "another driver has taken over and written since",
                 remedy="nothing to do: this run ends here, the other one goes on",
@@ -91,15 +99,25 @@ class Commit:
         return self.batch_id if self.generation == mark.generation else -1
 
 
-def noted(mark: BatchMark, rows: int) -> Commit:
-    """The note of a batch with records."""
+def noted(mark: BatchMark, rows: int, topic: str = "") -> Commit:
+    """The note of a batch with records for `topic`."""
     place = (mark.generation, mark.batch_id)
-    return Commit(generation=mark.generation, batch_id=mark.batch_id, token=mark.token, rows=rows, sent=place)
+    made = Commit(generation=mark.generation, batch_id=mark.batch_id, token=mark.token, rows=rows, sent=place)
+    return _claimed(made, mark, topic)
 
 
-def noted_return(last: Commit | None, kept: BatchMark, begun: BatchMark) -> Commit:
+def _claimed(note: Commit, mark: BatchMark, topic: str) -> Commit:
+    claim = mark.claim
+    if claim is None:
+        return replace(note, topic=topic)
+    return replace(
+        note, topic=topic, claimed=mark.claimed, claim=claim.number, home=claim.home, pipeline_id=mark.pipeline_id
+    )
+
+
+def noted_return(last: Commit | None, kept: BatchMark, begun: BatchMark, topic: str = "") -> Commit:
     """The note of a return, which sends nothing."""
-    return Commit(
+    made = Commit(
         generation=begun.generation,
         batch_id=begun.batch_id,
         token=begun.token,
@@ -107,11 +125,32 @@ def noted_return(last: Commit | None, kept: BatchMark, begun: BatchMark) -> Comm
         sent=(last.sent or last.place) if last else NOTHING,
         returns={**(last.returns if last else {}), str(begun.generation): (kept.generation, kept.batch_id)},
     )
+    return _claimed(made, begun, topic)
 
 
 def key_of(mark: BatchMark) -> bytes:
     """The key of a pipeline's sink, the same for all generations."""
     return mark.fence.encode()
+
+
+def last_writer_of(cluster: KafkaCluster, mark: BatchMark, topic: str) -> LastWriter:
+    """What is noted of the mark's pipeline: by its id, or by its name and `topic`, as of a home that was lost."""
+    with connected(cluster) as admin:
+        if TOPIC not in admin.topics([TOPIC]):
+            return LastWriter()
+    by_id = key_of(mark)
+    by_name = orjson.dumps({"topic": topic, "claimed": mark.claimed})[1:-1]
+
+    def named(record: Any) -> bool:
+        return bool(record.key == by_id or (mark.claim and by_name in (record.value or b"")))
+
+    found = LastWriter()
+    for value in _last_values(cluster, named):
+        commit = _parsed(value, mark)
+        if commit is not None:
+            token = max(found.token, commit.token)
+            found = LastWriter(token=token, claim=commit.claim, pipeline_id=commit.pipeline_id, home=commit.home)
+    return found
 
 
 def ensure_topic(admin: Admin) -> None:
@@ -150,7 +189,8 @@ def last_commit(cluster: KafkaCluster, mark: BatchMark) -> Noted:
     with connected(cluster) as admin:
         if TOPIC not in admin.topics([TOPIC]):
             return Noted()
-    found, hidden = _last_values(cluster, key_of(mark))
+    by_id = key_of(mark)
+    found, hidden = _last_values(cluster, lambda record: bool(record.key == by_id))
     return Noted(commit=_parsed(found, mark), hidden=_parsed(hidden, mark))
 
 
@@ -186,8 +226,8 @@ def settled_commit(cluster: KafkaCluster, mark: BatchMark) -> Commit | None:
         ) from error
 
 
-def _last_values(cluster: KafkaCluster, key: bytes) -> tuple[bytes | None, bytes | None]:
-    """The last value of `key` that is committed, and the last one behind what all transactions have decided."""
+def _last_values(cluster: KafkaCluster, wanted: Wanted) -> tuple[bytes | None, bytes | None]:
+    """The last wanted value that is committed, and the last one behind what all transactions have decided."""
     from kafka import TopicPartition
 
     partition = TopicPartition(TOPIC, 0)
@@ -195,13 +235,13 @@ def _last_values(cluster: KafkaCluster, key: bytes) -> tuple[bytes | None, bytes
         with _consumer(cluster, partition, "read_committed") as consumer:
             consumer.seek_to_beginning(partition)
             stable = consumer.end_offsets([partition])[partition]
-            found = _last_of(consumer, partition, key, stable)
+            found = _last_of(consumer, partition, wanted, stable)
         with _consumer(cluster, partition, "read_uncommitted") as consumer:
             end = consumer.end_offsets([partition])[partition]
             if end <= stable:
                 return found, None
             consumer.seek(partition, stable)
-            return found, _last_of(consumer, partition, key, end)
+            return found, _last_of(consumer, partition, wanted, end)
 
 
 @contextmanager
@@ -218,12 +258,12 @@ def _consumer(cluster: KafkaCluster, partition: TopicPartition, isolation: str) 
         consumer.close()
 
 
-def _last_of(consumer: KafkaConsumer, partition: TopicPartition, key: bytes, end: int) -> bytes | None:
+def _last_of(consumer: KafkaConsumer, partition: TopicPartition, wanted: Wanted, end: int) -> bytes | None:
     found: bytes | None = None
     idle_ms = 0
     while consumer.position(partition) < end:
         records = consumer.poll(timeout_ms=POLL_MS).get(partition, [])
-        found = next((r.value for r in reversed(records) if r.key == key), found)
+        found = next((r.value for r in reversed(records) if wanted(r)), found)
         idle_ms = 0 if records else idle_ms + POLL_MS
         if idle_ms > PATIENCE // timedelta(milliseconds=1):
             raise SinkError("the topic of commits cannot be read to its end", topic=TOPIC)

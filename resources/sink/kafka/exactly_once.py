@@ -21,12 +21,13 @@ from resources.errors import SinkError, SourceReadError
 from resources.kafka.admin import connected
 from resources.kafka.cluster import KafkaCluster
 from resources.kafka.names import COMMITS
-from resources.sink.base import BatchMark, Staged
+from resources.sink.base import BatchMark, LastWriter, Staged
 from resources.sink.kafka.commits import (
     Commit,
     ensure_topic,
     key_of,
     last_commit,
+    last_writer_of,
     noted,
     noted_return,
     settled_commit,
@@ -78,6 +79,10 @@ class TransactionalWriter:
         known = (commit for commit in (found.commit, found.hidden) if commit is not None)
         return max((commit.batch_id for commit in known if commit.generation == mark.generation), default=-1)
 
+    def last_writer(self, mark: BatchMark) -> LastWriter:
+        """Token and claim in the topic of commits."""
+        return last_writer_of(self.cluster, mark, self.shape.topic or "")
+
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Compute the batch and send it in a transaction that stays open; nobody who reads committed sees it."""
         made = records(batch, self.shape, step=self.name)
@@ -85,7 +90,9 @@ class TransactionalWriter:
             producer = self._ready(mark)
             self._opened = time.monotonic()
             rows = producer.send(made, mark)
-        return Staged(lambda: self._commit(producer, mark, noted(mark, rows), made) if rows else 0)
+        return Staged(
+            lambda: self._commit(producer, mark, noted(mark, rows, self.shape.topic or ""), made) if rows else 0
+        )
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
         """SinkError if the topic has other records than those of the batches up to `kept`; only looks."""
@@ -103,7 +110,7 @@ class TransactionalWriter:
         with self._errors(begun):
             self._opened = time.monotonic()
             producer.begin()
-        self._commit(producer, begun, noted_return(self._last, kept, begun))
+        self._commit(producer, begun, noted_return(self._last, kept, begun, self.shape.topic or ""))
         return "had nothing to undo"
 
     def _refuse(self, last: Commit | None, kept: BatchMark, had: int) -> None:
