@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +11,12 @@ from pipelines.compile.sink import writer_of
 from pipelines.compile.window import CONTROL_SOURCE
 from pipelines.runtime.identity import resumed
 from pipelines.runtime.options import RunOptions
+from pipelines.topology.sink import Sink
 from pipelines.topology.topology import Topology
 from resources.checkpoint import manifest as manifests
+from resources.checkpoint import returning
 from resources.checkpoint.manifest import Manifest, QueryFacts
-from resources.checkpoint.preflight import Expected, Finding, verify_query
+from resources.checkpoint.preflight import ACCEPT, Expected, Finding, verify_query
 from resources.checkpoint.repair import REPAIRS
 from resources.errors import CheckpointError, ConfigurationError
 from resources.sink.base import BatchMark, SinkWriter, Watched
@@ -22,10 +24,7 @@ from resources.sink.base import BatchMark, SinkWriter, Watched
 
 def expected(plan: QueryPlan, manifest: Manifest, facts: QueryFacts, writers: Mapping[str, SinkWriter]) -> Expected:
     """What the checkpoint of `plan` should look like."""
-    marks = {
-        name: BatchMark(manifest.pipeline_id, facts.generation, manifest.stored_name(name), batch_id=0)
-        for name in writers
-    }
+    marks = _marks(manifest, facts, writers)
     remembered = {name: writer.last_committed(marks[name]) for name, writer in writers.items()}
     control = (CONTROL_SOURCE,) if plan.stateful else ()
     return Expected(
@@ -46,6 +45,14 @@ def expected(plan: QueryPlan, manifest: Manifest, facts: QueryFacts, writers: Ma
     )
 
 
+def _marks(manifest: Manifest, facts: QueryFacts, sinks: Iterable[str]) -> dict[str, BatchMark]:
+    """The marks by which sinks know the query."""
+    return {
+        name: BatchMark(manifest.pipeline_id, facts.generation, manifest.stored_name(name), batch_id=0)
+        for name in sinks
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
     """What was looked at and found for one query."""
@@ -53,19 +60,22 @@ class Verified:
     query: str
     checkpoint: Path
     expected: Expected
+    marks: Mapping[str, BatchMark]
     found: tuple[Finding, ...]
 
 
 def verify(topology: Topology, options: RunOptions | None = None) -> tuple[Verified, ...]:
     """Look at the checkpoints of a pipeline that is not running, as every start does; nothing is changed.
 
-    () before the first start. TopologyChangedError if the state was made by another version of the pipeline.
+    () before the first start. TopologyChangedError if the state was made by another version of the pipeline,
+    CheckpointError if a return was cut off.
     """
     options = options or RunOptions()
     job = options.home.job(topology.namespace, topology.job)
     stored = manifests.load(job)
     if stored is None:
         return ()
+    returning.refuse(job)
     plans = plan_queries(topology)
     manifest, folders = resumed(topology, plans, stored, options)
     return tuple(_verified(topology, plan, job, manifest, folders[plan.name], options) for plan in plans)
@@ -76,12 +86,27 @@ def repair(topology: Topology, name: str, options: RunOptions | None = None) -> 
 
     The pipeline must not run. ConfigurationError for an unknown repair, CheckpointError if no finding asks for it.
     """
-    if name not in REPAIRS:
-        raise ConfigurationError(f"there is no repair {name!r}", remedy=f"use one of: {', '.join(REPAIRS)}")
+    known = (*REPAIRS, ACCEPT)
+    if name not in known:
+        raise ConfigurationError(f"there is no repair {name!r}", remedy=f"use one of: {', '.join(known)}")
     asking = [query for query in verify(topology, options) if any(f.repair == name for f in query.found)]
     if not asking:
         raise CheckpointError(f"nothing in the checkpoints of {topology.name} asks for the repair {name}")
+    if name == ACCEPT:
+        return tuple(line for query in asking for line in _accepted(topology, query, options or RunOptions()))
     return tuple(f"{query.query}: {REPAIRS[name](query.checkpoint, query.expected)}" for query in asking)
+
+
+def _accepted(topology: Topology, query: Verified, options: RunOptions) -> Iterator[str]:
+    """Let the sinks of a query that others changed be taken as they are; what was done to each."""
+    for name, mark in query.marks.items():
+        changes = query.expected.sinks_changed.get(name, ())
+        node = topology[name]
+        if any(change.acceptable for change in changes) and isinstance(node, Sink):
+            writer = writer_of(node, options.home, topology.namespace)
+            assert isinstance(writer, Watched)  # noqa: S101  it told of the changes
+            writer.accept_changes(mark)
+            yield f"{query.query}: the sink {name!r} is taken as it is"
 
 
 def _verified(
@@ -92,4 +117,10 @@ def _verified(
     writers = {node.name: writer_of(node, options.home, topology.namespace) for node in sinks}
     wanted = expected(plan, manifest, facts, writers)
     checkpoint = manifest.place(job, folder) / "checkpoint"
-    return Verified(query=plan.name, checkpoint=checkpoint, expected=wanted, found=verify_query(checkpoint, wanted))
+    return Verified(
+        query=plan.name,
+        checkpoint=checkpoint,
+        expected=wanted,
+        marks=_marks(manifest, facts, writers),
+        found=verify_query(checkpoint, wanted),
+    )

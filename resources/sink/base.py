@@ -162,11 +162,15 @@ class Rewinding(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SinkChange:
-    """Something that others did to a sink's rows; an error if rows of ours may be missing."""
+    """Something that others did to a sink's rows; an error if rows of ours may be missing.
+
+    `acceptable` says that a person may take the rows as they are now.
+    """
 
     what: str
     remedy: str
     severity: Literal["error", "warning"] = "error"
+    acceptable: bool = False
 
 
 @runtime_checkable
@@ -175,6 +179,10 @@ class Watched(Protocol):
 
     def changes_by_others(self, mark: BatchMark) -> Sequence[SinkChange]:
         """What others did since the last commit of ours, oldest first; for a start in the mark's generation."""
+        ...
+
+    def accept_changes(self, mark: BatchMark) -> None:
+        """Take the rows, as they are now, for those of the last batch; the pipeline must not run."""
         ...
 
 

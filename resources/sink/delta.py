@@ -26,7 +26,7 @@ from resources.sink.delta_entries import last_writer_of
 from resources.sink.delta_files import StagedFiles, stage_files
 from resources.sink.delta_jvm import merge_jvm, write_jvm
 from resources.sink.delta_merge import create, merge, winners, winners_of
-from resources.sink.delta_rewind import act, changes_by_others, is_rewound, lacking, plan_rewind, refuse_changes
+from resources.sink.delta_rewind import accept, act, changes_by_others, is_rewound, lacking, plan_rewind, refuse_changes
 from resources.sink.delta_rules import Demand, check_nulls, check_rules, nullable, signature
 from resources.sink.delta_table import (
     TableHandle,
@@ -113,6 +113,13 @@ class DeltaWriter:
         """What others did to the rows since our last commit."""
         table = self.handle.newest()
         return () if table is None else changes_by_others(table, mark, self.path)
+
+    def accept_changes(self, mark: BatchMark) -> None:
+        """Take the table as it is."""
+        table = self.handle.newest()
+        if table is not None:
+            with sink_errors(self.name, self.path, mark):
+                accept(table, mark)
 
     def _newest(self, kept: BatchMark, begun: BatchMark, had: int) -> DeltaTable | None:
         table = self.handle.newest()

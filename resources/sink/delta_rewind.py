@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -12,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from resources.errors import SinkError
 from resources.sink.base import BatchMark, SinkChange
-from resources.sink.delta_entries import claimed_by, fence_of
+from resources.sink.delta_entries import claimed_by, fence_of, written_by
 from resources.sink.delta_history import NO_ROWS, CannotReturn, Change, History, strange_changes
 from resources.sink.lineage import Point
 
@@ -138,7 +139,24 @@ def _told(change: Change, own: Change, path: str) -> SinkChange:
     back = f"restore the table to version {own.version} (DeltaTable.restore, RESTORE TABLE)"
     return SinkChange(
         f"{what}: rows that were written are not in it",
-        remedy=f"{back}; or rewind the pipeline to a batch that it still knows (rs-assets rewind); or {AFRESH}",
+        remedy=f"{back}; or rewind the pipeline to a batch that it still knows (rs-assets rewind); or {AFRESH};"
+        " or, if it was done on purpose, take the table as it is",
+        acceptable=True,
+    )
+
+
+def accept(table: DeltaTable, mark: BatchMark) -> None:
+    """Commit, without rows, that the table is as it should be after the newest batch of ours."""
+    own = _last_entries(table, mark).last_own
+    if own is None or own.point is None:
+        return
+    now = replace(mark, generation=own.point.generation, batch_id=own.point.batch)
+    table.create_write_transaction(
+        [],
+        mode="append",
+        schema=table.schema(),
+        partition_by=table.metadata().partition_columns,
+        commit_properties=CommitProperties(custom_metadata={**written_by(now), "rs.accepted": "true"}),
     )
 
 

@@ -213,6 +213,21 @@ def test_the_rows_come_back_by_a_rewind_when_others_cleared_the_table(table):
     assert told(table, generation=2) == []
 
 
+def test_a_table_that_was_cleared_on_purpose_is_taken_as_it_is(table):
+    for number in range(3):
+        table.batch(number)
+    DeltaTable(table.path).delete()
+    assert [change.acceptable for change in table.writer.changes_by_others(mark(0))] == [True]
+    table.writer.accept_changes(mark(0))
+    assert told(table) == []
+    table.batch(3)
+    assert table.batches() == [(1, 3)]
+    table.go(2, begun=2)
+    assert table.batches() == []
+    table.go(1, begun=3, generation=1)
+    assert table.batches() == [(1, 0), (1, 1)]
+
+
 def test_a_writer_stops_when_others_take_its_rows_while_it_runs(table):
     table.batch(0)
     writer = DeltaWriter("rows", table.path)

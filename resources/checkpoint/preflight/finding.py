@@ -17,8 +17,8 @@ class Finding:
     """One thing that is wrong with a checkpoint.
 
     `code` names the kind of fault (K1 to K20, "sources", "leftover"); `file` is the file or folder at fault; `meaning`
-    says what would go wrong; `remedy` what to do; `repair` names the entry of `repair.REPAIRS` that mends it, None if
-    nothing can mend it without loss.
+    says what would go wrong; `remedy` what to do; `repair` names the repair that mends it, None if nothing
+    can mend it without loss.
     """
 
     code: str

@@ -8,6 +8,8 @@ from resources.checkpoint.preflight.facts import Facts
 from resources.checkpoint.preflight.finding import Finding
 
 CHANGED = "K20"
+# The repair that takes a sink as others left it.
+ACCEPT = "accept_changes"
 
 
 def check_lost(facts: Facts) -> Iterator[Finding]:
@@ -43,6 +45,7 @@ def check_changed(facts: Facts) -> Iterator[Finding]:
                 file=facts.folder / "commits" / str(facts.last_commit),
                 meaning=f"the sink {name!r} was changed by others: {change.what}",
                 remedy=change.remedy,
+                repair=ACCEPT if change.acceptable else None,
             )
 
 
