@@ -17,6 +17,7 @@ from resources.checkpoint.savepoints import SavepointStore, collect_garbage
 from resources.checkpoint.tidying import kept_for, tidy_catalog
 from resources.home import Home
 from resources.sink.delta_table import open_table
+from rs_assets.place import Place, place_of
 from rs_assets.roles import asset_path
 
 # Longer than any reader of an old version should take; what no version names by then is removed.
@@ -33,7 +34,9 @@ def delta_outputs(pipelines: Sequence[Pipeline], home: Home) -> Iterator[tuple[A
                 yield key, home.table(topology.namespace, sink.table)
 
 
-def compact_everything(pipelines: Sequence[Pipeline], home: Home) -> dict[str, dict[str, int]]:
+def compact_everything(
+    pipelines: Sequence[Pipeline], home: Home, *, savepoints: str | None = None
+) -> dict[str, dict[str, int]]:
     """Compact Delta outputs, tables of state and of shuffles and the catalog; clear what going back moved aside.
 
     Rows of the catalog that are older than RS_CATALOG_DAYS go, and files of savepoints that were removed. Returns what
@@ -50,7 +53,7 @@ def compact_everything(pipelines: Sequence[Pipeline], home: Home) -> dict[str, d
             done[str(folder)] = compact_table(table, retention=RETENTION)
     tidy_catalog(home.catalog, keep=kept_for())
     catalog = Catalog(home.catalog).compact(retention=RETENTION)
-    collect_garbage(SavepointStore(home.savepoints))
+    collect_garbage(SavepointStore(savepoints or home.savepoints))
     for pipeline in pipelines:
         clear_trash(home.job(pipeline.topology.namespace, pipeline.topology.job))
     return {**done, **{f"catalog/{name}": counts for name, counts in catalog.items()}}
@@ -69,19 +72,32 @@ def compaction_job(pipelines: Sequence[Pipeline]) -> JobDefinition:
 
     @op(description="Joins the small files of every Delta table and removes what no recent version names.")
     def compact_delta_tables(context: OpExecutionContext) -> None:
-        home = Home.default()
-        done = compact_everything(pipelines, home)
-        for key, path in delta_outputs(pipelines, home):
-            if path in done:
-                context.log_event(AssetObservation(key, metadata=done[path]))
-        for table, counts in done.items():
-            context.log.info("%s: %s", table, counts)
+        for place, there in _by_place(context, pipelines):
+            done = compact_everything(there, place.home, savepoints=place.savepoints)
+            for key, path in delta_outputs(there, place.home):
+                if path in done:
+                    context.log_event(AssetObservation(key, metadata=done[path]))
+            for table, counts in done.items():
+                context.log.info("%s: %s", table, counts)
 
     @job(name="compact_tables", description="Compacts the outputs of all pipelines, their state and the catalog.")
     def compact_tables() -> None:
         compact_delta_tables()
 
     return compact_tables
+
+
+def _by_place(context: OpExecutionContext, pipelines: Sequence[Pipeline]) -> list[tuple[Place, list[Pipeline]]]:
+    """The pipelines by where they keep what they have, and the place of the environment whether it has some or not."""
+    found: list[tuple[Place, list[Pipeline]]] = [(Place(), [])]
+    for pipeline in pipelines:
+        place = place_of(context, pipeline.topology)
+        there = next((mine for known, mine in found if known == place), None)
+        if there is None:
+            found.append((place, [pipeline]))
+        else:
+            there.append(pipeline)
+    return found
 
 
 def compaction_schedule(target: JobDefinition) -> ScheduleDefinition:

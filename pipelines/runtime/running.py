@@ -130,6 +130,9 @@ class RunningPipeline:
         """
         if not self._closed:
             self._closed = True
+            if requests.asked(self.session.folder, "stop") is None:
+                # Stopped by a person: what an upkeep job asked for before must not start it again.
+                requests.clear(self.session.folder, "resume")
             self.clock.stop()
             self.warden.stop()
             try:

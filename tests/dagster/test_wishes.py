@@ -357,3 +357,18 @@ def test_the_lag_counts_each_file_by_itself_also_behind_a_rename(pipeline, folde
     (folder / "a.jsonl").rename(folder / "a.jsonl.1")
     (folder / "a.jsonl").write_text("{}\n" * 2)
     assert lags(pipeline.topology, Place()) == Lag(bytes=6)
+
+
+def test_the_compaction_goes_where_each_pipeline_keeps_what_it_has(pipeline, instance, tmp_path, monkeypatch):
+    from rs_assets import compaction
+
+    elsewhere, seen = tmp_path / "elsewhere", []
+    created(instance, pipeline, "run", home=str(elsewhere), savepoints_uri="memory://saved")
+
+    def compact(pipelines, home, *, savepoints):
+        seen.append(([p.name for p in pipelines], home.root, savepoints))
+        return {}
+
+    monkeypatch.setattr(compaction, "compact_everything", compact)
+    assert compaction.compaction_job([pipeline]).execute_in_process(instance=instance).success
+    assert seen == [([], Home.default().root, None), (["shop.logs"], elsewhere, "memory://saved")]
