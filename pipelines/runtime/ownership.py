@@ -38,7 +38,7 @@ def known_of(options: RunOptions, namespace: str, job: str) -> Known | None:
         return None
     # Not the newest: a clock may have been set back between two of them.
     latest = max(rows, key=lambda row: int(row["generation"]))
-    went_back = catalog.rows("operations", pipeline=name, columns=["generation"])
+    went_back = catalog.rows("operations", pipeline=name)
     return Known(latest["pipeline_id"], max(row["generation"] for row in (latest, *went_back)))
 
 
