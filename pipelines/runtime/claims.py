@@ -22,6 +22,9 @@ from resources.checkpoint.manifest import Manifest
 from resources.errors import CheckpointError
 from resources.sink.base import BatchMark, Claim, Closing, Fencing, LastWriter, claim_number
 
+# A table is brought back from a copy that is at most so many starts old; an older one is taken for another home's.
+CLAIMS_KEPT = 50
+
 
 class Trust(Enum):
     """On whose word a start takes the sinks for its own."""
@@ -50,8 +53,13 @@ class Claimed:
     def settled(self, manifest: Manifest, sinks: Iterable[str] | None = None) -> Manifest:
         """`manifest` once `sinks` (stored names; None: all) are this start's, with what they remember now or will."""
         mine = self.seen.keys() if sinks is None else self.seen.keys() & set(sinks)
-        claims = {name: tuple({self.seen[name], self.claim.number} - {0}) for name in mine}
+        claims = {name: self._newest(name, manifest) for name in mine}
         return replace(manifest, token=self.token, claims={**manifest.claims, **claims})
+
+    def _newest(self, name: str, manifest: Manifest) -> tuple[int, ...]:
+        """The claims of this home that a sink may remember; an older copy of its table has an older one."""
+        numbers = (*manifest.claims.get(name, ()), self.seen[name], self.claim.number)
+        return tuple(dict.fromkeys(number for number in numbers if number))[-CLAIMS_KEPT:]
 
 
 def claim_sinks(
@@ -127,10 +135,10 @@ def _asked(
         # What a shuffle holds of others goes when it is begun.
         begins = isinstance(node, ShuffleWrite) and first
         try:
-            if isinstance(writer, Fencing) and not begins:
+            if isinstance(writer, Fencing):
                 for name in _names(topology, manifest, node.name):
                     mark = BatchMark(manifest.pipeline_id, manifest.generation, name, -1, claim=claim)
-                    found[name] = writer.last_writer(mark)
+                    found[name] = LastWriter() if begins else writer.last_writer(mark)
         finally:
             if isinstance(writer, Closing):
                 writer.close()
