@@ -142,7 +142,7 @@ def java_pattern(pattern: str) -> str:
     r"""`pattern` for Spark's connector, which would take a part of a name for a match, and Kafka's own topics and ours.
 
     >>> java_pattern("a|b")
-    '^(?!__|rs-assets-commits$|rs-assets-shuffle\\\\.)(?:a|b)$'
+    '^(?!__|rs-assets-commits$|rs-assets-shuffle\\.)(?:a|b)$'
     """
     return f"^(?!{INTERNAL})(?:{pattern})$"
 
