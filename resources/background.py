@@ -14,6 +14,7 @@ from typing import Any, Self
 import orjson
 
 from resources.errors import RsError
+from resources.files import write_atomically
 
 # Threads log here; a Dagster run shows it in its own log.
 LOG = logging.getLogger("rs_assets")
@@ -118,9 +119,8 @@ class Troubles:
         try:
             if content:
                 self._folder.mkdir(parents=True, exist_ok=True, mode=0o750)
-                hidden = path.with_name(f".{FILE}.tmp")
-                hidden.write_bytes(orjson.dumps({"at": datetime.now(UTC).isoformat(), "warnings": content}))
-                hidden.replace(path)
+                data = orjson.dumps({"at": datetime.now(UTC).isoformat(), "warnings": content})
+                write_atomically(path, data, durable=False)
             else:
                 path.unlink(missing_ok=True)
         except OSError as error:
