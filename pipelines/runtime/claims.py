@@ -8,7 +8,7 @@ is told from this one, although each of them counts its tokens from 1.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -91,6 +91,8 @@ def claim_sinks(
         newest = max(asked.values(), key=lambda each: each.token)
         raise _not_here(f"{topology.name} has no checkpoint any more", topology, newest.home)
     lease.outrank(max(fence, manifest.token))
+    if lease.taken_over:
+        _raise_fences(topology, manifest, lease, options, known=asked)
     number = claim_number(generation)
     known = {n for numbers in manifest.claims.values() for n in numbers} | {each.claim for each in asked.values()}
     return Claimed(
@@ -129,20 +131,40 @@ def _asked(
 ) -> dict[str, LastWriter]:
     """What each sink remembers, by the names under which it may know this pipeline."""
     found: dict[str, LastWriter] = {}
+    for node, writer in _fencing(topology, options):
+        # What a shuffle holds of others goes when it is begun.
+        begins = isinstance(node, ShuffleWrite) and first
+        for name in _names(topology, manifest, node.name):
+            mark = BatchMark(manifest.pipeline_id, manifest.generation, name, -1, claim=claim)
+            found[name] = LastWriter() if begins else writer.last_writer(mark)
+    return found
+
+
+def _raise_fences(
+    topology: Topology, manifest: Manifest, lease: Lease, options: RunOptions, *, known: Mapping[str, LastWriter]
+) -> None:
+    """Let each sink that remembers this pipeline know the token of the lease, which was taken from a silent driver.
+
+    That one may be asleep between two looks: where it takes rows back, only a token in the sink stops it.
+    """
+    for node, writer in _fencing(topology, options):
+        for name in _names(topology, manifest, node.name):
+            if known[name].token:
+                mark = BatchMark(manifest.pipeline_id, manifest.generation, name, -1, token=lease.token)
+                writer.raise_fence(mark)
+
+
+def _fencing(topology: Topology, options: RunOptions) -> Iterator[tuple[Sink, Fencing]]:
+    """The sinks that remember who wrote last, each with a writer that is closed behind its turn."""
     for node in topology.sinks:
         assert isinstance(node, Sink)  # noqa: S101  sinks are
         writer = writer_of(node, options.home, topology.namespace)
-        # What a shuffle holds of others goes when it is begun.
-        begins = isinstance(node, ShuffleWrite) and first
         try:
             if isinstance(writer, Fencing):
-                for name in _names(topology, manifest, node.name):
-                    mark = BatchMark(manifest.pipeline_id, manifest.generation, name, -1, claim=claim)
-                    found[name] = LastWriter() if begins else writer.last_writer(mark)
+                yield node, writer
         finally:
             if isinstance(writer, Closing):
                 writer.close()
-    return found
 
 
 def _names(topology: Topology, manifest: Manifest, sink: str) -> set[str]:

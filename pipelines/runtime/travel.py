@@ -122,6 +122,7 @@ def bring_back(topology: Topology, options: RunOptions, chosen: Savepoint, *, le
     with made.checked() as sinks:
 
         def go() -> None:
+            lease.check()
             returning.begin(folder, Returning(claimed.generation, f"a restore of savepoint {chosen.id}"))
             made.act(sinks)
 
@@ -169,6 +170,7 @@ def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None,
         begun = claimed.generation
         summary = f"{plan.name} to batch {to_batch}, from then on generation {begun}"
         with made.checked() as sinks:
+            lease.check()
             _clear_cut(folder, manifest)
             returning.begin(folder, Returning(begun, f"a rewind of {summary}"))
             done = made.act(sinks)

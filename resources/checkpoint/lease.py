@@ -110,9 +110,11 @@ class LeaseRow:
 class Lease:
     """A held lease; a context manager that renews it from a thread of its own and gives it back at the end."""
 
-    def __init__(self, path: Path, row: LeaseRow) -> None:
+    def __init__(self, path: Path, row: LeaseRow, *, taken_over: bool = False) -> None:
         self.path = path
         self.row = row
+        # Whether the holder before only was silent: it may wake, and must find its token outranked everywhere.
+        self.taken_over = taken_over
         self._renewed = time.monotonic()
         self.troubles = Troubles()
         self._lost: LeaseLostError | None = None
@@ -132,17 +134,17 @@ class Lease:
         PipelineBusyError names the holder if there is one. A holder that shows no sign of life is watched for up to
         its time to live before its lease is taken. CheckpointError if the table cannot be read or written.
         """
-        mine = _claim(pipeline, run_id, ttl)
+        mine, taken_over = _claim(pipeline, run_id, ttl), False
         while True:
             with usable(path):
                 check_writable(path)
                 table = _open(path)
                 held = _rows(table, path).get(pipeline)
                 if held is not None and not held.free:
-                    _watch(path, held)
+                    taken_over |= _watch(path, held)
                 row = replace(mine, token=max(held.token if held else 0, above) + 1)
                 if _taken(path, row, table, seen=held):
-                    return cls(path, row)
+                    return cls(path, row, taken_over=taken_over)
 
     def __enter__(self) -> Self:
         """Begin to renew it."""
@@ -276,8 +278,8 @@ def _started(process: psutil.Process) -> float:
     return float(process.create_time() - psutil.boot_time())
 
 
-def _watch(path: Path, held: LeaseRow) -> None:
-    """Return when `held` is free or has shown no heartbeat for long enough; PipelineBusyError if it lives.
+def _watch(path: Path, held: LeaseRow) -> bool:
+    """Wait until `held` is free, or has shown no heartbeat for long enough: True. PipelineBusyError if it lives.
 
     A fresh beat is believed at once only of a process of this machine: other clocks may be ahead of ours.
     """
@@ -292,9 +294,10 @@ def _watch(path: Path, held: LeaseRow) -> None:
         pause.wait(LOOK_S)
         now = read_lease(path, held.pipeline)
         if now is None or (now.token == held.token and now.free):
-            return
+            return False
         if (now.lease_id, now.beat) != (held.lease_id, held.beat):
             raise _busy(now)
+    return True
 
 
 def _rows(table: DeltaTable, path: Path) -> Mapping[str, LeaseRow]:

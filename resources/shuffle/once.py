@@ -39,6 +39,11 @@ class OnceWriter:
         """Who wrote last, as the sink's writer knows it."""
         return self.inner.last_writer(mark) if isinstance(self.inner, Fencing) else LastWriter()
 
+    def raise_fence(self, mark: BatchMark) -> None:
+        """As the sink's writer does it."""
+        if isinstance(self.inner, Fencing):
+            self.inner.raise_fence(mark)
+
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Write the batch out of sight."""
         return self.inner.stage(self.prepared(batch, mark), mark)

@@ -194,6 +194,14 @@ class Fencing(Protocol):
         """The token of the mark's pipeline and sink, and the claim of its name; only looks."""
         ...
 
+    def raise_fence(self, mark: BatchMark) -> None:
+        """Let the sink remember the mark's token, and no batch, so that a driver which only slept is refused.
+
+        Called by who takes over from a silent driver, before anything else. A sink whose rows cannot be taken back may
+        do nothing: the sleeper then commits the batch that was planned, which its successor finds there.
+        """
+        ...
+
 
 class SinkWriter(Protocol):
     """A sink as the runtime sees it; `Rewinding`, `Fencing`, `Watched` and `Closing` are for those that can more."""

@@ -33,6 +33,7 @@ from resources.sink.delta_table import (
     arrow_schema,
     check_fence,
     commit_again,
+    commit_fence,
     last_batch,
     properties,
     sink_errors,
@@ -93,6 +94,13 @@ class DeltaWriter:
         """Token and claim in the table."""
         table = self.handle.newest()
         return LastWriter() if table is None else last_writer_of(table, mark)
+
+    def raise_fence(self, mark: BatchMark) -> None:
+        """Commit the token alone."""
+        table = self.handle.newest()
+        if table is not None:
+            with sink_errors(self.name, self.path, mark):
+                commit_fence(table, mark)
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
         """SinkError if no version of the table has exactly the rows of `kept`."""

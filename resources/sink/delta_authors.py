@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 
 from resources.sink.base import BatchMark
-from resources.sink.delta_entries import WRITER, Entry, noted
+from resources.sink.delta_entries import Entry, author
 
 # Delta operations that bring no rows of their own into a table; what is not known here may have.
 HARMLESS = frozenset(
@@ -89,13 +89,6 @@ def _look(entries: Sequence[Entry], mark: BatchMark, *, version: int, floor: int
     if version <= floor:
         return True, ""
     return False, f"its history does not tell who wrote before version {version + 1}"
-
-
-def author(entry: Entry) -> tuple[str, str] | None:
-    """The pipeline and the sink that made an entry of a history, None if it does not say."""
-    told = noted(entry)
-    match = WRITER.fullmatch(str(told.get("rs.writer") or told.get("rs.rewound_by") or ""))
-    return (match[1], match[3]) if match else None
 
 
 def _known_up_to(entry: Entry) -> int:

@@ -16,6 +16,8 @@ Entry = Mapping[str, Any]
 WRITER = re.compile(r"([^/]+)/g([0-9]+)/([^/]+)")
 # Under which name a start wrote, which one, and from which home.
 CLAIMED, CLAIM, HOME = "rs.claimed", "rs.claim", "rs.home"
+# A commit of a token alone, and what names the writer in commits that bring no rows of a batch.
+FENCED, REWOUND = "rs.fenced_by", "rs.rewound_by"
 # How many entries of a history are searched for them at first.
 NEWEST = 50
 
@@ -58,6 +60,14 @@ def last_claim(table: DeltaTable, mark: BatchMark) -> Entry:
         if last is not None or table.version() < NEWEST:
             return last or {}
     return {}
+
+
+def author(entry: Entry) -> tuple[str, str] | None:
+    """The pipeline and the sink that made an entry of a history, None if it does not say."""
+    told = noted(entry)
+    said = next((told[name] for name in ("rs.writer", REWOUND, FENCED) if told.get(name)), "")
+    match = WRITER.fullmatch(str(said))
+    return (match[1], match[3]) if match else None
 
 
 def as_user_metadata(mark: BatchMark) -> str:

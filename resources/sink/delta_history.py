@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from resources.sink.base import BatchMark
-from resources.sink.delta_entries import WRITER, noted
+from resources.sink.delta_entries import FENCED, REWOUND, WRITER, noted
 from resources.sink.lineage import Point
 
 # The version that stands for "no rows".
@@ -73,7 +73,7 @@ def change_of(entry: Mapping[str, Any], mark: BatchMark) -> Change:
     version, operation = int(entry["version"]), str(entry.get("operation", "an unknown operation"))
     parameters: Mapping[str, Any] = entry.get("operationParameters") or {}
     told = noted(entry)
-    begun = _point(told.get("rs.rewound_by"), told.get("rs.rewound_to"), mark)
+    begun = _point(told.get(REWOUND), told.get("rs.rewound_to"), mark)
     if begun is not None:
         kept = _point(told.get("rs.rewound_from"), told.get("rs.rewound_to"), mark)
         source = _source_of_return(version, operation, parameters)
@@ -82,11 +82,11 @@ def change_of(entry: Mapping[str, Any], mark: BatchMark) -> Change:
     if point is not None:
         accepts = "rs.accepted" in told
         return Change(version, "batch", operation, point=point, replaces=_overwrites(parameters), accepts=accepts)
-    return _of_others(version, operation, parameters, returns="rs.rewound_by" in told)
+    return _of_others(version, operation, parameters, no_rows=REWOUND in told or FENCED in told)
 
 
-def _of_others(version: int, operation: str, parameters: Mapping[str, Any], *, returns: bool) -> Change:
-    if operation in HARMLESS or (returns and operation == "WRITE" and not _overwrites(parameters)):
+def _of_others(version: int, operation: str, parameters: Mapping[str, Any], *, no_rows: bool) -> Change:
+    if operation in HARMLESS or (no_rows and operation == "WRITE" and not _overwrites(parameters)):
         return Change(version, "harmless", operation)
     if operation == "RESTORE":
         return Change(version, "restore", operation, source=_number(parameters.get("version")))

@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from resources.errors import SinkError
 from resources.sink.base import BatchMark, SinkChange
-from resources.sink.delta_entries import claimed_by, fence_of, written_by
+from resources.sink.delta_entries import REWOUND, claimed_by, fence_of, written_by
 from resources.sink.delta_history import NO_ROWS, CannotReturn, Change, History, strange_changes
 from resources.sink.lineage import Point
 
@@ -70,7 +70,7 @@ def act(table: DeltaTable, version: int | None, kept: BatchMark, begun: BatchMar
     properties = CommitProperties(
         app_transactions=[Transaction(begun.writer, begun.batch_id), *fence_of(begun)],
         custom_metadata={
-            "rs.rewound_by": begun.writer,
+            REWOUND: begun.writer,
             "rs.rewound_to": str(begun.batch_id),
             "rs.rewound_from": kept.writer,
             **claimed_by(begun),

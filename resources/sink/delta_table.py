@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from resources.errors import SinkError
 from resources.sink.base import BatchMark, LastWriter
 from resources.sink.delta_authors import Authors
-from resources.sink.delta_entries import HOME, fence_of, last_claim, written_by
+from resources.sink.delta_entries import FENCED, HOME, fence_of, last_claim, written_by
 from resources.sink.remembered import Remembered
 from resources.source.columns import ORDER
 
@@ -139,6 +139,19 @@ def properties(mark: BatchMark, **facts: str) -> CommitProperties:
     return CommitProperties(
         app_transactions=[Transaction(mark.writer, mark.batch_id), *fence_of(mark)],
         custom_metadata={**written_by(mark), **told},
+    )
+
+
+def commit_fence(table: DeltaTable, mark: BatchMark) -> None:
+    """Commit the token of `mark` without rows and without a batch."""
+    table.create_write_transaction(
+        [],
+        mode="append",
+        schema=table.schema(),
+        partition_by=table.metadata().partition_columns,
+        commit_properties=CommitProperties(
+            app_transactions=[Transaction(mark.fence, mark.token)], custom_metadata={FENCED: mark.writer}
+        ),
     )
 
 

@@ -58,8 +58,14 @@ class FileWriter:
 
     def last_writer(self, mark: BatchMark) -> LastWriter:
         """Token and claim beside the newest batch."""
-        newest = max(Path(self.path).glob("batch=g*-b*"), default=None)
+        newest = self._newest()
         return LastWriter() if newest is None else self._wrote(newest, mark)
+
+    def raise_fence(self, mark: BatchMark) -> None:
+        """Note the token beside the newest batch, if that is of this sink."""
+        newest = self._newest()
+        if newest is not None and (wrote := _noted(newest)).get("fence") == mark.fence:
+            write_atomically(newest / WROTE, orjson.dumps({**wrote, "token": mark.token}))
 
     def last_committed(self, mark: BatchMark) -> int | None:
         """The greatest batch that has a folder, or that a return went back to; empty batches leave none.
@@ -120,6 +126,9 @@ class FileWriter:
         returns = [each for each in noted_returns(Path(self.path), mark) if each.writer == mark.fence]
         return Folders([Point(int(match[1]), int(match[2])) for match in found if match], returns)
 
+    def _newest(self) -> Path | None:
+        return max(Path(self.path).glob("batch=g*-b*"), default=None)
+
     def _folder(self, point: Point) -> Path:
         return Path(self.path) / f"batch=g{point.generation:04d}-b{point.batch:012d}"
 
@@ -160,10 +169,7 @@ class FileWriter:
 
     def _wrote(self, folder: Path, mark: BatchMark) -> LastWriter:
         """Who wrote a batch; earlier releases did not say."""
-        try:
-            wrote: dict[str, Any] = orjson.loads((folder / WROTE).read_bytes())
-        except (FileNotFoundError, orjson.JSONDecodeError):
-            return LastWriter()
+        wrote = _noted(folder)
         same_id, same_name = wrote.get("fence") == mark.fence, wrote.get("claimed") == mark.claimed
         return LastWriter(
             token=wrote.get("token", 0) if same_id else 0,
@@ -210,6 +216,15 @@ class FileWriter:
                 step=self.name,
                 folder=self.path,
             ) from error
+
+
+def _noted(folder: Path) -> dict[str, Any]:
+    """Which start wrote a batch; {} if that is not known."""
+    try:
+        wrote: dict[str, Any] = orjson.loads((folder / WROTE).read_bytes())
+    except (FileNotFoundError, orjson.JSONDecodeError):
+        return {}
+    return wrote
 
 
 def _owner(mark: BatchMark) -> str:

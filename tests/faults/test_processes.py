@@ -9,7 +9,9 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from pipelines.runtime.options import RunOptions
 from resources.checkpoint.lease import read_lease
 from resources.checkpoint.log import CheckpointLog
 from resources.home import Home
+from rs_assets import Pipeline, StreamBuilder
 from tests.faults.damaged import grow, pipeline, result
 from tests.faults.processes import PATIENCE_S, started
 
@@ -53,9 +56,47 @@ options = RunOptions(home=Home(Path(home)), lease_ttl=timedelta(seconds=2))
 window.to_data_stream().to_delta("damaged").build().run(options, finish=True)
 """
 
+# Rewinds that pipeline to its batch 2, and waits when all sinks were asked and none has acted.
+REWIND = """
+import sys, threading
+from pathlib import Path
+
+from pipelines.runtime.returns import SinkReturn
+from pipelines.runtime.travel import rewind
+from tests.faults.test_processes import sleeping_pipeline
+
+log, home = sys.argv[1:]
+original = SinkReturn.check
+def waiting(self):
+    original(self)
+    Path(home, "reached").touch()
+    while not Path(home, "go").exists():
+        threading.Event().wait(0.05)
+SinkReturn.check = waiting
+made, options = sleeping_pipeline(Path(log), Path(home))
+rewind(made.topology, 2, options)
+"""
+
+
+def sleeping_pipeline(log: Path, home: Path, **options) -> tuple[Pipeline, RunOptions]:
+    """The lines of `log`, 100 a batch, into a table; a holder that is silent for two seconds is taken for gone."""
+    stream = StreamBuilder.data_stream("shop", "sleeper").from_file(
+        log, schema="page string, n bigint, ts timestamp", tail=True, max_rows_per_batch=BATCH
+    )
+    made = stream.to_delta("rows").build()
+    return made, RunOptions(home=Home(home), lease_ttl=timedelta(seconds=2), **options)
+
 
 def running(log: Path, home: Path, *, point: str = "") -> AbstractContextManager[subprocess.Popen[bytes]]:
     return started(PROGRAM, log, home, BATCH, point)
+
+
+def wait_until(holds: Callable[[], bool]) -> bool:
+    """Whether `holds` became true in time."""
+    deadline, pause = time.monotonic() + PATIENCE_S, threading.Event()
+    while not (held := holds()) and time.monotonic() < deadline:
+        pause.wait(0.05)
+    return held
 
 
 def finished(process: subprocess.Popen[bytes]) -> str:
@@ -100,6 +141,29 @@ def test_a_driver_that_was_overtaken_while_it_was_paused_writes_nothing_more(pla
     assert DeltaTable(Home(home).table("shop", "damaged")).version() == written
     assert result(Home(home)) == expected(log, driver)
     outcome("paused in the middle of a commit, overtaken, woken", "its commit is refused; the output is right")
+
+
+@pytest.mark.faults
+def test_a_driver_that_fell_asleep_inside_a_rewind_takes_no_sink_back_under_a_newer_run(place, driver, outcome):
+    log, home = place
+    made, options = sleeping_pipeline(log, home, driver=driver)
+    made.run(options)
+    with started(REWIND, log, home) as sleeper:
+        wait_until(lambda: (home / "reached").exists() or sleeper.poll() is not None)
+        assert sleeper.poll() is None, finished(sleeper)
+        os.killpg(sleeper.pid, signal.SIGSTOP)
+        wait_until(lambda: read_lease(options.home.leases, "shop.sleeper").stale)
+        assert made.run(options).batches == 0, "it has nothing to write"
+        (home / "go").touch()
+        os.killpg(sleeper.pid, signal.SIGCONT)
+        output = finished(sleeper)
+        assert sleeper.returncode != 0
+        assert "LeaseLostError" in output, output[-3000:]
+    grow(log, ROWS, ROWS + BATCH)
+    assert made.run(options).rows_in == BATCH
+    rows = DeltaTable(options.home.table("shop", "rows")).to_pyarrow_table()
+    assert rows.num_rows == ROWS + BATCH
+    outcome("paused inside a rewind, overtaken, woken", "its return is refused; the output is right")
 
 
 @pytest.mark.long

@@ -84,3 +84,29 @@ def test_dead_letters_are_fenced_too(tmp_path):
     assert letters.write(table, mark(0, 2)) == 1
     with pytest.raises(LeaseLostError):
         letters.write(table, mark(1, 1))
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert", "complete"])
+def test_a_token_alone_stops_who_slept_and_is_no_change_of_the_rows(tmp_path, driver, frame, mode):
+    path = str(tmp_path / "t")
+    old, new = (DeltaWriter("rows", path, mode, keys=("id",) if mode == "upsert" else ()) for _ in range(2))
+    for batch in range(2):
+        write(driver, old, frame, mark(batch, 1))
+    staged = driver.call(lambda _: old.stage(frame, mark(2, 1)))
+    new.raise_fence(mark(-1, 2))
+    before = rows(path)
+    with pytest.raises(LeaseLostError):
+        driver.call(lambda _: staged.commit())
+    with pytest.raises(LeaseLostError):
+        old.rewind(mark(0, 1), mark(0, 1).of_generation(2), 1)
+    assert rows(path) == before
+    assert (new.last_committed(mark(1, 2)), new.last_writer(mark(1, 2)).token) == (1, 2)
+    assert new.changes_by_others(mark(1, 2)) == ()
+    assert write(driver, new, frame, mark(2, 2)) == 3
+    new.rewind(mark(0, 2), mark(0, 2).of_generation(2), 2)
+    assert rows(path) == 3
+
+
+def test_a_token_is_not_raised_in_a_table_that_is_not_there(tmp_path):
+    DeltaWriter("rows", str(tmp_path / "t")).raise_fence(mark(-1, 2))
+    assert not (tmp_path / "t").exists()

@@ -77,3 +77,22 @@ def test_folders_of_earlier_releases_are_ones_own(writer):
     (Path(writer.path) / f"batch={mark(0).folder}" / ".rs_start").unlink()
     assert writer.committed(mark(0))
     assert writer.last_writer(mark(1)) == LastWriter()
+
+
+def test_a_token_alone_stops_who_slept_inside_a_return(writer):
+    for batch in range(2):
+        write(writer, mark(batch))
+    writer.raise_fence(mark(-1, number=2, token=2))
+    with pytest.raises(LeaseLostError):
+        writer.rewind(mark(0), mark(0, generation=2), 1)
+    assert sorted(path.name for path in Path(writer.path).glob("batch=*")) == [
+        "batch=g0001-b000000000000",
+        "batch=g0001-b000000000001",
+    ]
+    assert writer.last_writer(mark(1)) == LastWriter(token=2, claim=1, pipeline_id="p1", home="here:shop.a")
+
+
+def test_a_token_is_not_raised_in_a_folder_of_others(writer):
+    write(writer, mark(0, pipeline_id="p2", name="shop.b"))
+    writer.raise_fence(mark(-1, number=2, token=2))
+    assert writer.last_writer(mark(0, pipeline_id="p2", name="shop.b")).token == 1

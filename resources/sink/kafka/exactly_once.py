@@ -83,6 +83,9 @@ class TransactionalWriter:
         """Token and claim in the topic of commits."""
         return last_writer_of(self.cluster, mark, self.shape.topic or "")
 
+    def raise_fence(self, mark: BatchMark) -> None:
+        """Nothing: records cannot be taken back, and the first batch's `initTransactions` fences the sleeper."""
+
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Compute the batch and send it in a transaction that stays open; nobody who reads committed sees it."""
         made = records(batch, self.shape, step=self.name)
