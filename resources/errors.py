@@ -129,3 +129,7 @@ class SinkError(RsError):
 
 class EngineError(RsError):
     """Spark failed for a reason that no other class explains; the cause is chained."""
+
+
+class WorkerStartError(EngineError):
+    """Spark waited ten seconds, which is fixed, for a Python worker that did not start: the machine is too busy."""

@@ -8,11 +8,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 import numpy as np
 import pyarrow as pa
 
+from pipelines.topology.source import FileSource
 from resources.checkpoint.log import PlannedFile
 from resources.errors import BadRecordError, DataLossError, SourceReadError
 from resources.source.header import check_header
@@ -174,6 +175,19 @@ class FileWatch:
             check_header(file.local, schema)
         self._count: Future[Counted] | None = (
             self._pool.submit(self._count_all) if counted or self._may_exceed() else None
+        )
+
+    @classmethod
+    def over(cls, source: FileSource, files: Sequence[PlannedFile], *, batch_id: int, cap: int) -> Self:
+        """The watch over what a batch planned of a source of whole files."""
+        return cls(
+            files,
+            batch_id=batch_id,
+            counted=source.in_parser,
+            form=source.format,
+            header=source.header,
+            cap=cap,
+            schema=source.schema,
         )
 
     def check(self) -> None:

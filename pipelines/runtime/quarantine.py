@@ -29,11 +29,17 @@ LOOK = timedelta(seconds=0.1)
 def go_on(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> bool:
     """Whether `query`, which a batch has ended, runs again without the records on which it failed.
 
-    To be called on the Spark driver's thread. The records are in the manifest before the batch is tried again; a crash
+    To be called on the Spark driver's thread. A query for which no Python worker could be started runs again as it was.
+    The records are in the manifest before the batch is tried again; a crash
     before that leaves nothing behind, and the next start finds them once more. False leaves the query as it ended:
     nothing to blame was found, or more than `RunOptions.max_poisons` records of the batch, which tells of a fault of
     the pipeline. Of that the failure gets the first record's address.
     """
+    if query.starved:
+        query.restarts_left -= 1
+        query.stop()
+        restart(session, query, trigger)
+        return True
     if not query.examinable:
         return False
     failure, batch_id = query.failure, query.failed_batch
@@ -129,11 +135,10 @@ class Warden:
     _loop: Repeated | None = None
 
     def start(self) -> None:
-        """Begin, if there is a query whose records may be put into quarantine."""
-        if any(query.wiring.quarantines for query in self.session.queries.values()):
-            effect, troubles = "a batch that failed was not looked into", self.session.troubles
-            loop = Repeated(self._look, name="rs-quarantine", every=LOOK, troubles=troubles, effect=effect)
-            self._loop = loop.start()
+        """Begin."""
+        effect, troubles = "a batch that failed was not looked into", self.session.troubles
+        loop = Repeated(self._look, name="rs-quarantine", every=LOOK, troubles=troubles, effect=effect)
+        self._loop = loop.start()
 
     def stop(self) -> None:
         """No query is started any more by calls that come after this one; may be called twice."""
@@ -142,13 +147,12 @@ class Warden:
 
     def _look(self) -> None:
         for query in self.session.queries.values():
-            if query.examinable:
-                self._look_after(query)
+            self._look_after(query)
 
     def _look_after(self, query: QueryRun) -> None:
         def look(_: SparkSession) -> None:
             # Asked on the thread that also stops the queries, so that none comes to life behind a stop.
-            if self._loop is not None and not self._loop.stopping:
+            if self._loop is not None and not self._loop.stopping and query.goes_on:
                 go_on(self.session, query, self.trigger)
 
         try:

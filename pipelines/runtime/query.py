@@ -28,6 +28,7 @@ from pipelines.runtime.letters import send_letters
 from pipelines.runtime.replay import Replay
 from pipelines.runtime.report import BatchProgress, QueryReport
 from pipelines.runtime.sink_notes import SinkNotes
+from pipelines.runtime.starved import RESTARTS, lacks_worker, trying_again
 from pipelines.runtime.topics import TopicWatch
 from pipelines.runtime.translate import translate
 from pipelines.topology.source import FileSource
@@ -91,6 +92,7 @@ class QueryRun:
     failure: RsError | None = None
     failed_batch: int = -1  # if its records may be to blame
     given_up: bool = False  # they were looked for
+    restarts_left: int = RESTARTS
     read_files: dict[str, dict[str, int]] = field(default_factory=dict)
     _planned_before: int = -1
     _query: StreamingQuery | None = None
@@ -108,10 +110,10 @@ class QueryRun:
         return CheckpointLog(self.folder / "checkpoint", self.aliases)
 
     def wire(self, name: str) -> Flow:
-        """Compile the node `name`; its inputs were wired before."""
+        """Compile the node `name`; its inputs were wired before. A worker may be asked for the schema of a source."""
         node = self.topology[name]
         inputs = tuple(self.flows[i] for i in node.inputs)
-        self.flows[name] = flow = compile_node(self.wiring, node, inputs)
+        self.flows[name] = flow = trying_again()(compile_node, self.wiring, node, inputs)
         return flow
 
     def start(self, trigger: Mapping[str, Any]) -> None:
@@ -157,6 +159,19 @@ class QueryRun:
     def examinable(self) -> bool:
         """Whether it has failed on a batch whose records may be put into quarantine."""
         return self.failure is not None and self.failed_batch >= 0 and not self.given_up
+
+    @property
+    def starved(self) -> bool:
+        """Whether it has ended because the machine was too busy to start a Python worker; False after some restarts."""
+        if self._cut_off or not self.restarts_left:
+            return False
+        error = self.failure or (self._query.exception() if self._query is not None and not self.active else None)
+        return error is not None and lacks_worker(error)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it has ended and may be started again, with what is found to keep out or as it was."""
+        return self.examinable or self.starved
 
     def untouched(self, batch_id: int) -> bool:
         """Whether neither a sink nor the dead letters have anything of the batch."""
@@ -234,6 +249,7 @@ class QueryRun:
             self.failure = failure
             self._withdraw(failure, batch_id)
             raise BatchNotDone(failure.what) from None
+        self.restarts_left = RESTARTS
         if progress is not None:
             self.report = self.report.plus(progress)
             self.on_progress(progress)
@@ -310,14 +326,11 @@ class QueryRun:
     def _watches(self, batch_id: int) -> dict[str, FileWatch]:
         """Guards over the whole files that this batch planned."""
         return {
-            source.name: FileWatch(
+            source.name: FileWatch.over(
+                source,
                 self.log.planned_files(source.name, batch_id),
                 batch_id=batch_id,
-                counted=source.in_parser,
-                form=source.format,
-                header=source.header,
                 cap=self.wiring.max_line_bytes,
-                schema=source.schema,
             )
             for source in self._whole_file_sources
         }

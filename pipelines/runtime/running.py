@@ -102,9 +102,9 @@ class RunningPipeline:
 
     @property
     def active(self) -> bool:
-        """Whether all queries run, or will again when a failed batch has been examined."""
+        """Whether all queries run, or will again in a moment."""
         queries = self.session.queries.values()
-        return self.session.options.driver.call(lambda _: all(q.active or q.examinable for q in queries))
+        return self.session.options.driver.call(lambda _: all(q.active or q.goes_on for q in queries))
 
     def await_termination(self, timeout_s: float | None = None, *, stop: threading.Event | None = None) -> bool:
         """Wait until a query ends or somebody asks for a stop; False if `timeout_s` or `stop` came first.

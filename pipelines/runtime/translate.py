@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from resources.errors import CheckpointError, DataLossError, EngineError, RsError, SourceReadError
+from resources.errors import CheckpointError, DataLossError, EngineError, RsError, SourceReadError, WorkerStartError
 from resources.errors_wire import from_wire
 
 # Parts of Spark's texts that say what happened; the first that is found decides.
@@ -51,6 +51,12 @@ KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
         EngineError,
         "Kafka and Spark do not trust each other's certificates",
         "check ca_file, certificate_file and key_file, then start again",
+    ),
+    (
+        "Python worker failed to connect back",
+        WorkerStartError,
+        "a Python worker did not start within the ten seconds that Spark waits for it",
+        "the machine is too busy: start again, with fewer pipelines at a time or fewer cores for Spark",
     ),
     ("No space left on device", EngineError, "the disk is full", "make room and start again: nothing was committed"),
 )
