@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -21,6 +22,7 @@ from pipelines.compile.wiring import Flow, Wiring
 from pipelines.runtime.accounts import Counts, counts_of
 from pipelines.runtime.behind import Behind
 from pipelines.runtime.bookkeeping import Bookkeeper
+from pipelines.runtime.calls import BatchNotDone, calling
 from pipelines.runtime.counting import FileWatch
 from pipelines.runtime.examine import blames_a_record
 from pipelines.runtime.execution import BatchExecution, StateMetrics
@@ -44,17 +46,8 @@ from resources.window.event_time import END_OF_TIME, send_control
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-
 # The triggers of a query, as arguments of Spark's `trigger()`.
 AVAILABLE_NOW: Mapping[str, Any] = MappingProxyType({"availableNow": True})
-
-
-class BatchNotDone(Exception):
-    """What Spark is told of a batch that failed or was not begun.
-
-    Only that: Spark looks for interrupts in the text by a pattern that overflows its stack on a long one, such as the
-    trace of an error in Java. The error itself is in `QueryRun.failure`.
-    """
 
 
 def every(interval: timedelta) -> Mapping[str, Any]:
@@ -66,7 +59,7 @@ def every(interval: timedelta) -> Mapping[str, Any]:
     return {"processingTime": f"{interval // timedelta(milliseconds=1)} milliseconds"}
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, weakref_slot=True, kw_only=True)
 class QueryRun:
     """A query while it runs. All methods but `process` are called on the Spark driver's thread."""
 
@@ -133,7 +126,7 @@ class QueryRun:
             .outputMode(self.plan.output_mode)
             .option("checkpointLocation", str(self.log.folder))
             .trigger(**trigger)
-            .foreachBatch(self.process)
+            .foreachBatch(calling(WeakMethod(self.process)))
         )
         try:
             self._query = writer.start()

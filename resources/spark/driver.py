@@ -99,11 +99,15 @@ class SparkDriver:
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
-            function, future = task
-            try:
-                future.set_result(function(self._ready_session()))
-            except BaseException as error:  # noqa: BLE001  handed to the caller whole
-                future.set_exception(error)
+            self._done(*task)
+            # While it waits for the next call it must not keep what the last one was about.
+            del task
+
+    def _done(self, function: Callable[[SparkSession], T], future: Future[T]) -> None:
+        try:
+            future.set_result(function(self._ready_session()))
+        except BaseException as error:  # noqa: BLE001  handed to the caller whole
+            future.set_exception(error)
 
     def _ready_session(self) -> SparkSession:
         if self._session is None:
