@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 BIN := .venv/bin
 # The set-up is done when this file is there: its name tells what was installed.
-STAMP := .venv/.setup-$(shell cat requirements.lock pyproject.toml resources/spark/jars.lock rs_assets/testing/kafka.lock | cksum | tr -d ' ')
+STAMP := .venv/.setup-$(shell cat requirements.lock pyproject.toml rs_assets/engine/spark/jars.lock rs_assets/testing/kafka.lock | cksum | tr -d ' ')
 export DAGSTER_HOME ?= $(CURDIR)/.dagster
 # Dagster stops its children by signals, which a shell in the background leaves ignored; only GNU's `env` can undo that.
 SIGNALS = $(shell env --default-signal=INT true 2>/dev/null && echo env --default-signal=INT,HUP,QUIT)
@@ -25,7 +25,7 @@ run: setup dagster-home sample-log  ## run the example pipeline access_log throu
 
 .PHONY: kafka-demo
 kafka-demo: setup dagster-home  ## run the example order_totals over a Kafka broker of its own; ARGS="--keep" leaves it
-	@$(BIN)/python -m rs_assets.kafka_demo $(ARGS)
+	@$(BIN)/python -m pipelines.kafka_demo $(ARGS)
 
 .PHONY: ui
 ui: setup dagster-home sample-log  ## open Dagster with the pipelines' assets, jobs, sensors and schedules
@@ -67,7 +67,7 @@ clean:  ## remove what the tools leave; keeps .venv, .rs (data) and .dagster (ru
 # The input of the example; written once.
 .PHONY: sample-log
 sample-log:
-	@$(BIN)/python -m pipelines.examples.access_log_data
+	@$(BIN)/python -m pipelines.access_log_data
 
 .PHONY: dagster-home
 dagster-home:
@@ -83,7 +83,7 @@ $(STAMP):
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes --requirement requirements.lock
 	@echo "[3/6] this project"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@printf '[4/6] Java: ' && $(BIN)/python -m resources.spark.java
-	@printf '[5/6] jars: ' && $(BIN)/python -m resources.spark.jars
+	@printf '[4/6] Java: ' && $(BIN)/python -m rs_assets.engine.spark.java
+	@printf '[5/6] jars: ' && $(BIN)/python -m rs_assets.engine.spark.jars
 	@printf '[6/6] Kafka for tests and the demo: ' && $(BIN)/python -m rs_assets.testing.kafka
 	@rm -f .venv/.setup-* && touch $@

@@ -20,7 +20,7 @@ from benchmarks.measure import Figure
 from benchmarks.memory import memory_figures
 from benchmarks.throughput import filter_figures, window_figures
 from benchmarks.upkeep import upkeep_figures
-from resources.spark.driver import SparkDriver
+from rs_assets.engine.spark.driver import SparkDriver
 
 BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType(
     {

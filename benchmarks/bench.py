@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import by_hand
 from benchmarks.data import generate
-from resources.home import Home
-from resources.spark.driver import SparkDriver
 from rs_assets import Pipeline, RunOptions
+from rs_assets.engine.home import Home
+from rs_assets.engine.spark.driver import SparkDriver
 
 Query = Callable[[SparkSession, Path], DataFrame]
 

@@ -20,9 +20,9 @@ from benchmarks.data import WINDOW_S
 from benchmarks.kafka_latency import latency_figures
 from benchmarks.measure import Comparison, DifferentResultsError, Figure, Taken, timed
 from benchmarks.peers.peer import NO_COMPILER, VERSION, Guarantee, Mode, Peer
-from pipelines.topology.sink import Delivery
-from resources.home import Home
 from rs_assets import Pipeline, RunOptions
+from rs_assets.engine.home import Home
+from rs_assets.pipeline.topology.sink import Delivery
 from rs_assets.testing.kafka import KafkaBroker
 
 MOST_BY_HAND = 1.05

@@ -17,9 +17,9 @@ import orjson
 from benchmarks.bench import Bench
 from benchmarks.kafka_load import SCHEMA
 from benchmarks.measure import Figure
-from pipelines.topology.sink import Delivery
-from resources.home import Home
 from rs_assets import Pipeline, RunOptions, StreamBuilder, Time, TumblingWindow
+from rs_assets.engine.home import Home
+from rs_assets.pipeline.topology.sink import Delivery
 from rs_assets.testing.kafka import KafkaBroker
 
 RATE = 200

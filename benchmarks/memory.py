@@ -92,10 +92,10 @@ def _resident_mb(pid: int) -> float:
 def main() -> None:
     """Run the windows, as the process that is measured."""
     from benchmarks.pipelines_under_test import window_pipeline
-    from resources.home import Home
-    from resources.spark.driver import SparkDriver
-    from resources.spark.settings import SparkSettings
     from rs_assets import RunOptions
+    from rs_assets.engine.home import Home
+    from rs_assets.engine.spark.driver import SparkDriver
+    from rs_assets.engine.spark.settings import SparkSettings
 
     driver = SparkDriver(SparkSettings(memory=HEAP, lean=sys.argv[3] == LEAN))
     try:

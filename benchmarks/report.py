@@ -14,7 +14,7 @@ import psutil
 from rich.table import Table
 
 from benchmarks.measure import Figure
-from resources.spark.java import java_home
+from rs_assets.engine.spark.java import java_home
 
 PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow")
 VERDICT = {True: "met", False: "missed", None: ""}

@@ -19,16 +19,16 @@ from benchmarks.bench import Bench
 from benchmarks.data import SCHEMA, START
 from benchmarks.measure import Figure
 from benchmarks.pipelines_under_test import live_filter
-from pipelines.runtime.journal import Journal
-from pipelines.runtime.options import RunOptions
-from pipelines.runtime.preflight import verify
-from pipelines.runtime.state import served_folder, snapshot_state
-from pipelines.runtime.travel import restore, savepoint
-from resources.checkpoint.lease import Lease
-from resources.home import Home
-from resources.state.served import ServedState
-from resources.state.snapshot import state_at
 from rs_assets import MemoryChannel, Pipeline, StreamBuilder, Time, TumblingWindow
+from rs_assets.engine.checkpoint.lease import Lease
+from rs_assets.engine.home import Home
+from rs_assets.engine.state.served import ServedState
+from rs_assets.engine.state.snapshot import state_at
+from rs_assets.pipeline.runtime.journal import Journal
+from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.pipeline.runtime.preflight import verify
+from rs_assets.pipeline.runtime.state import served_folder, snapshot_state
+from rs_assets.pipeline.runtime.travel import restore, savepoint
 
 BATCH_ROWS = 1_000
 INTERVAL = timedelta(milliseconds=10)

@@ -1,1 +1,1 @@
-"""What a user writes, and how it becomes Spark queries."""
+"""This project's own pipelines."""

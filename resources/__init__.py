@@ -1,1 +1,14 @@
-"""What touches the world: Spark, files, tables, checkpoints."""
+"""This project's Dagster resources: one module a family, each configured from the environment.
+
+What the environment says is the default of a run; the Launchpad may say otherwise.
+"""
+
+from __future__ import annotations
+
+from resources.shuffle import shuffle
+from resources.sink import sink
+from resources.source import source
+from resources.spark import spark
+from resources.window import window
+
+RESOURCES = {"spark": spark, "source": source, "shuffle": shuffle, "window": window, "sink": sink}

@@ -13,18 +13,24 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipelines.runtime.options import RunOptions
-    from pipelines.runtime.report import RunReport
-    from pipelines.runtime.running import RunningPipeline
-    from pipelines.stream.builder import StreamBuilder
-    from pipelines.stream.pipeline import Pipeline
-    from pipelines.topology.expression import column
-    from resources.errors import RsError
-    from resources.kafka.cluster import KafkaCluster
-    from resources.source.memory import MemoryChannel
-    from resources.source.policy import BadRecords
-    from resources.window.spec import HoppingWindow, SessionWindow, Time, TumblingWindow
-    from rs_assets.definitions_of import build_definitions
+    from rs_assets.engine.connect.kafka.cluster import KafkaCluster
+    from rs_assets.engine.shuffle.resource import ShuffleResource
+    from rs_assets.engine.sink.resource import SinkResource
+    from rs_assets.engine.source.memory import MemoryChannel
+    from rs_assets.engine.source.policy import BadRecords
+    from rs_assets.engine.source.resource import SourceResource
+    from rs_assets.engine.spark.resource import SparkResource
+    from rs_assets.engine.window.resource import WindowResource
+    from rs_assets.engine.window.spec import HoppingWindow, SessionWindow, Time, TumblingWindow
+    from rs_assets.errors import RsError
+    from rs_assets.orchestration.definitions_of import build_definitions
+    from rs_assets.orchestration.runtime import RunResource
+    from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy
+    from rs_assets.pipeline.runtime.report import RunReport
+    from rs_assets.pipeline.runtime.running import RunningPipeline
+    from rs_assets.pipeline.stream.builder import StreamBuilder
+    from rs_assets.pipeline.stream.pipeline import Pipeline
+    from rs_assets.pipeline.topology.expression import column
 
 __all__ = [
     "BadRecords",
@@ -35,32 +41,46 @@ __all__ = [
     "RsError",
     "RunOptions",
     "RunReport",
+    "RunResource",
     "RunningPipeline",
+    "SavepointPolicy",
     "SessionWindow",
+    "ShuffleResource",
+    "SinkResource",
+    "SourceResource",
+    "SparkResource",
     "StreamBuilder",
     "Time",
     "TumblingWindow",
+    "WindowResource",
     "build_definitions",
     "column",
 ]
 
 # Where each public name lives.
 HOMES = {
-    "BadRecords": "resources.source.policy",
-    "HoppingWindow": "resources.window.spec",
-    "KafkaCluster": "resources.kafka.cluster",
-    "MemoryChannel": "resources.source.memory",
-    "Pipeline": "pipelines.stream.pipeline",
-    "RsError": "resources.errors",
-    "RunOptions": "pipelines.runtime.options",
-    "RunReport": "pipelines.runtime.report",
-    "RunningPipeline": "pipelines.runtime.running",
-    "SessionWindow": "resources.window.spec",
-    "StreamBuilder": "pipelines.stream.builder",
-    "Time": "resources.window.spec",
-    "TumblingWindow": "resources.window.spec",
-    "build_definitions": "rs_assets.definitions_of",
-    "column": "pipelines.topology.expression",
+    "BadRecords": "rs_assets.engine.source.policy",
+    "HoppingWindow": "rs_assets.engine.window.spec",
+    "KafkaCluster": "rs_assets.engine.connect.kafka.cluster",
+    "MemoryChannel": "rs_assets.engine.source.memory",
+    "Pipeline": "rs_assets.pipeline.stream.pipeline",
+    "RsError": "rs_assets.errors",
+    "RunOptions": "rs_assets.pipeline.runtime.options",
+    "RunReport": "rs_assets.pipeline.runtime.report",
+    "RunResource": "rs_assets.orchestration.runtime",
+    "RunningPipeline": "rs_assets.pipeline.runtime.running",
+    "SavepointPolicy": "rs_assets.pipeline.runtime.options",
+    "SessionWindow": "rs_assets.engine.window.spec",
+    "ShuffleResource": "rs_assets.engine.shuffle.resource",
+    "SinkResource": "rs_assets.engine.sink.resource",
+    "SourceResource": "rs_assets.engine.source.resource",
+    "SparkResource": "rs_assets.engine.spark.resource",
+    "StreamBuilder": "rs_assets.pipeline.stream.builder",
+    "Time": "rs_assets.engine.window.spec",
+    "TumblingWindow": "rs_assets.engine.window.spec",
+    "WindowResource": "rs_assets.engine.window.resource",
+    "build_definitions": "rs_assets.orchestration.definitions_of",
+    "column": "rs_assets.pipeline.topology.expression",
 }
 
 

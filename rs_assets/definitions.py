@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rs_assets.definitions_of import build_definitions
-from rs_assets.discovery import find_pipelines
+from rs_assets.orchestration.definitions_of import build_definitions
+from rs_assets.orchestration.discovery import find_pipelines
 
 defs = build_definitions(find_pipelines())

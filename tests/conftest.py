@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines.runtime.options import RunOptions
-from resources.home import Home
-from resources.spark.driver import SparkDriver
-from resources.spark.settings import SparkSettings
+from rs_assets.engine.home import Home
+from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.engine.spark.settings import SparkSettings
+from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.testing import KafkaBroker
 
 if TYPE_CHECKING:

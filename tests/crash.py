@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from resources.errors import SinkError
-from resources.sink.base import Staged
+from rs_assets.engine.sink.base import Staged
+from rs_assets.errors import SinkError
 
 
 class Crash:

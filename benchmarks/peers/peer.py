@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from resources.spark.jars import JarList
-from resources.spark.java import java_home
+from rs_assets.engine.spark.jars import JarList
+from rs_assets.engine.spark.java import java_home
 
 PEER = JarList.read(
     Path(__file__).with_name("peer.lock"),

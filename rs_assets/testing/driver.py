@@ -14,24 +14,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pipelines.compile.plan import in_order
-from pipelines.runtime.opening import opened
-from pipelines.runtime.options import RunOptions
-from pipelines.runtime.quarantine import process_all
-from pipelines.runtime.query import every
-from pipelines.runtime.report import RunReport
-from pipelines.runtime.run import wire_all
-from pipelines.runtime.session import JobSession
-from pipelines.stream.pipeline import Pipeline
-from pipelines.topology.base import Node
-from pipelines.topology.shuffle import ShuffleRead, ShuffleWrite
-from pipelines.topology.source import ArraySource, MemorySource, Source
-from pipelines.topology.topology import Topology
-from resources.errors import SchemaError, TopologyError
-from resources.home import Home
-from resources.sink.memory import MemoryWriter
-from resources.source.memory import MemoryChannel, Record
-from resources.spark.driver import SparkDriver
+from rs_assets.engine.home import Home
+from rs_assets.engine.sink.memory import MemoryWriter
+from rs_assets.engine.source.memory import MemoryChannel, Record
+from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.errors import SchemaError, TopologyError
+from rs_assets.pipeline.compile.plan import in_order
+from rs_assets.pipeline.runtime.opening import opened
+from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.pipeline.runtime.quarantine import process_all
+from rs_assets.pipeline.runtime.query import every
+from rs_assets.pipeline.runtime.report import RunReport
+from rs_assets.pipeline.runtime.run import wire_all
+from rs_assets.pipeline.runtime.session import JobSession
+from rs_assets.pipeline.stream.pipeline import Pipeline
+from rs_assets.pipeline.topology.base import Node
+from rs_assets.pipeline.topology.shuffle import ShuffleRead, ShuffleWrite
+from rs_assets.pipeline.topology.source import ArraySource, MemorySource, Source
+from rs_assets.pipeline.topology.topology import Topology
 
 # For each query: short enough that a test does not wait, long enough that idle queries do not eat a core.
 POLL = timedelta(milliseconds=20)
@@ -183,7 +183,7 @@ def _array_schema(node: Source) -> str:
     """The DDL of an array's rows."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from resources.source.rows import infer_schema
+    from rs_assets.engine.source.rows import infer_schema
 
     schema = from_arrow_schema(infer_schema(getattr(node, "rows", ()), step=node.name))
     return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in schema.fields)

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from resources.errors import ConfigurationError
-from resources.spark.jars import JarList
-from resources.spark.java import java_home
+from rs_assets.engine.spark.jars import JarList
+from rs_assets.engine.spark.java import java_home
+from rs_assets.errors import ConfigurationError
 from rs_assets.testing.kafka_security import BrokerSecurity
 from rs_assets.testing.process import ServerProcess
 

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from resources.checkpoint.savepoints import SavepointStore
+from rs_assets.engine.checkpoint.savepoints import SavepointStore
 from tests.checkpoint.fabricate import FakeJob, fake_job
 
 

@@ -16,17 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from resources.checkpoint import lease as leases
-from resources.checkpoint import lease_table
-from resources.checkpoint.lease import Lease, read_lease
-from resources.errors import CheckpointError, LeaseLostError, PipelineBusyError
+from rs_assets.engine.checkpoint import lease as leases
+from rs_assets.engine.checkpoint import lease_table
+from rs_assets.engine.checkpoint.lease import Lease, read_lease
+from rs_assets.errors import CheckpointError, LeaseLostError, PipelineBusyError
 
 SHORT = timedelta(seconds=0.6)
 HOLDER = """
 import sys
 from datetime import timedelta
 from pathlib import Path
-from resources.checkpoint.lease import Lease
+from rs_assets.engine.checkpoint.lease import Lease
 with Lease.acquire(Path(sys.argv[1]), pipeline="shop.clicks", run_id="other", ttl=timedelta(seconds=0.6)) as lease:
     print("held", flush=True)
     sys.stdin.readline()

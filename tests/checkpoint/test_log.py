@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from resources.checkpoint.log import CheckpointLog
+from rs_assets.engine.checkpoint.log import CheckpointLog
 
 
 def entry(number, name=None):

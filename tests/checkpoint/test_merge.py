@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resources.checkpoint import merge
-from resources.checkpoint.merge import (
+from rs_assets.engine.checkpoint import merge
+from rs_assets.engine.checkpoint.merge import (
     compare_offsets,
     layer,
     main_offset,
@@ -19,14 +19,14 @@ from resources.checkpoint.merge import (
     row_key,
     source_key,
 )
-from resources.checkpoint.messages import (
+from rs_assets.engine.checkpoint.messages import (
     BatchFinish,
     CheckPoint,
     CheckPointState,
     NewSplit,
     SystemMessageListener,
 )
-from resources.errors import CheckpointError, ConfigurationError
+from rs_assets.errors import CheckpointError, ConfigurationError
 
 unhurried = settings(deadline=None)
 normal, either, refuse = CheckPointState.normal, CheckPointState.any, CheckPointState.refuse

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from resources.checkpoint.log import CheckpointLog
-from resources.checkpoint.preflight.files import file_numbers
-from resources.checkpoint.repair import REPAIRS
-from resources.errors import CheckpointError
+from rs_assets.engine.checkpoint.log import CheckpointLog
+from rs_assets.engine.checkpoint.preflight.files import file_numbers
+from rs_assets.engine.checkpoint.repair import REPAIRS
+from rs_assets.errors import CheckpointError
 from tests.checkpoint.broken import (
     errors,
     free_bytes,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from resources.checkpoint.log import CheckpointLog
-from resources.checkpoint.preflight.files import bit_flipped
+from rs_assets.engine.checkpoint.log import CheckpointLog
+from rs_assets.engine.checkpoint.preflight.files import bit_flipped
 from tests.checkpoint.broken import (
     crc_of,
     errors,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from resources.checkpoint.preflight import refuse
-from resources.checkpoint.repair import REPAIRS
-from resources.errors import CheckpointError
+from rs_assets.engine.checkpoint.preflight import refuse
+from rs_assets.engine.checkpoint.repair import REPAIRS
+from rs_assets.errors import CheckpointError
 from tests.checkpoint.broken import (
     CHANGES,
     LZ4_END,

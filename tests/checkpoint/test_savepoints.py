@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from resources.checkpoint import manifest as manifests
-from resources.checkpoint.rewind import rewindable
-from resources.checkpoint.savepoints import (
+from rs_assets.engine.checkpoint import manifest as manifests
+from rs_assets.engine.checkpoint.rewind import rewindable
+from rs_assets.engine.checkpoint.savepoints import (
     Savepoint,
     SavepointStore,
     restore,
     take,
     verify,
 )
-from resources.checkpoint.savepoints import store as store_module
-from resources.errors import CheckpointError
+from rs_assets.engine.checkpoint.savepoints import store as store_module
+from rs_assets.errors import CheckpointError
 from tests.checkpoint.fabricate import (
     START,
     SUBJECT,

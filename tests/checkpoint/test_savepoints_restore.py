@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from resources.checkpoint import manifest as manifests
-from resources.checkpoint.rewind import rewindable
-from resources.checkpoint.savepoints import (
+from rs_assets.engine.checkpoint import manifest as manifests
+from rs_assets.engine.checkpoint.rewind import rewindable
+from rs_assets.engine.checkpoint.savepoints import (
     fork,
     refuse_unfinished,
     restore,
     verify,
 )
-from resources.errors import CheckpointError
+from rs_assets.errors import CheckpointError
 from tests.checkpoint.fabricate import (
     START,
     damage,

@@ -15,8 +15,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.checkpoint import manifest as manifests
-from resources.checkpoint.savepoints import (
+from rs_assets.engine.checkpoint import manifest as manifests
+from rs_assets.engine.checkpoint.savepoints import (
     SavepointStore,
     collect_garbage,
     fork,
@@ -25,7 +25,7 @@ from resources.checkpoint.savepoints import (
     take,
     verify,
 )
-from resources.errors import CheckpointError, ConfigurationError, TopologyError
+from rs_assets.errors import CheckpointError, ConfigurationError, TopologyError
 from tests.checkpoint.fabricate import (
     START,
     SUBJECT,
@@ -237,7 +237,7 @@ def test_nothing_is_collected_while_a_savepoint_is_taken(store, job):
 
 
 def test_no_savepoint_is_taken_while_objects_are_removed(store, job, monkeypatch):
-    monkeypatch.setattr("resources.checkpoint.savepoints.copy.PATIENCE", timedelta(seconds=0.2))
+    monkeypatch.setattr("rs_assets.engine.checkpoint.savepoints.copy.PATIENCE", timedelta(seconds=0.2))
     with store.announced("collecting"), pytest.raises(CheckpointError, match="being removed") as refused:
         save(job, store)
     assert "try again" in refused.value.remedy

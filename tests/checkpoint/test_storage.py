@@ -15,13 +15,13 @@ from deltalake import DeltaTable, write_deltalake
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateTable
 
-from resources.checkpoint.messages import CheckPoint, CheckPointState
-from resources.checkpoint.storage import CheckPointMessage, CheckpointRow, storage_named
-from resources.checkpoint.storage import db as db_module
-from resources.checkpoint.storage.base import merged
-from resources.checkpoint.storage.db import SNAPSHOT, DbStorage
-from resources.checkpoint.storage.delta import DeltaStorage
-from resources.errors import CheckpointError, ConfigurationError
+from rs_assets.engine.checkpoint.messages import CheckPoint, CheckPointState
+from rs_assets.engine.checkpoint.storage import CheckPointMessage, CheckpointRow, storage_named
+from rs_assets.engine.checkpoint.storage import db as db_module
+from rs_assets.engine.checkpoint.storage.base import merged
+from rs_assets.engine.checkpoint.storage.db import SNAPSHOT, DbStorage
+from rs_assets.engine.checkpoint.storage.delta import DeltaStorage
+from rs_assets.errors import CheckpointError, ConfigurationError
 
 AT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
 SOURCE = "shop;g;clicks;read"

@@ -15,10 +15,10 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from pipelines.examples.access_log_data import write
-from pipelines.runtime.options import RunOptions
-from resources.home import Home
-from resources.spark.java import java_home
+from pipelines.access_log_data import write
+from rs_assets.engine.home import Home
+from rs_assets.engine.spark.java import java_home
+from rs_assets.pipeline.runtime.options import RunOptions
 from tests.examples.access_log import expected, letters, malformed, written
 
 LINES, BATCH = 2_000, 1_000
@@ -34,10 +34,10 @@ PROGRAM = """
 import sys
 from pathlib import Path
 
-from pipelines.examples.access_log import access_log
-from pipelines.runtime.options import RunOptions
-from resources.home import Home
-from resources.spark.driver import SparkDriver
+from pipelines.access_log import access_log
+from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.engine.home import Home
+from rs_assets.engine.spark.driver import SparkDriver
 
 log, home, batch = sys.argv[1:]
 driver = SparkDriver.shared()

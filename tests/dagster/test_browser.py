@@ -18,8 +18,8 @@ from threading import Event
 import pytest
 from dagster import DagsterInstance
 
-from pipelines.examples.access_log_data import write
-from resources.checkpoint.lease import LeaseRow, read_lease
+from pipelines.access_log_data import write
+from rs_assets.engine.checkpoint.lease import LeaseRow, read_lease
 
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "artifacts"
@@ -128,7 +128,7 @@ def shot(page, name):
 
 def launch(page, ui, job, config=None):
     """Launch `job` from its Launchpad, with this text in its editor, and go to the page of the run."""
-    page.goto(f"{ui}/locations/rs_assets/jobs/{job}/playground")
+    page.goto(f"{ui}/locations/pipelines/jobs/{job}/playground")
     if config is not None:
         page.locator(".CodeMirror").first.click(timeout=PATIENCE_MS)
         page.keyboard.press("Control+A")
@@ -144,7 +144,7 @@ def launch(page, ui, job, config=None):
 
 
 def plain_run(world):
-    command = [sys.executable, "-m", "rs_assets.cli", "run", "access_log", "--plain", "--json"]
+    command = [sys.executable, "-m", "rs_assets.cli.main", "run", "access_log", "--plain", "--json"]
     done = subprocess.run(command, cwd=ROOT, env=world, check=True, capture_output=True, text=True, timeout=180)
     return json.loads(done.stdout.splitlines()[-1])
 

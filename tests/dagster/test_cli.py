@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 from dagster import DagsterInstance, DagsterRunStatus, SkipReason, build_sensor_context
 
-from resources.checkpoint.lease import read_lease
-from rs_assets.cli import main
-from rs_assets.discovery import find_pipelines
-from rs_assets.sensors import recovery_sensor
-from rs_assets.sensors.refusals import was_canceled
+from rs_assets.cli.main import main
+from rs_assets.engine.checkpoint.lease import read_lease
+from rs_assets.orchestration.discovery import find_pipelines
+from rs_assets.orchestration.sensors import recovery_sensor
+from rs_assets.orchestration.sensors.refusals import was_canceled
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,7 +69,7 @@ def test_should_say_how_to_name_pipelines_where_there_are_none(tmp_path, monkeyp
 def test_should_answer_in_half_a_second():
     def seconds():
         began = time.monotonic()
-        subprocess.run([sys.executable, "-m", "rs_assets.cli", "list"], cwd=ROOT, check=True, capture_output=True)
+        subprocess.run([sys.executable, "-m", "rs_assets.cli.main", "list"], cwd=ROOT, check=True, capture_output=True)
         return time.monotonic() - began
 
     assert min(seconds() for _ in range(3)) < 0.5
@@ -79,7 +79,7 @@ def test_should_answer_in_half_a_second():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_should_drain_and_give_its_lease_back_when_it_is_told_to_stop(project, number):
     environment = {**os.environ, "RS_HOME": str(project / "rs"), "DAGSTER_HOME": str(project / "dagster")}
-    command = [sys.executable, "-m", "rs_assets.cli", "start", "hits"]
+    command = [sys.executable, "-m", "rs_assets.cli.main", "start", "hits"]
     commits = project / "rs" / "checkpoints" / "shop" / "hits" / "g0001" / "file" / "checkpoint" / "commits"
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -7,19 +7,19 @@ import pytest
 from dagster import AssetKey, DagsterInstance, build_op_context, build_sensor_context
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.compile.wiring import Flow
-from resources.checkpoint.catalog import compact_table
-from resources.errors import TopologyError
-from resources.home import Home
-from resources.shuffle.resource import ShuffleResource
-from resources.sink.resource import SinkResource
-from resources.source.resource import SourceResource
-from resources.spark.resource import SparkResource
-from resources.window.resource import WindowResource
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
-from rs_assets.ops import source_op, step_op, window_op
-from rs_assets.runtime import RunResource, RuntimeResource
-from rs_assets.sensors import new_input_sensor
+from rs_assets.engine.checkpoint.catalog import compact_table
+from rs_assets.engine.home import Home
+from rs_assets.engine.shuffle.resource import ShuffleResource
+from rs_assets.engine.sink.resource import SinkResource
+from rs_assets.engine.source.resource import SourceResource
+from rs_assets.engine.spark.resource import SparkResource
+from rs_assets.engine.window.resource import WindowResource
+from rs_assets.errors import TopologyError
+from rs_assets.orchestration.ops import source_op, step_op, window_op
+from rs_assets.orchestration.runtime import RunResource, RuntimeResource
+from rs_assets.orchestration.sensors import new_input_sensor
+from rs_assets.pipeline.compile.wiring import Flow
 
 SCHEMA = "page string, ts timestamp"
 

@@ -6,13 +6,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from resources.checkpoint.storage import storage_named
-from resources.checkpoint.storage.base import CheckpointRow
-from resources.home import Home
-from resources.sink.base import BatchMark
-from resources.sink.delta import properties
 from rs_assets import StreamBuilder
-from rs_assets.lineage import lineage_of, read_before
+from rs_assets.cli.lineage import lineage_of, read_before
+from rs_assets.engine.checkpoint.storage import storage_named
+from rs_assets.engine.checkpoint.storage.base import CheckpointRow
+from rs_assets.engine.home import Home
+from rs_assets.engine.sink.base import BatchMark
+from rs_assets.engine.sink.delta import properties
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

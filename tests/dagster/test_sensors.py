@@ -15,20 +15,20 @@ from dagster import (
 )
 from dagster_shared.error import SerializableErrorInfo
 
-from pipelines.runtime.options import RunOptions, SavepointPolicy
-from resources.checkpoint import lease as leases
-from resources.checkpoint import requests
-from resources.checkpoint.catalog import Catalog
-from resources.checkpoint.lease import Lease
-from resources.errors import ConfigurationError
-from resources.home import Home
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
-from rs_assets.checks import SOURCE_CHECKS, STATE_CHECKS, checks_of
-from rs_assets.place import Place
-from rs_assets.sensors import checkpoint_sensor, recovery_sensor, rescale_sensor, split_change_sensor
-from rs_assets.sensors.recovery import RecoveryPolicy
-from rs_assets.sensors.refusals import refusal
-from rs_assets.sensors.rescaling import Lag, RescalePolicy, lags
+from rs_assets.engine.checkpoint import lease as leases
+from rs_assets.engine.checkpoint import requests
+from rs_assets.engine.checkpoint.catalog import Catalog
+from rs_assets.engine.checkpoint.lease import Lease
+from rs_assets.engine.home import Home
+from rs_assets.errors import ConfigurationError
+from rs_assets.orchestration.checks import SOURCE_CHECKS, STATE_CHECKS, checks_of
+from rs_assets.orchestration.place import Place
+from rs_assets.orchestration.sensors import checkpoint_sensor, recovery_sensor, rescale_sensor, split_change_sensor
+from rs_assets.orchestration.sensors.recovery import RecoveryPolicy
+from rs_assets.orchestration.sensors.refusals import refusal
+from rs_assets.orchestration.sensors.rescaling import Lag, RescalePolicy, lags
+from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy
 
 
 def lines(first, last):
@@ -214,7 +214,7 @@ def test_checks_hold_for_a_sound_pipeline_and_find_what_is_wrong(pipeline, folde
 
 
 def test_upkeep_jobs_run_through_dagster_and_leave_observations(pipeline, folder, driver, monkeypatch):
-    from resources.spark.resource import SparkResource
+    from rs_assets.engine.spark.resource import SparkResource
 
     monkeypatch.setattr(SparkResource, "driver", driver)
     run(pipeline, driver)

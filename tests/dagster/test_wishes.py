@@ -20,25 +20,26 @@ from dagster import (
     op,
 )
 
-from pipelines.runtime.report import RunReport
-from resources.background import LOG, Troubles
-from resources.checkpoint import manifest as manifests
-from resources.checkpoint import requests
-from resources.checkpoint.lease import Lease
-from resources.checkpoint.manifest import Manifest, QueryFacts
-from resources.checkpoint.storage import storage_named
-from resources.errors import CheckpointError, PipelineBusyError, TopologyChangedError
-from resources.home import Home
-from resources.source.lines.offsets import dump_offsets
-from resources.source.lines.planner import Planner
-from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions, runtime, upkeep
-from rs_assets.checks import checks_of
-from rs_assets.ending import BY_HAND, DRAINED
-from rs_assets.ops import process_op
-from rs_assets.place import Place, place_of
-from rs_assets.runtime import Ended
-from rs_assets.sensors import checkpoint_sensor, new_input_sensor, recovery_sensor
-from rs_assets.sensors.rescaling import Lag, lags
+from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
+from rs_assets.engine.background import LOG, Troubles
+from rs_assets.engine.checkpoint import manifest as manifests
+from rs_assets.engine.checkpoint import requests
+from rs_assets.engine.checkpoint.lease import Lease
+from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.engine.checkpoint.storage import storage_named
+from rs_assets.engine.home import Home
+from rs_assets.engine.source.lines.offsets import dump_offsets
+from rs_assets.engine.source.lines.planner import Planner
+from rs_assets.errors import CheckpointError, PipelineBusyError, TopologyChangedError
+from rs_assets.orchestration import runtime, upkeep
+from rs_assets.orchestration.checks import checks_of
+from rs_assets.orchestration.ending import BY_HAND, DRAINED
+from rs_assets.orchestration.ops import process_op
+from rs_assets.orchestration.place import Place, place_of
+from rs_assets.orchestration.runtime import Ended
+from rs_assets.orchestration.sensors import checkpoint_sensor, new_input_sensor, recovery_sensor
+from rs_assets.orchestration.sensors.rescaling import Lag, lags
+from rs_assets.pipeline.runtime.report import RunReport
 from tests.checkpoint.test_catalog_size import row
 
 REPORT = RunReport(pipeline="shop.logs", run_id="r", generation=1, seconds=1, sealed=False, queries=())
@@ -360,7 +361,7 @@ def test_the_lag_counts_each_file_by_itself_also_behind_a_rename(pipeline, folde
 
 
 def test_the_compaction_goes_where_each_pipeline_keeps_what_it_has(pipeline, instance, tmp_path, monkeypatch):
-    from rs_assets import compaction
+    from rs_assets.orchestration import compaction
 
     elsewhere, seen = tmp_path / "elsewhere", []
     created(instance, pipeline, "run", home=str(elsewhere), savepoints_uri="memory://saved")

@@ -10,8 +10,8 @@ from typing import Any
 import duckdb
 from deltalake import DeltaTable
 
-from pipelines.examples.access_log import COMBINED
-from pipelines.runtime.options import RunOptions
+from pipelines.access_log import COMBINED
+from rs_assets.pipeline.runtime.options import RunOptions
 
 Rows = list[tuple[Any, ...]]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from resources.home import Home
 from rs_assets import Pipeline, StreamBuilder, Time, TumblingWindow
+from rs_assets.engine.home import Home
 
 
 def pipeline(log: Path) -> Pipeline:

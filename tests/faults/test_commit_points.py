@@ -5,10 +5,10 @@ import json
 import pytest
 from deltalake import DeltaTable
 
-from resources.errors import RsError
-from resources.sink.delta import DeltaWriter
-from resources.sink.files import FileWriter
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.engine.sink.files import FileWriter
+from rs_assets.errors import RsError
 from tests.crash import Crash
 
 ROWS = [{"page": f"/{n % 3}", "ts": f"2024-01-01 00:{n:02d}:00"} for n in range(30)]

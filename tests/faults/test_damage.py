@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.runtime.options import RunOptions
-from pipelines.runtime.travel import restore, savepoint
-from resources.errors import RsError, StartRefused
-from resources.home import Home
-from resources.spark.driver import SparkDriver
+from rs_assets.engine.home import Home
+from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.errors import RsError, StartRefused
+from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.pipeline.runtime.travel import restore, savepoint
 from tests.faults.damaged import grow, pipeline, result
 
 pytestmark = pytest.mark.faults

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.examples.access_log_data import write
-from pipelines.runtime.options import RunOptions
-from resources.checkpoint.log import CheckpointLog
-from resources.home import Home
+from pipelines.access_log_data import write
+from rs_assets.engine.checkpoint.log import CheckpointLog
+from rs_assets.engine.home import Home
+from rs_assets.pipeline.runtime.options import RunOptions
 from tests.examples.access_log import expected, letters, malformed, written
 from tests.faults.processes import PATIENCE_S, started, wait_for
 
@@ -26,11 +26,11 @@ PROGRAM = """
 import sys, threading
 from pathlib import Path
 
-from pipelines.examples.access_log import access_log
-from pipelines.runtime.options import RunOptions
-from resources.home import Home
-from resources.sink.dead_letters import DeadLetters
-from resources.sink.delta import DeltaWriter
+from pipelines.access_log import access_log
+from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.engine.home import Home
+from rs_assets.engine.sink.dead_letters import DeadLetters
+from rs_assets.engine.sink.delta import DeltaWriter
 
 log, home, batch, point, reached = sys.argv[1:]
 

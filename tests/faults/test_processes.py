@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.runtime.options import RunOptions
-from resources.checkpoint.lease import read_lease
-from resources.checkpoint.log import CheckpointLog
-from resources.home import Home
 from rs_assets import Pipeline, StreamBuilder
+from rs_assets.engine.checkpoint.lease import read_lease
+from rs_assets.engine.checkpoint.log import CheckpointLog
+from rs_assets.engine.home import Home
+from rs_assets.pipeline.runtime.options import RunOptions
 from tests.faults.damaged import grow, pipeline, result
 from tests.faults.processes import PATIENCE_S, started
 
@@ -33,9 +33,9 @@ import sys, threading
 from datetime import timedelta
 from pathlib import Path
 
-from pipelines.runtime.options import RunOptions
-from resources.home import Home
-from resources.sink.delta import DeltaWriter
+from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.engine.home import Home
+from rs_assets.engine.sink.delta import DeltaWriter
 from rs_assets import StreamBuilder, Time, TumblingWindow
 
 log, home, batch, point = sys.argv[1:]
@@ -61,8 +61,8 @@ REWIND = """
 import sys, threading
 from pathlib import Path
 
-from pipelines.runtime.returns import SinkReturn
-from pipelines.runtime.travel import rewind
+from rs_assets.pipeline.runtime.returns import SinkReturn
+from rs_assets.pipeline.runtime.travel import rewind
 from tests.faults.test_processes import sleeping_pipeline
 
 log, home = sys.argv[1:]

@@ -7,8 +7,8 @@ import json
 import pytest
 from deltalake import DeltaTable
 
-from resources.errors import TopologyError
 from rs_assets import StreamBuilder
+from rs_assets.errors import TopologyError
 
 RECORD = {
     "type": "record",

@@ -13,7 +13,7 @@ import pytest
 from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
-from resources.errors import ConfigurationError
+from rs_assets.errors import ConfigurationError
 from rs_assets.testing import KafkaBroker, KafkaRecord, kafka_node
 from rs_assets.testing.kafka_node import properties
 from rs_assets.testing.process import ServerProcess

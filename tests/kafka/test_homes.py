@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.runtime.claims import lost_pipeline
-from pipelines.runtime.options import SavepointPolicy
-from pipelines.runtime.travel import restore
-from resources.checkpoint import manifest as manifests
-from resources.errors import CheckpointError
-from resources.home import Home
 from rs_assets import StreamBuilder
+from rs_assets.engine.checkpoint import manifest as manifests
+from rs_assets.engine.home import Home
+from rs_assets.errors import CheckpointError
+from rs_assets.pipeline.runtime.claims import lost_pipeline
+from rs_assets.pipeline.runtime.options import SavepointPolicy
+from rs_assets.pipeline.runtime.travel import restore
 
 
 @pytest.fixture

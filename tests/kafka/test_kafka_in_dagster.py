@@ -6,10 +6,10 @@ import orjson
 import pytest
 from dagster import DagsterInstance, RunRequest, SkipReason, build_sensor_context
 
-from pipelines.examples.order_totals import ORDERS, PAYMENTS, TOTALS, order_totals
-from pipelines.examples.order_totals_data import events
+from pipelines.order_totals import ORDERS, PAYMENTS, TOTALS, order_totals
+from pipelines.order_totals_data import events
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
-from rs_assets.sensors import new_input_sensor, split_change_sensor
+from rs_assets.orchestration.sensors import new_input_sensor, split_change_sensor
 from rs_assets.testing import KafkaRecord
 
 
@@ -43,7 +43,7 @@ def test_should_ask_for_a_run_once_when_records_have_come(broker, topic, pipelin
 
 
 def test_should_skip_with_the_reason_while_no_broker_answers(monkeypatch):
-    monkeypatch.setattr("rs_assets.sensors.inputs.PATIENCE", Time.seconds(1))
+    monkeypatch.setattr("rs_assets.orchestration.sensors.inputs.PATIENCE", Time.seconds(1))
     stream = StreamBuilder.data_stream("test", "alone").from_kafka("127.0.0.1:1", "nothing", schema="id bigint")
     skipped = new_input_sensor(stream.to_delta("out").build())(build_sensor_context())
     assert isinstance(skipped, SkipReason)

@@ -12,14 +12,14 @@ from dagster import EnvVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.topology.source import KafkaSource
-from resources.errors import CheckpointError, ConfigurationError, RsError, SchemaError, TopologyError
-from resources.kafka.cluster import KafkaCluster
-from resources.kafka.names import checked_group, checked_topic
-from resources.source.kafka.losses import Loss, listed
-from resources.source.kafka.offsets import dump_offsets, initial_offsets, parse_offsets, ranges, split_name
-from resources.source.kafka.reading import starting_options
 from rs_assets import StreamBuilder
+from rs_assets.engine.connect.kafka.cluster import KafkaCluster
+from rs_assets.engine.connect.kafka.names import checked_group, checked_topic
+from rs_assets.engine.source.kafka.losses import Loss, listed
+from rs_assets.engine.source.kafka.offsets import dump_offsets, initial_offsets, parse_offsets, ranges, split_name
+from rs_assets.engine.source.kafka.reading import starting_options
+from rs_assets.errors import CheckpointError, ConfigurationError, RsError, SchemaError, TopologyError
+from rs_assets.pipeline.topology.source import KafkaSource
 
 SECRET = "hunter2-very-secret"
 GOOD = {"topic": "orders", "schema": "id bigint"}

@@ -6,10 +6,10 @@ import time
 
 from kafka import KafkaProducer
 
-from resources.kafka.admin import connected
-from resources.kafka.cluster import KafkaCluster
-from resources.sink.kafka import commits
 from rs_assets import MemoryChannel, StreamBuilder
+from rs_assets.engine.connect.kafka.admin import connected
+from rs_assets.engine.connect.kafka.cluster import KafkaCluster
+from rs_assets.engine.sink.kafka import commits
 from tests.kafka.reader import Reader
 
 

@@ -9,9 +9,9 @@ import pytest
 from deltalake import DeltaTable
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from pipelines.compile.realtime import check_slots
-from resources.errors import ConfigurationError, TopologyError
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.errors import ConfigurationError, TopologyError
+from rs_assets.pipeline.compile.realtime import check_slots
 
 SERVERS = "localhost:9092"
 SCHEMA = "id bigint, ts timestamp"

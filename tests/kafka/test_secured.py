@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from dagster import DagsterInstance, EnvVar
 
-from pipelines.runtime.groups import GroupMirror
-from resources.errors import ConfigurationError, RsError, SourceReadError
-from resources.kafka.admin import connected
-from resources.kafka.cluster import KafkaCluster
 from rs_assets import MemoryChannel, StreamBuilder, build_definitions
+from rs_assets.engine.connect.kafka.admin import connected
+from rs_assets.engine.connect.kafka.cluster import KafkaCluster
+from rs_assets.errors import ConfigurationError, RsError, SourceReadError
+from rs_assets.pipeline.runtime.groups import GroupMirror
 from rs_assets.testing import BrokerSecurity, KafkaBroker
 from rs_assets.testing.kafka_security import Certificates
 

@@ -10,14 +10,14 @@ import orjson
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.runtime.options import RunOptions
-from resources.errors import LeaseLostError, RsError, SinkError, TopologyError, UnknownFieldError
-from resources.kafka.cluster import KafkaCluster
-from resources.sink.base import BatchMark
-from resources.sink.kafka import commits
-from resources.sink.kafka.exactly_once import TransactionalWriter
-from resources.sink.kafka.shape import RecordShape
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.engine.connect.kafka.cluster import KafkaCluster
+from rs_assets.engine.sink.base import BatchMark
+from rs_assets.engine.sink.kafka import commits
+from rs_assets.engine.sink.kafka.exactly_once import TransactionalWriter
+from rs_assets.engine.sink.kafka.shape import RecordShape
+from rs_assets.errors import LeaseLostError, RsError, SinkError, TopologyError, UnknownFieldError
+from rs_assets.pipeline.runtime.options import RunOptions
 from tests.crash import Crash
 
 DELIVERIES = ["at_least_once", "exactly_once"]

@@ -13,12 +13,12 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from resources.errors import LeaseLostError, SinkError
-from resources.kafka.admin import connected
-from resources.kafka.cluster import KafkaCluster
-from resources.sink.kafka import commits, exactly_once
-from resources.sink.kafka.exactly_once import TransactionalWriter
-from resources.sink.kafka.shape import RecordShape
+from rs_assets.engine.connect.kafka.admin import connected
+from rs_assets.engine.connect.kafka.cluster import KafkaCluster
+from rs_assets.engine.sink.kafka import commits, exactly_once
+from rs_assets.engine.sink.kafka.exactly_once import TransactionalWriter
+from rs_assets.engine.sink.kafka.shape import RecordShape
+from rs_assets.errors import LeaseLostError, SinkError
 from rs_assets.testing import KafkaBroker
 from tests.kafka.reader import until
 from tests.kafka.test_sink import mark

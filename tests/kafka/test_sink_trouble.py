@@ -9,12 +9,12 @@ from datetime import timedelta
 import pytest
 from kafka import KafkaProducer, errors
 
-from resources.errors import ConfigurationError, LeaseLostError, SinkError
-from resources.kafka.cluster import KafkaCluster
-from resources.sink.kafka import commits, exactly_once
-from resources.sink.kafka.exactly_once import TransactionalWriter
-from resources.sink.kafka.shape import RecordShape
 from rs_assets import StreamBuilder
+from rs_assets.engine.connect.kafka.cluster import KafkaCluster
+from rs_assets.engine.sink.kafka import commits, exactly_once
+from rs_assets.engine.sink.kafka.exactly_once import TransactionalWriter
+from rs_assets.engine.sink.kafka.shape import RecordShape
+from rs_assets.errors import ConfigurationError, LeaseLostError, SinkError
 from tests.kafka.test_sink import mark, writer
 
 

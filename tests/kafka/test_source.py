@@ -10,10 +10,10 @@ import pytest
 from deltalake import DeltaTable
 from kafka import KafkaProducer
 
-from resources.errors import BadRecordError, ConfigurationError, DataLossError
-from resources.kafka.admin import connected
-from resources.kafka.cluster import KafkaCluster
 from rs_assets import MemoryChannel, StreamBuilder, Time, TumblingWindow
+from rs_assets.engine.connect.kafka.admin import connected
+from rs_assets.engine.connect.kafka.cluster import KafkaCluster
+from rs_assets.errors import BadRecordError, ConfigurationError, DataLossError
 from rs_assets.testing import KafkaRecord, PipelineDriver
 from tests.kafka.reader import Reader, as_numbers, numbered, until
 

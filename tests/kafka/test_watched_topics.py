@@ -7,15 +7,15 @@ import gc
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.runtime.places import placed
-from pipelines.runtime.topics import TopicWatch, Watched, check_topics
-from resources.checkpoint.log import CheckpointLog
-from resources.checkpoint.manifest import Manifest
-from resources.errors import ConfigurationError, DataLossError, TopologyError
-from resources.home import Home
-from resources.kafka.admin import connected
-from resources.kafka.cluster import KafkaCluster
 from rs_assets import MemoryChannel, RunOptions, StreamBuilder
+from rs_assets.engine.checkpoint.log import CheckpointLog
+from rs_assets.engine.checkpoint.manifest import Manifest
+from rs_assets.engine.connect.kafka.admin import connected
+from rs_assets.engine.connect.kafka.cluster import KafkaCluster
+from rs_assets.engine.home import Home
+from rs_assets.errors import ConfigurationError, DataLossError, TopologyError
+from rs_assets.pipeline.runtime.places import placed
+from rs_assets.pipeline.runtime.topics import TopicWatch, Watched, check_topics
 from tests.kafka.reader import Reader, as_numbers, numbered, until
 from tests.kafka.test_topics import made_again
 

@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from resources.errors import TopologyError, UnknownFieldError
 from rs_assets import Time, TumblingWindow
+from rs_assets.errors import TopologyError, UnknownFieldError
 from tests.operators.model import at
 
 VALUES = [7, 3, None, 7, 10]

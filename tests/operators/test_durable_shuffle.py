@@ -8,12 +8,12 @@ from zoneinfo import ZoneInfo
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.runtime.travel import savepoint
-from resources.errors import CheckpointError, ConfigurationError, TopologyError
-from resources.home import Home
-from resources.kafka.admin import connected
-from resources.kafka.cluster import KafkaCluster
 from rs_assets import RunOptions, StreamBuilder, Time, TumblingWindow
+from rs_assets.engine.connect.kafka.admin import connected
+from rs_assets.engine.connect.kafka.cluster import KafkaCluster
+from rs_assets.engine.home import Home
+from rs_assets.errors import CheckpointError, ConfigurationError, TopologyError
+from rs_assets.pipeline.runtime.travel import savepoint
 from rs_assets.testing import PipelineDriver
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -3,8 +3,8 @@
 import pytest
 from deltalake import DeltaTable
 
-from resources.errors import BadRecordError, TopologyError
 from rs_assets import Time, TumblingWindow
+from rs_assets.errors import BadRecordError, TopologyError
 from rs_assets.testing import PipelineDriver
 from tests.operators.model import START, at
 

@@ -3,8 +3,8 @@
 import pytest
 from pyspark.sql import functions as F
 
-from resources.errors import StepError, UnknownFieldError
 from rs_assets import column
+from rs_assets.errors import StepError, UnknownFieldError
 
 SCHEMA = "page string, ms bigint"
 ROWS = [{"page": "/a", "ms": 5}, {"page": "/b", "ms": 50}, {"page": None, "ms": 500}, {"page": "/b", "ms": None}]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from resources.errors import StepError
+from rs_assets.errors import StepError
 
 SCHEMA = "user string, items array<string>"
 ROWS = [{"user": "u1", "items": ["a", "b"]}, {"user": "u2", "items": []}, {"user": "u3", "items": ["c"]}]

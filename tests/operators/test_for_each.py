@@ -2,7 +2,7 @@
 
 import pytest
 
-from resources.errors import StepError, TopologyError
+from rs_assets.errors import StepError, TopologyError
 
 ROWS = [{"n": 1}, {"n": 2}]
 

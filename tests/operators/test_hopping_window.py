@@ -2,8 +2,8 @@
 
 import pytest
 
-from resources.errors import TopologyError
 from rs_assets import HoppingWindow, Time
+from rs_assets.errors import TopologyError
 from tests.operators.model import at, counted, sliced, windows_of
 
 ROWS = [{"key": f"k{n % 2}", "ts": at(n * 3)} for n in range(12)]

@@ -6,8 +6,8 @@ from typing import TypedDict
 import pytest
 from pyspark.sql import functions as F
 
-from resources.errors import SchemaError, StepError, TopologyError, UnknownFieldError
 from rs_assets import column
+from rs_assets.errors import SchemaError, StepError, TopologyError, UnknownFieldError
 
 SCHEMA = "page string, ms bigint"
 ROWS = [{"page": "/a", "ms": 1500}, {"page": "/b", "ms": 20}]

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.compile.fields_read import fields_read
-from pipelines.compile.python_step import FusedSteps, PythonStep, python_step
-from resources.errors import TopologyError
-from resources.errors_wire import from_wire
+from rs_assets.engine.errors_wire import from_wire
+from rs_assets.errors import TopologyError
+from rs_assets.pipeline.compile.fields_read import fields_read
+from rs_assets.pipeline.compile.python_step import FusedSteps, PythonStep, python_step
 
 TEXT, NUMBER = pa.string(), pa.int64()
 RECORD = {

@@ -3,8 +3,8 @@
 import pytest
 from deltalake import DeltaTable
 
-from resources.errors import StepError
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.errors import StepError
 
 
 def lines(folder, numbers):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from resources.errors import TopologyChangedError
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.errors import TopologyChangedError
 from rs_assets.testing import PipelineDriver
 from tests.operators.model import at
 

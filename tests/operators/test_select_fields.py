@@ -2,7 +2,7 @@
 
 import pytest
 
-from resources.errors import TopologyError, UnknownFieldError
+from rs_assets.errors import TopologyError, UnknownFieldError
 
 ROWS = [{"a": 1, "b": 2, "c": 3}]
 

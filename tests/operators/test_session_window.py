@@ -2,8 +2,8 @@
 
 import pytest
 
-from resources.errors import TopologyError
 from rs_assets import SessionWindow, Time
+from rs_assets.errors import TopologyError
 from tests.operators.model import at, counted, sessions, windows_of
 
 SECONDS = {"a": [0, 5, 15, 26, 60], "b": [3, 13, 23, 24], "c": [50]}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from resources.errors import TopologyError, UnknownFieldError
+from rs_assets.errors import TopologyError, UnknownFieldError
 
 ROWS = [{"key": f"k{n % 4}", "n": n} for n in range(20)]
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from resources.errors import TopologyError
 from rs_assets import SessionWindow, StreamBuilder, Time, TumblingWindow
+from rs_assets.errors import TopologyError
 from rs_assets.testing import PipelineDriver
 from tests.operators.model import at, counted, sliced, windows_of
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from resources.errors import TopologyError
 from rs_assets import StreamBuilder
+from rs_assets.errors import TopologyError
 from rs_assets.testing import PipelineDriver
 
 

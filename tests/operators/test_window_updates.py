@@ -13,13 +13,13 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipelines.compile.plan import plan_queries
-from resources.errors import RsError, TopologyChangedError, TopologyError
-from resources.home import Home
-from resources.sink.base import Staged
-from resources.sink.delta import DeltaWriter
-from resources.source.memory import MemoryChannel
 from rs_assets import HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow, build_definitions
+from rs_assets.engine.home import Home
+from rs_assets.engine.sink.base import Staged
+from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.errors import RsError, TopologyChangedError, TopologyError
+from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.testing import PipelineDriver
 from tests.operators.model import START, at, counted, updated, windows_of
 

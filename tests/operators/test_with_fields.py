@@ -2,7 +2,7 @@
 
 import pytest
 
-from resources.errors import TopologyError, UnknownFieldError
+from rs_assets.errors import TopologyError, UnknownFieldError
 
 
 def test_should_add_and_replace_from_the_record_as_it_came(source, drive):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from resources.errors import ConfigurationError
-from resources.spark.driver import make_session
-from resources.spark.settings import SparkSettings
+from rs_assets.engine.spark.driver import make_session
+from rs_assets.engine.spark.settings import SparkSettings
+from rs_assets.errors import ConfigurationError
 
 
 @pytest.mark.parametrize("master", ["local[*]", "local[2]", "spark://127.0.0.1:7077", "spark://localhost:7077"])

@@ -9,15 +9,15 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.runtime.opening import opened
-from pipelines.runtime.options import RunOptions, SavepointPolicy
-from pipelines.runtime.travel import restore, rewind, savepoint
-from pipelines.stream.pipeline import Pipeline
-from resources.checkpoint import manifest as manifests
-from resources.home import Home
-from resources.sink.base import BatchMark
-from resources.sink.delta_table import properties
 from rs_assets import StreamBuilder
+from rs_assets.engine.checkpoint import manifest as manifests
+from rs_assets.engine.home import Home
+from rs_assets.engine.sink.base import BatchMark
+from rs_assets.engine.sink.delta_table import properties
+from rs_assets.pipeline.runtime.opening import opened
+from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy
+from rs_assets.pipeline.runtime.travel import restore, rewind, savepoint
+from rs_assets.pipeline.stream.pipeline import Pipeline
 from tests.checkpoint.fabricate import FakeQuery
 
 

@@ -4,12 +4,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from pipelines.runtime.journal import Journal
-from resources.checkpoint.catalog import Catalog
-from resources.checkpoint.messages import CheckPoint, CheckPointState
-from resources.checkpoint.storage import storage_named
-from resources.sink.base import Staged
 from rs_assets import StreamBuilder
+from rs_assets.engine.checkpoint.catalog import Catalog
+from rs_assets.engine.checkpoint.messages import CheckPoint, CheckPointState
+from rs_assets.engine.checkpoint.storage import storage_named
+from rs_assets.engine.sink.base import Staged
+from rs_assets.pipeline.runtime.journal import Journal
 
 
 def lines(first, last):
@@ -142,14 +142,14 @@ def test_checkpoints_go_to_the_storage_that_is_named(folder, options, name, tmp_
 
 
 def test_a_catalog_that_cannot_be_written_does_not_stop_a_batch(folder, options, monkeypatch):
-    from resources.errors import CheckpointError
+    from rs_assets.errors import CheckpointError
 
     def fail(*_):
         raise CheckpointError("the disk is full")
 
     (folder / "a.jsonl").write_bytes(lines(1, 3))
     with monkeypatch.context() as broken:
-        broken.setattr("pipelines.runtime.journal.write_entries", fail)
+        broken.setattr("rs_assets.pipeline.runtime.journal.write_entries", fail)
         assert run(folder, options).rows_in == 3
     assert told(options) == []
     run(folder, options)

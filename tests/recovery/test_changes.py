@@ -3,10 +3,10 @@
 import pytest
 from deltalake import DeltaTable
 
-from resources.errors import CheckpointError, ConfigurationError, TopologyChangedError, TopologyError
-from resources.source.memory import MemoryChannel
 from rs_assets import StreamBuilder, Time, TumblingWindow
-from rs_assets.status import status_of
+from rs_assets.cli.status import status_of
+from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.errors import CheckpointError, ConfigurationError, TopologyChangedError, TopologyError
 from tests.operators.model import at
 
 SCHEMA = "page string, n bigint, ts timestamp"

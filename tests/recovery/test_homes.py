@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.runtime import travel
-from pipelines.runtime.opening import opened
-from resources.checkpoint import manifest as manifests
-from resources.errors import CheckpointError, LeaseLostError
-from resources.sink import delta_table
-from resources.sink.base import BatchMark
-from resources.sink.delta_table import properties
 from rs_assets import StreamBuilder
+from rs_assets.engine.checkpoint import manifest as manifests
+from rs_assets.engine.sink import delta_table
+from rs_assets.engine.sink.base import BatchMark
+from rs_assets.engine.sink.delta_table import properties
+from rs_assets.errors import CheckpointError, LeaseLostError
+from rs_assets.pipeline.runtime import travel
+from rs_assets.pipeline.runtime.opening import opened
 from tests.checkpoint.fabricate import FakeQuery
 from tests.recovery.homes import FakeHome
 

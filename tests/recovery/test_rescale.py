@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.runtime import repartition as module
-from pipelines.runtime.rescale import rescale
-from pipelines.runtime.travel import savepoint
-from resources.checkpoint import manifest as manifests
-from resources.checkpoint.catalog import Catalog
-from resources.checkpoint.log import CheckpointLog
-from resources.errors import CheckpointError, ConfigurationError, PipelineBusyError
-from resources.source.memory import MemoryChannel
 from rs_assets import HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
+from rs_assets.engine.checkpoint import manifest as manifests
+from rs_assets.engine.checkpoint.catalog import Catalog
+from rs_assets.engine.checkpoint.log import CheckpointLog
+from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError
+from rs_assets.pipeline.runtime import repartition as module
+from rs_assets.pipeline.runtime.rescale import rescale
+from rs_assets.pipeline.runtime.travel import savepoint
 from tests.operators.model import at
 
 SCHEMA = "key string, n bigint, ts timestamp"

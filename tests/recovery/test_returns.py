@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.compile.plan import plan_queries
-from pipelines.runtime.opening import opened
-from pipelines.runtime.preflight import repair
-from pipelines.runtime.returns import begun_with, matching, path_of
-from pipelines.runtime.run import _until_caught_up, wire_all
-from pipelines.runtime.travel import _left, _partitions, restore, rewind, savepoint
-from resources.checkpoint import manifest as manifests
-from resources.checkpoint import returning
-from resources.checkpoint.log import PARTITIONS, CheckpointLog
-from resources.checkpoint.manifest import Manifest, QueryFacts
-from resources.errors import CheckpointError, RsError, SinkError, TopologyChangedError, TopologyError
-from resources.sink.base import Staged
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.engine.checkpoint import manifest as manifests
+from rs_assets.engine.checkpoint import returning
+from rs_assets.engine.checkpoint.log import PARTITIONS, CheckpointLog
+from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.engine.sink.base import Staged
+from rs_assets.errors import CheckpointError, RsError, SinkError, TopologyChangedError, TopologyError
+from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.runtime.opening import opened
+from rs_assets.pipeline.runtime.preflight import repair
+from rs_assets.pipeline.runtime.returns import begun_with, matching, path_of
+from rs_assets.pipeline.runtime.run import _until_caught_up, wire_all
+from rs_assets.pipeline.runtime.travel import _left, _partitions, restore, rewind, savepoint
 
 SCHEMA = "n bigint"
 
@@ -181,7 +181,9 @@ def test_a_return_that_is_cut_off_is_ended_by_another_or_by_a_new_generation(wor
         world.run()
     for back in (1, 0):
         with monkeypatch.context() as crash:
-            crash.setattr("pipelines.runtime.travel._rewound_copy", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            crash.setattr(
+                "rs_assets.pipeline.runtime.travel._rewound_copy", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+            )
             with pytest.raises(KeyboardInterrupt):
                 rewind(world.topology, back, world.options)
         with pytest.raises(CheckpointError, match="was cut off: a rewind"):
@@ -191,7 +193,9 @@ def test_a_return_that_is_cut_off_is_ended_by_another_or_by_a_new_generation(wor
     world.run()
     assert world.complete()
     with monkeypatch.context() as crash:
-        crash.setattr("pipelines.runtime.travel._rewound_copy", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        crash.setattr(
+            "rs_assets.pipeline.runtime.travel._rewound_copy", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
         with suppress(KeyboardInterrupt):
             rewind(world.topology, 1, world.options)
     assert world.run(new_generation=True).generation == 6

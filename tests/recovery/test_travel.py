@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.runtime.options import SavepointPolicy
-from pipelines.runtime.travel import fork, restore, rewind, savepoint
-from resources.checkpoint import manifest as manifests
-from resources.checkpoint.catalog import Catalog
-from resources.errors import CheckpointError, ConfigurationError, PipelineBusyError, SinkError
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.engine.checkpoint import manifest as manifests
+from rs_assets.engine.checkpoint.catalog import Catalog
+from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError, SinkError
+from rs_assets.pipeline.runtime.options import SavepointPolicy
+from rs_assets.pipeline.runtime.travel import fork, restore, rewind, savepoint
 
 SCHEMA = "page string, n bigint, ts timestamp"
 
@@ -128,7 +128,9 @@ def test_a_rewind_that_is_cut_off_between_sink_and_checkpoint_is_refused_until_i
     for _ in range(4):
         world.run(40)
     with monkeypatch.context() as crash:
-        crash.setattr("pipelines.runtime.travel._rewound_copy", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        crash.setattr(
+            "rs_assets.pipeline.runtime.travel._rewound_copy", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
         with pytest.raises(KeyboardInterrupt):
             rewind(world.pipeline().topology, 1, world.options)
     with pytest.raises(CheckpointError, match="rewind the pipeline"):
@@ -247,7 +249,7 @@ def test_a_savepoint_that_fails_at_the_end_is_told_of_and_does_not_undo_the_run(
     def fail(*_, **__):
         raise CheckpointError("the store is away")
 
-    monkeypatch.setattr("pipelines.runtime.session.savepoint", fail)
+    monkeypatch.setattr("rs_assets.pipeline.runtime.session.savepoint", fail)
     report = world.run(40, savepoints=SavepointPolicy(at_end=True))
     assert report.rows_in == 40
     assert report.warnings == ("no savepoint was taken: the store is away",)

@@ -5,15 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-from resources.background import Repeated, Troubles, troubles_in
-from resources.errors import CheckpointError
+from rs_assets.engine.background import Repeated, Troubles, troubles_in
+from rs_assets.errors import CheckpointError
 
 SOON = timedelta(milliseconds=1)
 
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
-    monkeypatch.setattr("resources.background.FIRST_PAUSE", SOON)
+    monkeypatch.setattr("rs_assets.engine.background.FIRST_PAUSE", SOON)
 
 
 def repeated(work, troubles, **how):

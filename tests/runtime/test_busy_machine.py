@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.compile import table
-from pipelines.runtime.starved import RESTARTS
-from resources.errors import WorkerStartError
-from resources.sink.base import Staged
 from rs_assets import MemoryChannel, StreamBuilder
+from rs_assets.engine.sink.base import Staged
+from rs_assets.errors import WorkerStartError
+from rs_assets.pipeline.compile import table
+from rs_assets.pipeline.runtime.starved import RESTARTS
 
 # Spark's own words.
 SLOW = "Python worker failed to connect back."
@@ -84,7 +84,7 @@ def test_a_source_whose_schema_is_asked_for_in_vain_is_asked_again(log, options,
             raise RuntimeError(SLOW)
         return compile_node(*arguments)
 
-    monkeypatch.setattr("pipelines.runtime.query.compile_node", starved)
+    monkeypatch.setattr("rs_assets.pipeline.runtime.query.compile_node", starved)
     stream = StreamBuilder.data_stream("shop", "asked").from_file(log, schema="id long", tail=True)
     stream.to_memory(out).build().run(options)
     assert sorted(row["id"] for row in out.rows()) == list(range(10))

@@ -4,8 +4,8 @@ import threading
 from dataclasses import replace
 from datetime import timedelta
 
-from resources.source.memory import MemoryChannel
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.engine.source.memory import MemoryChannel
 
 
 def test_should_fire_an_arrival_time_window_without_further_input(options):

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.runtime.options import RunOptions
-from resources.errors import DataLossError, SealedError, TopologyError
-from resources.home import Home
-from resources.source.memory import MemoryChannel
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.engine.home import Home
+from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.errors import DataLossError, SealedError, TopologyError
+from rs_assets.pipeline.runtime.options import RunOptions
 
 SCHEMA = "n bigint, ts timestamp"
 

@@ -3,9 +3,9 @@
 import orjson
 import pytest
 
-from resources.checkpoint import manifest as manifests
-from resources.checkpoint.manifest import Manifest, QueryFacts
-from resources.errors import CheckpointError
+from rs_assets.engine.checkpoint import manifest as manifests
+from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.errors import CheckpointError
 
 FULL = Manifest(
     pipeline_id="p1",

@@ -2,8 +2,8 @@
 
 import gc
 
-from pipelines.runtime.query import QueryRun
 from rs_assets import MemoryChannel, StreamBuilder
+from rs_assets.pipeline.runtime.query import QueryRun
 
 
 def test_spark_does_not_keep_the_queries_of_a_run(options):

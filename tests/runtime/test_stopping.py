@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from pipelines.runtime.options import SavepointPolicy
 from rs_assets import MemoryChannel, StreamBuilder
+from rs_assets.pipeline.runtime.options import SavepointPolicy
 
 LINES = 400
 
@@ -68,7 +68,7 @@ class SlowSink:
         return None
 
     def stage(self, batch, mark):
-        from resources.sink.base import Staged
+        from rs_assets.engine.sink.base import Staged
 
         batch.collect()
         self.begun.set()
@@ -96,8 +96,8 @@ def test_savepoints_by_the_clock_go_on_behind_a_fault_of_the_store(log, options,
             raise OSError("the store is away")
         done.set()
 
-    monkeypatch.setattr("pipelines.runtime.running.savepoint", savepoint)
-    monkeypatch.setattr("resources.background.FIRST_PAUSE", timedelta(milliseconds=10))
+    monkeypatch.setattr("rs_assets.pipeline.runtime.running.savepoint", savepoint)
+    monkeypatch.setattr("rs_assets.engine.background.FIRST_PAUSE", timedelta(milliseconds=10))
     policy = SavepointPolicy(every=timedelta(seconds=1), state_rows=False)
     stream = StreamBuilder.data_stream("shop", "saved").from_file(log, schema="id long", tail=True)
     with stream.to_memory(MemoryChannel()).build().start(replace(options, savepoints=policy)) as running:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from resources.sink.base import BatchMark
-from resources.sink.delta_history import NO_ROWS, CannotReturn, History, strange_changes
-from resources.sink.lineage import Point
+from rs_assets.engine.sink.base import BatchMark
+from rs_assets.engine.sink.delta_history import NO_ROWS, CannotReturn, History, strange_changes
+from rs_assets.engine.sink.lineage import Point
 
 MARK = BatchMark("p1", 1, "rows", 0)
 

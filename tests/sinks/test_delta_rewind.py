@@ -9,9 +9,9 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from resources.errors import SinkError
-from resources.sink.base import BatchMark
-from resources.sink.delta import DeltaWriter
+from rs_assets.engine.sink.base import BatchMark
+from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.errors import SinkError
 from tests.sinks.frames import ArrowFrame
 
 

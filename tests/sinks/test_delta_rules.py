@@ -12,9 +12,9 @@ from deltalake import DeltaTable, Field, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 
-from resources.checkpoint.compaction import compact_table
-from resources.errors import LeaseLostError, SinkError
-from resources.sink.delta import DeltaWriter
+from rs_assets.engine.checkpoint.compaction import compact_table
+from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.errors import LeaseLostError, SinkError
 from tests.sinks.frames import ArrowFrame, mark, numbers, write
 
 N = {"name": "n", "type": "long", "nullable": True, "metadata": {}}

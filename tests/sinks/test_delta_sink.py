@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from deltalake import DeltaTable
 
-from resources.checkpoint.log import CheckpointLog
-from resources.errors import SinkError, TopologyError
-from resources.source.memory import MemoryChannel
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.engine.checkpoint.log import CheckpointLog
+from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.errors import SinkError, TopologyError
 from tests.operators.model import at
 
 SCHEMA = "page string, n bigint, price decimal(10,2), tags array<string>, ts timestamp"

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from resources.checkpoint.catalog import compact_table
-from resources.errors import SinkError
-from resources.sink.delta import DeltaWriter
+from rs_assets.engine.checkpoint.catalog import compact_table
+from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.errors import SinkError
 from tests.sinks.frames import mark, numbers, write
 
 

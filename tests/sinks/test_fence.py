@@ -4,10 +4,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from resources.errors import LeaseLostError, SinkError
-from resources.sink.base import BatchMark
-from resources.sink.dead_letters import SCHEMA, DeadLetters
-from resources.sink.delta import DeltaWriter
+from rs_assets.engine.sink.base import BatchMark
+from rs_assets.engine.sink.dead_letters import SCHEMA, DeadLetters
+from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.errors import LeaseLostError, SinkError
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from resources.errors import LeaseLostError, SinkError
-from resources.sink.base import BatchMark, Claim, LastWriter
-from resources.sink.files import FileWriter
+from rs_assets.engine.sink.base import BatchMark, Claim, LastWriter
+from rs_assets.engine.sink.files import FileWriter
+from rs_assets.errors import LeaseLostError, SinkError
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from resources.errors import SinkError, TopologyError
-from resources.sink.files import FileWriter
-from resources.source.memory import MemoryChannel
 from rs_assets import StreamBuilder
+from rs_assets.engine.sink.files import FileWriter
+from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.errors import SinkError, TopologyError
 from tests.sinks.frames import mark, write
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from resources.errors import SinkError
-from resources.sink.base import BatchMark
-from resources.sink.files import FileWriter
+from rs_assets.engine.sink.base import BatchMark
+from rs_assets.engine.sink.files import FileWriter
+from rs_assets.errors import SinkError
 
 
 def mark(batch, generation=1):
@@ -83,7 +83,7 @@ def test_a_return_that_was_cut_off_is_ended_by_the_next_one(files, monkeypatch):
     for number in range(4):
         files.batch(number)
     with monkeypatch.context() as crash:
-        crash.setattr("resources.sink.files.shutil.rmtree", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        crash.setattr("rs_assets.engine.sink.files.shutil.rmtree", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             files.go(1, begun=2)
     assert files.go(1, begun=3) == "2 batches removed"

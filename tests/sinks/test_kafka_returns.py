@@ -3,9 +3,9 @@
 import orjson
 import pytest
 
-from resources.sink.base import BatchMark
-from resources.sink.kafka.commits import Commit, noted, noted_return
-from resources.sink.lineage import Point
+from rs_assets.engine.sink.base import BatchMark
+from rs_assets.engine.sink.kafka.commits import Commit, noted, noted_return
+from rs_assets.engine.sink.lineage import Point
 
 
 def mark(batch, generation=1):

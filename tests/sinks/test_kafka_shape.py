@@ -2,12 +2,12 @@
 
 import pytest
 
-from resources.errors import ConfigurationError, TopologyError
-from resources.kafka.cluster import KafkaCluster
-from resources.sink.base import BatchMark
-from resources.sink.kafka.commits import Commit
-from resources.sink.kafka.settings import python_settings
 from rs_assets import StreamBuilder
+from rs_assets.engine.connect.kafka.cluster import KafkaCluster
+from rs_assets.engine.sink.base import BatchMark
+from rs_assets.engine.sink.kafka.commits import Commit
+from rs_assets.engine.sink.kafka.settings import python_settings
+from rs_assets.errors import ConfigurationError, TopologyError
 
 SERVERS = "localhost:9092"
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from resources.errors import TopologyError
-from resources.source.memory import MemoryChannel
 from rs_assets import StreamBuilder
+from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.errors import TopologyError
 
 ROWS = [{"n": n, "text": "ünï\x1b[31m"} for n in range(3)]
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.compile.sink import check_columns
-from pipelines.topology.sink import DeltaSink
-from resources.errors import TopologyError
-from resources.sink.delta import DeltaWriter
-from resources.source.memory import MemoryChannel
 from rs_assets import StreamBuilder
+from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.errors import TopologyError
+from rs_assets.pipeline.compile.sink import check_columns
+from rs_assets.pipeline.topology.sink import DeltaSink
 from tests.sinks.frames import ArrowFrame, mark, write
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.runtime.options import RunOptions
-from pipelines.runtime.report import RunReport
-from resources.checkpoint.log import CheckpointLog
-from resources.errors import BadRecordError, ConfigurationError, SourceReadError
-from resources.home import Home
 from rs_assets import MemoryChannel, StreamBuilder
+from rs_assets.engine.checkpoint.log import CheckpointLog
+from rs_assets.engine.home import Home
+from rs_assets.errors import BadRecordError, ConfigurationError, SourceReadError
+from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.pipeline.runtime.report import RunReport
 
 SCHEMA = "id long, name string"
 CSV_SCHEMA = "id long, name string, n int"

@@ -11,11 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipelines.runtime.options import RunOptions
-from pipelines.runtime.report import RunReport
-from resources.checkpoint.log import CheckpointLog
-from resources.errors import DataLossError, SealedError
 from rs_assets import MemoryChannel, StreamBuilder
+from rs_assets.engine.checkpoint.log import CheckpointLog
+from rs_assets.errors import DataLossError, SealedError
+from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.pipeline.runtime.report import RunReport
 
 SCHEMA = "id long, name string"
 

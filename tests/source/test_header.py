@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.runtime.options import RunOptions
-from resources.errors import SourceReadError
-from resources.source.header import check_header, header_of
 from rs_assets import MemoryChannel, StreamBuilder
+from rs_assets.engine.source.header import check_header, header_of
+from rs_assets.errors import SourceReadError
+from rs_assets.pipeline.runtime.options import RunOptions
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from resources.errors import CheckpointError, ConfigurationError, DataLossError, SourceReadError
-from resources.source.lines import files
-from resources.source.lines import planner as planning
-from resources.source.lines.files import BOM, LineCounter
-from resources.source.lines.offsets import (
+from rs_assets.engine.source.lines import files
+from rs_assets.engine.source.lines import planner as planning
+from rs_assets.engine.source.lines.files import BOM, LineCounter
+from rs_assets.engine.source.lines.offsets import (
     Ended,
     LineRange,
     Offsets,
@@ -31,8 +30,9 @@ from resources.source.lines.offsets import (
     ranges_between,
     splits_of,
 )
-from resources.source.lines.planner import FinalLine, Planner
-from resources.source.lines.reading import BATCH_ROWS, cut_range, read_range
+from rs_assets.engine.source.lines.planner import FinalLine, Planner
+from rs_assets.engine.source.lines.reading import BATCH_ROWS, cut_range, read_range
+from rs_assets.errors import CheckpointError, ConfigurationError, DataLossError, SourceReadError
 
 MIB = 1 << 20
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.runtime.options import RunOptions
-from resources.errors import SchemaError, SealedError
-from resources.source import spool
 from rs_assets import MemoryChannel, StreamBuilder
+from rs_assets.engine.source import spool
+from rs_assets.errors import SchemaError, SealedError
+from rs_assets.pipeline.runtime.options import RunOptions
 
 SCHEMA = pa.schema([("a", pa.int64())])
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql.types import StructType
 
-from resources.errors import ConfigurationError
-from resources.source.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
-from resources.source.parse import LineFormat, java_pattern, parse_lines, without_address
-from resources.source.tail import SCHEMA_DDL
+from rs_assets.engine.source.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
+from rs_assets.engine.source.parse import LineFormat, java_pattern, parse_lines, without_address
+from rs_assets.engine.source.tail import SCHEMA_DDL
+from rs_assets.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
-from resources import errors
-from resources.errors import ConfigurationError, DataLossError, RsError, SourceReadError, UnknownFieldError
-from resources.errors_wire import MARKER, from_wire, to_wire, wired
-from resources.source.lines.offsets import ranges_between, splits_of
-from resources.source.tail import FORMAT, register
+from rs_assets import errors
+from rs_assets.engine.errors_wire import MARKER, from_wire, to_wire, wired
+from rs_assets.engine.source.lines.offsets import ranges_between, splits_of
+from rs_assets.engine.source.tail import FORMAT, register
+from rs_assets.errors import ConfigurationError, DataLossError, RsError, SourceReadError, UnknownFieldError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

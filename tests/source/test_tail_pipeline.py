@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.runtime.options import RunOptions
-from pipelines.runtime.report import BatchProgress, RunReport
-from resources.checkpoint.log import CheckpointLog
-from resources.errors import DataLossError
-from resources.source.lines.offsets import splits_of
 from rs_assets import MemoryChannel, StreamBuilder
+from rs_assets.engine.checkpoint.log import CheckpointLog
+from rs_assets.engine.source.lines.offsets import splits_of
+from rs_assets.errors import DataLossError
+from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.pipeline.runtime.report import BatchProgress, RunReport
 
 
 def rows_of(first: int, last: int) -> bytes:

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.runtime.state import preview, snapshot_state, state_path
-from resources.checkpoint.catalog import Catalog
-from resources.errors import CheckpointError
-from resources.source.memory import MemoryChannel
-from resources.state.served import ServedState
-from resources.state.snapshot import difference, state_at
 from rs_assets import HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
+from rs_assets.engine.checkpoint.catalog import Catalog
+from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.engine.state.served import ServedState
+from rs_assets.engine.state.snapshot import difference, state_at
+from rs_assets.errors import CheckpointError
+from rs_assets.pipeline.runtime.state import preview, snapshot_state, state_path
 from tests.operators.model import at
 
 SCHEMA = "page string, user string, n bigint, x double, ts timestamp"

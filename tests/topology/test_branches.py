@@ -2,9 +2,9 @@
 
 import pytest
 
-from pipelines.compile.plan import plan_queries
-from resources.errors import TopologyError
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.errors import TopologyError
+from rs_assets.pipeline.compile.plan import plan_queries
 
 TEN = TumblingWindow.of(Time.seconds(10), "ts")
 

@@ -12,9 +12,9 @@ from datetime import date
 
 import pytest
 
-from pipelines.topology.code import code_digest
-from pipelines.topology.shape import changes, shape_of
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.pipeline.topology.code import code_digest
+from rs_assets.pipeline.topology.shape import changes, shape_of
 
 LIMIT = 5
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from pipelines.compile.plan import plan_queries
-from resources.errors import SchemaError, TopologyError
-from resources.source.memory import MemoryChannel
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.errors import SchemaError, TopologyError
+from rs_assets.pipeline.compile.plan import plan_queries
 
 TEN = TumblingWindow.of(Time.seconds(10), "ts")
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from resources.spark.driver import SparkDriver
+from rs_assets.engine.spark.driver import SparkDriver
 from tests.faults.processes import QUICK_START
 from tests.torture.gate import Gate, begin_again
 from tests.torture.histories import done, planned, shrunk

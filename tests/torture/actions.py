@@ -11,11 +11,11 @@ from types import MappingProxyType
 
 from deltalake import DeltaTable
 
-from pipelines.compile.plan import plan_queries
-from pipelines.runtime import travel
-from pipelines.runtime.rescale import rescale
-from resources.errors import RsError
-from rs_assets.compaction import compact_everything
+from rs_assets.errors import RsError
+from rs_assets.orchestration.compaction import compact_everything
+from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.runtime import travel
+from rs_assets.pipeline.runtime.rescale import rescale
 from tests.torture.history import EMPTY, Finding, History, Refusal, Saved, forget_state
 from tests.torture.model import Windows, copied
 from tests.torture.site import COPY, WINDOWS

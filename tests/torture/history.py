@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from pipelines.runtime.report import BatchProgress
-from pipelines.runtime.running import RunningPipeline
-from resources.errors import RsError
+from rs_assets.errors import RsError
+from rs_assets.pipeline.runtime.report import BatchProgress
+from rs_assets.pipeline.runtime.running import RunningPipeline
 from tests.torture.gate import Gate
 from tests.torture.model import Numbers, Row, Windows, copied, difference
 from tests.torture.site import COPY, WINDOWS, Site

@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.runtime import travel
-from pipelines.runtime.rescale import rescale
-from pipelines.runtime.running import RunningPipeline
-from resources.checkpoint.savepoints import Savepoint
-from resources.spark.driver import SparkDriver
-from rs_assets.compaction import compact_everything
+from rs_assets.engine.checkpoint.savepoints import Savepoint
+from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.orchestration.compaction import compact_everything
+from rs_assets.pipeline.runtime import travel
+from rs_assets.pipeline.runtime.rescale import rescale
+from rs_assets.pipeline.runtime.running import RunningPipeline
 from tests.torture.history import process_all
 from tests.torture.site import SMALL, Site
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pipelines.runtime import travel
-from resources.errors import RsError
+from rs_assets.errors import RsError
+from rs_assets.pipeline.runtime import travel
 from tests.torture.history import forget_state
 from tests.torture.model import Row, all_read, difference
 from tests.torture.operations import FORK, JOB, OPERATIONS, ROWS, Operation

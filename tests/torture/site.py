@@ -10,11 +10,11 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from pipelines.runtime.options import RunOptions, SavepointPolicy
-from resources.home import Home
-from resources.spark.driver import SparkDriver
-from resources.spark.settings import SparkSettings
 from rs_assets import Pipeline, StreamBuilder, Time, TumblingWindow
+from rs_assets.engine.home import Home
+from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.engine.spark.settings import SparkSettings
+from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy
 from tests.torture.model import DELAY_S, WINDOW_S, Input, Row
 
 COPY, WINDOWS = "copy", "windows"

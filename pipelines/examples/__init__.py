@@ -1,1 +1,0 @@
-"""Pipelines to learn from; each runs as it is."""

@@ -1,0 +1,1 @@
+"""The command line `rs-assets`."""

@@ -1,0 +1,201 @@
+"""What a person sees of a run: a progress bar, then the results, and where to look further."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from rs_assets.engine.home import Home
+from rs_assets.engine.sink.console import as_table
+from rs_assets.engine.sink.delta_table import open_table
+from rs_assets.engine.source.lines.offsets import splits_of
+from rs_assets.engine.source.native import existing_files
+from rs_assets.orchestration.launch import Wish, launch
+from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.pipeline.runtime.report import BatchProgress, QueryReport, RunReport
+from rs_assets.pipeline.stream.pipeline import Pipeline
+from rs_assets.pipeline.topology.source import FileSource
+
+# How many rows of each result are shown.
+PREVIEW_ROWS = 5
+TOP_ROWS = 5
+
+
+def run_and_show(pipeline: Pipeline, wish: Wish, *, plain: bool, as_json: bool) -> None:
+    """Run `pipeline` to the end of its input and show what came out; raises the RsError that ended it."""
+    out = Console()
+    run_id: str | None = None
+    with _progress(pipeline, out, hidden=as_json) as bar:
+        if plain:
+            options = RunOptions(
+                on_progress=bar.show,
+                preview_rows=PREVIEW_ROWS,
+                new_generation=wish.new_generation,
+                reset_steps=wish.reset_steps,
+                keep_state=wish.keep_state,
+            )
+            report = pipeline.run(options, finish=wish.finish or None)
+        else:
+            done = launch(pipeline, "run", wish=wish, listener=bar.show, preview_rows=PREVIEW_ROWS)
+            run_id, report = done.run_id, done.report
+    if as_json:
+        sys.stdout.write(json.dumps({**report.as_dict(), "dagster_run_id": run_id}) + "\n")
+        return
+    show_report(report, out)
+    show_results(report, out)
+    show_open(report, out)
+    show_next(run_id, out)
+
+
+def start_and_watch(pipeline: Pipeline) -> None:
+    """Start `pipeline` through Dagster and show its batches until Ctrl-C."""
+    from dagster import DagsterExecutionInterruptedError
+
+    out = Console()
+    out.print(f"{pipeline.name} runs; Ctrl-C drains and stops it")
+    report: RunReport | None = None
+    with _progress(pipeline, out, hidden=False) as bar, suppress(KeyboardInterrupt, DagsterExecutionInterruptedError):
+        report = launch(pipeline, "start", listener=bar.show).report
+    for warning in report.warnings if report is not None else ():
+        out.print(f"[bold yellow]warning[/]: {escape(warning)}")
+    out.print("drained and stopped; the next start goes on from here")
+
+
+class Bar:
+    """A progress bar over the bytes of the input."""
+
+    def __init__(self, pipeline: Pipeline, progress: Progress) -> None:
+        self.pipeline = pipeline
+        self.progress = progress
+        self.rows = 0
+        self.batches = 0
+        self._done: dict[tuple[str, str], int] = {}
+        files = [f for s in pipeline.topology.sources if isinstance(s, FileSource) for f in existing_files(s.path)]
+        self.total = sum(f.stat().st_size for f in files)
+        self.task: TaskID = progress.add_task("starting Spark", total=None)
+
+    def show(self, batch: BatchProgress) -> None:
+        """Move on by one batch."""
+        self.batches += 1
+        self.rows += batch.rows_in - batch.rows_in_again
+        for source, offset in batch.offsets.items():
+            node = self.pipeline.topology[source]
+            if isinstance(node, FileSource) and node.tail and offset != "-":
+                self._done[batch.query, source] = sum(split.byte for split in splits_of(offset))
+        text = f"batch {self.batches}, {self.rows:,} rows"
+        reached = min(self._done.values(), default=0)
+        total = self.total if self._done and self.total else None
+        self.progress.update(self.task, description=text, total=total, completed=reached)
+
+    def end(self) -> None:
+        """Fill the bar."""
+        self.progress.update(self.task, total=1, completed=1)
+
+
+@contextmanager
+def _progress(pipeline: Pipeline, out: Console, *, hidden: bool) -> Iterator[Bar]:
+    columns = (SpinnerColumn(), TextColumn(f"[bold]{pipeline.name}"), BarColumn(), TextColumn("{task.description}"))
+    shown = Progress(*columns, TimeElapsedColumn(), console=out, disable=hidden)
+    with shown as progress:
+        bar = Bar(pipeline, progress)
+        yield bar
+        bar.end()
+
+
+@contextmanager
+def counting(text: str, *, hidden: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar for long work; the value is called with what is done and what there is."""
+    columns = (SpinnerColumn(), TextColumn(f"[bold]{text}"), BarColumn())
+    with Progress(*columns, TimeElapsedColumn(), disable=hidden, transient=True) as progress:
+        task = progress.add_task(text, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def show_report(report: RunReport, out: Console) -> None:
+    """The sums of a run in two lines."""
+    for warning in report.warnings:
+        out.print(f"\n[bold yellow]warning[/]: {escape(warning)}")
+    if report.recovered_from:
+        out.print(f"\n[bold]recovered[/]: the checkpoint was gone and came back from {report.recovered_from}")
+    if not report.batches:
+        out.print("\n[bold]no new input[/]: nothing was read, nothing was written again")
+        return
+    out.print(
+        f"\n[bold]{report.rows_in:,}[/] rows in{_parts(report)};"
+        f" [bold]{report.rows_out:,}[/] rows out in {report.batches} batches, {report.seconds:.1f} s"
+    )
+    if report.rows_open:
+        out.print(f"{report.rows_open:,} groups of windows are still open and wait in state for the next run")
+
+
+def _parts(report: RunReport) -> str:
+    """What became of the rows; by query if there are several, since each decides for itself."""
+
+    def parts(of: RunReport | QueryReport, on: int) -> str:
+        return f"{on:,} used + {of.rows_dead:,} dead letters + {of.rows_late:,} late"
+
+    if len(report.queries) == 1:
+        return f" = {parts(report, report.queries[0].rows_on)}"
+    return "".join(f"\n  {q.query}: {q.rows_read:,} = {parts(q, q.rows_on)}" for q in report.queries)
+
+
+def show_results(report: RunReport, out: Console) -> None:
+    """The first rows of each table, and the top of those that count something."""
+    for step, path in report.tables.items():
+        table = open_table(path) if Path(path).exists() else None
+        if table is None:
+            continue
+        rows = table.to_pyarrow_table()
+        out.print()
+        out.print(as_table(_first(rows), title=f"{step} ({rows.num_rows:,} rows)", max_rows=PREVIEW_ROWS))
+        top = _top(rows)
+        if top is not None:
+            out.print(top)
+    places = Table(title="where the tables are", title_justify="left", show_header=False, box=None)
+    for step, path in report.tables.items():
+        places.add_row(step, path)
+    letters = Home.default().dead_letters
+    if letters.exists():
+        places.add_row("dead letters", str(letters))
+    out.print()
+    out.print(places)
+
+
+def show_open(report: RunReport, out: Console) -> None:
+    """The first open windows of each step, as they would fire now."""
+    for step, rows in report.previews.items():
+        out.print()
+        title = f"{step}: windows that are still open, as they would fire now"
+        out.print(as_table(_first(rows).drop_columns(["open"]), title=title, max_rows=PREVIEW_ROWS))
+
+
+def show_next(run_id: str | None, out: Console) -> None:
+    """How to see the run in Dagster."""
+    if run_id is not None:
+        out.print(
+            f"\nsee this run in Dagster: [bold]make ui[/], then http://127.0.0.1:3000/runs/{run_id}", soft_wrap=True
+        )
+
+
+def _first(rows: pa.Table) -> pa.Table:
+    """Window rows in the order of their ends, without the time that is only a sum of two others."""
+    if not {"end_time", "fire_time"} <= set(rows.schema.names):
+        return rows
+    return rows.sort_by([("end_time", "ascending")]).drop_columns(["fire_time"])
+
+
+def _top(rows: pa.Table) -> Table | None:
+    """The pages with the most requests over all windows, for tables that have such columns."""
+    if not {"path", "requests"} <= set(rows.schema.names):
+        return None
+    sums = rows.group_by("path").aggregate([("requests", "sum")]).sort_by([("requests_sum", "descending")])
+    return as_table(sums.slice(0, TOP_ROWS), title="top pages so far", max_rows=TOP_ROWS)

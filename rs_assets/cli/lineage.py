@@ -1,0 +1,175 @@
+"""From a version of an output table back to what made it: batch, run, offsets of each split, snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from rs_assets.engine.checkpoint.storage.base import CheckpointRow
+from rs_assets.engine.home import Home
+from rs_assets.engine.sink.delta_entries import WRITER
+from rs_assets.engine.sink.delta_table import open_table
+from rs_assets.errors import ConfigurationError, SinkError
+from rs_assets.orchestration.catalogued import key_of
+from rs_assets.orchestration.place import Place
+from rs_assets.pipeline.compile.plan import QueryPlan, plan_queries
+from rs_assets.pipeline.stream.pipeline import Pipeline
+from rs_assets.pipeline.topology.provenance import fields_of, provenance
+from rs_assets.pipeline.topology.sink import DeltaSink
+from rs_assets.pipeline.topology.topology import Topology
+
+# Batches in which a sink may not have flushed a split.
+BEFORE = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRange:
+    """What a batch read of one split: from the offset of the batch before (None: its beginning) to its own."""
+
+    source: str
+    split: str
+    start: str | None
+    end: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lineage:
+    """What made one version of a table; `columns` gives the fields of the sources behind each column."""
+
+    table: str
+    version: int
+    pipeline: str
+    sink: str
+    query: str
+    generation: int
+    batch_id: int
+    written_at: datetime | None
+    run_id: str | None
+    watermark: datetime | None
+    splits: tuple[SplitRange, ...]
+    savepoint: str | None
+    state: str | None
+    columns: dict[str, list[str]] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        plain = asdict(self)
+        return {**plain, **{n: v.isoformat() for n, v in plain.items() if isinstance(v, datetime)}}
+
+
+def lineage_of(pipelines: Sequence[Pipeline], table: str, *, version: int | None, home: Home) -> Lineage:
+    """The lineage of a Delta output, named by its table or its path; `version` None is the newest of ours.
+
+    ConfigurationError for a table that no pipeline writes, SinkError for a version that no batch of ours made.
+    """
+    place = Place(home=home)
+    topology, sink, path = _sink_of(pipelines, table, home)
+    opened = open_table(path)
+    if opened is None:
+        raise SinkError("the table is not there yet", remedy="run the pipeline first", table=path)
+    entries = [e for e in opened.history() if WRITER.fullmatch(str(e.get("rs.writer", "")))]
+    entry = next((e for e in entries if version in (None, e["version"])), None)
+    if entry is None:
+        known = ", ".join(str(e["version"]) for e in entries[:10])
+        raise SinkError(
+            f"no batch made version {version} of the table", remedy=f"versions of batches: {known}", table=path
+        )
+    match = WRITER.fullmatch(entry["rs.writer"])
+    assert match is not None  # noqa: S101  filtered above
+    plan = next(p for p in plan_queries(topology) if sink.name in p.sinks)
+    generation, batch = int(match[2]), int(entry["rs.batch_id"])
+    of_query = around(topology, plan, place, batch)
+    now = [row for row in of_query if row.place == (generation, batch)]
+    before = read_before(of_query, (generation, batch))
+    snapshots = [s for s in place.catalog.rows("snapshots", pipeline=topology.name) if s["batch_id"] <= batch]
+    return Lineage(
+        table=path,
+        version=entry["version"],
+        pipeline=topology.name,
+        sink=sink.name,
+        query=plan.name,
+        generation=generation,
+        batch_id=batch,
+        written_at=datetime.fromtimestamp(entry["timestamp"] / 1000).astimezone() if "timestamp" in entry else None,
+        run_id=now[0].run_id if now else None,
+        watermark=now[0].watermark if now else None,
+        splits=tuple(
+            SplitRange(source=r.topic, split=r.queue, start=before.get((r.topic, r.queue)), end=r.offset) for r in now
+        ),
+        savepoint=_last(snapshots, "savepoint"),
+        state=_last([s for s in snapshots if s["query"] == plan.name], "state"),
+        columns={f.name: _text(topology, sink.name, f.name) for f in opened.schema().fields},
+    )
+
+
+def around(topology: Topology, plan: QueryPlan, place: Place, batch: int) -> list[CheckpointRow]:
+    """The checkpoints of a batch and of those shortly before it, of every generation."""
+    with place.storage() as storage:
+        return [
+            row
+            for source in plan.sources
+            for row in storage.of_batches(key_of(topology, plan, source), range(max(batch - BEFORE, 0), batch + 1))
+        ]
+
+
+def read_before(rows: Sequence[CheckpointRow], place: tuple[int, int]) -> dict[tuple[str, str], str]:
+    """Up to where each split, by source and queue, was read before the batch at `place`, a generation and a batch.
+
+    `rows` are those of one query. A generation goes on behind a batch of an earlier one; what it went back behind does
+    not count any more.
+    """
+    first: dict[int, int] = {}
+    for row in rows:
+        first[row.generation] = min(row.batch_id, first.get(row.generation, row.batch_id))
+    found: dict[tuple[str, str], str] = {}
+    for row in sorted((r for r in rows if r.place < place), key=lambda r: r.place):
+        undone = any(row.generation < other <= place[0] and began <= row.batch_id for other, began in first.items())
+        if not undone:
+            found[row.topic, row.queue] = row.offset
+    return found
+
+
+def show_lineage(found: Lineage) -> None:
+    """The lineage as a tree on the terminal."""
+    from rich.console import Console
+    from rich.tree import Tree
+
+    at = f", {found.written_at:%Y-%m-%d %H:%M:%S}" if found.written_at else ""
+    tree = Tree(f"[bold]{found.table}[/] version {found.version}{at}")
+    batch = tree.add(f"batch {found.batch_id} of {found.pipeline}, query {found.query}, generation {found.generation}")
+    batch.add(f"run {found.run_id or 'not in the catalog yet'}")
+    if found.watermark:
+        batch.add(f"watermark {found.watermark.isoformat()}")
+    offsets = batch.add("offsets")
+    for split in found.splits:
+        offsets.add(f"{split.source}: {split.split}  {split.start or 'beginning'} -> {split.end}")
+    snapshots = batch.add("snapshots")
+    snapshots.add(f"savepoint {found.savepoint or 'none'}")
+    snapshots.add(f"state {found.state or 'none'}")
+    columns = tree.add("columns")
+    for name, fields in found.columns.items():
+        columns.add(f"{name} <- {', '.join(fields) or 'counted'}")
+    Console().print(tree)
+
+
+def _sink_of(pipelines: Sequence[Pipeline], table: str, home: Home) -> tuple[Topology, DeltaSink, str]:
+    known = []
+    for pipeline in pipelines:
+        for sink in pipeline.topology.sinks:
+            if isinstance(sink, DeltaSink):
+                path = home.table(pipeline.topology.namespace, sink.table)
+                if table in (path, sink.table, f"{pipeline.topology.namespace}.{sink.table}"):
+                    return pipeline.topology, sink, path
+                known.append(sink.table)
+    raise ConfigurationError(f"no pipeline writes a table {table!r}", remedy=f"there are: {', '.join(known) or 'none'}")
+
+
+def _last(snapshots: Sequence[dict[str, Any]], kind: str) -> str | None:
+    found = [s for s in snapshots if s["kind"] == kind]
+    return f"{found[-1]['snapshot_id']} (batch {found[-1]['batch_id']})" if found else None
+
+
+def _text(topology: Topology, sink: str, column: str) -> list[str]:
+    return sorted(f"{source}.{name}" for source, name in fields_of(provenance(topology, sink), column))

@@ -1,0 +1,128 @@
+"""The command line `rs-assets`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rs_assets.cli.base import AS_JSON, MODULES, chosen, guarded
+from rs_assets.cli.upkeep import COMMANDS
+from rs_assets.orchestration.discovery import find_pipelines, pick
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="rs-assets")
+def main() -> None:
+    """Stream pipelines as Dagster assets, on Spark."""
+
+
+@main.command("list")
+@MODULES
+@AS_JSON
+@guarded
+def list_pipelines(modules: tuple[str, ...], as_json: bool) -> None:
+    """List the pipelines there are."""
+    rows = [
+        {
+            "pipeline": p.name,
+            "sources": [s.name for s in p.topology.origins],
+            "stateful": [n.name for n in p.topology if n.stateful],
+            "sinks": [s.name for s in p.topology.sinks if s.family == "sink"],
+            "bounded": p.topology.bounded,
+        }
+        for p in find_pipelines(modules)
+    ]
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    width = max((len(str(row["pipeline"])) for row in rows), default=8)
+    for row in rows:
+        ways = [", ".join(names) or "-" for names in (row["sources"], row["stateful"], row["sinks"])]  # type: ignore[arg-type]
+        click.echo(f"{row['pipeline']:<{width}}  {' -> '.join(ways)}  {'bounded' if row['bounded'] else 'unbounded'}")
+
+
+@main.command()
+@click.argument("name")
+@click.option("--mermaid", is_flag=True, help="As a Mermaid graph.")
+@MODULES
+@guarded
+def describe(name: str, modules: tuple[str, ...], mermaid: bool) -> None:
+    """Show the steps of a pipeline."""
+    click.echo(pick(find_pipelines(modules), name).describe(mermaid=mermaid))
+
+
+@main.command()
+@click.argument("name")
+@click.option("--finish", is_flag=True, help="Fire all open windows: the input is at its end.")
+@click.option("--new-generation", is_flag=True, help="Begin a fresh checkpoint and read the input again.")
+@click.option("--reset-step", "reset_steps", multiple=True, help="Forget the state of this step only.")
+@click.option("--keep-state", is_flag=True, help="Use state that another version of the pipeline made, as it is.")
+@click.option("--plain", is_flag=True, help="Without Dagster: no run is recorded.")
+@MODULES
+@AS_JSON
+@guarded
+def run(name: str, modules: tuple[str, ...], *, plain: bool, as_json: bool, **wish: Any) -> None:
+    """Process all input there is, through Dagster, and show what came out."""
+    from rs_assets.cli.console import run_and_show
+    from rs_assets.orchestration.launch import Wish
+
+    run_and_show(chosen(modules, name), Wish(**wish), plain=plain, as_json=as_json)
+
+
+@main.command()
+@click.argument("name")
+@MODULES
+@guarded
+def start(name: str, modules: tuple[str, ...]) -> None:
+    """Process input as it comes, through Dagster, until Ctrl-C, which drains and stops."""
+    from rs_assets.cli.console import start_and_watch
+
+    start_and_watch(chosen(modules, name))
+
+
+@main.command()
+@click.argument("name", required=False)
+@MODULES
+@AS_JSON
+@guarded
+def status(name: str | None, modules: tuple[str, ...], as_json: bool) -> None:
+    """Show where each pipeline stands: generation, last batch, watermark, who runs it."""
+    from rs_assets.cli.status import show_status
+
+    found = find_pipelines(modules)
+    show_status([pick(found, name)] if name else list(found), as_json=as_json)
+
+
+@main.command()
+@click.option("--port", default=3000, show_default=True, help="The port on 127.0.0.1.")
+@MODULES
+@guarded
+def ui(modules: tuple[str, ...], port: int) -> None:
+    """Open Dagster with the pipelines' assets, jobs, sensors and schedules."""
+    from rs_assets.orchestration.instance import ensure_home
+
+    ensure_home()
+    target = ["-w", "workspace.yaml"] if Path("workspace.yaml").exists() and not modules else _module_targets(modules)
+    click.echo(f"Dagster opens on http://127.0.0.1:{port}  (terminate running streams before you stop it)")
+    command = [sys.executable, "-m", "dagster", "dev", *target, "-h", "127.0.0.1", "-p", str(port)]
+    sys.exit(subprocess.call(command, env={**os.environ, "PYTHONWARNINGS": "ignore"}))
+
+
+def _module_targets(modules: tuple[str, ...]) -> list[str]:
+    if modules:
+        return [part for module in modules for part in ("-m", module)]
+    return ["-m", "rs_assets.definitions"]
+
+
+for command in COMMANDS:
+    main.add_command(command)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Where pipelines stand, read from their files: no Spark is started."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from rs_assets.engine.background import troubles_in
+from rs_assets.engine.checkpoint import manifest as manifests
+from rs_assets.engine.checkpoint.lease import read_lease
+from rs_assets.engine.home import Home
+from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.runtime.identity import folder_of, log_of
+from rs_assets.pipeline.stream.pipeline import Pipeline
+
+
+def status_of(pipeline: Pipeline, home: Home) -> list[dict[str, Any]]:
+    """One entry a query: generation, last committed batch, watermark, who runs the pipeline, and what fails beside."""
+    topology = pipeline.topology
+    folder = home.job(topology.namespace, topology.job)
+    manifest = manifests.load(folder)
+    lease = read_lease(home.leases, topology.name)
+    running = {"host": lease.host, "pid": lease.pid, "run": lease.run_id} if lease and not lease.free else None
+    warnings = list(troubles_in(folder))
+    entries = []
+    for plan in plan_queries(topology):
+        log = log_of(manifest, plan, folder)
+        stored = folder_of(manifest, plan) if manifest else None
+        batch = log.last_committed() if log else -1
+        offsets = log.offsets(batch) if log and batch >= 0 else None
+        entries.append(
+            {
+                "pipeline": pipeline.name,
+                "query": plan.name,
+                "generation": manifest.queries[stored].generation if manifest and stored else 0,
+                "sealed": bool(manifest and manifest.sealed),
+                "last_batch": batch,
+                "watermark": offsets.watermark.isoformat() if offsets and plan.stateful else None,
+                "running": running,
+                "warnings": warnings,
+            }
+        )
+    return entries
+
+
+def show_status(pipelines: Sequence[Pipeline], *, as_json: bool) -> None:
+    """Print the entries of all `pipelines`."""
+    entries = [entry for pipeline in pipelines for entry in status_of(pipeline, Home.default())]
+    if as_json:
+        sys.stdout.write(json.dumps(entries) + "\n")
+        return
+    table = Table()
+    for name in ("pipeline", "query", "generation", "last batch", "watermark", "state"):
+        table.add_column(name)
+    for entry in entries:
+        holder = entry["running"]
+        state = f"running (pid {holder['pid']})" if holder else "sealed" if entry["sealed"] else "stopped"
+        batch = str(entry["last_batch"]) if entry["last_batch"] >= 0 else "none yet"
+        numbers = (str(entry["generation"]), batch, entry["watermark"] or "-")
+        table.add_row(entry["pipeline"], entry["query"], *numbers, state)
+    out = Console()
+    out.print(table)
+    for name, text in dict.fromkeys((entry["pipeline"], text) for entry in entries for text in entry["warnings"]):
+        out.print(f"[bold yellow]warning[/]: {name}: {escape(text)}", soft_wrap=True)

@@ -1,0 +1,290 @@
+"""The commands that look after checkpoints and state, from verify to compact."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from rs_assets.cli.base import AS_JSON, FAILED, MODULES, chosen, guarded
+
+# Characters of a value in a table for people.
+CELL = 160
+
+
+@click.command()
+@click.argument("name")
+@click.option("--repair", metavar="REPAIR", help="Apply a repair that a finding names.")
+@MODULES
+@AS_JSON
+@guarded
+def verify(name: str, modules: tuple[str, ...], *, repair: str | None, as_json: bool) -> None:
+    """Look at the checkpoints of a stopped pipeline; ends with 1 if a start would be refused."""
+    from rs_assets.pipeline.runtime import preflight
+
+    topology = chosen(modules, name).topology
+    done = preflight.repair(topology, repair) if repair else ()
+    found = [(query.query, f) for query in preflight.verify(topology) for f in query.found]
+    rows = [
+        {
+            "query": query,
+            "code": f.code,
+            "severity": f.severity,
+            "file": str(f.file),
+            "meaning": f.meaning,
+            "remedy": f.remedy,
+            "repair": f.repair,
+        }
+        for query, f in found
+    ]
+    if as_json:
+        click.echo(json.dumps({"findings": rows, "repaired": done}))
+    else:
+        for line in done:
+            click.echo(line)
+        show(rows, ("query", "code", "severity", "file", "meaning", "remedy"), empty=f"{name}: nothing found")
+    if any(f.severity == "error" for _, f in found):
+        sys.exit(FAILED)
+
+
+@click.command()
+@click.argument("name")
+@click.option("--limit", default=20, show_default=True, help="The newest so many.")
+@MODULES
+@AS_JSON
+@guarded
+def checkpoints(name: str, modules: tuple[str, ...], *, limit: int, as_json: bool) -> None:
+    """Show the committed batches of a pipeline: offsets by split, watermark, run."""
+    from rs_assets.orchestration.catalogued import checkpoints_of
+    from rs_assets.orchestration.place import Place
+
+    topology = chosen(modules, name).topology
+    newest = checkpoints_of(topology, Place(), batches=limit)[-limit:]
+    rows = [
+        {
+            "at": f"{row.at:%Y-%m-%d %H:%M:%S}",
+            "query": row.name,
+            "generation": row.generation,
+            "batch": row.batch_id,
+            "source": row.topic,
+            "split": row.queue,
+            "offset": row.offset,
+            "watermark": row.watermark.isoformat() if row.watermark else None,
+            "run": row.run_id,
+            "reconciled": row.reconciled,
+        }
+        for row in newest
+    ]
+    if as_json:
+        emit(rows, as_json=True)
+        return
+    show(rows, ("at", "query", "batch", "source", "split", "offset", "watermark"), empty=f"{name}: no checkpoint yet")
+
+
+@click.command()
+@click.argument("name")
+@click.option("--note", default="", help="What it is for.")
+@click.option("--list", "listing", is_flag=True, help="List the savepoints there are, take none.")
+@MODULES
+@AS_JSON
+@guarded
+def savepoint(name: str, modules: tuple[str, ...], *, note: str, listing: bool, as_json: bool) -> None:
+    """Copy the checkpoints of a pipeline, running or stopped, to the savepoint store."""
+    from rs_assets.pipeline.runtime import travel
+    from rs_assets.pipeline.runtime.options import RunOptions
+    from rs_assets.pipeline.runtime.ownership import savepoints_of
+
+    topology, options = chosen(modules, name).topology, RunOptions()
+    if listing:
+        found = savepoints_of(options).savepoints(topology.namespace, topology.job)
+        emit([_told(each) for each in found], as_json=as_json, empty=f"{name}: no savepoint yet")
+        return
+    with progress(f"copying {name}", hidden=as_json) as bar:
+        taken = travel.savepoint(topology, options, note=note, on_progress=lambda p: bar(p.bytes, p.bytes_total))
+    emit([_told(taken)], as_json=as_json)
+
+
+@click.command()
+@click.argument("name")
+@click.argument("savepoint_id", required=False)
+@MODULES
+@AS_JSON
+@guarded
+def restore(name: str, savepoint_id: str | None, modules: tuple[str, ...], *, as_json: bool) -> None:
+    """Bring a stopped pipeline and its sinks back to a savepoint (the newest if none is named)."""
+    from rs_assets.pipeline.runtime import travel
+
+    emit([_told(travel.restore(chosen(modules, name).topology, savepoint_id=savepoint_id))], as_json=as_json)
+
+
+@click.command()
+@click.argument("name")
+@click.option("--to", "batch", type=int, required=True, help="The last batch that stays.")
+@click.option("--step", help="The stateful step, if the pipeline has several queries.")
+@MODULES
+@guarded
+def rewind(name: str, modules: tuple[str, ...], *, batch: int, step: str | None) -> None:
+    """Bring a stopped pipeline and its sinks back to the end of a batch."""
+    from rs_assets.pipeline.runtime import travel
+
+    click.echo(travel.rewind(chosen(modules, name).topology, batch, step=step))
+
+
+@click.command()
+@click.argument("name")
+@click.option("--from", "source", required=True, metavar="NAMESPACE.JOB", help="The pipeline that was saved.")
+@click.option("--savepoint", "savepoint_id", help="The savepoint (the newest if none is named).")
+@MODULES
+@AS_JSON
+@guarded
+def fork(name: str, modules: tuple[str, ...], *, source: str, savepoint_id: str | None, as_json: bool) -> None:
+    """Begin a pipeline that has not run yet with the state of another one's savepoint."""
+    from rs_assets.pipeline.runtime import travel
+
+    namespace, _, job = source.partition(".")
+    emit(
+        [_told(travel.fork(chosen(modules, name).topology, (namespace, job), savepoint_id=savepoint_id))],
+        as_json=as_json,
+    )
+
+
+@click.command()
+@click.argument("name")
+@click.option("--partitions", type=int, required=True, help="The number of state partitions to change to.")
+@MODULES
+@AS_JSON
+@guarded
+def rescale(name: str, modules: tuple[str, ...], *, partitions: int, as_json: bool) -> None:
+    """Drain a stopped pipeline and rewrite its state in another number of partitions."""
+    from dataclasses import asdict
+
+    from rs_assets.pipeline.runtime.rescale import rescale as change
+
+    with progress(f"rescaling {name}", hidden=as_json):
+        report = asdict(change(chosen(modules, name).topology, partitions))
+    if as_json:
+        click.echo(json.dumps(report))
+        return
+    rows = sum(report["state_rows"].values())
+    click.echo(
+        f"{name}: {report['before']} -> {report['after']} partitions in {report['seconds']:.1f} s,"
+        f" {rows:,} rows of state, equal before and after"
+    )
+
+
+@click.command()
+@click.argument("name")
+@click.argument("step")
+@click.option("--key", "keys", multiple=True, metavar="FIELD=VALUE", help="Rows whose key has this field; repeatable.")
+@click.option("--batch", type=int, help="The state as it was after this batch, from the table of snapshots.")
+@click.option("--diff", type=int, metavar="BATCH", help="What changed between this batch and --batch (or now).")
+@click.option("--open", "open_now", is_flag=True, help="The open windows as they would fire now; starts Spark.")
+@click.option("--refresh", is_flag=True, help="Take a snapshot first; starts Spark.")
+@click.option("--limit", default=20, show_default=True, help="At most so many rows.")
+@MODULES
+@AS_JSON
+@guarded
+def state(name: str, step: str, modules: tuple[str, ...], *, limit: int, as_json: bool, **how: Any) -> None:
+    """Look into the state of a step: rows by key, as of a batch, or what changed between two."""
+    from rs_assets.cli.state_view import StateQuestion, answer
+
+    question = StateQuestion(step=step, limit=limit, **how)
+    said, rows = answer(chosen(modules, name).topology, question)
+    if as_json:
+        click.echo(json.dumps({"about": said, "rows": rows}, default=str))
+        return
+    show(rows, tuple(rows[0]) if rows else (), empty="no row")
+    click.echo(said)
+
+
+@click.command()
+@click.argument("table")
+@click.option("--version", type=int, help="The version of the table (the newest if none is named).")
+@MODULES
+@AS_JSON
+@guarded
+def lineage(table: str, modules: tuple[str, ...], *, version: int | None, as_json: bool) -> None:
+    """Walk back from a table's version to the batch, the run, the offsets and the snapshots that made it."""
+    from rs_assets.cli.lineage import lineage_of, show_lineage
+    from rs_assets.engine.home import Home
+    from rs_assets.orchestration.discovery import find_pipelines
+
+    found = lineage_of(find_pipelines(modules), table, version=version, home=Home.default())
+    if as_json:
+        click.echo(json.dumps(found.as_dict()))
+        return
+    show_lineage(found)
+
+
+@click.command()
+@MODULES
+@AS_JSON
+@guarded
+def compact(modules: tuple[str, ...], *, as_json: bool) -> None:
+    """Join the small files of all outputs and of the catalog, and remove what no recent version names."""
+    from rs_assets.engine.home import Home
+    from rs_assets.orchestration.compaction import compact_everything
+    from rs_assets.orchestration.discovery import find_pipelines
+
+    with progress("compacting", hidden=as_json):
+        done = compact_everything(find_pipelines(modules), Home.default())
+    rows = [{"table": table, **counts} for table, counts in done.items()]
+    emit(rows, as_json=as_json, empty="no table yet")
+
+
+COMMANDS = (verify, checkpoints, savepoint, restore, rewind, fork, rescale, state, lineage, compact)
+
+
+def emit(rows: Sequence[dict[str, Any]], *, as_json: bool, empty: str = "nothing") -> None:
+    """Rows as JSON for programs, as a table for people."""
+    if as_json:
+        click.echo(json.dumps(rows, default=str))
+        return
+    show(rows, tuple(rows[0]) if rows else (), empty=empty)
+
+
+def show(rows: Sequence[dict[str, Any]], columns: Sequence[str], *, empty: str) -> None:
+    """A table on the terminal, or a word that there is nothing."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    if not rows:
+        click.echo(empty)
+        return
+    table = Table()
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_short(row[column])) for column in columns))
+    Console().print(table)
+
+
+def _short(value: object) -> str:
+    """A value for a cell: long ones are cut, `--json` has them whole."""
+    text = "" if value is None else str(value)
+    return text if len(text) <= CELL else f"{text[: CELL - 1]}\u2026"
+
+
+def progress(text: str, *, hidden: bool) -> Any:
+    """A spinner with a bar; the value of the block is a function of done and total."""
+    from rs_assets.cli.console import counting
+
+    return counting(text, hidden=hidden)
+
+
+def _told(savepoint: Any) -> dict[str, Any]:
+    return {
+        "savepoint": savepoint.id,
+        "pipeline": savepoint.pipeline_id[:8],
+        "taken": f"{savepoint.created_at:%Y-%m-%d %H:%M:%S}",
+        "generation": savepoint.generation,
+        "batches": ", ".join(f"{query} {batch}" for query, batch in savepoint.batches.items()),
+        "bytes": savepoint.bytes_total,
+        "copied": savepoint.bytes_new,
+        "note": savepoint.note,
+        "home": savepoint.origin,
+    }

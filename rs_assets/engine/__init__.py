@@ -1,0 +1,1 @@
+"""What touches the world: Spark, sources, shuffles, windows, sinks, checkpoints and state."""

@@ -1,0 +1,47 @@
+"""What one process asks of another that runs a pipeline, to stop or to be started again: files in the job's folder.
+
+A run that stops by request ends well: it drains and returns, where a signal would look like a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+from rs_assets.engine.files import write_atomically
+
+Request = Literal["stop", "resume"]
+
+
+def ask(folder: Path, request: Request, *, reason: str) -> str:
+    """Leave a request; returns its id."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o750)
+    request_id = uuid.uuid4().hex[:12]
+    content = {"id": request_id, "reason": reason, "at": datetime.now(UTC).isoformat(), "pid": os.getpid()}
+    write_atomically(_path(folder, request), orjson.dumps(content))
+    return request_id
+
+
+def asked(folder: Path, request: Request) -> dict[str, Any] | None:
+    """The request that waits, None without one; a file that cannot be read is one without a reason."""
+    try:
+        content = orjson.loads(_path(folder, request).read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, orjson.JSONDecodeError):
+        return {"id": "unknown", "reason": "unknown"}
+    return content if isinstance(content, dict) else {"id": "unknown", "reason": "unknown"}
+
+
+def clear(folder: Path, request: Request) -> None:
+    """Forget the request, if there is one."""
+    _path(folder, request).unlink(missing_ok=True)
+
+
+def _path(folder: Path, request: Request) -> Path:
+    return folder / f"{request}.wanted"

@@ -1,0 +1,23 @@
+"""Savepoints: a job's checkpoints copied while it runs, to be restored, or forked into another job."""
+
+from rs_assets.engine.checkpoint.savepoints.copy import Progress, Subject, take
+from rs_assets.engine.checkpoint.savepoints.model import SavedFile, Savepoint
+from rs_assets.engine.checkpoint.savepoints.restore import fork, refuse_unfinished, restore, verify
+from rs_assets.engine.checkpoint.savepoints.retention import Removed, collect_garbage, retention
+from rs_assets.engine.checkpoint.savepoints.store import SavepointStore
+
+__all__ = [
+    "Progress",
+    "Removed",
+    "SavedFile",
+    "Savepoint",
+    "SavepointStore",
+    "Subject",
+    "collect_garbage",
+    "fork",
+    "refuse_unfinished",
+    "restore",
+    "retention",
+    "take",
+    "verify",
+]

@@ -1,0 +1,89 @@
+"""A checkpoint in another place, or of another query: the names that Spark wrote into it are rewritten."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import orjson
+
+from rs_assets.engine.checkpoint.savepoints.listing import CHECKPOINT
+from rs_assets.engine.files import write_atomically
+
+_SCHEME = re.compile(r"file:(?://)?(?=/)")
+# What Java leaves as it is in the path of a URI; letters beyond ASCII too.
+_JAVA_KEEPS = "/_-!.~'()*:@&=+$,;"
+
+
+def relocate(generation: Path, moves: Mapping[str, str]) -> None:
+    """Let the logs of file sources name files below a folder's new path where they name files below its old one.
+
+    A query's control rows and arrays lie beside its checkpoint; under another path Spark would take files that it
+    has read for new ones. Other paths stay. OSError if a log cannot be read or written.
+    """
+    if all(old == new for old, new in moves.items()):
+        return
+    for log in sorted(generation.glob(f"*/{CHECKPOINT}/sources/*/*")):
+        if log.is_file() and not log.name.startswith("."):
+            _rewrite(log, lambda text: "\n".join(_moved(line, moves) for line in text.split("\n")))
+
+
+def renew_query_ids(generation: Path) -> Mapping[str, str]:
+    """Give every query a new id, and return the ids by query: sinks of Spark's own tell queries apart by it."""
+    ids: dict[str, str] = {}
+    for metadata in sorted(generation.glob(f"*/{CHECKPOINT}/metadata")):
+        query_id = ids[metadata.parent.parent.name] = str(uuid.uuid4())
+        _write(metadata, orjson.dumps({"id": query_id}))
+    return ids
+
+
+def java_path(path: str) -> str:
+    """A path as Java writes it in a URI.
+
+    >>> java_path("/data/a b%ü")
+    '/data/a%20b%25ü'
+    """
+    return "".join(c if ord(c) > 127 and c.isprintable() else quote(c, safe=_JAVA_KEEPS) for c in path)
+
+
+def _moved(line: str, moves: Mapping[str, str]) -> str:
+    """A line of a source's log with its path moved; one of another kind as it is."""
+    if not line.startswith("{"):
+        return line
+    try:
+        entry: dict[str, Any] = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        # The log of a source of another kind: it was saved like that.
+        return line
+    path = entry.get("path")
+    scheme = _SCHEME.match(path) if isinstance(path, str) else None
+    if not scheme:
+        return line
+    plain = unquote(str(path)[scheme.end() :])
+    old = next((old for old in moves if plain.startswith(f"{old}/")), None)
+    if old is None:
+        return line
+    moved = moves[old] + plain[len(old) :]
+    return orjson.dumps({**entry, "path": scheme.group() + java_path(moved)}).decode()
+
+
+def _rewrite(file: Path, change: Callable[[str], str]) -> None:
+    """Change a file's text."""
+    try:
+        text = file.read_bytes().decode()
+    except UnicodeDecodeError:
+        # No log of Spark's file source: those are text.
+        return
+    changed = change(text)
+    if changed != text:
+        _write(file, changed.encode())
+
+
+def _write(file: Path, data: bytes) -> None:
+    # The checksum goes too: without one Spark asks for none.
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    write_atomically(file, data)

@@ -1,0 +1,1 @@
+"""Foreign systems whose ends share a client: one package a system."""

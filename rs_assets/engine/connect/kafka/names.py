@@ -1,0 +1,44 @@
+"""The names that Kafka allows, and those of topics that belong to this project alone."""
+
+from __future__ import annotations
+
+import re
+
+from rs_assets.errors import TopologyError
+
+TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+# The notes of exactly-once sinks, and what the names of durable shuffles begin with.
+COMMITS, SHUFFLES = "rs-assets-commits", "rs-assets-shuffle."
+# Kafka's own topics and ours, in a regular expression for Java and Python: no pattern of a source means them.
+INTERNAL = r"__|rs-assets-commits$|rs-assets-shuffle\."
+
+
+def is_internal(topic: str) -> bool:
+    """Whether a topic is Kafka's own or ours; a source reads it only if it is named.
+
+    >>> is_internal("rs-assets-commits"), is_internal("rs-assets-commits-of-mine")
+    (True, False)
+    """
+    return re.match(INTERNAL, topic) is not None
+
+
+def checked_topic(value: object, *, step: str) -> str:
+    """`value` if it may be the name of a topic; else TopologyError.
+
+    >>> checked_topic("shop.orders", step="orders")
+    'shop.orders'
+    """
+    if isinstance(value, str) and TOPIC.fullmatch(value) and value not in (".", ".."):
+        return value
+    raise TopologyError(
+        f"step {step!r}: {value!r} cannot be the name of a topic",
+        remedy="use letters, digits, '.', '_' and '-', at most 249 of them",
+        step=step,
+    )
+
+
+def checked_group(value: object, *, step: str) -> str:
+    """`value` if it may be the id of a consumer group; else TopologyError."""
+    if isinstance(value, str) and value.strip() and value.isprintable() and len(value) <= 255:
+        return value
+    raise TopologyError(f"step {step!r}: {value!r} cannot be the id of a consumer group", step=step)

@@ -1,0 +1,51 @@
+"""What a durable shuffle is: a place that one query writes, each batch once, and others read as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from rs_assets.engine.sink.base import SinkWriter
+
+
+class ShufflePlace(Protocol):
+    """A table or a topic that one pipeline fills and empties. Offsets are text, as Spark's log holds them."""
+
+    def begin(self, schema: StructType) -> None:
+        """Make the place anew for rows of `schema`; what an earlier generation left in it goes."""
+        ...
+
+    def check(self, schema: StructType, *, step: str) -> None:
+        """TopologyError, which names the field, for rows that the place cannot hold."""
+        ...
+
+    def whole(self) -> bool:
+        """Whether nothing has been purged since `begin`, so that a new reader would miss no row."""
+        ...
+
+    def writer(self, name: str) -> SinkWriter:
+        """Writes batches exactly once; they cannot be taken back."""
+        ...
+
+    def stream(self, spark: SparkSession, schema: StructType, *, name: str) -> DataFrame:
+        """The rows from the first one on, with REASON."""
+        ...
+
+    def batch(self, spark: SparkSession, schema: StructType, *, start: str | None, end: str) -> DataFrame:
+        """The rows between two offsets (None: from the first), with REASON and ADDRESS."""
+        ...
+
+    def settle(self) -> None:
+        """Return when a reader that looks now sees every batch that was committed; SinkError after half a minute."""
+        ...
+
+    def splits(self, offset: str) -> Mapping[str, str]:
+        """The splits of the place with their offsets as JSON text."""
+        ...
+
+    def purge(self, offsets: list[str]) -> None:
+        """Drop the rows that all readers have behind them, one offset a reader."""
+        ...

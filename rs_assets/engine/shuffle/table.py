@@ -1,0 +1,124 @@
+"""The durable shuffle by a Delta table: each batch of the query above is a commit that the query below reads."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StructField, StructType
+
+from rs_assets.engine.shuffle.once import OnceWriter
+from rs_assets.engine.sink.base import SinkWriter
+from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.engine.sink.delta_rules import nullable
+from rs_assets.engine.sink.delta_table import open_table
+from rs_assets.engine.source.columns import LINE, OFFSET, PREFIX, RAW, REASON, SPLIT
+from rs_assets.engine.source.parse import quoted
+from rs_assets.engine.source.poison import EXACT
+from rs_assets.errors import CheckpointError, SinkError
+
+# Which batch of the query above a row came with: what is read is purged by it.
+BATCH = f"{PREFIX}batch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableShuffle:
+    """A Delta table at `path`, which belongs to one shuffle of one pipeline."""
+
+    name: str
+    path: Path
+
+    def begin(self, schema: StructType) -> None:
+        """An empty table; its change feed gives the rows of a range of versions again."""
+        if self.path.exists():
+            shutil.rmtree(self.path)
+        columns = StructType([*schema.fields, StructField(BATCH, LongType())])
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        DeltaTable.create(
+            str(self.path),
+            schema=nullable(to_arrow_schema(columns, timezone="UTC")),
+            configuration={"delta.enableChangeDataFeed": "true"},
+        )
+
+    def check(self, schema: StructType, *, step: str) -> None:
+        """Nothing: a table holds rows of every type that a Delta sink takes."""
+
+    def whole(self) -> bool:
+        """Whether no row was deleted."""
+        table = open_table(str(self.path))
+        return table is not None and all(entry.get("operation") != "DELETE" for entry in table.history())
+
+    def writer(self, name: str) -> SinkWriter:
+        """Appends batches by delta-rs, with marker and fence."""
+        inner = DeltaWriter(name=name, path=str(self.path))
+        return OnceWriter(inner, lambda batch, mark: batch.withColumn(BATCH, F.lit(mark.batch_id).cast("bigint")))
+
+    def stream(self, spark: SparkSession, schema: StructType, *, name: str) -> DataFrame:
+        """The rows of all commits from the first; purges are no news."""
+        reader = spark.readStream.name(name).format("delta").option("startingVersion", 0)
+        rows = reader.option("skipChangeCommits", "true").load(str(self.path))
+        return rows.select(*_fields(schema), F.lit(None).cast("string").alias(REASON))
+
+    def batch(self, spark: SparkSession, schema: StructType, *, start: str | None, end: str) -> DataFrame:
+        """The rows by the table's change feed."""
+        first, behind = (0 if start is None else next_version(start)), next_version(end)
+        if behind <= first:
+            empty = StructType([*schema.fields, StructField("_commit_version", LongType())])
+            rows = spark.createDataFrame([], empty)
+        else:
+            feed = spark.read.format("delta").option("readChangeFeed", "true")
+            feed = feed.option("startingVersion", first).option("endingVersion", behind - 1)
+            rows = feed.load(str(self.path)).filter("_change_type = 'insert'")
+        text = F.to_json(F.struct(*_fields(schema)), dict(EXACT))
+        return rows.select(
+            *_fields(schema),
+            F.lit(None).cast("string").alias(REASON),
+            F.lit(self.name).alias(SPLIT),
+            F.col("_commit_version").alias(LINE),
+            F.lit(None).cast("bigint").alias(OFFSET),
+            text.alias(RAW),
+        )
+
+    def settle(self) -> None:
+        """Nothing to wait for: a commit is there for every reader at once."""
+
+    def splits(self, offset: str) -> Mapping[str, str]:
+        """The table is one split; its offset is the version to be read next."""
+        return {self.name: str(next_version(offset))}
+
+    def purge(self, offsets: list[str]) -> None:
+        """Delete the rows of the batches whose commits all readers have behind them."""
+        table = open_table(str(self.path))
+        behind = min((next_version(offset) for offset in offsets), default=0)
+        if table is None or behind <= 1:
+            return
+        read = [
+            int(entry["rs.batch_id"])
+            for entry in table.history()
+            if "rs.batch_id" in entry and entry["version"] < behind
+        ]
+        try:
+            if read and table.count():
+                table.delete(f"{quoted(BATCH)} <= {max(read)}")
+        except DeltaError as error:
+            raise SinkError(f"the rows of a shuffle could not be purged: {error}", table=self.path) from error
+
+
+def _fields(schema: StructType) -> list[str]:
+    return [quoted(field.name) for field in schema.fields]
+
+
+def next_version(offset: str) -> int:
+    """The version that Delta's source reads next; a version that was read in part counts as not read."""
+    try:
+        return int(orjson.loads(offset)["reservoirVersion"])
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{offset[:100]!r} is no offset of a Delta table") from error

@@ -1,0 +1,71 @@
+"""Batches as tables on standard output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rs_assets.engine.sink.base import BatchMark, Staged
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleWriter:
+    """Prints at most `max_rows` rows of each batch; a repeated batch is printed again."""
+
+    name: str
+    max_rows: int = 20
+
+    def location(self) -> str:
+        """A word for people."""
+        return "standard output"
+
+    def committed(self, mark: BatchMark) -> bool:  # noqa: ARG002  a console remembers nothing
+        """Nothing printed can be asked for."""
+        return False
+
+    def last_committed(self, mark: BatchMark) -> int | None:  # noqa: ARG002  a console remembers nothing
+        """Nothing."""
+        return None
+
+    def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
+        """Nothing stands in the way."""
+
+    def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:  # noqa: ARG002  what is printed stays
+        """Nothing: rows are printed again."""
+        return "prints rows again"
+
+    def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
+        """Collect the rows."""
+        rows = batch.toArrow()
+        return Staged(lambda: self._show(rows, mark))
+
+    def _show(self, rows: pa.Table, mark: BatchMark) -> int:
+        if rows.num_rows:
+            Console().print(as_table(rows, title=f"{self.name}, batch {mark.batch_id}", max_rows=self.max_rows))
+        return int(rows.num_rows)
+
+
+def as_table(rows: pa.Table, *, title: str, max_rows: int) -> Table:
+    """Rows for a terminal; control characters in values are shown, never obeyed."""
+    table = Table(title=title, title_justify="left")
+    for name, kind in zip(rows.schema.names, rows.schema.types, strict=True):
+        table.add_column(name, justify="right" if pa.types.is_integer(kind) or pa.types.is_floating(kind) else "left")
+    for row in rows.slice(0, max_rows).to_pylist():
+        table.add_row(*(Text(_shown(value)) for value in row.values()))
+    if rows.num_rows > max_rows:
+        table.caption = f"and {rows.num_rows - max_rows:,} more"
+    return table
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, datetime):
+        # All timestamps are UTC.
+        value = value.replace(tzinfo=None)
+    text = "" if value is None else str(value)
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

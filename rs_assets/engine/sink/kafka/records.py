@@ -1,0 +1,107 @@
+"""Rows as records of Kafka: which fields become topic, key, value, headers and partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, IntegralType, MapType, StringType, StructType
+
+from rs_assets.engine.sink.kafka.shape import RecordShape
+from rs_assets.engine.source.parse import quoted
+from rs_assets.engine.window.aggregate import check_fields
+from rs_assets.errors import TopologyError
+
+# Nulls are written, and times to the microsecond: a reader gets the row as it was.
+JSON_OPTIONS = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+def records(rows: DataFrame, shape: RecordShape, *, step: str) -> DataFrame:
+    """The columns topic, key, value, and, if they are named, partition and headers.
+
+    UnknownFieldError or TopologyError for fields that are not there or of a type that Kafka has no place for.
+    """
+    check_fields(rows, shape.fields, step=step)
+    made: dict[str, Column] = {
+        "topic": F.lit(shape.topic) if shape.topic is not None else _text(rows, shape.topic_field, "topic", step),
+        "key": _bytes(rows, shape.key, "key", step),
+        "value": _value(rows, shape, step),
+    }
+    if shape.partition is not None:
+        _expect(rows, shape.partition, IntegralType, "the number of a partition", step)
+        made["partition"] = _column(shape.partition).cast("int")
+    if shape.headers is not None:
+        made["headers"] = _headers(rows, shape.headers, step)
+    return rows.select(*(column.alias(name) for name, column in made.items()))
+
+
+def _value(rows: DataFrame, shape: RecordShape, step: str) -> Column:
+    if shape.value is not None:
+        return _bytes(rows, shape.value, "value", step)
+    apart = {shape.topic_field, shape.partition, shape.headers}
+    kept = [_column(name) for name in rows.columns if name not in apart]
+    return F.to_json(F.struct(*kept), JSON_OPTIONS).cast("binary")
+
+
+def _column(name: str) -> Column:
+    return F.col(quoted(name))
+
+
+def _expect(rows: DataFrame, name: str, kind: type, what: str, step: str) -> None:
+    found = rows.schema[name].dataType
+    if not isinstance(found, kind):
+        raise TopologyError(
+            f"step {step!r}: the field {name!r} is {found.simpleString()}, which is not {what}", step=step
+        )
+
+
+def _text(rows: DataFrame, name: str | None, what: str, step: str) -> Column:
+    assert name is not None  # noqa: S101  the node checked that one of the two is given
+    _expect(rows, name, StringType, f"the name of a {what}", step)
+    return _column(name)
+
+
+def _bytes(rows: DataFrame, name: str | None, what: str, step: str) -> Column:
+    """A field as bytes: text and binary as they are, numbers and times as their text; nested ones are refused."""
+    if name is None:
+        return F.lit(None).cast("binary")
+    found = rows.schema[name].dataType
+    if isinstance(found, StructType | ArrayType | MapType):
+        raise TopologyError(
+            f"step {step!r}: the field {name!r} is {found.simpleString()}, which cannot be the {what} of a record",
+            remedy=f"make text of it: .with_fields({name}='to_json({name})')",
+            step=step,
+        )
+    column = _column(name)
+    return column if isinstance(found, BinaryType) else column.cast("string").cast("binary")
+
+
+def _headers(rows: DataFrame, name: str, step: str) -> Column:
+    found = rows.schema[name].dataType
+    for kind, made in HEADERS.items():
+        if isinstance(found, kind):
+            return made(_column(name))
+    raise TopologyError(
+        f"step {step!r}: the field {name!r} is {found.simpleString()}, which cannot be headers",
+        remedy="use a map<string,string>, or an array<struct<key:string,value:binary>>",
+        step=step,
+    )
+
+
+def _of_map(column: Column) -> Column:
+    return F.transform(
+        F.map_entries(column), lambda e: F.struct(e["key"].alias("key"), e["value"].cast("binary").alias("value"))
+    )
+
+
+def _of_array(column: Column) -> Column:
+    return F.transform(column, lambda e: F.struct(e["key"].alias("key"), e["value"].cast("binary").alias("value")))
+
+
+HEADERS: Mapping[type, Callable[[Column], Column]] = MappingProxyType({MapType: _of_map, ArrayType: _of_array})

@@ -1,0 +1,188 @@
+"""From lines to fields: JSON, CSV, plain text and text with a pattern, with a reason for each line that is none."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType, TimestampType
+
+from rs_assets.engine.source.columns import ADDRESS, CORRUPT, LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
+from rs_assets.engine.source.lines.reading import MAX_LINE_BYTES
+from rs_assets.errors import ConfigurationError
+
+# Marks between the groups of a matched pattern; lines that hold one are refused, so they cannot be forged.
+GROUP, MATCHED = "\x01", "\x02"
+UNBALANCED = "malformed CSV: a quote is not closed in its line"
+# What a line may hold and still be blank, for every reader alike.
+WHITE_SPACE = " \t\r\n\v\f"
+
+
+@dataclass(frozen=True, slots=True)
+class LineFormat:
+    """How a line is read. `schema` is None for plain text; `pattern` belongs to format text."""
+
+    format: str
+    schema: StructType | None = None
+    pattern: str | None = None
+    time_format: str | None = None
+    header: bool = True
+    max_line_bytes: int = MAX_LINE_BYTES
+
+    @property
+    def reader_options(self) -> dict[str, str]:
+        """Options of Spark's own parser that make it keep what it refuses."""
+        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+        if self.format == "csv":
+            # As RFC 4180, and everybody who writes CSV: a quote within quotes is doubled.
+            options["escape"] = '"'
+        if self.time_format:
+            options["timestampFormat"] = self.time_format
+        return options
+
+    @property
+    def reader_schema(self) -> StructType:
+        """The schema with the column for refused text."""
+        return StructType([*(self.schema or StructType()).fields]).add(CORRUPT, StringType())
+
+
+def parse_lines(lines: DataFrame, form: LineFormat, *, addressed: bool = False) -> DataFrame:
+    """Fields and REASON of each line of an `rs_lines` frame (split, line, offset, length, value).
+
+    Blank lines are no records. With `addressed` the ADDRESS columns come along.
+    """
+    text = F.col("value").cast("string")
+    kept = lines.filter(~is_blank(text))
+    if form.format == "csv" and form.header:
+        kept = kept.filter(F.col("line") > 1)
+    fields, refused = _fields(text, form)
+    reason = F.coalesce(
+        F.when(
+            F.col("length") > F.octet_length("value"),
+            F.concat(F.lit("the line has "), F.col("length"), F.lit(f" bytes, more than {form.max_line_bytes}")),
+        ),
+        F.when(~F.is_valid_utf8(text), F.lit("invalid UTF-8")),
+        *([F.when(_is_unbalanced(text), F.lit(UNBALANCED))] if form.format == "csv" else []),
+        refused,
+    )
+    address = (
+        F.col("split").alias(SPLIT),
+        F.col("line").alias(LINE),
+        F.col("offset").alias(OFFSET),
+        F.make_valid_utf8(F.left(text, F.lit(RAW_LIMIT_BYTES))).alias(RAW),
+    )
+    return kept.select(*fields, reason.alias(REASON), *(address if addressed else ()))
+
+
+def _is_unbalanced(text: Column) -> Column:
+    """Whether a line of CSV has a quote without a partner: a value goes on in the next line, or ends in this one."""
+    quotes = F.length(text) - F.length(F.replace(text, F.lit('"'), F.lit("")))
+    return text.contains('"') & (quotes % 2 == 1)
+
+
+def parsed_text(lines: DataFrame, form: LineFormat) -> DataFrame:
+    """Fields and REASON of each line of a frame with the column `value`; blank lines are no records."""
+    text = F.col("value")
+    fields, refused = _fields(text, form)
+    return lines.filter(~is_blank(text)).select(*fields, F.coalesce(text_reason(text), refused).alias(REASON))
+
+
+def is_blank(text: Column) -> Column:
+    """Whether a line has nothing but white space."""
+    return F.length(F.btrim(text, F.lit(WHITE_SPACE))) == 0
+
+
+def text_reason(column: Column) -> Column:
+    """Why a line of plain text cannot be used, null for a good one."""
+    return F.when(~F.is_valid_utf8(column), F.lit("invalid UTF-8"))
+
+
+def matched_fields(text: Column, form: LineFormat) -> tuple[list[Column], Column]:
+    """The fields of a pattern and the reason why a line has none."""
+    names, expression = java_pattern(form.pattern or "")
+    replacement = MATCHED + GROUP.join(f"${i + 1}" for i in range(len(names)))
+    marked = F.regexp_replace(text, expression, replacement)
+    parts = F.split(F.substring(marked, 2, 1 << 30), GROUP)
+    assert form.schema is not None  # noqa: S101  the node checked it
+    fields, reasons = (
+        [],
+        [
+            F.when(text.contains(GROUP) | text.contains(MATCHED), F.lit("control characters in the line")),
+            F.when(~marked.startswith(MATCHED), F.lit("the line does not match the pattern")),
+        ],
+    )
+    for field in form.schema.fields:
+        if field.name not in names:
+            raise ConfigurationError(
+                f"the pattern has no group called {field.name!r}", remedy=f"its groups are: {', '.join(names)}"
+            )
+        part = F.get(parts, F.lit(names.index(field.name)))
+        value = _typed(part, field.dataType.simpleString(), form)
+        fields.append(value.alias(field.name))
+        reasons.append(
+            F.when(
+                value.isNull() & (F.length(part) > 0),
+                F.concat(
+                    F.lit(f"{field.name}: '"),
+                    F.left(part, F.lit(100)),
+                    F.lit(f"' is no {field.dataType.simpleString()}"),
+                ),
+            )
+        )
+    return fields, F.coalesce(*reasons)
+
+
+def java_pattern(pattern: str) -> tuple[list[str], str]:
+    """The names of a pattern's groups, and the pattern as Java reads it, matching the whole line.
+
+    >>> java_pattern("(?P<user>[a-z]+) (?P<ms>[0-9]+)")
+    (['user', 'ms'], '^(?:([a-z]+) ([0-9]+))$')
+    """
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ConfigurationError(f"the pattern is no regular expression: {error}") from error
+    if compiled.groups != len(compiled.groupindex) or not compiled.groupindex:
+        raise ConfigurationError("every group of the pattern needs a name", remedy="(?P<page>...), or (?:...) for none")
+    return list(compiled.groupindex), f"^(?:{re.sub(r'[(][?]P<[^>]+>', '(', pattern)})$"
+
+
+def _fields(text: Column, form: LineFormat) -> tuple[list[Column], Column]:
+    if form.pattern is not None:
+        return matched_fields(text, form)
+    if form.format == "text" or form.schema is None:
+        return [text.alias("value")], F.lit(None).cast("string")
+    if form.format == "json":
+        parsed = F.from_json(text, form.reader_schema, form.reader_options)
+    else:
+        parsed = F.from_csv(text, _csv_ddl(form), form.reader_options)
+    refused = F.when(parsed.isNull() | parsed[CORRUPT].isNotNull(), F.lit(f"malformed {form.format.upper()}"))
+    return [parsed[f.name].alias(f.name) for f in form.schema.fields], refused
+
+
+def _csv_ddl(form: LineFormat) -> str:
+    return ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in form.reader_schema.fields)
+
+
+def quoted(name: str) -> str:
+    """`name` as an identifier of SQL.
+
+    >>> quoted("a`b")
+    '`a``b`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _typed(part: Column, kind: str, form: LineFormat) -> Column:
+    if kind == "string":
+        return part
+    if kind == TimestampType().simpleString() and form.time_format:
+        return F.try_to_timestamp(part, F.lit(form.time_format))
+    return part.try_cast(kind)
+
+
+def without_address(frame: DataFrame) -> DataFrame:
+    """`frame` without its ADDRESS columns."""
+    return frame.drop(*ADDRESS)

@@ -1,0 +1,37 @@
+"""Records that are kept out of a batch because a step cannot compute them: known by a digest of their fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rs_assets.engine.source.columns import visible
+from rs_assets.engine.source.parse import quoted
+
+# Spark's defaults would cut a time to milliseconds, and leave out fields that are null.
+EXACT: Mapping[str, str] = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+DIGEST_BITS = 256
+
+
+def digest(frame: DataFrame) -> Column:
+    """SHA-256 of all visible fields of a row of `frame`, in hexadecimal.
+
+    It is taken of the row as JSON, in which each value of a type has a text of its own: null and the empty string, NaN,
+    0.0 and -0.0, microseconds, decimals with their scale, bytes (Base64), structs, arrays and maps. Comparing values
+    with `<=>` would know less (no maps, no sign of zero), and a digest is safe to keep: it holds nothing of the record.
+    """
+    fields = [F.col(quoted(name)) for name in sorted(visible(frame.columns))]
+    return F.sha2(F.to_json(F.struct(*fields), dict(EXACT)), DIGEST_BITS)
+
+
+def reason_of(frame: DataFrame, poisons: Mapping[str, str]) -> Column:
+    """The reason that `poisons` has for the digest of a row, null for all other rows."""
+    reasons = F.create_map(*(F.lit(text) for pair in poisons.items() for text in pair))
+    made = digest(frame)
+    return F.when(made.isin(*poisons), reasons[made])

@@ -1,0 +1,39 @@
+"""What happens to a record that cannot be used."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from rs_assets.errors import TopologyError
+
+
+class BadRecords(StrEnum):
+    """The policy for records that do not parse or have no usable event time.
+
+    FAIL ends the run with BadRecordError before the batch is committed; DEAD_LETTER keeps the record with its place
+    and reason in the dead-letter table; QUARANTINE does so with records as well on which a step fails, in Python or in
+    SQL, so that one poison record does not stop a stream for ever; SKIP only counts it.
+
+    >>> BadRecords.of("dead_letter")
+    <BadRecords.DEAD_LETTER: 'dead_letter'>
+    """
+
+    FAIL = "fail"
+    DEAD_LETTER = "dead_letter"
+    QUARANTINE = "quarantine"
+    SKIP = "skip"
+
+    @property
+    def keeps_letters(self) -> bool:
+        """Whether records that cannot be used go to the dead-letter table."""
+        return self in (BadRecords.DEAD_LETTER, BadRecords.QUARANTINE)
+
+    @classmethod
+    def of(cls, value: object) -> BadRecords:
+        """The policy named by `value`, in any case; TopologyError if there is none of that name."""
+        for policy in cls:
+            if isinstance(value, str) and value.lower() == policy.value:
+                return policy
+        raise TopologyError(
+            f"{value!r} is not a policy for bad records", remedy="use 'fail', 'dead_letter', 'quarantine' or 'skip'"
+        )

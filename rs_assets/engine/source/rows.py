@@ -1,0 +1,312 @@
+"""Rows of the program as Arrow tables: a value is what it was in the row, or the row is refused."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from rs_assets.errors import SchemaError
+
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
+# What Arrow raises for a value that is none of a type; all but the first are no errors of its own.
+MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, ValueError)
+# Names of types in a schema, where they are not those of Arrow.
+NAMES: Mapping[str, str] = {
+    "int64": "bigint",
+    "int32": "int",
+    "int16": "smallint",
+    "int8": "tinyint",
+    "bool": "boolean",
+} | {"date32[day]": "date"}
+# How much of a value an error shows, in characters.
+SHOWN = 200
+FLOAT_MAX = 3.4028234663852886e38
+
+
+class MisfitError(SchemaError):
+    """A value that does not fit its field; `text` says so without the number of its row."""
+
+    def __init__(self, text: str, *, row: int, field: str) -> None:
+        super().__init__(f"row {row}: {text}", row=row, field=field)
+        self.text = text
+        self.row = row
+        self.field = field
+
+
+def to_table(rows: Rows, schema: pa.Schema) -> pa.Table:
+    """`rows` as a table of exactly `schema`; SchemaError names the row and the field that do not fit.
+
+    Missing fields are null. Text is accepted for a timestamp in ISO form, UTC unless it says otherwise.
+    """
+    names = set(schema.names)
+    for number, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise SchemaError(f"row {number} is not a dict: {row!r}", row=number)
+        if not names.issuperset(row):
+            unknown = next(name for name in row if name not in names)
+            raise SchemaError(
+                f"row {number} has the field {unknown!r}, which is not in the schema",
+                remedy=f"the schema has: {', '.join(schema.names)}",
+                row=number,
+            )
+    return pa.Table.from_arrays(to_arrays(rows, schema), schema=schema)
+
+
+def to_arrays(rows: Rows, schema: pa.Schema) -> list[pa.Array]:
+    """The fields of `schema` of all `rows`, null where a row lacks one; MisfitError for the first that does not fit."""
+    return [_column([row.get(field.name) for row in rows], field) for field in schema]
+
+
+def misfits(rows: Rows, schema: pa.Schema) -> Iterator[MisfitError]:
+    """What is wrong with each of `rows` that does not fit `schema`, in order."""
+    for number, row in enumerate(rows):
+        try:
+            to_arrays([row], schema)
+        except MisfitError as error:
+            yield MisfitError(error.text, row=number, field=error.field)
+        except Exception as error:  # noqa: BLE001  a value of a class of its own
+            yield MisfitError(f"{type(error).__name__}: {error}", row=number, field="")
+
+
+def infer_schema(rows: Rows, *, step: str) -> pa.Schema:
+    """The Arrow schema of all `rows`: whole numbers are bigint, naive datetimes are taken as UTC.
+
+    SchemaError names the field, and the first row that does not go with the rows before it.
+    """
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    _check_names(names, step=step)
+    return pa.schema([pa.field(name, _inferred([row.get(name) for row in rows], name, step)) for name in names])
+
+
+def as_dicts(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows of `table`; maps are dicts, but those whose keys no dict can have are lists of pairs."""
+    try:
+        rows: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
+    except (TypeError, KeyError):
+        rows = table.to_pylist()
+    return rows
+
+
+def type_name(kind: pa.DataType) -> str:
+    """What a schema calls `kind`.
+
+    >>> type_name(pa.int64()), type_name(pa.timestamp("us", tz="UTC")), type_name(pa.list_(pa.int32()))
+    ('bigint', 'timestamp', 'array<int>')
+    """
+    if kinds.is_list(kind):
+        return f"array<{type_name(kind.value_type)}>"
+    if kinds.is_map(kind):
+        return f"map<{type_name(kind.key_type)},{type_name(kind.item_type)}>"
+    if kinds.is_struct(kind):
+        return f"struct<{','.join(f'{field.name}:{type_name(field.type)}' for field in kind)}>"
+    if kinds.is_timestamp(kind):
+        return "timestamp" if kind.tz else "timestamp_ntz"
+    return NAMES.get(str(kind), str(kind).replace("decimal128", "decimal").replace(", ", ","))
+
+
+def _column(values: list[Any], field: pa.Field) -> pa.Array:
+    """`values` as an array, none of them changed; SchemaError with the number of the first that does not fit."""
+    if kinds.is_timestamp(field.type) and str in set(map(type, values)):
+        values = [_moment(value, field.name, number) for number, value in enumerate(values)]
+    if not field.nullable:
+        missing = next((number for number, value in enumerate(values) if value is None), None)
+        if missing is not None:
+            raise _misfit(missing, None, field)
+    changed = first_changed(values, field.type)
+    if changed is None:
+        try:
+            array = pa.array(values, type=field.type)
+            if not _has_gap(array, field):
+                return array
+            why = "null"
+        except MISFITS as error:
+            why = str(error)
+        changed = next((n for n, value in enumerate(values) if not _fits(value, field)), None)
+        if changed is None:
+            raise MisfitError(f"{field.name} does not fit: {why}", row=0, field=field.name)
+    raise _misfit(changed, values[changed], field)
+
+
+def _misfit(row: int, value: object, field: pa.Field) -> MisfitError:
+    text = repr(value)
+    shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    return MisfitError(f"{field.name}={shown} is no {type_name(field.type)}", row=row, field=field.name)
+
+
+def _fits(value: object, field: pa.Field) -> bool:
+    try:
+        return not _has_gap(pa.array([value], type=field.type), field)
+    except MISFITS:
+        return False
+
+
+def _has_gap(array: pa.Array, field: pa.Field) -> bool:
+    """Whether `array` has a null where its field, or a member of that, allows none."""
+    if array.null_count and not field.nullable:
+        return True
+    if kinds.is_struct(field.type):
+        there = array.drop_null() if array.null_count else array
+        return any(_has_gap(there.field(n), member) for n, member in enumerate(field.type))
+    if kinds.is_map(field.type):
+        return _has_gap(array.items, field.type.item_field)
+    return kinds.is_list(field.type) and _has_gap(array.flatten(), field.type.value_field)
+
+
+def _moment(value: object, field: str, row: int) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        made = datetime.fromisoformat(value)
+    except ValueError as error:
+        raise MisfitError(f"{field}={value!r} is no timestamp", row=row, field=field) from error
+    return made if made.tzinfo else made.replace(tzinfo=UTC)
+
+
+def first_changed(values: Sequence[Any], kind: pa.DataType) -> int | None:
+    """The place of the first value that Arrow would take for `kind` but change, None if there is none.
+
+    >>> first_changed([1, 2.0, 2.5], pa.int64()), first_changed([5], pa.timestamp("us"))
+    (2, 0)
+    """
+    for is_kind, usual, keeps in EXACT:
+        if is_kind(kind):
+            unusual = set(map(type, values)) - usual
+            return next((n for n, v in enumerate(values) if type(v) in unusual and not keeps(v)), None)
+    if kinds.is_float32(kind):
+        return next((n for n, v in enumerate(values) if isinstance(v, float) and FLOAT_MAX < abs(v) < math.inf), None)
+    return _first_changed_within(values, kind) if kinds.is_nested(kind) else None
+
+
+def _first_changed_within(values: Sequence[Any], kind: pa.DataType) -> int | None:
+    """As `first_changed`, for values that hold others; a struct with a member that `kind` lacks is one of them."""
+    found = []
+    for parts, of in _parts(kind):
+        held = [() if value is None else parts(value) for value in values]
+        inner = first_changed(list(chain.from_iterable(held)), of)
+        if inner is not None:
+            found.append(_owner(held, inner))
+    if kinds.is_struct(kind):
+        names = {field.name for field in kind}
+        surplus = (n for n, v in enumerate(values) if isinstance(v, Mapping) and not names.issuperset(v))
+        found.append(next(surplus, len(values)))
+    return min((n for n in found if n < len(values)), default=None)
+
+
+def _parts(kind: pa.DataType) -> Iterable[tuple[Callable[[Any], Sequence[Any]], pa.DataType]]:
+    """How to take the values of each inner type out of one of `kind`; what has another form, Arrow itself refuses."""
+    if kinds.is_list(kind):
+        return [(_items, kind.value_type)]
+    if kinds.is_map(kind):
+        return [(partial(_of_pairs, 0), kind.key_type), (partial(_of_pairs, 1), kind.item_type)]
+    return [(partial(_member, field.name), field.type) for field in kind] if kinds.is_struct(kind) else []
+
+
+def _items(value: object) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def _of_pairs(which: int, value: object) -> Sequence[Any]:
+    pairs = list(value.items()) if isinstance(value, Mapping) else _items(value)
+    return [pair[which] for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2]
+
+
+def _member(name: str, value: object) -> Sequence[Any]:
+    return (value.get(name),) if isinstance(value, Mapping) else ()
+
+
+def _owner(held: Sequence[Sequence[Any]], place: int) -> int:
+    """Which of `held` the part at `place` of all of them in a row belongs to."""
+    for number, parts in enumerate(held):
+        place -= len(parts)
+        if place < 0:
+            return number
+    return len(held)
+
+
+def _is_whole(value: object) -> bool:
+    return not isinstance(value, (float, Decimal)) or value == value // 1
+
+
+def _is_moment(value: object) -> bool:
+    return not isinstance(value, (int, float, Decimal))
+
+
+def _is_day(value: object) -> bool:
+    return _is_moment(value) and (not isinstance(value, datetime) or value.time() == time())
+
+
+# Types into which Arrow presses what they cannot hold: the Python types that they come from, and who else fits.
+EXACT: tuple[tuple[Callable[[pa.DataType], bool], set[type], Callable[[Any], bool]], ...] = (
+    (kinds.is_integer, {int, type(None)}, _is_whole),
+    (kinds.is_timestamp, {datetime, type(None)}, _is_moment),
+    (kinds.is_date, {date, type(None)}, _is_day),
+)
+
+
+# Types of Arrow that Spark does not have.
+FOREIGN = (kinds.is_time, kinds.is_unsigned_integer, kinds.is_float16, kinds.is_dictionary)
+
+
+def _check_names(names: Sequence[object], *, step: str) -> None:
+    remedy = "give each field one name"
+    odd = next((name for name in names if not isinstance(name, str)), None)
+    if odd is not None:
+        raise SchemaError(f"the rows of step {step!r} have a field {odd!r}; names are text", remedy=remedy, step=step)
+    seen: dict[str, str] = {}
+    for name in map(str, names):
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            what = f"the rows of step {step!r} have the fields {other!r} and {name!r}, which Spark cannot tell apart"
+            raise SchemaError(what, remedy=remedy, step=step)
+
+
+def _inferred(values: list[Any], field: str, step: str) -> pa.DataType:
+    """The type of all `values`."""
+    try:
+        kind = _common(values)
+        wrong = first_changed(values, kind)
+        what = None if wrong is None else f"row {wrong}: {field}={values[wrong]!r} is no {type_name(kind)}"
+        what = what or _unusable(kind, field)
+    except MISFITS as error:
+        number = bisect_left(range(len(values)), True, key=lambda n: not _has_type(values[: n + 1]))  # noqa: FBT003
+        what = f"row {number}: {field}={values[number]!r} does not go with the rows before it ({error})"
+    if what is not None:
+        remedy = f"declare it: schema='{field} ...'"
+        raise SchemaError(
+            f"the rows of step {step!r} have no common schema: {what}", remedy=remedy, step=step, field=field
+        )
+    return pa.timestamp("us", tz="UTC") if kinds.is_timestamp(kind) else kind
+
+
+def _common(values: Sequence[Any]) -> pa.DataType:
+    return pa.array(values).type
+
+
+def _has_type(values: Sequence[Any]) -> bool:
+    try:
+        _common(values)
+    except MISFITS:
+        return False
+    return True
+
+
+def _unusable(kind: pa.DataType, field: str) -> str | None:
+    """Why no column can have the type `kind`."""
+    if any(is_kind(kind) for is_kind in FOREIGN):
+        return f"{field} is a {kind}, for which Spark has no type"
+    if kinds.is_null(kind):
+        return f"{field} is None in all rows"
+    if kinds.is_struct(kind) and not kind.num_fields:
+        return f"{field} is a dict without fields"
+    inner = (kind.field(n) for n in range(kind.num_fields)) if kinds.is_nested(kind) else ()
+    return next((why for each in inner if (why := _unusable(each.type, f"{field}.{each.name}"))), None)

@@ -1,0 +1,183 @@
+"""The one thread that talks to Spark.
+
+Dagster ends a run, and a person a program, by an interrupt in the main thread. Inside a py4j call that would leave an
+unread reply in the socket and every later call would read the wrong one. So no other thread calls Spark, except the
+ones that Spark itself calls back on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from rs_assets.engine.spark.settings import SQL_SETTINGS, SparkSettings
+from rs_assets.errors import ConfigurationError, EngineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+Task = tuple[Callable[["SparkSession"], Any], "Future[Any]"]
+# How long an interruptible wait sleeps before it looks for an interrupt, in seconds.
+WAIT_S = 0.5
+
+
+class SparkDriver:
+    """Owns a session and the thread that calls it; the session is made at the first call.
+
+    With `session` it borrows that one: settings of SQL are applied, and stopping leaves it alone.
+    """
+
+    _shared: ClassVar[SparkDriver | None] = None
+    _shared_lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, settings: SparkSettings | None = None, *, session: SparkSession | None = None) -> None:
+        self.settings = settings or SparkSettings()
+        self._borrowed = session
+        self._session: SparkSession | None = None
+        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    @classmethod
+    def shared(cls, settings: SparkSettings | None = None) -> SparkDriver:
+        """The driver of this process: Spark has one session a process. `settings` count for the first caller only."""
+        with cls._shared_lock:
+            if cls._shared is None:
+                cls._shared = cls(settings)
+                atexit.register(cls._shared.stop)
+            return cls._shared
+
+    @property
+    def started(self) -> bool:
+        """Whether a call has made the session, and `stop` has not ended it since."""
+        return self._session is not None
+
+    def call(self, function: Callable[[SparkSession], T]) -> T:
+        """Run `function(session)` on the driver's thread and return its result; the wait can be interrupted."""
+        if threading.current_thread() is self._thread:
+            return function(self._ready_session())
+        future: Future[T] = Future()
+        self._ensure_thread()
+        self._tasks.put((function, future))
+        done = threading.Event()
+        future.add_done_callback(lambda _: done.set())
+        # Event.wait, not Future.result or Thread.join: an exception inside those can leave them broken.
+        while not done.wait(WAIT_S):
+            pass
+        return future.result()
+
+    def stop(self) -> None:
+        """Stop the session if it is owned, and end the thread. May be called twice."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            if thread is None:
+                return
+            if thread.is_alive():
+                finished: Future[None] = Future()
+                self._tasks.put((lambda _: self._end_session(), finished))
+                self._tasks.put(None)
+                with suppress(TimeoutError):
+                    finished.result(timeout=30)
+        with self._shared_lock:
+            if SparkDriver._shared is self:
+                SparkDriver._shared = None
+
+    def _ensure_thread(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="rs-spark-driver", daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            self._done(*task)
+            # While it waits for the next call it must not keep what the last one was about.
+            del task
+
+    def _done(self, function: Callable[[SparkSession], T], future: Future[T]) -> None:
+        try:
+            future.set_result(function(self._ready_session()))
+        except BaseException as error:  # noqa: BLE001  handed to the caller whole
+            future.set_exception(error)
+
+    def _ready_session(self) -> SparkSession:
+        if self._session is None:
+            self._session = self._borrow(self._borrowed) if self._borrowed else make_session(self.settings)
+        return self._session
+
+    @staticmethod
+    def _borrow(session: SparkSession) -> SparkSession:
+        for key, value in SQL_SETTINGS.items():
+            session.conf.set(key, value)
+        return session
+
+    def _end_session(self) -> None:
+        session, self._session = self._session, None
+        if session is None or self._borrowed is not None:
+            return
+        for query in session.streams.active:
+            query.stop()
+        session.stop()
+        _end_gateway()
+
+
+def make_session(settings: SparkSettings) -> SparkSession:
+    """A new session with `settings`, on the Java and the jars that `make setup` found; EngineError if it fails."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException, PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    from rs_assets.engine.spark.jars import SPARK
+    from rs_assets.engine.spark.java import java_home
+
+    os.environ["JAVA_HOME"] = str(java_home())
+    # Workers must be the same Python with the same packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    for name, value in settings.environment().items():
+        os.environ.setdefault(name, value)
+    builder = SparkSession.builder
+    for key, value in settings.conf(SPARK.paths()).items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise EngineError(f"Spark did not start: {error}", remedy="run `make setup`; see the text above") from error
+    except (Py4JJavaError, PySparkException) as error:
+        raise _refused(error) from error
+    session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+def _refused(error: Exception) -> ConfigurationError:
+    """What Spark says of its settings, without the trace of Java."""
+    told = re.findall(r"^(?:Caused by|:).*?([A-Za-z]+(?:Exception|Error): [^\n]{1,300})", str(error), re.MULTILINE)
+    return ConfigurationError(
+        f"Spark does not start with these settings: {told[-1] if told else str(error).splitlines()[0][:300]}",
+        remedy="correct the master (RS_SPARK_MASTER), the memory (RS_DRIVER_MEMORY) or the settings laid over ours"
+        " (spark_config, SparkSettings(extra=...))",
+    )
+
+
+def _end_gateway() -> None:
+    """End the JVM: it lives as long as its gateway's standard input is open."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway  # noqa: SLF001  pyspark has no public way to end its JVM
+    if gateway is None:
+        return
+    gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None and process.stdin is not None:
+        process.stdin.close()
+        process.wait(timeout=10)
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001

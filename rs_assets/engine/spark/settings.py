@@ -1,0 +1,132 @@
+"""The Spark settings that the project relies on, each with its reason."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from rs_assets.errors import ConfigurationError
+
+LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+# A local file system that forks no process for each file: 5 to 7 of them in a small batch, a third of its time.
+FORKLESS_JAR, FORKLESS = "hadoop-bare-naked-local-fs", "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+SECRETS = "(?i)secret|password|passwd|pwd|token|credential|jaas|api.?key|access.?key|keystore.?key|private.?key"
+
+# May be set on a session that somebody else made; the rest only when a session is made.
+SQL_SETTINGS: Mapping[str, str] = {
+    # Timestamps mean the same on every machine.
+    "spark.sql.session.timeZone": "UTC",
+    # The default forks a process for each checkpoint file: half of a small batch's time.
+    "spark.sql.streaming.checkpointFileManagerClass": LOCAL_CHECKPOINTS,
+    "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Sources can be added, dropped and reordered with state kept; only if on from the first batch.
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    "spark.sql.streaming.offsetLog.formatVersion": "2",
+    # With several stateful operators in mind Spark filters late rows by the watermark of the batch before.
+    "spark.sql.streaming.statefulOperator.allowMultiple": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "1000",
+    # INT96 is no Delta type, nanoseconds would raise the table's protocol.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Otherwise a malformed CSV line goes unnoticed when its bad field is not read.
+    "spark.sql.csv.parser.columnPruning.enabled": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+FIXED_SETTINGS: Mapping[str, str] = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.redaction.regex": SECRETS,
+    "spark.ui.killEnabled": "false",
+    # Otherwise each Column asks the JVM thrice for where in our compiler it was made: 1 ms a column.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+# In one process a stage fails again for the reason that it failed for. Tasks that never run twice may send records in
+# the driver's transaction (rs_assets/engine/sink/kafka).
+ONE_PROCESS_SETTINGS: Mapping[str, str] = {"spark.stage.maxConsecutiveAttempts": "1"}
+# The collector with one thread keeps the least beside the heap, and gives back what the heap does not need.
+LEAN_JAVA = "-XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30 -XX:ReservedCodeCacheSize=128m"
+LEAN_SETTINGS: Mapping[str, str] = {
+    # All state stores of a process share one cache and one budget of write buffers.
+    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "64",
+}
+# Nobody else reaches Spark here; the workers of a cluster on other machines must.
+LOOPBACK = "127.0.0.1"
+NEARBY = ("127.0.0.1", "::1", "localhost")
+# Each thread of the JVM may get a heap of malloc of its own; glibc reads this when the JVM starts.
+LEAN_ENVIRONMENT: Mapping[str, str] = {"MALLOC_ARENA_MAX": "2"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """How to make a session.
+
+    `master` is `local[*]` or `spark://host:port`; `host` the address of this machine at which the workers of a cluster
+    on other machines reach the driver, which then listens there; `memory` the driver's heap in Spark's notation;
+    `partitions` the number of state and shuffle partitions (None: the cores of a local master), which a checkpoint
+    keeps for life; `ui` switches Spark's own UI on, on loopback or `host`; `lean` trades speed on many cores for
+    memory; `extra` is laid over everything.
+    """
+
+    master: str = field(default_factory=lambda: os.environ.get("RS_SPARK_MASTER", "local[*]"))
+    host: str = field(default_factory=lambda: os.environ.get("RS_DRIVER_HOST", ""))
+    memory: str = field(default_factory=lambda: os.environ.get("RS_DRIVER_MEMORY", "1g"))
+    partitions: int | None = None
+    ui: bool = False
+    delta: bool = True
+    lean: bool = False
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        """Where the driver is reached, and where it listens."""
+        given = self.host or self.extra.get("spark.driver.host", "")
+        if given or self.master.startswith("local") or urlsplit(self.master).hostname in NEARBY:
+            return given or LOOPBACK
+        raise ConfigurationError(
+            f"the workers of {self.master} would look for the driver on their own machines",
+            remedy="set RS_DRIVER_HOST, or spark.driver.host, to the address of this machine that they reach",
+        )
+
+    def environment(self) -> dict[str, str]:
+        """What the JVM is started with: Spark's own UI would listen on all addresses of this machine."""
+        return {"SPARK_LOCAL_IP": self.address, **(LEAN_ENVIRONMENT if self.lean else {})}
+
+    def conf(self, jars: tuple[Path, ...] = ()) -> dict[str, str]:
+        """All settings for a new session; ConfigurationError for a cluster that could not reach the driver."""
+        conf = {
+            "spark.master": self.master,
+            "spark.app.name": "rs-assets",
+            "spark.driver.memory": self.memory,
+            "spark.driver.host": self.address,
+            "spark.driver.bindAddress": self.address,
+            "spark.ui.enabled": str(self.ui).lower(),
+            "spark.sql.shuffle.partitions": str(self.partitions or os.cpu_count() or 2),
+            # Without it the JVM prints a page before it is told to be quiet.
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+            **SQL_SETTINGS,
+            **FIXED_SETTINGS,
+        }
+        if self.lean:
+            conf["spark.driver.extraJavaOptions"] += f" {LEAN_JAVA}"
+            conf |= LEAN_SETTINGS
+        forkless = next((jar for jar in jars if jar.name.startswith(FORKLESS_JAR)), None)
+        if forkless is not None and self.master.startswith("local"):
+            # Needed before Spark adds jars of its own; machines of a cluster may not have it.
+            conf |= {"spark.driver.extraClassPath": str(forkless), "spark.hadoop.fs.file.impl": FORKLESS}
+        if self.master.startswith("local"):
+            conf |= ONE_PROCESS_SETTINGS
+        if jars:
+            conf["spark.jars"] = ",".join(str(jar) for jar in jars)
+            if self.delta:
+                conf["spark.sql.extensions"] = DELTA_EXTENSION
+                conf["spark.sql.catalog.spark_catalog"] = DELTA_CATALOG
+        return conf | dict(self.extra)

@@ -1,0 +1,104 @@
+"""The event time of a record, and the control rows that move the watermark on purpose."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, LongType, StringType, TimestampNTZType, TimestampType
+
+from rs_assets.engine.files import write_atomically
+from rs_assets.engine.source.columns import CONTROL, EVENT_TIME, visible
+from rs_assets.engine.window.spec import EventTimeBounds
+from rs_assets.errors import TopologyError, UnknownFieldError
+
+# The one text form of an event time besides ISO timestamps that Spark casts itself.
+TEXT_FORMAT = "yyyy-MM-dd HH:mm:ss"
+# A batch that failed is computed again with the clock of its first try; that clock may be this old.
+OLDEST_BATCH = timedelta(days=30)
+# Later than the end of any window, and still a timestamp for Spark and Delta; and the first one for Python.
+END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
+BEGIN_OF_TIME = datetime(1, 1, 1, tzinfo=UTC)
+# Text with a whole date: Spark takes `10:00` for that time of today, and `2026` for its first of January.
+DATED = r"^\s*\d{4,}-\d{1,2}-\d{1,2}(\D|$)"
+
+
+def event_time(frame: DataFrame, field: str | None, *, step: str, now: Column) -> Column:
+    """The event time of each row as a timestamp, null where it has none; `now` where `field` is None (arrival)."""
+    if field is None:
+        return now
+    if field not in frame.columns:
+        raise UnknownFieldError(field, step=step, known=tuple(visible(frame.columns)))
+    return _as_timestamp(F.col(f"`{field}`"), frame.schema[field].dataType, field, step)
+
+
+def time_reason(at: Column, bounds: EventTimeBounds, *, now: Column) -> Column:
+    """Why an event time is not believed; null for a good one."""
+    text = at.cast("string")
+    return F.coalesce(
+        F.when(at.isNull(), F.lit("no event time")),
+        F.when(at < F.lit(bounds.earliest), F.concat(F.lit("event time before the earliest: "), text)),
+        F.when(_too_far_ahead(at, bounds, now=now), F.concat(F.lit("event time too far ahead: "), text)),
+    )
+
+
+def _too_far_ahead(at: Column, bounds: EventTimeBounds, *, now: Column) -> Column:
+    """Whether `at` lies further ahead of the batch's clock than `bounds` allow.
+
+    Compared plainly, the clock would be a constant in the code that Spark generates: another code to compile in each
+    batch, for 50 ms and more. Inside a lambda Spark interprets, which is slower by row: so only young times get there.
+    """
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    young = F.lit(min(today - OLDEST_BATCH, END_OF_TIME - bounds.max_ahead) + bounds.max_ahead)
+    latest = now + F.make_dt_interval(secs=F.lit(bounds.max_ahead.total_seconds()))
+    return (at >= F.lit(END_OF_TIME)) | ((at > young) & F.exists(F.array(at), lambda each: each > latest))
+
+
+def with_control(spark: SparkSession, frame: DataFrame, folder: Path, *, name: str) -> DataFrame:
+    """`frame` (with EVENT_TIME) united with the control rows that are dropped into `folder`, marked by CONTROL."""
+    folder.mkdir(parents=True, exist_ok=True)
+    control = spark.readStream.name(name).schema(f"{EVENT_TIME} timestamp").json(str(folder))
+    return frame.withColumn(CONTROL, F.lit(col=False)).unionByName(
+        control.withColumn(CONTROL, F.lit(col=True)), allowMissingColumns=True
+    )
+
+
+def drop_control(frame: DataFrame) -> DataFrame:
+    """`frame` behind its watermark, without control rows.
+
+    The condition must mention the event time: otherwise the optimizer pushes it below the watermark, which then
+    never sees the control rows.
+    """
+    return frame.filter(~(F.col(CONTROL) & F.col(EVENT_TIME).isNotNull())).drop(CONTROL)
+
+
+def send_control(folder: Path, at: datetime) -> None:
+    """Drop a control row that moves the watermark to `at`; it takes effect in the query's next batch."""
+    row = json.dumps({EVENT_TIME: at.isoformat()}) + "\n"
+    write_atomically(folder / f"control-{uuid.uuid4().hex}.json", row.encode())
+
+
+def _as_timestamp(column: Column, kind: DataType, field: str, step: str) -> Column:
+    match kind:
+        case TimestampType() | TimestampNTZType():
+            return column.cast("timestamp")
+        case LongType():
+            return F.timestamp_millis(_within_time(column))
+        case StringType():
+            dated = F.when(column.rlike(DATED), column.try_cast("timestamp"))
+            return F.coalesce(F.try_to_timestamp(column, F.lit(TEXT_FORMAT)), dated)
+    raise TopologyError(
+        f"the event time {field!r} of step {step!r} is a {kind.simpleString()}",
+        remedy=f"use a timestamp, epoch milliseconds as bigint (seconds: timestamp_seconds()) or text as {TEXT_FORMAT}",
+        step=step,
+    )
+
+
+def _within_time(millis: Column) -> Column:
+    """Epoch milliseconds, cut to what a timestamp can hold: nanoseconds would end the query, as an overflow."""
+    first, last = (int(at.timestamp() * 1000) for at in (BEGIN_OF_TIME, END_OF_TIME))
+    return F.when(millis > last, F.lit(last)).when(millis < first, F.lit(first)).otherwise(millis)

@@ -1,0 +1,64 @@
+"""How a run of Dagster ends that was told to stop, and what of its threads is seen in its log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dagster import DagsterRunStatus, Failure, OpExecutionContext
+
+from rs_assets.engine.background import LOG
+from rs_assets.orchestration.runtime import Ended
+
+DRAINED = "drained and stopped; the next run goes on from here"
+# The tag of a run that a person has launched on a terminal; the value does not matter.
+BY_HAND = "rs/by_hand"
+
+
+def was_wished(context: OpExecutionContext) -> bool:
+    """Whether the interrupt of this run was wished for: asked for in Dagster, or at the terminal that it runs in.
+
+    The latter is noted in Dagster too, so that nobody starts the run again, whatever becomes of it now.
+    """
+    run = context.instance.get_run_by_id(context.run_id)
+    if run is None:
+        return False
+    if run.status in (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED):
+        return True
+    if BY_HAND not in run.tags:
+        return False
+    context.instance.report_run_canceling(run, message="told to stop at its terminal")
+    return True
+
+
+def refuse_if_unfinished(ended: Ended, mode: str) -> None:
+    """A stream that was told to stop has done what it should; anything else that was interrupted has not."""
+    if not ended.wished:
+        raise Failure("its process was told to end, but not by way of Dagster", allow_retries=False) from None
+    if mode == "run":
+        raise Failure("terminated before the end of its input", allow_retries=False) from None
+
+
+@contextmanager
+def shown_in(context: OpExecutionContext) -> Iterator[None]:
+    """Within this, what threads beside the batches log is in the log of the run."""
+    handler = _RunLog(context)
+    LOG.addHandler(handler)
+    try:
+        yield
+    finally:
+        LOG.removeHandler(handler)
+
+
+class _RunLog(logging.Handler):
+    def __init__(self, context: OpExecutionContext) -> None:
+        super().__init__()
+        self.context = context
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hand a message on; the log of the run may be what fails."""
+        try:
+            self.context.log.log(record.levelno, record.getMessage())
+        except Exception:  # noqa: BLE001  logging has a way of its own to tell
+            self.handleError(record)

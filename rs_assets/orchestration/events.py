@@ -1,0 +1,195 @@
+"""From finished batches to Dagster's events: what went through each step, as metadata that plots."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+import orjson
+from dagster import (
+    AssetKey,
+    AssetMaterialization,
+    MetadataValue,
+    OpExecutionContext,
+    TableColumn,
+    TableColumnDep,
+    TableColumnLineage,
+    TableRecord,
+    TableSchema,
+)
+
+from rs_assets.engine.background import Troubles
+from rs_assets.engine.sink.delta_table import open_table
+from rs_assets.orchestration.roles import Role, asset_path, roles_of
+from rs_assets.pipeline.runtime.report import BatchProgress, RunReport
+from rs_assets.pipeline.topology.provenance import fields_of, provenance
+from rs_assets.pipeline.topology.topology import Topology
+
+# Each event costs Dagster tens of milliseconds and stays in its memory, so a live stream reports this often at most.
+LIVE_EVERY_S = 10.0
+Metadata = dict[str, Any]
+
+
+class StepEvents:
+    """Gathers the batches of one run. `put` is called by the runtime; a thread of its own talks to Dagster."""
+
+    def __init__(self, topology: Topology, context: OpExecutionContext, *, live: bool) -> None:
+        self.topology = topology
+        self.context = context
+        self.live = live
+        self._queue: SimpleQueue[BatchProgress | None] = SimpleQueue()
+        self._latest: dict[str, BatchProgress] = {}
+        self._passed: dict[str, str] = {}
+        self._sums: dict[tuple[str, str], int] = {}
+        self._batches: dict[str, int] = {}
+        self._first: dict[str, int] = {}
+        self._replayed: dict[str, int] = {}
+        self._seconds: dict[str, float] = {}
+        self._logged = time.monotonic()
+        self._tables: Mapping[str, str] = {}
+        self.troubles = Troubles()
+        self._thread = threading.Thread(target=self._work, name="rs-events", daemon=True)
+        self._thread.start()
+
+    def put(self, progress: BatchProgress) -> None:
+        """Take note of a finished batch."""
+        self._queue.put(progress)
+
+    def close(self) -> None:
+        """Wait until every batch has been noted; may be called twice."""
+        self._queue.put(None)
+        self._thread.join(timeout=30)
+
+    def seen(self) -> list[tuple[str, Role]]:
+        """The steps that data went through, with their roles."""
+        return [(step, role) for step, role in roles_of(self.topology) if self._query_of(step) is not None]
+
+    def log_all(self) -> None:
+        """Report every step that data went through, now."""
+        self.close()
+        self._log()
+
+    def summary(self, report: RunReport) -> str:
+        """One line on the run."""
+        self._tables = report.tables
+        return (
+            f"{report.rows_in:,} rows in, {report.rows_out:,} out, {report.rows_dead:,} dead, "
+            f"{report.rows_late:,} late, {report.rows_open:,} groups open, "
+            f"{report.batches} batches in {report.seconds:.1f} s"
+        )
+
+    def metadata(self, step: str, role: Role) -> Metadata:
+        """What is known of `step`; numbers lie flat, so that the UI plots them."""
+        progress = self._query_of(step)
+        if progress is None:
+            return {}
+        common: Metadata = {
+            "batch_id": progress.batch_id,
+            "batches": self._batches[progress.query],
+            "seconds": round(self._seconds[progress.query], 3),
+        }
+        return (
+            common
+            | self._recovery()
+            | {"checkpoint": self._checkpoint, "state": self._state, "output": self._output}[role](step, progress)
+        )
+
+    def _recovery(self) -> Metadata:
+        """What a restart by the recovery sensor is about: after which run, why, how long it was away."""
+        tags = self.context.run.tags
+        if "rs/recovers" not in tags:
+            return {}
+        return {
+            "recovered_from_run": tags["rs/recovers"],
+            "recovery_reason": tags["rs/recovery_reason"],
+            "lost_seconds": float(tags["rs/lost_seconds"]),
+            "recovered_from_batch": min(self._first.values(), default=0) - 1,
+            "replayed_rows": sum(self._replayed.values()),
+        }
+
+    def _checkpoint(self, step: str, progress: BatchProgress) -> Metadata:
+        made: Metadata = {
+            "rows_in": self._sums.get((progress.query, "rows_in"), 0),
+            "rows_dead": self._sums.get((progress.query, "rows_dead"), 0),
+        }
+        if step in progress.offsets and progress.offsets[step] != "-":
+            made["offsets"] = MetadataValue.json(orjson.loads(progress.offsets[step]))
+        return made
+
+    def _state(self, step: str, progress: BatchProgress) -> Metadata:  # noqa: ARG002  the table's form
+        made: Metadata = {
+            "dagster/row_count": progress.state_rows,
+            "rows_late": self._sums.get((progress.query, "rows_late"), 0),
+        }
+        if progress.watermark is not None:
+            made["watermark"] = MetadataValue.timestamp(progress.watermark)
+        return made
+
+    def _output(self, step: str, progress: BatchProgress) -> Metadata:
+        made: Metadata = {"rows_out": self._sums.get((progress.query, step), 0)}
+        path = self._tables.get(step)
+        table = open_table(path) if path else None
+        if path and table is not None:
+            columns = [TableColumn(field.name, str(field.type.type)) for field in table.schema().fields]
+            made |= {
+                "dagster/uri": MetadataValue.path(path),
+                "dagster/column_schema": TableSchema(columns=columns),
+                "dagster/row_count": table.count(),
+                "delta_version": table.version(),
+                "generation": progress.generation,
+                "dagster/column_lineage": self._column_lineage(step, [column.name for column in columns]),
+                "made_from": MetadataValue.table(_offset_records(progress)) if progress.offsets else "nothing",
+            }
+        return made
+
+    def _column_lineage(self, step: str, columns: Sequence[str]) -> TableColumnLineage:
+        """For each column the fields of the sources that it is made of, as the topology tells."""
+        known = provenance(self.topology, step)
+        return TableColumnLineage(
+            {
+                column: [
+                    TableColumnDep(AssetKey(asset_path(self.topology, source, "checkpoint")), name)
+                    for source, name in sorted(fields_of(known, column))
+                ]
+                for column in columns
+            }
+        )
+
+    def _work(self) -> None:
+        while (progress := self._queue.get()) is not None:
+            self._note(progress)
+            if self.live and time.monotonic() - self._logged >= LIVE_EVERY_S:
+                with self.troubles.guarding("Dagster does not show the newest batches"):
+                    self._log()
+
+    def _note(self, progress: BatchProgress) -> None:
+        query = progress.query
+        self._latest[query] = progress
+        self._passed.update(dict.fromkeys(progress.steps, query))
+        self._batches[query] = self._batches.get(query, 0) + 1
+        if query not in self._first:
+            self._first[query] = progress.batch_id
+            self._replayed[query] = progress.rows_in if progress.replayed else 0
+        self._seconds[query] = self._seconds.get(query, 0.0) + progress.seconds
+        counts = {"rows_in": progress.rows_in, "rows_dead": progress.rows_dead, "rows_late": progress.rows_late}
+        for name, rows in (*counts.items(), *progress.rows_out.items()):
+            self._sums[query, name] = self._sums.get((query, name), 0) + rows
+
+    def _log(self) -> None:
+        self._logged = time.monotonic()
+        for step, role in self.seen():
+            key = AssetKey(asset_path(self.topology, step, role))
+            self.context.log_event(AssetMaterialization(key, metadata=self.metadata(step, role)))
+
+    def _query_of(self, step: str) -> BatchProgress | None:
+        """The latest batch of the query of which a batch went through `step`."""
+        query = self._passed.get(step)
+        return None if query is None else self._latest[query]
+
+
+def _offset_records(progress: BatchProgress) -> list[TableRecord]:
+    """Where each source stood at the end of the batch."""
+    return [TableRecord({"source": source, "offset": offset}) for source, offset in sorted(progress.offsets.items())]

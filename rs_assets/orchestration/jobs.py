@@ -1,0 +1,33 @@
+"""Two jobs a pipeline: `run` to the end of the input, `start` for good."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from dagster import AssetsDefinition, define_asset_job, in_process_executor
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+from rs_assets.orchestration.assets import pipeline_name
+from rs_assets.pipeline.stream.pipeline import Pipeline
+
+Mode = Literal["run", "start"]
+DESCRIPTIONS: dict[Mode, str] = {
+    "run": "Process all input there is, then stop.",
+    "start": "Process input as it comes. Terminate drains and stops it; the run ends as a success then.",
+}
+
+
+def pipeline_job(pipeline: Pipeline, assets: AssetsDefinition, mode: Mode) -> UnresolvedAssetJobDefinition:
+    """The job that runs `pipeline` in `mode`, in one process: frames cannot travel, and one JVM is enough."""
+    topology = pipeline.topology
+    config: dict[str, Any] = {"resources": {"run": {"config": {"mode": mode}}}}
+    # A stream is meant to run on: no limit of time, and no retry that would start it again after a stop.
+    tags = {"rs/pipeline": pipeline.name, "rs/mode": mode, "dagster/max_runtime": "0", "dagster/max_retries": "0"}
+    return define_asset_job(
+        name=f"{pipeline_name(topology)}_{mode}",
+        selection=list(assets.keys),
+        config=config,
+        description=f"{pipeline.name}: {DESCRIPTIONS[mode]}",
+        tags=tags,
+        executor_def=in_process_executor,
+    )

@@ -1,0 +1,106 @@
+"""Running a pipeline's job in this process, recorded in Dagster's instance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rs_assets.errors import EngineError, RsError
+from rs_assets.pipeline.runtime.report import RunReport
+from rs_assets.pipeline.stream.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is asked of a run besides running: see RunResource for the words."""
+
+    finish: bool = False
+    new_generation: bool = False
+    reset_steps: tuple[str, ...] = ()
+    keep_state: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A finished run: Dagster's id of it, and what it did."""
+
+    run_id: str
+    report: RunReport
+
+
+def launch(
+    pipeline: Pipeline,
+    mode: Literal["run", "start"],
+    *,
+    wish: Wish = Wish(),
+    listener: Any = None,
+    preview_rows: int = 0,
+    verbose: bool = False,
+) -> Launched:
+    """Run the job of `pipeline` through Dagster in this process; raises the RsError that ended it.
+
+    `listener` is called with the BatchProgress of every batch.
+    """
+    from dagster import DagsterError, DagsterInstance
+
+    from rs_assets.orchestration import runtime
+    from rs_assets.orchestration.assets import pipeline_name
+    from rs_assets.orchestration.definitions_of import build_definitions
+    from rs_assets.orchestration.ending import BY_HAND
+    from rs_assets.orchestration.instance import ensure_home
+
+    ensure_home()
+    job = build_definitions([pipeline]).resolve_job_def(f"{pipeline_name(pipeline.topology)}_{mode}")
+    config = {
+        "loggers": {"console": {"config": {"log_level": "INFO" if verbose else "CRITICAL"}}},
+        "resources": {
+            "run": {
+                "config": {
+                    "mode": mode,
+                    "new_generation": wish.new_generation,
+                    "reset_steps": list(wish.reset_steps),
+                    "keep_state": wish.keep_state,
+                    "preview_rows": preview_rows,
+                }
+            },
+            "window": {"config": {"finish": wish.finish}},
+        },
+    }
+    with _listening(runtime, listener), DagsterInstance.get() as instance:
+        try:
+            result = job.execute_in_process(
+                run_config=config, instance=instance, raise_on_error=True, tags={BY_HAND: mode}
+            )
+        except DagsterError as error:
+            ours = cause_of(error)
+            if ours is None:
+                raise
+            raise ours from error
+        report = runtime.LAST_REPORTS.pop(result.run_id, None)
+    if report is None:
+        raise EngineError("the run ended without a report", run=result.run_id)
+    return Launched(result.run_id, report)
+
+
+def cause_of(error: BaseException) -> RsError | None:
+    """The error of ours inside one of Dagster's."""
+    current: BaseException | None = error
+    while current is not None:
+        if isinstance(current, RsError):
+            return current
+        current = current.__cause__ or current.__context__
+    return None
+
+
+@contextmanager
+def _listening(runtime: Any, listener: Any) -> Iterator[None]:
+    if listener is None:
+        yield
+        return
+    runtime.LISTENERS.append(listener)
+    try:
+        yield
+    finally:
+        runtime.LISTENERS.remove(listener)

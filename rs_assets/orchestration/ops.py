@@ -1,0 +1,101 @@
+"""One op factory per family. Ops wire lazy frames (milliseconds); the last op processes the batches."""
+
+# No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from dagster import In, Nothing, OpDefinition, OpExecutionContext, Out, Output, op
+
+from rs_assets.orchestration.ending import DRAINED, refuse_if_unfinished, shown_in, was_wished
+from rs_assets.orchestration.events import StepEvents
+from rs_assets.orchestration.roles import output_name, roles_of
+from rs_assets.orchestration.runtime import RuntimeResource
+from rs_assets.pipeline.compile.wiring import Flow
+from rs_assets.pipeline.topology.base import Family, Node
+from rs_assets.pipeline.topology.topology import Topology
+
+# The io manager that hands frames on inside one process.
+IN_PROCESS = "mem"
+Flows = Mapping[str, Flow]
+OpFactory = Callable[[Topology, Node], OpDefinition]
+
+
+def source_op(topology: Topology, node: Node) -> OpDefinition:
+    """Opens a source: the frame of its good records, by query."""
+    return _wiring_op(topology, node, "Reads")
+
+
+def step_op(topology: Topology, node: Node) -> OpDefinition:
+    """Adds a stateless step; consecutive Python steps are fused when a frame is needed."""
+    return _wiring_op(topology, node, "Computes")
+
+
+def shuffle_op(topology: Topology, node: Node) -> OpDefinition:
+    """Spreads the rows over partitions."""
+    return _wiring_op(topology, node, "Spreads")
+
+
+def window_op(topology: Topology, node: Node) -> OpDefinition:
+    """Groups rows into event-time windows, with control rows and watermark."""
+    return _wiring_op(topology, node, "Aggregates")
+
+
+def sink_op(topology: Topology, node: Node) -> OpDefinition:
+    """Binds a writer to the rows that leave the pipeline."""
+    return _wiring_op(topology, node, "Writes")
+
+
+FACTORIES: Mapping[Family, OpFactory] = MappingProxyType(
+    {"source": source_op, "step": step_op, "shuffle": shuffle_op, "window": window_op, "sink": sink_op}
+)
+
+
+def _wiring_op(topology: Topology, node: Node, verb: str) -> OpDefinition:
+    @op(
+        name=f"{topology.namespace}__{topology.job}__{node.name}",
+        description=f"{verb}: {node.detail() or node.kind}",
+        ins={f"from_{name}": In(dagster_type=Any) for name in node.follows},
+        out=Out(dagster_type=Any, io_manager_key=IN_PROCESS),
+        tags={"dagster/compute_kind": node.family},
+    )
+    def wire(context: OpExecutionContext, runtime: RuntimeResource, **upstream: Flows) -> Flows:
+        inputs = {name: upstream[f"from_{name}"] for name in node.inputs}
+        return runtime.wire(topology, node.name, inputs, run_id=context.run_id)
+
+    return wire
+
+
+def process_op(topology: Topology) -> OpDefinition:
+    """The last op: starts the queries, waits for them, and reports the steps that data went through."""
+    roles = roles_of(topology)
+
+    @op(
+        name=f"{topology.namespace}__{topology.job}__process",
+        description="Starts the queries and waits for them; terminating the run drains them first.",
+        ins={f"after_{sink.name}": In(dagster_type=Any) for sink in topology.sinks},
+        out={output_name(step, role): Out(Nothing, is_required=False) for step, role in roles},
+        tags={"dagster/compute_kind": "spark"},
+    )
+    def process(
+        context: OpExecutionContext,
+        runtime: RuntimeResource,
+        **after: Flows,  # noqa: ARG001  they order the ops
+    ) -> Iterator[Output[None]]:
+        events = StepEvents(topology, context, live=runtime.run.mode == "start")
+        runtime.listen(events.put)
+        with shown_in(context):
+            try:
+                ended = runtime.process(on_interrupt=lambda: was_wished(context))
+            finally:
+                events.close()
+        context.log.info(events.summary(ended.report))
+        for warning in (*ended.report.warnings, *events.troubles.warnings):
+            context.log.warning(warning)
+        for step, role in events.seen():
+            yield Output(None, output_name(step, role), metadata=events.metadata(step, role))
+        if ended.interrupted:
+            context.log.info(DRAINED)
+            refuse_if_unfinished(ended, runtime.run.mode)
+
+    return process

@@ -1,0 +1,1 @@
+"""What a user writes and what runs it: stream -> runtime -> compile -> topology."""

@@ -1,0 +1,62 @@
+"""Shuffles: inside a query, or through a table or topic between two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from rs_assets.engine.checkpoint.log import CheckpointLog
+from rs_assets.engine.home import Home
+from rs_assets.engine.shuffle.base import ShufflePlace
+from rs_assets.engine.shuffle.memory import shuffle
+from rs_assets.engine.shuffle.table import TableShuffle
+from rs_assets.engine.shuffle.topic import TopicShuffle
+from rs_assets.engine.source.columns import hidden
+from rs_assets.engine.window.aggregate import check_fields
+from rs_assets.pipeline.compile.wiring import Flow, Wiring
+from rs_assets.pipeline.topology.shuffle import Shuffle, ShuffleRead, ShuffleWrite
+
+DurableShuffle = ShuffleWrite | ShuffleRead
+
+
+def compile_shuffle(wiring: Wiring, node: Shuffle, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
+    """Spark's exchange inside the query."""
+    df = inputs[0].df
+    check_fields(df, node.keys, step=node.name)
+    return Flow(shuffle(df, node.partitions, node.keys))
+
+
+def compile_shuffle_write(wiring: Wiring, node: ShuffleWrite, inputs: tuple[Flow, ...]) -> Flow:
+    """The rows without hidden columns; the place is made when the query begins."""
+    df = inputs[0].df
+    check_fields(df, node.keys, step=node.name)
+    rows = df.drop(*hidden(df.columns))
+    place_of(node, wiring.home).check(rows.schema, step=node.name)
+    if wiring.streaming and not CheckpointLog(wiring.folder / "checkpoint").begun:
+        place_of(node, wiring.home).begin(rows.schema)
+    return Flow(rows)
+
+
+def compile_shuffle_read(wiring: Wiring, node: ShuffleRead, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001
+    """The rows of the place, spread as was asked for; a topic has them spread already."""
+    frame = wiring.gates.admit(wiring.read(wiring, node), step=node.name, policy=node.bad_records, counted=True)
+    return Flow(frame if node.strategy == "kafka" else shuffle(frame, node.partitions, node.keys))
+
+
+def _table(node: DurableShuffle, home: Home) -> ShufflePlace:
+    return TableShuffle(name=node.place, path=home.shuffles / node.place.replace(".", "/"))
+
+
+def _topic(node: DurableShuffle, home: Home) -> ShufflePlace:  # noqa: ARG001  the table's form
+    assert node.cluster is not None  # noqa: S101  the node checked it
+    return TopicShuffle(topic=node.place, cluster=node.cluster, partitions=node.partitions, keys=node.keys)
+
+
+PLACES: Mapping[str, Callable[[DurableShuffle, Home], ShufflePlace]] = MappingProxyType(
+    {"delta": _table, "kafka": _topic}
+)
+
+
+def place_of(node: DurableShuffle, home: Home) -> ShufflePlace:
+    """Where the rows of a durable shuffle lie."""
+    return PLACES[node.strategy](node, home)

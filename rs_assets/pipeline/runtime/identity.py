@@ -1,0 +1,187 @@
+"""Which checkpoint each query goes on with, and whether it may: names, shapes, generations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from rs_assets.engine.checkpoint.log import CheckpointLog
+from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.errors import ConfigurationError, TopologyChangedError
+from rs_assets.pipeline.compile.plan import QueryPlan
+from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.pipeline.topology.shape import NodeShape, Shape, changes, renamed, shape_of
+from rs_assets.pipeline.topology.topology import Topology
+
+CHOICES = (
+    "go back to that version; or forget the state of a step (--reset-step NAME); or use the state as it is, if you know"
+    " that it still fits (--keep-state); or begin a new generation (--new-generation)"
+)
+
+
+def resumed(
+    topology: Topology, plans: tuple[QueryPlan, ...], stored: Manifest, options: RunOptions
+) -> tuple[Manifest, Mapping[str, str]]:
+    """The manifest to go on with, and the folder of each query.
+
+    TopologyChangedError, with the difference and the choices, if state would be read with another meaning.
+    """
+    names = _renames(topology, stored)
+    folders = _folders(plans, stored, names)
+    _check_resets(plans, options)
+    if not options.keep_state:
+        _refuse_changes(topology, plans, stored, folders, names, options)
+    aliases = _aliases(topology, stored, names)
+    known = _renamed_sinks(stored, names)
+    queries = {
+        folders[plan.name]: _facts(topology, plan, stored, known.get(folders[plan.name]), options) for plan in plans
+    }
+    return replace(stored, aliases=aliases, queries=queries), folders
+
+
+def matched(topology: Topology, plans: tuple[QueryPlan, ...], stored: Manifest) -> tuple[Manifest, Mapping[str, str]]:
+    """`stored` with the names that its sources and sinks have now, and the folder of each query; nothing is refused."""
+    names = _renames(topology, stored)
+    known = replace(stored, aliases=_aliases(topology, stored, names), queries=_renamed_sinks(stored, names))
+    return known, _folders(plans, stored, names)
+
+
+def _renamed_sinks(stored: Manifest, names: Mapping[str, str]) -> Mapping[str, QueryFacts]:
+    """The queries with their sinks by the names of now."""
+    return {
+        folder: replace(facts, sinks={names.get(sink, sink): batch for sink, batch in facts.sinks.items()})
+        for folder, facts in stored.queries.items()
+    }
+
+
+def _renames(topology: Topology, stored: Manifest) -> Mapping[str, str]:
+    """Old names and new ones, for the steps that the checkpoint still knows by the old name."""
+    known = {n for f in stored.queries.values() for n in (*f.sources, *f.sinks, *(node["name"] for node in f.shape))}
+    here = {node.name for node in topology}
+    return {old: new for old, new in topology.renamed if old in known and old not in here and new in here}
+
+
+def _folders(plans: Iterable[QueryPlan], stored: Manifest, names: Mapping[str, str]) -> Mapping[str, str]:
+    """The folder of each query: that of the stored query with the same stateful step, or with a sink in common."""
+    free = dict(stored.queries)
+    found: dict[str, str] = {}
+    for plan in plans:
+        match = next((folder for folder, facts in free.items() if _same(plan, facts, names)), None)
+        if match is not None:
+            del free[match]
+        found[plan.name] = match or plan.name
+    for name, folder in found.items():
+        if folder in free:
+            raise TopologyChangedError(
+                f"the query {name!r} would use the checkpoint of another one that had this name",
+                remedy="give the new step another name, or begin a new generation (--new-generation)",
+            )
+    return found
+
+
+def folder_of(manifest: Manifest, plan: QueryPlan) -> str | None:
+    """The stored name of the query that `plan` went by when it last ran, None before its first start.
+
+    By its stateful step or a sink in common, as a start decides; a step that was renamed since must run once first.
+    """
+    alike = [name for name, facts in manifest.queries.items() if _same(plan, facts, {})]
+    return plan.name if plan.name in alike else next(iter(alike), None)
+
+
+def log_of(manifest: Manifest | None, plan: QueryPlan, job: Path) -> CheckpointLog | None:
+    """Spark's log of the query that `plan` went by, below the folder of the job; None before its first start."""
+    name = folder_of(manifest, plan) if manifest is not None else None
+    if manifest is None or name is None:
+        return None
+    return CheckpointLog(manifest.place(job, name) / "checkpoint", manifest.aliases)
+
+
+def _same(plan: QueryPlan, facts: QueryFacts, names: Mapping[str, str]) -> bool:
+    if plan.stateful is not None:
+        return (
+            facts.stateful is not None
+            and names.get(facts.stateful, facts.stateful) == plan.stateful
+            # Append or update is a matter of the window's shape, which is compared below; complete is another query.
+            and (facts.mode == "complete") == (plan.output_mode == "complete")
+        )
+    return facts.stateful is None and bool({names.get(s, s) for s in facts.sinks} & set(plan.sinks))
+
+
+def _check_resets(plans: tuple[QueryPlan, ...], options: RunOptions) -> None:
+    known = [plan.stateful or plan.name for plan in plans]
+    for step in options.reset_steps:
+        if step not in known:
+            raise ConfigurationError(f"there is no state of a step {step!r}", remedy=f"use one of: {', '.join(known)}")
+
+
+def _refuse_changes(
+    topology: Topology,
+    plans: tuple[QueryPlan, ...],
+    stored: Manifest,
+    folders: Mapping[str, str],
+    names: Mapping[str, str],
+    options: RunOptions,
+) -> None:
+    kept = [plan for plan in plans if not _is_reset(plan, options)]
+    lines = [
+        line
+        for plan in kept
+        if (facts := stored.queries.get(folders[plan.name])) is not None and facts.shape
+        for line in changes(renamed(_shape(facts), names), shape_of(topology, plan.stateful))
+    ]
+    lines += _removed(stored, set(folders.values()))
+    if lines:
+        raise TopologyChangedError(
+            "the state on disk was made by another version of the pipeline:\n    " + "\n    ".join(lines),
+            remedy=CHOICES,
+            pipeline=topology.name,
+        )
+
+
+def _removed(stored: Manifest, used: set[str]) -> Iterator[str]:
+    """State that nobody would read any more."""
+    for folder, facts in stored.queries.items():
+        if folder not in used and facts.stateful is not None:
+            yield f"- {_shape(facts)[-1] if facts.shape else facts.stateful}"
+
+
+def _aliases(topology: Topology, stored: Manifest, names: Mapping[str, str]) -> Mapping[str, str]:
+    """The stored names of the sources and sinks that were renamed, now or before."""
+    kept = {names.get(new, new): old for new, old in stored.aliases.items()}
+    fresh = {new: stored.stored_name(old) for old, new in names.items()}
+    ends = {node.name for node in (*topology.sources, *topology.sinks)}
+    return {new: old for new, old in {**kept, **fresh}.items() if new in ends and new != old}
+
+
+def _facts(
+    topology: Topology, plan: QueryPlan, stored: Manifest, facts: QueryFacts | None, options: RunOptions
+) -> QueryFacts:
+    known = facts or QueryFacts(generation=stored.generation)
+    if facts is not None and _is_reset(plan, options):
+        known = QueryFacts(generation=stored.last_generation + 1)
+    return replace(
+        known,
+        stateful=plan.stateful,
+        mode=plan.output_mode,
+        sinks={sink: known.sinks.get(sink, -1) for sink in plan.sinks},
+        sources=plan.sources,
+        shape=tuple(asdict(node) for node in shape_of(topology, plan.stateful)),
+    )
+
+
+def _is_reset(plan: QueryPlan, options: RunOptions) -> bool:
+    return (plan.stateful or plan.name) in options.reset_steps
+
+
+def _shape(facts: QueryFacts) -> Shape:
+    return tuple(
+        NodeShape(
+            name=node["name"],
+            kind=node["kind"],
+            identity=tuple(node["identity"]),
+            inputs=tuple(node["inputs"]),
+            sources=tuple(node["sources"]),
+        )
+        for node in facts.shape
+    )

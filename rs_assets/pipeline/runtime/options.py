@@ -1,0 +1,80 @@
+"""How a pipeline is run."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from rs_assets.engine.checkpoint.lease import DEFAULT_TTL
+from rs_assets.engine.checkpoint.storage import default_storage, default_url
+from rs_assets.engine.checkpoint.tidying import kept_for
+from rs_assets.engine.home import Home
+from rs_assets.engine.source.lines.reading import MAX_LINE_BYTES
+from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.pipeline.runtime.report import BatchProgress
+from rs_assets.pipeline.topology.sink import Connector
+
+# Less often than this a driver would mostly poll; more often helps no file or table.
+DEFAULT_INTERVAL = timedelta(seconds=1)
+
+
+def _ignore(progress: BatchProgress) -> None:
+    """Nobody asked for progress."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavepointPolicy:
+    """When savepoints are taken without being asked for, and how many stay.
+
+    `every` is the time between two of a started pipeline, `at_end` takes one when a run ends that had batches; None and
+    False: never. The newest `keep` stay, and of those the ones younger than `max_age`; the newest stays always. `uri`
+    is where they go (None: RS_SAVEPOINTS, else the home). `local_storage_only` keeps checkpoints on this disk alone: no
+    savepoint is taken by itself, and a lost disk is not recovered from one. With `state_rows` state is written out as
+    rows whenever a savepoint is taken by itself.
+    """
+
+    every: timedelta | None = None
+    at_end: bool = False
+    keep: int = 10
+    max_age: timedelta | None = None
+    uri: str | None = None
+    local_storage_only: bool = False
+    state_rows: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """Where and with what a pipeline runs.
+
+    `home` defaults to RS_HOME; `driver` to the process's own Spark. `on_progress` is called after each batch, from a
+    thread of the runtime. `interval` is the least time between two batches of a started pipeline.
+    `new_generation` begins a fresh checkpoint, `reset_steps` one for the named stateful steps only; `keep_state` uses
+    state that another version of the pipeline made. `run_id` names the run in the catalog and in reports. `partitions`
+    is the number of state partitions of a new checkpoint (None: what Spark's session says). `max_line_bytes` caps the
+    lines of followed files. `connector` overrides the writer of all Delta sinks. `lease_ttl` is how long a silent
+    driver keeps its pipeline before another may take over. `checkpoint_storage` is delta, memory or db, `storage_url`
+    the SQLAlchemy URL of db; `catalog_keep` is how long rows of the catalog are kept. `preview_rows` is how many open
+    windows of each step the report shows. `savepoints` says when savepoints are taken by themselves. `max_poisons` is
+    how many different records of a batch may go into quarantine because a step cannot compute them; more end the run.
+    """
+
+    home: Home = field(default_factory=Home.default)
+    driver: SparkDriver = field(default_factory=SparkDriver.shared)
+    on_progress: Callable[[BatchProgress], None] = _ignore
+    interval: timedelta = DEFAULT_INTERVAL
+    new_generation: bool = False
+    reset_steps: tuple[str, ...] = ()
+    keep_state: bool = False
+    partitions: int | None = None
+    max_line_bytes: int = MAX_LINE_BYTES
+    connector: Connector | None = None
+    lease_ttl: timedelta = DEFAULT_TTL
+    preview_rows: int = 0
+    checkpoint_storage: str = field(default_factory=default_storage)
+    storage_url: str | None = field(default_factory=default_url, repr=False)
+    catalog_keep: timedelta = field(default_factory=kept_for)
+    savepoints: SavepointPolicy = field(default_factory=SavepointPolicy)
+    max_poisons: int = 100
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])

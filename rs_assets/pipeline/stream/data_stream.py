@@ -1,0 +1,330 @@
+"""A stream of records, and the steps that may follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, get_args
+
+from rs_assets.engine.connect.kafka.cluster import KafkaCluster
+from rs_assets.engine.connect.kafka.names import SHUFFLES
+from rs_assets.errors import TopologyError
+from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.stream.draft import Draft, name_from
+from rs_assets.pipeline.stream.pipeline import Pipeline
+from rs_assets.pipeline.stream.window_stream import WindowStream
+from rs_assets.pipeline.topology.expression import (
+    Expression,
+    PythonFunction,
+    Record,
+    expression,
+    is_spark_column,
+    native,
+    returned_schema,
+)
+from rs_assets.pipeline.topology.shuffle import DurableStrategy, Shuffle, ShuffleRead, ShuffleWrite, Strategy
+from rs_assets.pipeline.topology.sink import (
+    Connector,
+    Delivery,
+    DeltaMode,
+    DeltaSink,
+    FileSink,
+    KafkaSink,
+    MemorySink,
+    PrintSink,
+    WriterSink,
+)
+from rs_assets.pipeline.topology.step import (
+    Filter,
+    FlatMap,
+    ForEach,
+    Map,
+    Select,
+    SelectFields,
+    Split,
+    Union,
+    WithFields,
+)
+from rs_assets.pipeline.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from rs_assets.engine.sink.base import SinkWriter
+    from rs_assets.engine.source.memory import MemoryChannel
+    from rs_assets.engine.window.spec import EmitStrategy, Window
+    from rs_assets.pipeline.topology.base import Node
+
+
+@dataclass(frozen=True, slots=True)
+class DataStream:
+    """The rows behind one step. Every method adds a step and returns the stream behind it; sinks return this one.
+
+    A Python function gets a record as a dict of its own, with maps as dicts; a filter gets a mapping that it can only
+    read. It must be deterministic, because a batch may be computed again.
+    """
+
+    draft: Draft
+    step: str
+
+    def map(self, first: object, *more: object, schema: str | None = None, name: str | None = None) -> DataStream:
+        """Turn each record into another.
+
+        Either a Python function from dict to dict, with `schema` or a return annotation (TypedDict or dataclass), or a
+        select list in SQL or Columns: `.map("page", "ms / 1000 AS seconds")`. The function must return just the fields
+        of the schema, each of them: None says that there is no value.
+        """
+        step = self.draft.auto_name("map", name)
+        if callable(first) and not is_spark_column(first) and not more:
+            function = PythonFunction(first, returned_schema(first, schema, step=step))
+            return self._then(Map(name=step, inputs=(self.step,), function=function))
+        if schema is not None:
+            raise TopologyError(f"step {step!r}: a schema is declared only for a Python function")
+        select = tuple(native(e, step=step) for e in (first, *more))
+        return self._then(Map(name=step, inputs=(self.step,), select=select))
+
+    def flat_map(self, function: object, *, schema: str | None = None, name: str | None = None) -> DataStream:
+        """Turn each record into any number of others: a function that returns a list of dicts, or an SQL generator.
+
+        Each dict must have just the fields of the schema, as for `map`; none and None are no records.
+        """
+        step = self.draft.auto_name("flat_map", name)
+        if callable(function) and not is_spark_column(function):
+            made: Expression = PythonFunction(function, returned_schema(function, schema, step=step))
+        else:
+            made = expression(function, step=step, schema=schema)
+        return self._then(FlatMap(name=step, inputs=(self.step,), expression=made))
+
+    def filter(self, condition: object, *, name: str | None = None) -> DataStream:
+        """Keep the records for which `condition` is true: SQL text, a Column or a function of a read-only mapping."""
+        step = self.draft.auto_name("filter", name)
+        return self._then(Filter(name=step, inputs=(self.step,), condition=expression(condition, step=step)))
+
+    def for_each(self, function: Callable[[Record], Any], *, name: str | None = None) -> DataStream:
+        """Call `function` for its side effect; a batch that is repeated calls it again.
+
+        The record goes on as it came, whatever the function does to its dict.
+        """
+        step = self.draft.auto_name("for_each", name)
+        if not callable(function):
+            raise TopologyError(f"step {step!r} takes a function, not {function!r}")
+        return self._then(ForEach(name=step, inputs=(self.step,), function=PythonFunction(function)))
+
+    def select_fields(self, *fields: str, name: str | None = None) -> DataStream:
+        """Keep only these fields, in this order."""
+        step = self.draft.auto_name("select_fields", name)
+        return self._then(SelectFields(name=step, inputs=(self.step,), fields=fields))
+
+    def with_fields(self, *, name: str | None = None, **columns: object) -> DataStream:
+        """Add or replace fields: `.with_fields(seconds="ms / 1000")`; all are computed from the record as it came."""
+        step = self.draft.auto_name("with_fields", name)
+        if not columns:
+            raise TopologyError(f"step {step!r} adds no field")
+        made = tuple((field, native(value, step=step)) for field, value in columns.items())
+        return self._then(WithFields(name=step, inputs=(self.step,), columns=made))
+
+    def union(self, *others: DataStream, name: str | None = None) -> DataStream:
+        """Feed this stream and `others` of the same pipeline into one; duplicates stay, there is no order.
+
+        Branches of one stream may meet again, but not before a window: put `.shuffle(n, strategy="delta")` between.
+        """
+        step = self.draft.auto_name("union", name)
+        if not others or any(o.draft is not self.draft for o in others):
+            raise TopologyError(
+                f"step {step!r} unites streams of one pipeline only",
+                remedy="begin them all from one StreamBuilder.data_stream(...)",
+            )
+        return self._then(Union(name=step, inputs=(self.step, *(o.step for o in others))))
+
+    def split(self, label: object, *, name: str | None = None) -> SplitStream:
+        """Label each record (SQL text, a Column or a function that returns the label); branch with `.select(label)`."""
+        step = self.draft.auto_name("split", name)
+        made = expression(label, step=step)
+        return SplitStream(self.draft, self.draft.add(Split(name=step, inputs=(self.step,), label=made)))
+
+    def shuffle(
+        self,
+        partitions: int,
+        *,
+        keys: Sequence[str] = (),
+        strategy: Strategy = "memory",
+        bootstrap_servers: str | KafkaCluster | None = None,
+        name: str | None = None,
+    ) -> DataStream:
+        """Spread the rows over `partitions`, by `keys` or evenly.
+
+        `memory` is Spark's exchange inside the query. `delta` (a table below RS_HOME) and `kafka` (a topic, with
+        `bootstrap_servers`) part the pipeline into two queries, each with a checkpoint of its own: what stands before
+        the shuffle is computed once for all that stands behind it, and steps with state may follow one another.
+        All give equal results; a durable one cannot be rewound, only begun anew.
+        """
+        step = self.draft.auto_name("shuffle", name)
+        by = (keys,) if isinstance(keys, str) else tuple(keys)
+        if strategy == "memory" and bootstrap_servers is None:
+            return self._then(Shuffle(name=step, inputs=(self.step,), partitions=partitions, keys=by))
+        if strategy not in get_args(DurableStrategy):
+            raise TopologyError(f"step {step!r}: {strategy!r} is no durable shuffle", remedy="use 'delta' or 'kafka'")
+        half: dict[str, Any] = {
+            "place": f"{SHUFFLES if strategy == 'kafka' else ''}{self.draft.namespace}.{self.draft.job}.{step}",
+            "strategy": strategy,
+            "partitions": partitions,
+            "keys": by,
+            "cluster": KafkaCluster.of(bootstrap_servers) if bootstrap_servers is not None else None,
+        }
+        write = self.draft.add(ShuffleWrite(name=f"{step}_write", inputs=(self.step,), **half))
+        return self._then(ShuffleRead(name=step, after=write, **half))
+
+    def window(
+        self, window: Window, *, name: str = "window", emit: EmitStrategy = "on_window_close"
+    ) -> WindowStream[DataStream]:
+        """Begin a windowed aggregation; `name` keys its state, so two windows of a pipeline need names of their own.
+
+        "on_window_close" emits each window once, when the water mark has passed its end. "on_window_update" emits, in
+        each batch, the row as it stands of every window that the batch changed, and nothing when a window closes: the
+        last row of a window is its result. Into `to_delta(mode="upsert", keys=[group fields and "start_time"])` that
+        gives one row a window, always up to date; every other sink gets each update as a row, and `fire_time` tells
+        them apart. Steps behind it see updates; steps with state and durable shuffles are refused there, and sessions
+        cannot emit so.
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> clicks = StreamBuilder.data_stream("shop", "live").from_file(
+        ...     "clicks.jsonl", schema="page string, ts timestamp"
+        ... )
+        >>> windows = clicks.window(TumblingWindow.of(Time.seconds(10), "ts"), emit="on_window_update").group_by("page")
+        >>> live = windows.count("n").to_data_stream().to_delta("live", mode="upsert", keys=["page", "start_time"])
+        >>> print(live.build().describe())
+        shop.live  fingerprint ...
+          file        file_source  [json clicks.jsonl]
+        * window      window_aggregate <- file  [tumbling 0:00:10 by page: n, on each update]
+          live_table  delta_sink <- window  [upsert live]
+        """
+        return WindowStream(upstream=self.step, window=window, name=name, resume=self._then, emit=emit)
+
+    def to_print(self, *, max_rows: int = 20, name: str = "print") -> DataStream:
+        """Show each batch as a table on standard output."""
+        return self._sink(PrintSink(name=name, inputs=(self.step,), max_rows=max_rows))
+
+    def to_file(self, path: str | PathLike[str], *, name: str | None = None) -> DataStream:
+        """Write JSON lines: one folder a batch below `path`, made visible by one rename."""
+        where = fspath(path)
+        return self._sink(FileSink(name=name or name_from(where, suffix="files"), inputs=(self.step,), path=where))
+
+    def to_delta(
+        self,
+        table: str | PathLike[str],
+        *,
+        mode: DeltaMode = "append",
+        keys: Sequence[str] = (),
+        connector: Connector = "native",
+        order_by: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        name: str | None = None,
+    ) -> DataStream:
+        """Write to a Delta table: a name below RS_HOME, or a path.
+
+        `append` adds rows, `upsert` replaces rows of the same `keys`, `complete` (behind a tumbling or hopping window)
+        holds all windows as they are after each batch. A repeated batch changes nothing.
+
+        Of rows of the same keys the greatest by the fields `order_by` stays, whenever it comes; without `order_by` the
+        one that was read last: of the newer file, in it the later line. `partition_by` makes the partitions of a table
+        that is not there yet.
+        """
+        where = fspath(table)
+        node = DeltaSink(
+            name=name or name_from(where, suffix="table"),
+            inputs=(self.step,),
+            table=where,
+            mode=mode,
+            keys=(keys,) if isinstance(keys, str) else tuple(keys),
+            connector=connector,
+            order_by=(order_by,) if isinstance(order_by, str) else tuple(order_by),
+            partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
+        )
+        return self._sink(node)
+
+    def to_kafka(
+        self,
+        bootstrap_servers: str | KafkaCluster,
+        topic: str | None = None,
+        *,
+        topic_field: str | None = None,
+        key: str | None = None,
+        value: str | None = None,
+        partition: str | None = None,
+        headers: str | None = None,
+        delivery: Delivery = "at_least_once",
+        options: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> DataStream:
+        """Write records to `topic`, or to the one that each row names in `topic_field`; the topics must be there.
+
+        The value is a JSON object of all fields, or the field `value` as it is (text or binary; null is a tombstone).
+        `key` decides the partition as Java's clients do it, unless the field `partition` holds its number. `headers` is
+        a map of text, or an array of structs of key and value.
+
+        "at_least_once" sends from Spark's tasks; a repeated batch is sent again. "exactly_once" sends each
+        batch in a transaction that notes the batch too (in the compacted topic rs-assets-commits): readers with
+        `isolation.level=read_committed` see it once. It is sent by the driver, one row after the other, so limit the
+        rows of a batch. `options` are settings of the producer by their Java names: `{"compression.type": "gzip"}`.
+
+        >>> from rs_assets import StreamBuilder
+        >>> stream = StreamBuilder.data_stream("shop", "copy").from_kafka("localhost:9092", "in", format="text")
+        >>> stream.to_kafka("localhost:9092", "out", value="value", delivery="exactly_once").build().name
+        'shop.copy'
+        """
+        node = KafkaSink(
+            name=name or name_from(topic or str(topic_field), suffix="topic"),
+            inputs=(self.step,),
+            cluster=KafkaCluster.of(bootstrap_servers),
+            topic=topic,
+            topic_field=topic_field,
+            key=key,
+            value=value,
+            partition=partition,
+            headers=headers,
+            delivery=delivery,
+            options=dict(options or {}),
+        )
+        return self._sink(node)
+
+    def to_memory(self, channel: MemoryChannel, *, name: str = "collect") -> DataStream:
+        """Collect the rows into `channel` of this process."""
+        return self._sink(MemorySink(name=name, inputs=(self.step,), channel=channel))
+
+    def to(self, sink: SinkWriter, *, name: str = "sink") -> DataStream:
+        """Write the rows by an object of your own, which stages and commits batches (rs_assets.sinks.SinkWriter).
+
+        If it has a method `on_system_message`, it is told of splits and checkpoints in order, and can flush first.
+        """
+        return self._sink(WriterSink(name=name, inputs=(self.step,), writer=sink))
+
+    def build(self, *, renamed: Mapping[str, str] | None = None) -> Pipeline:
+        """Freeze everything written so far into a pipeline; TopologyError says what does not fit.
+
+        `renamed` maps earlier names of steps to those they have now, so that state, offsets and sinks go on under the
+        new name: `.build(renamed={"clicks": "page_views"})`. It may stay there for good.
+        """
+        pairs = tuple((renamed or {}).items())
+        topology = Topology(self.draft.namespace, self.draft.job, tuple(self.draft.nodes), pairs)
+        # Here, not at the start: what no query can compute is refused while the pipeline is written.
+        plan_queries(topology)
+        return Pipeline(topology)
+
+    def _then(self, node: Node) -> DataStream:
+        return DataStream(self.draft, self.draft.add(node))
+
+    def _sink(self, node: Node) -> DataStream:
+        self.draft.add(node)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class SplitStream:
+    """A stream whose records carry labels."""
+
+    draft: Draft
+    step: str
+
+    def select(self, label: str, *, name: str | None = None) -> DataStream:
+        """The branch of the records that carry `label`."""
+        step = self.draft.auto_name("select", name)
+        return DataStream(self.draft, self.draft.add(Select(name=step, inputs=(self.step,), label=label)))

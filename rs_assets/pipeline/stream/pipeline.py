@@ -1,0 +1,138 @@
+"""A finished pipeline: described, run to the end of its input, or started for good."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, overload
+
+from rs_assets.errors import TopologyError
+from rs_assets.pipeline.topology.describe import as_mermaid, as_text
+from rs_assets.pipeline.topology.topology import Topology
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rs_assets.engine.checkpoint.savepoints import Savepoint
+    from rs_assets.pipeline.runtime.options import RunOptions
+    from rs_assets.pipeline.runtime.preflight import Verified
+    from rs_assets.pipeline.runtime.realtime import RealTimePipeline
+    from rs_assets.pipeline.runtime.report import RunReport
+    from rs_assets.pipeline.runtime.rescale import RescaleReport
+    from rs_assets.pipeline.runtime.running import RunningPipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A frozen pipeline; nothing has touched Spark yet."""
+
+    topology: Topology
+
+    @property
+    def name(self) -> str:
+        """Namespace and job, joined by a dot."""
+        return self.topology.name
+
+    def describe(self, *, mermaid: bool = False) -> str:
+        """The pipeline as lines of text, or as a Mermaid graph."""
+        return as_mermaid(self.topology) if mermaid else as_text(self.topology)
+
+    def run(self, options: RunOptions | None = None, *, finish: bool | None = None) -> RunReport:
+        """Process all input there is now, then stop; the report says what happened.
+
+        A bounded pipeline fires its open windows at the end. An unbounded one leaves them in state for the next run,
+        unless `finish=True` ends the input on purpose. Errors: see rs_assets.errors; nothing of a failed batch is
+        visible.
+        """
+        from rs_assets.pipeline.runtime.run import run
+
+        return run(self.topology, options, finish=finish)
+
+    @overload
+    def start(self, options: RunOptions | None = None) -> RunningPipeline: ...
+    @overload
+    def start(self, options: RunOptions | None = None, *, latency: Literal["micro-batch"]) -> RunningPipeline: ...
+    @overload
+    def start(self, options: RunOptions | None = None, *, latency: Literal["real-time"]) -> RealTimePipeline: ...
+    def start(
+        self, options: RunOptions | None = None, *, latency: Literal["micro-batch", "real-time"] = "micro-batch"
+    ) -> RunningPipeline | RealTimePipeline:
+        """Run on until stopped; returns at once. `.status()`, `.stop(drain=True)`, `.await_termination()`.
+
+        `latency="real-time"` lets each record through at once, in milliseconds: only from Kafka to one topic of Kafka,
+        at least once, with steps in SQL or Columns and without state. TopologyError names the step that forbids it;
+        ConfigurationError if Spark has fewer slots than the topics have partitions.
+        """
+        if latency == "real-time":
+            from rs_assets.pipeline.runtime.options import RunOptions
+            from rs_assets.pipeline.runtime.realtime import start_real_time
+
+            return start_real_time(self.topology, options or RunOptions())
+        if latency != "micro-batch":
+            raise TopologyError(f"{latency!r} is no latency", remedy="use 'micro-batch' or 'real-time'")
+        from rs_assets.pipeline.runtime.run import start
+
+        return start(self.topology, options)
+
+    def savepoint(self, options: RunOptions | None = None, *, note: str = "") -> Savepoint:
+        """Copy the checkpoints, whether the pipeline runs or not; `note` is for people.
+
+        CheckpointError before the first batch, ConfigurationError with a durable shuffle.
+        """
+        from rs_assets.pipeline.runtime.travel import savepoint
+
+        return savepoint(self.topology, options, note=note)
+
+    def restore(self, options: RunOptions | None = None, *, savepoint_id: str | None = None) -> Savepoint:
+        """Bring the stopped pipeline and its sinks to a savepoint, the newest by default, as a new generation.
+
+        CheckpointError if there is none or it is damaged; SinkError if a sink cannot go there, and nothing is changed.
+        """
+        from rs_assets.pipeline.runtime.travel import restore
+
+        return restore(self.topology, options, savepoint_id=savepoint_id)
+
+    def rewind(self, to_batch: int, options: RunOptions | None = None, *, step: str | None = None) -> str:
+        """Bring one query of the stopped pipeline, and its sinks, back to the end of batch `to_batch`.
+
+        `step` names the query by its stateful step, needed only if there are several. Returns what was done.
+        CheckpointError names the batches that it can go to; SinkError if a sink cannot, and nothing is changed.
+        """
+        from rs_assets.pipeline.runtime.travel import rewind
+
+        return rewind(self.topology, to_batch, options, step=step)
+
+    def fork(
+        self, source: Pipeline, options: RunOptions | None = None, *, savepoint_id: str | None = None
+    ) -> Savepoint:
+        """Begin this pipeline, which has not run yet, with state and offsets of a savepoint of `source`.
+
+        The newest by default. Steps are found by their names. CheckpointError if this one has run, or there is none.
+        """
+        from rs_assets.pipeline.runtime.travel import fork
+
+        origin = (source.topology.namespace, source.topology.job)
+        return fork(self.topology, origin, options, savepoint_id=savepoint_id)
+
+    def rescale(self, partitions: int, options: RunOptions | None = None) -> RescaleReport:
+        """Process what there is, rewrite the state in `partitions` partitions, and leave the pipeline stopped.
+
+        ConfigurationError for state that cannot be spread again, PipelineBusyError if it runs.
+        """
+        from rs_assets.pipeline.runtime.rescale import rescale
+
+        return rescale(self.topology, partitions, options)
+
+    def verify(self, options: RunOptions | None = None) -> tuple[Verified, ...]:
+        """Look at the checkpoints of the stopped pipeline as each start does, one result a query; changes nothing."""
+        from rs_assets.pipeline.runtime.preflight import verify
+
+        return verify(self.topology, options)
+
+    def state(self, step: str, options: RunOptions | None = None, *, rows: int | None = None) -> pa.Table:
+        """The open windows of `step` as they would fire now, after the last committed batch; at most `rows` of them.
+
+        ConfigurationError if the step has no windows, CheckpointError before the first batch.
+        """
+        from rs_assets.pipeline.runtime.state import preview
+
+        return preview(self.topology, step, options, rows=rows)

@@ -1,0 +1,45 @@
+"""Where sinks write to: two of one pipeline may share a place only if neither takes the other's rows away."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from rs_assets.errors import TopologyError
+from rs_assets.pipeline.topology.sink import DeltaSink, FileSink, Sink
+
+
+def check_targets(sinks: Iterable[Sink]) -> None:
+    """TopologyError names two sinks that would write to one folder, or to one table in ways that do not go together.
+
+    Tables take appends of several sinks, and upserts by equal keys.
+    """
+    first: dict[str, Sink] = {}
+    for sink in sinks:
+        place = _place(sink)
+        if place is None:
+            continue
+        other = first.setdefault(place, sink)
+        if other is not sink and (_way(other) is None or _way(other) != _way(sink)):
+            raise TopologyError(
+                f"sinks {other.name!r} and {sink.name!r} write to one place, {place}, and would undo each other's rows",
+                remedy="give each a place of its own; a table takes several sinks that append, or upsert by equal keys",
+                step=sink.name,
+            )
+
+
+def _place(sink: Sink) -> str | None:
+    """The folder of a sink, None for sinks without one; a table that is only named lies below RS_HOME."""
+    if isinstance(sink, FileSink):
+        return os.path.abspath(sink.path)  # noqa: PTH100  nothing on the disk is asked
+    if isinstance(sink, DeltaSink):
+        named = "/" not in sink.table or "://" in sink.table
+        return sink.table if named else os.path.abspath(sink.table)  # noqa: PTH100
+    return None
+
+
+def _way(sink: Sink) -> tuple[object, ...] | None:
+    """How a sink writes, as far as two that share a place must agree; None if it shares with nobody."""
+    if not isinstance(sink, DeltaSink) or sink.mode == "complete":
+        return None
+    return sink.mode, frozenset(sink.keys)
