@@ -1,9 +1,10 @@
-"""Small files that a crash leaves whole: with the old content or with the new one."""
+"""Small files that a crash leaves whole, with the old content or with the new one; and long ones, from their end."""
 
 from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -27,6 +28,28 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
         raise
     if durable:
         _sync_folder(path.parent)
+
+
+def lines_from_end(path: Path, *, block_bytes: int = 1 << 16) -> Iterator[bytes]:
+    r"""The lines of a file without their ends, the last one first; no more of it is read than is asked for.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     _ = file.write(b"v1\none\ntwo\n")
+    ...     file.flush()
+    ...     list(lines_from_end(Path(file.name), block_bytes=4))
+    [b'two', b'one', b'v1']
+    """
+    with path.open("rb") as file:
+        end, rest = file.seek(0, os.SEEK_END), b""
+        while end > 0:
+            begin = max(0, end - block_bytes)
+            file.seek(begin)
+            first, *whole = (file.read(end - begin) + rest).split(b"\n")
+            yield from (line for line in reversed(whole) if line)
+            end, rest = begin, first
+        if rest:
+            yield rest
 
 
 def _sync_folder(folder: Path) -> None:

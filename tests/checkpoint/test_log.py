@@ -1,6 +1,7 @@
 """What is read of Spark's log for a batch: the entries of that batch, however long the log is."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +57,26 @@ def test_a_batch_over_several_entries_has_the_files_of_all(log):
         (log.folder / "offsets" / "20").read_text().replace('"logOffset":20', '"logOffset":22')
     )
     assert planned(log, 20) == ["20", "21", "22"]
+
+
+def test_a_long_history_is_not_read_for_the_newest_batch(log):
+    joined = log.folder / "sources" / "file" / "19.compact"
+    lines = joined.read_text().splitlines()
+    joined.write_text("\n".join(["no json, and a megabyte of it " * 40_000, *lines[-3:]]))
+    assert planned(log, 19) == ["19"]
+
+
+def test_an_offset_file_is_opened_once(log, monkeypatch):
+    opened, read_text = [], Path.read_text
+    monkeypatch.setattr(Path, "read_text", lambda path: opened.append(path.name) or read_text(path))
+    for _ in range(3):
+        again = CheckpointLog(log.folder)
+        assert again.offsets(24).sources == {"file": '{"logOffset":24}'}
+        again.planned_files("file", 24)
+    assert sorted(opened) == ["23", "24"]
+
+
+def test_an_offset_file_that_was_written_anew_is_read_anew(log):
+    assert log.offsets(24).sources == {"file": '{"logOffset":24}'}
+    log.take_back("other", '{"logOffset":1}')
+    assert log.offsets(24).sources == {"file": '{"logOffset":24}', "other": '{"logOffset":1}'}

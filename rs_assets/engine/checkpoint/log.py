@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
 import orjson
 
-from rs_assets.engine.files import write_atomically
+from rs_assets.engine.files import lines_from_end, write_atomically
 from rs_assets.errors import CheckpointError
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -55,19 +56,13 @@ class CheckpointLog:
     def offsets(self, batch_id: int) -> BatchOffsets | None:
         """The planned end of a batch; None if it was never planned. CheckpointError if the file is damaged."""
         path = self.folder / "offsets" / str(batch_id)
-        if not path.exists():
-            return None
         try:
-            version, metadata, *lines = path.read_text().splitlines()
-        except ValueError as error:
-            raise _damaged(path) from error
-        meta = _parsed(metadata, path)
+            facts = path.stat()
+        except FileNotFoundError:
+            return None
+        planned = _offsets(path, facts.st_ino, facts.st_mtime_ns)
         current = {stored: name for name, stored in self.aliases.items()}
-        pairs = (line.split(":", 1) for line in lines if ":" in line)
-        sources = {current.get(name, name): offset for name, offset in pairs}
-        if version != "v2":
-            raise CheckpointError(f"offset log of version {version}, this release reads v2", file=path)
-        return BatchOffsets(batch_id, _instant(meta["batchWatermarkMs"]), _instant(meta["batchTimestampMs"]), sources)
+        return replace(planned, sources={current.get(name, name): end for name, end in planned.sources.items()})
 
     def last_committed(self) -> int:
         """The id of the last batch that Spark has committed, -1 for none."""
@@ -192,6 +187,20 @@ class CheckpointLog:
             yield from _planned(folder / name, numbers)
 
 
+@lru_cache(maxsize=64)
+def _offsets(path: Path, inode: int, written_ns: int) -> BatchOffsets:  # noqa: ARG001  they tell one content from another
+    """An offset file, by the names that it has; a batch asks for it, and the one before, many times."""
+    try:
+        version, metadata, *lines = path.read_text().splitlines()
+    except ValueError as error:
+        raise _damaged(path) from error
+    meta = _parsed(metadata, path)
+    if version != "v2":
+        raise CheckpointError(f"offset log of version {version}, this release reads v2", file=path)
+    sources = dict(line.split(":", 1) for line in lines if ":" in line)
+    return BatchOffsets(int(path.name), _instant(meta["batchWatermarkMs"]), _instant(meta["batchTimestampMs"]), sources)
+
+
 def _log_files(names: Collection[str], first: int, last: int | None) -> Iterator[tuple[str, range]]:
     """The files of a source's log that have the entries from `first` to `last`, and which of these each has.
 
@@ -222,7 +231,10 @@ def _log_files(names: Collection[str], first: int, last: int | None) -> Iterator
 def _planned(path: Path, numbers: range) -> list[PlannedFile]:
     """The entries in a file of a source's log that have these numbers; they stand in order, and history may be long."""
     found = []
-    for line in reversed(path.read_text().splitlines()[1:]):
+    for line in lines_from_end(path):
+        if not line.startswith(b"{"):
+            # The version of the log.
+            break
         entry = orjson.loads(line)
         number = int(entry["batchId"])
         if number < numbers.start:
