@@ -27,7 +27,7 @@ def main() -> None:
 @AS_JSON
 @guarded
 def list_pipelines(modules: tuple[str, ...], as_json: bool) -> None:
-    """List the pipelines there are."""
+    """List the configured pipelines."""
     rows = [
         {
             "pipeline": p.name,

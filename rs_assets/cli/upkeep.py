@@ -52,7 +52,7 @@ def verify(name: str, modules: tuple[str, ...], *, repair: str | None, as_json: 
 
 @click.command()
 @click.argument("name")
-@click.option("--limit", default=20, show_default=True, help="The newest so many.")
+@click.option("--limit", default=20, show_default=True, help="Show at most so many, the newest.")
 @MODULES
 @AS_JSON
 @guarded
@@ -87,7 +87,7 @@ def checkpoints(name: str, modules: tuple[str, ...], *, limit: int, as_json: boo
 @click.command()
 @click.argument("name")
 @click.option("--note", default="", help="What it is for.")
-@click.option("--list", "listing", is_flag=True, help="List the savepoints there are, take none.")
+@click.option("--list", "listing", is_flag=True, help="List the savepoints instead of taking one.")
 @MODULES
 @AS_JSON
 @guarded

@@ -120,7 +120,7 @@ class TestRecovery:
         request = result.run_requests[0]
         assert request.run_key == f"recover:{failed.run_id}"
         assert request.tags["rs/recovers"] == failed.run_id
-        assert "seen to" in self.evaluate(pipeline, instance, result.cursor).skip_message
+        assert "already handled" in self.evaluate(pipeline, instance, result.cursor).skip_message
 
     @pytest.mark.parametrize("status", [DagsterRunStatus.CANCELED, DagsterRunStatus.SUCCESS], ids=lambda s: s.value)
     def test_an_end_by_a_person_is_no_failure(self, pipeline, instance, status):
@@ -133,7 +133,7 @@ class TestRecovery:
         assert isinstance(self.evaluate(pipeline, instance), SkipReason)
         monkeypatch.setattr(leases, "_runs", lambda _: False)
         result = self.evaluate(pipeline, instance)
-        assert "ended without a word" in result.run_requests[0].tags["rs/recovery_reason"]
+        assert "without releasing the lease" in result.run_requests[0].tags["rs/recovery_reason"]
         assert lease.token == 1
 
     def test_restarts_wait_longer_and_longer_and_end(self, pipeline, instance):

@@ -251,7 +251,7 @@ class Catalog:
             compact_table(opened, retention=timedelta(hours=READERS_H))
 
     def compact(self, *, retention: timedelta) -> dict[str, dict[str, int]]:
-        """Join the small files of every table of the catalog and remove what no version younger than that names."""
+        """Compact every table of the catalog, and vacuum files that no version within the retention names."""
         done = {}
         for folder in sorted(self.root.iterdir()) if self.root.is_dir() else ():
             if DeltaTable.is_deltatable(str(folder)):

@@ -85,7 +85,7 @@ class LeaseRow:
 
     @property
     def free(self) -> bool:
-        """Whether nobody holds it for certain: it was given back, or its process on this machine has ended."""
+        """Whether the lease is certainly free: released, or held by a process of this machine that has ended."""
         return self.released or (self.here and (self._forgotten or not _runs(self)))
 
     @property

@@ -216,7 +216,7 @@ class SinkWriter(Protocol):
         ...
 
     def last_committed(self, mark: BatchMark) -> int | None:
-        """The last batch of this writer and generation that is visible, -1 for none; None if the sink forgets."""
+        """The last batch of this writer and generation that is visible, -1 for none; None if the sink cannot tell."""
         ...
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:

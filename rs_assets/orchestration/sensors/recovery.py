@@ -82,7 +82,7 @@ def recovery_sensor(pipeline: Pipeline, policy: RecoveryPolicy = RecoveryPolicy(
             request = RunRequest(run_key=f"resume:{resume['id']}", tags=tags, run_config=_again(run))
             return SensorResult(run_requests=[request], cursor=cursor.dump({**seen, "resumed": resume["id"]}))
         if run is None or run.run_id == seen.get("handled"):
-            return SkipReason("its last run was seen to" if run is not None else "it was never started")
+            return SkipReason("the last failed run was already handled" if run is not None else "it was never started")
         reason = _reason(run, lease)
         calm = _calm(context.instance, run) if reason is not None else f"its last run is {run.status.value.lower()}"
         return SkipReason(calm) if reason is None or calm else _restart(seen, policy, run, reason, lease, time.time())
@@ -120,7 +120,7 @@ def _reason(run: DagsterRun, lease: LeaseRow | None) -> str | None:
         return "its run failed"
     if run.status in ALIVE and lease is not None and lease.run_id == run.run_id and not lease.released:
         if lease.free:
-            return "its process has ended without a word"
+            return "its process exited without releasing the lease"
         if lease.stale:
             return f"its lease is stale: no heartbeat for {lease.age.total_seconds():.0f} s"
     return None

@@ -139,7 +139,7 @@ class Records:
                 self._make(step, schema, reads)
         bad = self.reasons.keys() - before
         if bad:
-            # All of the record goes, for a part of it would be a row that nobody asked for.
+            # Drop all rows of the record: half of a flat_map's output would be a wrong result.
             self._keep([n for n, place in enumerate(self.places) if place not in bad])
 
     def _filter(self, step: PythonStep, reads: Reads) -> None:

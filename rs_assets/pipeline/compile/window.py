@@ -25,7 +25,7 @@ CONTROL_SOURCE = "rs_control"
 
 
 def compile_window(wiring: Wiring, node: WindowAggregate, inputs: tuple[Flow, ...]) -> Flow:
-    """Window rows; behind a replay's gate the rows stay as they were, for nobody reads windows there."""
+    """Aggregate into windows. A replay stops at the gate of event times: it looks for bad and late rows only."""
     timed = with_event_time(wiring, node, inputs[0].df)
     if not wiring.streaming:
         return Flow(timed)

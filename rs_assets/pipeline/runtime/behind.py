@@ -1,4 +1,4 @@
-"""The steps behind a query's trunk, applied to each batch."""
+"""The steps below the trunk of a query: they run on each micro-batch, inside foreachBatch."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Bookkeeper:
             self._tell(message)
 
     def after(self, batch_id: int) -> None:
-        """Tell the listeners what stands behind the rows, gather their answers, and note the batch down."""
+        """Send listeners the messages that follow the rows, collect the answers, queue the batch for the catalog."""
         messages = [m for each in self._messages for m in each.before]
         replies: dict[int, tuple[CheckPointState, ...]] = {}
         for message in (m for each in self._messages for m in each.after):

@@ -140,7 +140,7 @@ def _refuse_changes(
 
 
 def _removed(stored: Manifest, used: set[str]) -> Iterator[str]:
-    """State that nobody would read any more."""
+    """The stored stateful queries that the new version of the pipeline has not."""
     for folder, facts in stored.queries.items():
         if folder not in used and facts.stateful is not None:
             yield f"- {_shape(facts)[-1] if facts.shape else facts.stateful}"

@@ -86,7 +86,10 @@ def _next_generation(session: JobSession, stored: Manifest, *, above: int) -> Ma
 
 
 def _without_manifest(session: JobSession) -> Manifest:
-    """The manifest of a first start; a pipeline that ran before begins afresh only if that is wished for."""
+    """A new manifest for a pipeline that never ran. If it did, its checkpoint is gone: recover it, or fail.
+
+    With `new_generation` it begins again from scratch.
+    """
     topology, options = session.topology, session.options
     known = known_of(options, topology.namespace, topology.job)
     if known is None:

@@ -83,8 +83,8 @@ class QueryRun:
     flows: dict[str, Flow] = field(default_factory=dict)
     report: QueryReport = field(init=False)
     failure: RsError | None = None
-    failed_batch: int = -1  # if its records may be to blame
-    given_up: bool = False  # they were looked for
+    failed_batch: int = -1  # a batch that failed on its data, -1 for none
+    given_up: bool = False  # quarantine was tried for that batch
     restarts_left: int = RESTARTS
     read_files: dict[str, dict[str, int]] = field(default_factory=dict)
     _planned_before: int = -1
@@ -270,7 +270,7 @@ class QueryRun:
         self.book.after(batch_id)
         for name, watch in watches.items():
             self.read_files.setdefault(name, {}).update(watch.sizes())
-        # Windows that emit updates, and those that a step behind them keeps back, leave state without a row.
+        # State can shrink without a row: a window in update mode closes in silence, a later filter may drop its row.
         moved = state.rows != self.report.rows_open
         if counts == Counts() and not (late or moved or any(out.values())):
             return None

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DataStream:
-    """The rows behind one step. Every method adds a step and returns the stream behind it; sinks return this one.
+    """The output of one step. Each method adds a step and returns its output; sinks return the same stream.
 
     A Python function gets a record as a dict of its own, with maps as dicts; a filter gets a mapping that it can only
     read. It must be deterministic, because a batch may be computed again.

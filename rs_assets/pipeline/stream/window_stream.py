@@ -52,7 +52,7 @@ class WindowStream(Generic[S]):
             )
 
     def group_by(self, *fields: str) -> WindowStream[S]:
-        """The fields whose values make a group; null is a value like others. Without any, all rows are one group."""
+        """The fields whose values make a group; null forms a group of its own. Without fields: one group."""
         return replace(self, fields=fields)
 
     def count(self, name: str = "count") -> WindowStream[S]:

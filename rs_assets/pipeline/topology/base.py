@@ -11,7 +11,7 @@ Family = Literal["source", "step", "shuffle", "window", "join", "sink"]
 
 
 def positive(value: object) -> bool:
-    """Whether `value` is a whole number above zero; True is none."""
+    """Whether `value` is a positive int; a bool does not count."""
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 

@@ -26,7 +26,7 @@ class Shuffle(Node):
     keys: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a number of partitions that is none."""
+        """Refuse a partition count that is not a positive int."""
         Node.__post_init__(self)
         if not positive(self.partitions):
             raise TopologyError(f"step {self.name!r}: a shuffle needs a positive number of partitions")
@@ -57,7 +57,7 @@ class ShuffleWrite(Sink):
     cluster: KafkaCluster | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a number of partitions that is none, and a topic without brokers."""
+        """Refuse a partition count that is not a positive int, and a topic without brokers."""
         Sink.__post_init__(self)
         if not positive(self.partitions):
             raise TopologyError(f"step {self.name!r}: a shuffle needs a positive number of partitions")

@@ -205,7 +205,7 @@ class TransactionalWriter:
 
 
 def _end(producer: Producer) -> None:
-    """Abort and close, and raise nothing: what cannot be aborted now, the next start aborts, or its timeout does."""
+    """Abort and close without raising. What cannot be aborted now, the next start aborts, or the broker's timeout."""
 
     def end() -> None:
         left = 0

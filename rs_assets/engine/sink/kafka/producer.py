@@ -50,7 +50,7 @@ class Producer(Protocol):
     def send(self, records: DataFrame, mark: BatchMark) -> int:
         """Send `records`, as `records.records` makes them, in a transaction that stays open; how many there were.
 
-        Nothing stays open if there were none. Behind an error the producer is of no more use but to be closed.
+        Nothing stays open if there were none. After an error the only valid call is `close`.
         """
         ...
 
