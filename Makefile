@@ -35,6 +35,10 @@ ui: setup dagster-home sample-log  ## open Dagster with the pipelines' assets, j
 test: setup  ## run the tests and the examples in the docstrings; ARGS="-k window" chooses
 	@$(BIN)/pytest $(ARGS)
 
+.PHONY: check
+check: setup  ## run tests that need no Java, in a minute or two
+	@$(BIN)/pytest tests/topology tests/checkpoint tests/state tests/project tests/torture --plain -q $(ARGS)
+
 .PHONY: faults
 faults: setup  ## run all faults and long tests, with a table of what each fault led to; half an hour
 	@$(BIN)/pytest -m "long or faults" $(ARGS)

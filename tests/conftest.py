@@ -22,6 +22,26 @@ os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
 # Doctests and tests share the process's session, so its settings are made before the first use.
 DRIVER = SparkDriver.shared(SparkSettings(master="local[2]", partitions=2))
 
+# What a test asks for that starts a Java process, and marks of those that start one themselves.
+WITH_JAVA = {"driver", "spark", "broker"}
+HEAVY = {"slow", "cluster", "browser", "faults", "long", "bench"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--plain` leaves out what starts Java."""
+    parser.addoption("--plain", action="store_true", help="only tests that start no Java process (make check)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `--plain` only the tests without Java stay."""
+    if config.getoption("--plain"):
+        items[:] = [item for item in items if not _needs_java(item)]
+
+
+def _needs_java(item: pytest.Item) -> bool:
+    marks = {mark.name for mark in item.iter_markers()}
+    return bool(marks & HEAVY or WITH_JAVA & set(getattr(item, "fixturenames", ())))
+
 
 @pytest.fixture(scope="session")
 def driver() -> Iterator[SparkDriver]:
