@@ -41,7 +41,7 @@ LINES = 2_000
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.slow,
-    pytest.mark.timeout(420),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(BROWSER is None and not os.environ.get("CI"), reason="no Chromium is installed"),
 ]
 

@@ -60,6 +60,7 @@ def running(log: Path, home: Path, *, point: str = "") -> Iterator[tuple[subproc
         yield process, reached
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.faults
 def test_killed_three_times_it_writes_every_row_once(tmp_path: Path) -> None:
     log = write(tmp_path / "in" / "access.log", LINES)

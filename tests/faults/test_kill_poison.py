@@ -60,6 +60,8 @@ def column(options: RunOptions, table: str, name: str) -> list[object]:
     return sorted(DeltaTable(options.home.table("shop", table)).to_pyarrow_table()[name].to_pylist())
 
 
+# Five starts of Python and Java, each of which may have to wait for a busy machine.
+@pytest.mark.timeout(900)
 @pytest.mark.faults
 def test_killed_at_each_point_of_the_quarantine_it_keeps_and_refuses_each_record_once(tmp_path: Path) -> None:
     records = [

@@ -27,6 +27,7 @@ OVER_KAFKA = [
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("names", "figures"),
     [
