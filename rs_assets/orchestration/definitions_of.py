@@ -29,17 +29,12 @@ def build_definitions(pipelines: Sequence[Pipeline], resources: Mapping[str, Any
     """
     from dagster import Definitions, mem_io_manager
 
-    from rs_assets.engine.shuffle.resource import ShuffleResource
-    from rs_assets.engine.sink.resource import SinkResource
-    from rs_assets.engine.source.resource import SourceResource
-    from rs_assets.engine.spark.resource import SparkResource
-    from rs_assets.engine.window.resource import WindowResource
     from rs_assets.orchestration.assets import pipeline_assets
     from rs_assets.orchestration.checks import checks_of
     from rs_assets.orchestration.compaction import compaction_job, compaction_schedule
     from rs_assets.orchestration.jobs import pipeline_job
     from rs_assets.orchestration.ops import IN_PROCESS
-    from rs_assets.orchestration.runtime import RunResource, RuntimeResource
+    from rs_assets.orchestration.runtime import RuntimeResource
     from rs_assets.orchestration.sensors import sensors_of
     from rs_assets.orchestration.upkeep import upkeep_jobs
 
@@ -48,20 +43,7 @@ def build_definitions(pipelines: Sequence[Pipeline], resources: Mapping[str, Any
     if twice:
         raise TopologyError(f"two pipelines are called {twice[0]}", remedy="give one another job name")
     assets = {pipeline.name: pipeline_assets(pipeline) for pipeline in pipelines}
-    classes: dict[str, Any] = {
-        "spark": SparkResource,
-        "source": SourceResource,
-        "shuffle": ShuffleResource,
-        "window": WindowResource,
-        "sink": SinkResource,
-        "run": RunResource,
-    }
-    strays = sorted((resources or {}).keys() - classes)
-    if strays:
-        raise ConfigurationError(
-            f"there is no family {', '.join(map(repr, strays))} of resources", remedy=f"use: {', '.join(classes)}"
-        )
-    families = {name: made.configure_at_launch() for name, made in classes.items()} | dict(resources or {})
+    families = _families(resources or {})
     compaction = compaction_job(pipelines)
     return Definitions(
         assets=list(assets.values()),
@@ -79,3 +61,28 @@ def build_definitions(pipelines: Sequence[Pipeline], resources: Mapping[str, Any
             "runtime": RuntimeResource(**families),
         },
     )
+
+
+def _families(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The resource of each family: the given one, else one that is configured in the Launchpad."""
+    from rs_assets.engine.shuffle.resource import ShuffleResource
+    from rs_assets.engine.sink.resource import SinkResource
+    from rs_assets.engine.source.resource import SourceResource
+    from rs_assets.engine.spark.resource import SparkResource
+    from rs_assets.engine.window.resource import WindowResource
+    from rs_assets.orchestration.runtime import RunResource
+
+    classes: dict[str, Any] = {
+        "spark": SparkResource,
+        "source": SourceResource,
+        "shuffle": ShuffleResource,
+        "window": WindowResource,
+        "sink": SinkResource,
+        "run": RunResource,
+    }
+    strays = sorted(given.keys() - classes)
+    if strays:
+        raise ConfigurationError(
+            f"there is no family {', '.join(map(repr, strays))} of resources", remedy=f"use: {', '.join(classes)}"
+        )
+    return {name: made.configure_at_launch() for name, made in classes.items()} | dict(given)
