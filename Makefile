@@ -31,21 +31,32 @@ kafka-demo: setup dagster-home  ## run the example order_totals over a Kafka bro
 ui: setup dagster-home sample-log  ## open Dagster with the pipelines' assets, jobs, sensors and schedules
 	@$(SIGNALS) $(BIN)/rs-assets ui
 
+# Two workers, each with a Spark of its own, then what needs the machine to itself. What ARGS choose runs in one process:
+# for few tests a second Spark costs more than it gives.
+WORKERS ?= 2
+SPREAD := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 .PHONY: test
 test: setup  ## run the tests and the examples in the docstrings; ARGS="-k window" chooses
-	@$(BIN)/pytest $(ARGS)
+ifdef ARGS
+	@$(SIGNALS) $(BIN)/pytest $(ARGS)
+else
+	@failed=0; $(SIGNALS) $(BIN)/pytest $(SPREAD) --durations=30 --durations-min=8 -m "not long and not alone" || failed=$$?; \
+	  [ $$failed -gt 1 ] || $(SIGNALS) $(BIN)/pytest -m alone || failed=$$?; exit $$failed
+endif
 
 .PHONY: check
-check: setup  ## run tests that need no Java, in a minute or two
-	@$(BIN)/pytest tests/topology tests/checkpoint tests/state tests/project tests/torture --plain -q $(ARGS)
+check: setup  ## run tests that need no Java, in about a minute
+	@$(SIGNALS) $(BIN)/pytest $(SPREAD) tests/topology tests/checkpoint tests/state tests/project tests/torture --plain -q $(ARGS)
 
 .PHONY: faults
 faults: setup  ## run all faults and long tests, with a table of what each fault led to; half an hour
 	@$(BIN)/pytest -m "long or faults" $(ARGS)
 
 .PHONY: torture
-torture: setup  ## kill it at every change of a file, or do what people do (FAULTS.md); ARGS="histories --seed 7 --count 50"
-	@$(BIN)/python -W ignore -m tests.torture $(or $(ARGS),crashes)
+torture: setup  ## kill it at every change of a file, or do what people do (FAULTS.md); SEED=7 or POINT=12 repeat one
+	@$(BIN)/python -W ignore -m tests.torture \
+	  $(or $(ARGS),$(if $(SEED),histories --seed $(SEED) --told),$(if $(POINT),crashes --point '$(POINT)'),crashes)
 
 .PHONY: bench
 bench: setup  ## run the benchmarks and write BENCHMARKS.md
@@ -81,13 +92,14 @@ dagster-home:
 # pip and not uv: pip reads the mirror, certificates and proxy that the user configured for it.
 $(STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else f"error: Python 3.11 to 3.13 is needed, $(PYTHON) is {sys.version.split()[0]}: make setup PYTHON=python3.12")'
-	@echo "[1/6] virtual environment in .venv"
+	@echo "[1/7] virtual environment in .venv"
 	@$(PYTHON) -m venv .venv
-	@echo "[2/6] Python packages of requirements.lock, checked by hash (1.7 GB on disk, a minute or more)"
+	@echo "[2/7] Python packages of requirements.lock, checked by hash (1.7 GB on disk, a minute or more)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes --requirement requirements.lock
-	@echo "[3/6] this project"
+	@echo "[3/7] this project"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@printf '[4/6] Java: ' && $(BIN)/python -m rs_assets.engine.spark.java
-	@printf '[5/6] jars: ' && $(BIN)/python -m rs_assets.engine.spark.jars
-	@printf '[6/6] Kafka for tests and the demo: ' && $(BIN)/python -m rs_assets.testing.kafka
+	@printf '[4/7] Java: ' && $(BIN)/python -m rs_assets.engine.spark.java
+	@printf '[5/7] jars: ' && $(BIN)/python -m rs_assets.engine.spark.jars
+	@printf '[6/7] processors: ' && $(BIN)/python -m rs_assets.engine.processor.library
+	@printf '[7/7] Kafka for tests and the demo: ' && $(BIN)/python -m rs_assets.testing.kafka
 	@rm -f .venv/.setup-* && touch $@

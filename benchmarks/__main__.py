@@ -14,23 +14,31 @@ from rich.console import Console
 from benchmarks import report
 from benchmarks.bench import Bench
 from benchmarks.catalog import catalog_figures
+from benchmarks.firing import firing_figures
 from benchmarks.kafka import kafka_figures
 from benchmarks.latency import latency_figures
 from benchmarks.measure import Figure
 from benchmarks.memory import memory_figures
-from benchmarks.throughput import filter_figures, window_figures
+from benchmarks.nexmark import nexmark_figures
+from benchmarks.seen_files import seen_figures
+from benchmarks.throughput import chain_figures, filter_figures, window_figures
 from benchmarks.upkeep import upkeep_figures
+from pipelines.nexmark.queries import QUERIES
 from rs_assets.engine.spark.driver import SparkDriver
 
 BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType(
     {
         "filter": filter_figures,
         "window": window_figures,
+        "chain": chain_figures,
+        "firing": firing_figures,
         "latency": latency_figures,
         "memory": memory_figures,
+        "seen": seen_figures,
         "upkeep": upkeep_figures,
         "catalog": catalog_figures,
         "kafka": kafka_figures,
+        "nexmark": nexmark_figures,
     }
 )
 RESULT = Path(__file__).parents[1] / "BENCHMARKS.md"
@@ -41,11 +49,19 @@ RESULT = Path(__file__).parents[1] / "BENCHMARKS.md"
 @click.option("--pairs", default=7, show_default=True, help="Measured pairs of runs.")
 @click.option("--warm-up", default=3, show_default=True, help="Pairs before that.")
 @click.option("--latency-rows", default=60, show_default=True, help="Rows whose latency is measured.")
+@click.option("--query", "queries", multiple=True, type=click.Choice(tuple(QUERIES)), help="Of nexmark only these.")
 @click.option("--only", multiple=True, type=click.Choice(tuple(BENCHMARKS)), help="Only these; BENCHMARKS.md stays.")
 @click.argument("names", nargs=-1, type=click.Choice(tuple(BENCHMARKS)))
 @click.option("--output", type=click.Path(path_type=Path), default=RESULT, help="Where the figures go.")
 def main(
-    rows: int, pairs: int, warm_up: int, latency_rows: int, only: tuple[str, ...], names: tuple[str, ...], output: Path
+    rows: int,
+    pairs: int,
+    warm_up: int,
+    latency_rows: int,
+    queries: tuple[str, ...],
+    only: tuple[str, ...],
+    names: tuple[str, ...],
+    output: Path,
 ) -> None:
     """See the help text above."""
     only += names
@@ -57,7 +73,7 @@ def main(
     with tempfile.TemporaryDirectory(prefix="rs-bench-") as folder, console.status("starting Spark") as status:
         bench = Bench(
             driver=driver, folder=Path(folder), rows=rows, pairs=pairs, warm_up=warm_up,
-            latency_rows=latency_rows, say=status.update,
+            latency_rows=latency_rows, say=status.update, queries=queries,
         )  # fmt: skip
         try:
             # The memory comes first: then no other process of ours runs beside it.

@@ -22,7 +22,10 @@ Query = Callable[[SparkSession, Path], DataFrame]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """Sizes and places of one run of the benchmarks. `say` tells a person what goes on."""
+    """Sizes and places of one run of the benchmarks. `say` tells a person what goes on.
+
+    `queries` are those of Nexmark that are measured; none: all.
+    """
 
     driver: SparkDriver
     folder: Path
@@ -31,6 +34,7 @@ class Bench:
     warm_up: int
     latency_rows: int
     say: Callable[[str], None]
+    queries: tuple[str, ...] = ()
 
     @property
     def source(self) -> Path:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from benchmarks.data import RARE_PAGE, SCHEMA, WINDOW_S
 
 Sink = Literal["parquet", "delta"]
-WATER_MARK_S = 5
+WATER_MARK_S, MINUTE_S = 5, 60
 
 
 def filter_query(spark: SparkSession, source: Path) -> DataFrame:
@@ -27,6 +27,22 @@ def window_query(spark: SparkSession, source: Path) -> DataFrame:
         .groupBy(F.window("ts", f"{WINDOW_S} seconds").alias("w"), "user")
         .agg(F.count(F.lit(1)).alias("views"), F.sum("ms").alias("total_ms"))
         .select("user", "views", "total_ms", F.col("w.start").alias("start_time"), F.col("w.end").alias("end_time"))
+    )
+
+
+def chained_query(spark: SparkSession, source: Path) -> DataFrame:
+    """Users and views of each minute, from the windows of ten seconds."""
+    spark.conf.set("spark.sql.streaming.statefulOperator.allowMultiple", value=True)
+    tens = (
+        _views(spark, source)
+        .withWatermark("ts", f"{WATER_MARK_S} seconds")
+        .groupBy(F.window("ts", f"{WINDOW_S} seconds").alias("w"), "user")
+        .agg(F.count(F.lit(1)).alias("views"))
+    )
+    return (
+        tens.groupBy(F.window(F.window_time("w"), f"{MINUTE_S} seconds").alias("w"))
+        .agg(F.count(F.lit(1)).alias("users"), F.sum("views").alias("views"))
+        .select("users", "views", F.col("w.start").alias("start_time"), F.col("w.end").alias("end_time"))
     )
 
 

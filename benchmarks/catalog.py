@@ -37,8 +37,9 @@ from rs_assets.orchestration.checks import SOURCE_CHECKS, STATE_CHECKS
 from rs_assets.orchestration.place import Place
 from rs_assets.orchestration.sensors import checkpoint_sensor
 from rs_assets.orchestration.sensors.rescaling import lags
+from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.pipeline.compile.plan import plan_queries
-from rs_assets.pipeline.runtime.journal import IDENTITIES
+from rs_assets.pipeline.runtime.record.journal import IDENTITIES
 
 SPLITS = 12
 DAY_S = 86_400
@@ -90,7 +91,7 @@ def read_all(pipeline: Pipeline, home: Home) -> Iterator[tuple[str, float]]:
 
 def _readers(pipeline: Pipeline, home: Home) -> Iterator[tuple[str, Callable[[], Any]]]:
     topology, place = pipeline.topology, Place(home=home)
-    sensor, ticks = checkpoint_sensor(pipeline), []
+    sensor, ticks = checkpoint_sensor(StreamAssets.of(pipeline)), []
     assert sensor is not None
     yield "checkpoint sensor, first tick", lambda: ticks.append(sensor(build_sensor_context()))
     yield "checkpoint sensor, next tick", lambda: sensor(build_sensor_context(cursor=ticks[0].cursor))

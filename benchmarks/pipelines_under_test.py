@@ -6,28 +6,64 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.by_hand import WATER_MARK_S
+from benchmarks.by_hand import MINUTE_S, WATER_MARK_S
 from benchmarks.data import RARE_PAGE, SCHEMA, WINDOW_S
-from rs_assets import MemoryChannel, Pipeline, StreamBuilder, Time, TumblingWindow
+from rs_assets import MemoryChannel, Pipeline, SessionWindow, StreamBuilder, Time, TumblingWindow
 
 Condition = str | Callable[[dict[str, Any]], bool]
 
 SQL: Condition = f"page = '{RARE_PAGE}'"
 # Its value is a constant of the function, as users write it.
 LAMBDA: Condition = lambda r: r["page"] == "/checkout"  # noqa: E731
-# Calls a method, so that nothing can be known about it but by calling it.
-OPAQUE: Condition = lambda r: r["page"].startswith("/check")  # noqa: E731
+# Calls a method, which raises on null: such rows go to Python.
+METHOD: Condition = lambda r: r["page"].startswith("/check")  # noqa: E731
+# Of its second half nothing can be known but by calling it.
+HALF: Condition = lambda r: r["page"] == "/checkout" and hash(r["user"]) != 0  # noqa: E731
 
 
-def filter_pipeline(source: Path, condition: Condition = SQL) -> Pipeline:
+def filter_pipeline(source: Path, condition: Condition = SQL, *, trace: bool = True) -> Pipeline:
     """The rows of the rare page."""
     views = StreamBuilder.data_stream("bench", "rare").from_file(str(source), schema=SCHEMA)
-    return views.filter(condition).to_delta("rare").build()
+    return views.filter(condition, trace=trace).to_delta("rare").build()
 
 
 def window_pipeline(source: Path) -> Pipeline:
     """Views and milliseconds of each user in each window."""
     return _windowed(StreamBuilder.data_stream("bench", "per_user").from_file(str(source), schema=SCHEMA))
+
+
+def fired_pipeline(source: Path, *, emit: str, how: Callable[[Any], Any], session: bool = False) -> Pipeline:
+    """The same windows, or sessions with a gap of as long, that fire more than once: `how` is told of them."""
+    views = StreamBuilder.data_stream("bench", "fired").from_file(str(source), schema=SCHEMA)
+    size = Time.seconds(WINDOW_S)
+    window = SessionWindow.of(size, "ts") if session else TumblingWindow.of(size, "ts")
+    windows = views.window(window, emit=emit).group_by("user")
+    sums = how(windows.count("views").sum("ms", "total_ms").water_mark(Time.seconds(WATER_MARK_S)))
+    made: Pipeline = sums.to_data_stream().to_delta("fired").build()
+    return made
+
+
+def _added(before: dict[str, int] | None, row: dict[str, int]) -> dict[str, int]:
+    if before is None:
+        return {"views": 1, "total_ms": row["ms"]}
+    return {"views": before["views"] + 1, "total_ms": before["total_ms"] + row["ms"]}
+
+
+def reduced_pipeline(source: Path) -> Pipeline:
+    """The windows of `window_pipeline`, by a function in Python."""
+    views = StreamBuilder.data_stream("bench", "reduced").from_file(str(source), schema=SCHEMA)
+    windows = views.window(TumblingWindow.of(Time.seconds(WINDOW_S), "ts")).group_by("user")
+    sums = windows.reduce(_added, schema="views bigint, total_ms bigint", fields="ms")
+    return sums.water_mark(Time.seconds(WATER_MARK_S)).to_data_stream().to_delta("per_user").build()
+
+
+def chained_pipeline(source: Path) -> Pipeline:
+    """Users and views of each minute, from the windows of ten seconds."""
+    views = StreamBuilder.data_stream("bench", "chained").from_file(str(source), schema=SCHEMA)
+    tens = views.window(TumblingWindow.of(Time.seconds(WINDOW_S), "ts"), name="tens").group_by("user").count("views")
+    counts = tens.water_mark(Time.seconds(WATER_MARK_S)).to_data_stream()
+    minutes = counts.window(TumblingWindow.of(Time.seconds(MINUTE_S), "start_time"), name="minutes")
+    return minutes.count("users").sum("views").to_data_stream().to_delta("minutes").build()
 
 
 def live_filter(channel: MemoryChannel, *, job: str = "live") -> Pipeline:

@@ -14,6 +14,7 @@ import psutil
 from rich.table import Table
 
 from benchmarks.measure import Figure
+from benchmarks.nexmark import FILES, FILES_PER_BATCH, SHARE
 from rs_assets.engine.spark.java import java_home
 
 PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow")
@@ -62,6 +63,7 @@ def write(path: Path, figures: Sequence[Figure], *, rows: int, pairs: int, load_
         f"- Ratios: both ways in one process and one session, in turns; the median of {pairs} pairs after a warm-up.",
         "  Processor time is the ratio of the processor seconds of all processes, which other work disturbs less.",
         "- Ours writes Delta with exactly-once markers; state is RocksDB with changelog in both.",
+        f"- Nexmark: {rows // SHARE:,} events, {FILES} files of each kind, in {FILES // FILES_PER_BATCH} batches.",
         "- Kafka: one broker on this machine, as many JSON records of 120 bytes in 4 partitions. Kafka Streams has two",
         "  threads, commits every second and writes windows to a topic, not to Delta; its Java start is not counted.",
         "",

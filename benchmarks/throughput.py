@@ -9,8 +9,10 @@ from benchmarks.bench import Bench, Query
 from benchmarks.measure import Comparison, Figure, compare
 from rs_assets import Pipeline
 
-# What a pipeline may take beside the same query by hand, and a Python function beside SQL.
-MOST_BY_HAND, MOST_PYTHON = 1.05, 1.5
+# What a pipeline may take beside the same query by hand.
+MOST_BY_HAND, MOST_CHAINED = 1.05, 1.1
+# What a function may take beside SQL: one that is traced, one of which half is, one that is left to Python.
+MOST_TRACED, MOST_HALF, MOST_PYTHON = 1.05, 1.15, 2.5
 
 
 def filter_figures(bench: Bench) -> Iterator[Figure]:
@@ -18,13 +20,22 @@ def filter_figures(bench: Bench) -> Iterator[Figure]:
     yield from _against_hand(
         bench, "filter, 1 % kept", lambda: pipelines_under_test.filter_pipeline(bench.source), by_hand.filter_query
     )
-    for what, condition, target in (
-        ("a lambda against SQL", pipelines_under_test.LAMBDA, MOST_PYTHON),
-        ("a lambda that calls a method against SQL", pipelines_under_test.OPAQUE, None),
+    for what, condition, trace, target in (
+        ("a traced lambda against SQL", pipelines_under_test.LAMBDA, True, MOST_TRACED),
+        ("a traced lambda that calls a method against SQL", pipelines_under_test.METHOD, True, MOST_TRACED),
+        ("a lambda half of which is opaque against SQL", pipelines_under_test.HALF, True, MOST_HALF),
+        (
+            "a lambda left to Python, which reads one field, against SQL",
+            pipelines_under_test.LAMBDA,
+            False,
+            MOST_PYTHON,
+        ),
     ):
         bench.say(f"filter: {what}")
         result = compare(
-            lambda c=condition: bench.ours(pipelines_under_test.filter_pipeline(bench.source, c)),  # type: ignore[misc]
+            lambda c=condition, t=trace: bench.ours(  # type: ignore[misc]
+                pipelines_under_test.filter_pipeline(bench.source, c, trace=t)
+            ),
             lambda: bench.ours(pipelines_under_test.filter_pipeline(bench.source)),
             pairs=bench.pairs,
             warm_up=bench.warm_up,
@@ -39,7 +50,20 @@ def window_figures(bench: Bench) -> Iterator[Figure]:
     )
 
 
-def _against_hand(bench: Bench, name: str, make: Callable[[], Pipeline], query: Query) -> Iterator[Figure]:
+def chain_figures(bench: Bench) -> Iterator[Figure]:
+    """Windows of a minute over windows of 10 s by user, in one query."""
+    yield from _against_hand(
+        bench,
+        "windows over 10 s windows",
+        lambda: pipelines_under_test.chained_pipeline(bench.source),
+        by_hand.chained_query,
+        most=MOST_CHAINED,
+    )
+
+
+def _against_hand(
+    bench: Bench, name: str, make: Callable[[], Pipeline], query: Query, *, most: float = MOST_BY_HAND
+) -> Iterator[Figure]:
     sinks: tuple[by_hand.Sink, ...] = ("parquet", "delta")
     for sink in sinks:
         bench.say(f"{name}: against PySpark by hand, writing {sink}")
@@ -50,7 +74,7 @@ def _against_hand(bench: Bench, name: str, make: Callable[[], Pipeline], query: 
             warm_up=bench.warm_up,
         )
         what = "Parquet" if sink == "parquet" else "Delta (JVM connector)"
-        yield _figure(name, f"Delta, against PySpark by hand writing {what}", result, MOST_BY_HAND)
+        yield _figure(name, f"Delta, against PySpark by hand writing {what}", result, most)
 
 
 def _figure(name: str, what: str, result: Comparison, target: float | None) -> Figure:

@@ -24,11 +24,11 @@ from rs_assets.engine.checkpoint.lease import Lease
 from rs_assets.engine.home import Home
 from rs_assets.engine.state.served import ServedState
 from rs_assets.engine.state.snapshot import state_at
-from rs_assets.pipeline.runtime.journal import Journal
+from rs_assets.pipeline.runtime.job.preflight import verify
 from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.pipeline.runtime.preflight import verify
-from rs_assets.pipeline.runtime.state import served_folder, snapshot_state
-from rs_assets.pipeline.runtime.travel import restore, savepoint
+from rs_assets.pipeline.runtime.record.journal import Journal
+from rs_assets.pipeline.runtime.upkeep.state import served_folder, snapshot_state
+from rs_assets.pipeline.runtime.upkeep.travel import restore, savepoint
 
 BATCH_ROWS = 1_000
 INTERVAL = timedelta(milliseconds=10)

@@ -63,7 +63,7 @@ def access_log(log: Path, *, job: str = "access_log", max_rows_per_batch: int = 
         .water_mark(Time.minutes(5))
         .to_data_stream()
         .to_delta("sessions", name="sessions")
-        .build()
+        .build(description="Requests, bytes and errors by page, and the sessions of each client, from an access log.")
     )
 
 

@@ -1,9 +1,14 @@
-"""What Dagster loads (workspace.yaml): this project's pipelines, with its resources."""
+"""What Dagster loads (workspace.yaml): this project's pipelines and Nexmark's queries, with the project's resources."""
 
 from __future__ import annotations
 
+from dagster import Definitions
+
 from pipelines import access_log, order_totals
+from pipelines.nexmark.definitions import nexmark_definitions
 from resources import RESOURCES
 from rs_assets import build_definitions
 
-defs = build_definitions([access_log.pipeline, order_totals.pipeline], resources=RESOURCES)
+defs = Definitions.merge(
+    build_definitions([access_log.pipeline, order_totals.pipeline], resources=RESOURCES), nexmark_definitions()
+)

@@ -43,7 +43,7 @@ def order_totals(servers: str | KafkaCluster, *, job: str = "order_totals") -> P
     return (
         totals.to_delta("order_totals", name="order_totals_table")
         .to_kafka(servers, TOTALS, key="customer", delivery="exactly_once", name="order_totals_topic")
-        .build()
+        .build(description="What each customer ordered and paid, minute by minute, from two topics.")
     )
 
 

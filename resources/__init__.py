@@ -5,10 +5,11 @@ What the environment says is the default of the runs that Dagster launches; the 
 
 from __future__ import annotations
 
+from resources.join import join
 from resources.shuffle import shuffle
 from resources.sink import sink
 from resources.source import source
 from resources.spark import spark
 from resources.window import window
 
-RESOURCES = {"spark": spark, "source": source, "shuffle": shuffle, "window": window, "sink": sink}
+RESOURCES = {"spark": spark, "source": source, "shuffle": shuffle, "window": window, "join": join, "sink": sink}

@@ -6,4 +6,6 @@ import os
 
 from rs_assets import SourceResource
 
-source = SourceResource.configure_at_launch(max_line_bytes=int(os.environ.get("RS_MAX_LINE_BYTES", "10485760")))
+source = SourceResource.configure_at_launch(
+    max_line_bytes=int(os.environ.get("RS_MAX_LINE_BYTES") or SourceResource().max_line_bytes)
+)

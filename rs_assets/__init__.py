@@ -14,6 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rs_assets.engine.connect.kafka.cluster import KafkaCluster
+    from rs_assets.engine.dimension.spec import Dimension
+    from rs_assets.engine.home import Home
+    from rs_assets.engine.join.resource import JoinResource
+    from rs_assets.engine.join.spec import Interval
     from rs_assets.engine.shuffle.resource import ShuffleResource
     from rs_assets.engine.sink.resource import SinkResource
     from rs_assets.engine.source.memory import MemoryChannel
@@ -21,23 +25,42 @@ if TYPE_CHECKING:
     from rs_assets.engine.source.resource import SourceResource
     from rs_assets.engine.spark.resource import SparkResource
     from rs_assets.engine.window.resource import WindowResource
-    from rs_assets.engine.window.spec import HoppingWindow, SessionWindow, Time, TumblingWindow
+    from rs_assets.engine.window.spec import (
+        CalendarWindow,
+        CountWindow,
+        HoppingWindow,
+        SessionWindow,
+        SlidingWindow,
+        Time,
+        TumblingWindow,
+    )
     from rs_assets.errors import RsError
+    from rs_assets.orchestration.component import PipelineComponent
     from rs_assets.orchestration.definitions_of import build_definitions
     from rs_assets.orchestration.runtime import RunResource
+    from rs_assets.orchestration.translator import StreamStep, StreamTranslator
     from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy
     from rs_assets.pipeline.runtime.report import RunReport
-    from rs_assets.pipeline.runtime.running import RunningPipeline
+    from rs_assets.pipeline.runtime.run.running import RunningPipeline
     from rs_assets.pipeline.stream.builder import StreamBuilder
     from rs_assets.pipeline.stream.pipeline import Pipeline
+    from rs_assets.pipeline.topology.deferred import F
     from rs_assets.pipeline.topology.expression import column
 
 __all__ = [
     "BadRecords",
+    "CalendarWindow",
+    "CountWindow",
+    "Dimension",
+    "F",
+    "Home",
     "HoppingWindow",
+    "Interval",
+    "JoinResource",
     "KafkaCluster",
     "MemoryChannel",
     "Pipeline",
+    "PipelineComponent",
     "RsError",
     "RunOptions",
     "RunReport",
@@ -47,9 +70,12 @@ __all__ = [
     "SessionWindow",
     "ShuffleResource",
     "SinkResource",
+    "SlidingWindow",
     "SourceResource",
     "SparkResource",
     "StreamBuilder",
+    "StreamStep",
+    "StreamTranslator",
     "Time",
     "TumblingWindow",
     "WindowResource",
@@ -60,22 +86,33 @@ __all__ = [
 # Where each public name lives.
 HOMES = {
     "BadRecords": "rs_assets.engine.source.policy",
+    "CalendarWindow": "rs_assets.engine.window.spec",
+    "CountWindow": "rs_assets.engine.window.spec",
+    "Dimension": "rs_assets.engine.dimension.spec",
+    "F": "rs_assets.pipeline.topology.deferred",
+    "Home": "rs_assets.engine.home",
     "HoppingWindow": "rs_assets.engine.window.spec",
+    "Interval": "rs_assets.engine.join.spec",
+    "JoinResource": "rs_assets.engine.join.resource",
     "KafkaCluster": "rs_assets.engine.connect.kafka.cluster",
     "MemoryChannel": "rs_assets.engine.source.memory",
     "Pipeline": "rs_assets.pipeline.stream.pipeline",
+    "PipelineComponent": "rs_assets.orchestration.component",
     "RsError": "rs_assets.errors",
     "RunOptions": "rs_assets.pipeline.runtime.options",
     "RunReport": "rs_assets.pipeline.runtime.report",
     "RunResource": "rs_assets.orchestration.runtime",
-    "RunningPipeline": "rs_assets.pipeline.runtime.running",
+    "RunningPipeline": "rs_assets.pipeline.runtime.run.running",
     "SavepointPolicy": "rs_assets.pipeline.runtime.options",
     "SessionWindow": "rs_assets.engine.window.spec",
+    "SlidingWindow": "rs_assets.engine.window.spec",
     "ShuffleResource": "rs_assets.engine.shuffle.resource",
     "SinkResource": "rs_assets.engine.sink.resource",
     "SourceResource": "rs_assets.engine.source.resource",
     "SparkResource": "rs_assets.engine.spark.resource",
     "StreamBuilder": "rs_assets.pipeline.stream.builder",
+    "StreamStep": "rs_assets.orchestration.translator",
+    "StreamTranslator": "rs_assets.orchestration.translator",
     "Time": "rs_assets.engine.window.spec",
     "TumblingWindow": "rs_assets.engine.window.spec",
     "WindowResource": "rs_assets.engine.window.resource",

@@ -3,7 +3,8 @@
     RsError
     ├── UserError                 what was written is wrong: nothing has run, nothing was touched
     │   ├── TopologyError         a pipeline that cannot be built (names, fields, illegal combinations)
-    │   │   └── UnknownFieldError a step names a field that is not there
+    │   │   ├── UnknownFieldError a step names a field that is not there
+    │   │   └── UnknownMethodError a stream is asked for a method that it has not
     │   ├── SchemaError           a schema that does not parse, or rows that do not fit it
     │   └── ConfigurationError    a setting, path or option that cannot be used
     ├── StartRefused              the start was refused before a row was written
@@ -27,6 +28,7 @@ Errors keep their facts as attributes and build their text from them: *what* wen
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 
 
 class RsError(Exception):
@@ -61,14 +63,20 @@ class TopologyError(UserError):
 class UnknownFieldError(TopologyError):
     """A step names a field that does not exist; the text lists the fields there are."""
 
-    def __init__(self, field: str, *, step: str, known: tuple[str, ...]) -> None:
+    def __init__(self, field: str, *, step: str, known: tuple[str, ...], hint: str = "") -> None:
+        near = get_close_matches(field, known, n=1) or [name for name in known if name.lower() == field.lower()]
+        first = f"did you mean {near[0]!r}? " if near else f"{hint}; else " if hint else ""
         super().__init__(
             f"step {step!r} names the field {field!r}, which does not exist",
-            remedy=f"use one of: {', '.join(known)}",
+            remedy=f"{first}use one of: {', '.join(known)}",
             step=step,
         )
         self.field = field
         self.known = known
+
+
+class UnknownMethodError(TopologyError, AttributeError):
+    """A stream has no method of this name; the text says what to write."""
 
 
 class SchemaError(UserError):

@@ -14,17 +14,35 @@ from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.engine.spark.settings import SparkSettings
 from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.testing import KafkaBroker
+from tests.faults.processes import QUICK_START
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
+# For every Java that a test starts, too.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICK_START)
 # Doctests and tests share the process's session, so its settings are made before the first use.
 DRIVER = SparkDriver.shared(SparkSettings(master="local[2]", partitions=2))
 
 # What a test asks for that starts a Java process, and marks of those that start one themselves.
 WITH_JAVA = {"driver", "spark", "broker"}
 HEAVY = {"slow", "cluster", "browser", "faults", "long", "bench"}
+
+# Files of a minute and more, the slowest first: workers that begin with them end together.
+LONG_FILES = (
+    "tests/dagster/test_browser.py",
+    "tests/faults/test_kill_poison.py",
+    "tests/faults/test_kill.py",
+    "tests/project/test_benchmarks.py",
+    "tests/faults/test_kafka_kill.py",
+    "tests/faults/test_processes.py",
+    "tests/cluster/test_cluster.py",
+    "tests/nexmark/test_queries.py",
+    "tests/torture/test_ledger.py",
+    "tests/dagster/test_cli.py",
+    "tests/dagster/test_dagster.py",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,9 +51,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--plain` only the tests without Java stay."""
+    """With `--plain` only the tests without Java stay; a worker begins with the long files."""
     if config.getoption("--plain"):
         items[:] = [item for item in items if not _needs_java(item)]
+    if hasattr(config, "workerinput"):
+        items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    file = item.nodeid.partition("::")[0]
+    return LONG_FILES.index(file) if file in LONG_FILES else len(LONG_FILES)
 
 
 def _needs_java(item: pytest.Item) -> bool:

@@ -14,16 +14,16 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from rs_assets.engine.checkpoint.source_log import NOTHING_READ
 from rs_assets.engine.home import Home
 from rs_assets.engine.sink.console import as_table
 from rs_assets.engine.sink.delta_table import open_table
-from rs_assets.engine.source.lines.offsets import splits_of
-from rs_assets.engine.source.native import existing_files
+from rs_assets.engine.source.base import Metered
 from rs_assets.orchestration.launch import Wish, launch
+from rs_assets.pipeline.compile.readers import reader_of
 from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.pipeline.runtime.report import BatchProgress, QueryReport, RunReport
 from rs_assets.pipeline.stream.pipeline import Pipeline
-from rs_assets.pipeline.topology.source import FileSource
 
 # How many rows of each result are shown.
 PREVIEW_ROWS = 5
@@ -79,8 +79,9 @@ class Bar:
         self.rows = 0
         self.batches = 0
         self._done: dict[tuple[str, str], int] = {}
-        files = [f for s in pipeline.topology.sources if isinstance(s, FileSource) for f in existing_files(s.path)]
-        self.total = sum(f.stat().st_size for f in files)
+        readers = {source.name: reader_of(source) for source in pipeline.topology.sources}
+        self._metered = {name: reader for name, reader in readers.items() if isinstance(reader, Metered)}
+        self.total = sum(reader.size() for reader in self._metered.values())
         self.task: TaskID = progress.add_task("starting Spark", total=None)
 
     def show(self, batch: BatchProgress) -> None:
@@ -88,9 +89,8 @@ class Bar:
         self.batches += 1
         self.rows += batch.rows_in - batch.rows_in_again
         for source, offset in batch.offsets.items():
-            node = self.pipeline.topology[source]
-            if isinstance(node, FileSource) and node.tail and offset != "-":
-                self._done[batch.query, source] = sum(split.byte for split in splits_of(offset))
+            if source in self._metered and offset != NOTHING_READ:
+                self._done[batch.query, source] = self._metered[source].done(offset)
         text = f"batch {self.batches}, {self.rows:,} rows"
         reached = min(self._done.values(), default=0)
         total = self.total if self._done and self.total else None
@@ -134,7 +134,7 @@ def show_report(report: RunReport, out: Console) -> None:
         f" [bold]{report.rows_out:,}[/] rows out in {report.batches} batches, {report.seconds:.1f} s"
     )
     if report.rows_open:
-        out.print(f"{report.rows_open:,} groups of windows are still open and wait in state for the next run")
+        out.print(f"{report.rows_open:,} rows of state (open windows, rows of joins) wait for the next run")
 
 
 def _parts(report: RunReport) -> str:
@@ -182,7 +182,8 @@ def show_next(run_id: str | None, out: Console) -> None:
     """How to see the run in Dagster."""
     if run_id is not None:
         out.print(
-            f"\nsee this run in Dagster: [bold]make ui[/], then http://127.0.0.1:3000/runs/{run_id}", soft_wrap=True
+            f"\nsee this run in Dagster: [bold]rs-assets ui[/], then http://127.0.0.1:3000/runs/{run_id}",
+            soft_wrap=True,
         )
 
 

@@ -6,13 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
 from rs_assets.cli.base import AS_JSON, MODULES, chosen, guarded
+from rs_assets.cli.project import PROJECT_COMMANDS
+from rs_assets.cli.tables import show
 from rs_assets.cli.upkeep import COMMANDS
+from rs_assets.engine.project import project_folder
 from rs_assets.orchestration.discovery import find_pipelines, pick
 
 
@@ -108,7 +110,8 @@ def ui(modules: tuple[str, ...], port: int) -> None:
     from rs_assets.orchestration.instance import ensure_home
 
     ensure_home()
-    target = ["-w", "workspace.yaml"] if Path("workspace.yaml").exists() and not modules else _module_targets(modules)
+    workspace = project_folder() / "workspace.yaml"
+    target = ["-w", str(workspace)] if workspace.exists() and not modules else _module_targets(modules)
     click.echo(f"Dagster opens on http://127.0.0.1:{port}  (terminate running streams before you stop it)")
     command = [sys.executable, "-m", "dagster", "dev", *target, "-h", "127.0.0.1", "-p", str(port)]
     sys.exit(subprocess.call(command, env={**os.environ, "PYTHONWARNINGS": "ignore"}))
@@ -120,7 +123,7 @@ def _module_targets(modules: tuple[str, ...]) -> list[str]:
     return ["-m", "rs_assets.definitions"]
 
 
-for command in COMMANDS:
+for command in (*COMMANDS, *PROJECT_COMMANDS, show):
     main.add_command(command)
 
 

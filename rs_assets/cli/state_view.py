@@ -13,7 +13,7 @@ from rs_assets.engine.state.served import ServedState
 from rs_assets.engine.state.snapshot import difference, state_at
 from rs_assets.errors import ConfigurationError
 from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.pipeline.runtime.state import preview, served_folder, snapshot_state, state_path
+from rs_assets.pipeline.runtime.upkeep.state import preview, served_folder, snapshot_state, state_path
 from rs_assets.pipeline.topology.topology import Topology
 
 

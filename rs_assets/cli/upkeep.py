@@ -23,7 +23,7 @@ CELL = 160
 @guarded
 def verify(name: str, modules: tuple[str, ...], *, repair: str | None, as_json: bool) -> None:
     """Look at the checkpoints of a stopped pipeline; ends with 1 if a start would be refused."""
-    from rs_assets.pipeline.runtime import preflight
+    from rs_assets.pipeline.runtime.job import preflight
 
     topology = chosen(modules, name).topology
     done = preflight.repair(topology, repair) if repair else ()
@@ -93,9 +93,9 @@ def checkpoints(name: str, modules: tuple[str, ...], *, limit: int, as_json: boo
 @guarded
 def savepoint(name: str, modules: tuple[str, ...], *, note: str, listing: bool, as_json: bool) -> None:
     """Copy the checkpoints of a pipeline, running or stopped, to the savepoint store."""
-    from rs_assets.pipeline.runtime import travel
     from rs_assets.pipeline.runtime.options import RunOptions
-    from rs_assets.pipeline.runtime.ownership import savepoints_of
+    from rs_assets.pipeline.runtime.upkeep import travel
+    from rs_assets.pipeline.runtime.upkeep.ownership import savepoints_of
 
     topology, options = chosen(modules, name).topology, RunOptions()
     if listing:
@@ -115,7 +115,7 @@ def savepoint(name: str, modules: tuple[str, ...], *, note: str, listing: bool, 
 @guarded
 def restore(name: str, savepoint_id: str | None, modules: tuple[str, ...], *, as_json: bool) -> None:
     """Bring a stopped pipeline and its sinks back to a savepoint (the newest if none is named)."""
-    from rs_assets.pipeline.runtime import travel
+    from rs_assets.pipeline.runtime.upkeep import travel
 
     emit([_told(travel.restore(chosen(modules, name).topology, savepoint_id=savepoint_id))], as_json=as_json)
 
@@ -128,7 +128,7 @@ def restore(name: str, savepoint_id: str | None, modules: tuple[str, ...], *, as
 @guarded
 def rewind(name: str, modules: tuple[str, ...], *, batch: int, step: str | None) -> None:
     """Bring a stopped pipeline and its sinks back to the end of a batch."""
-    from rs_assets.pipeline.runtime import travel
+    from rs_assets.pipeline.runtime.upkeep import travel
 
     click.echo(travel.rewind(chosen(modules, name).topology, batch, step=step))
 
@@ -142,7 +142,7 @@ def rewind(name: str, modules: tuple[str, ...], *, batch: int, step: str | None)
 @guarded
 def fork(name: str, modules: tuple[str, ...], *, source: str, savepoint_id: str | None, as_json: bool) -> None:
     """Begin a pipeline that has not run yet with the state of another one's savepoint."""
-    from rs_assets.pipeline.runtime import travel
+    from rs_assets.pipeline.runtime.upkeep import travel
 
     namespace, _, job = source.partition(".")
     emit(
@@ -161,7 +161,7 @@ def rescale(name: str, modules: tuple[str, ...], *, partitions: int, as_json: bo
     """Drain a stopped pipeline and rewrite its state in another number of partitions."""
     from dataclasses import asdict
 
-    from rs_assets.pipeline.runtime.rescale import rescale as change
+    from rs_assets.pipeline.runtime.run.rescale import rescale as change
 
     with progress(f"rescaling {name}", hidden=as_json):
         report = asdict(change(chosen(modules, name).topology, partitions))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -161,11 +163,12 @@ class Repeated:
         self._thread.start()
         return self
 
-    def stop(self) -> None:
-        """End, and wait for work that has begun; may be called twice, and from the work itself."""
+    def stop(self, *, patience_s: float = math.inf) -> None:
+        """End, and wait for work that has begun, so long; may be called twice, and from the work itself."""
         self._end.set()
+        until = time.monotonic() + patience_s
         # Event.wait, not Thread.join: an interrupt inside that can leave it broken.
-        while self._thread.is_alive() and threading.current_thread() is not self._thread:
+        while self._thread.is_alive() and threading.current_thread() is not self._thread and time.monotonic() < until:
             self._ended.wait(LOOK_S)
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rs_assets.engine.names import checked_path
+from rs_assets.engine.project import anchored, project_folder
 from rs_assets.errors import ConfigurationError
 
 DEFAULT_HOME = ".rs"
@@ -32,8 +33,9 @@ class Home:
 
     @classmethod
     def default(cls) -> Home:
-        """The home named by the environment variable RS_HOME, else `.rs` in the working directory."""
-        return cls.at(os.environ.get("RS_HOME") or DEFAULT_HOME)
+        """The home named by the environment variable RS_HOME, else `.rs` in the project's folder."""
+        named = os.environ.get("RS_HOME")
+        return cls.at(named) if named else cls(project_folder() / DEFAULT_HOME)
 
     @classmethod
     def at(cls, folder: str) -> Home:
@@ -81,10 +83,16 @@ class Home:
         """Copies of state for lookups in milliseconds."""
         return self.root / "served"
 
+    def dimension(self, namespace: str, job: str, step: str) -> Path:
+        """The folder with the versions of the dimension that a step of a job looks rows up in."""
+        return self.root / "dimensions" / namespace / job / step
+
     def job(self, namespace: str, job: str) -> Path:
         """The folder of one job's checkpoints; its manifest lies in it too."""
         return self.root / "checkpoints" / namespace / job
 
     def table(self, namespace: str, table: str) -> str:
-        """The path of a Delta table: a plain name lies under `tables/`, anything with a slash stays as it is."""
-        return table if "/" in table else str(self.root / "tables" / namespace / table)
+        """The path of a Delta table: a plain name lies under `tables/`, others are meant from the project."""
+        if "://" in table:
+            return table
+        return anchored(table) if "/" in table else str(self.root / "tables" / namespace / table)

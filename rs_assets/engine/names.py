@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from rs_assets.errors import ConfigurationError, TopologyError
 
@@ -10,6 +11,8 @@ from rs_assets.errors import ConfigurationError, TopologyError
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 # Delta takes these for parts of a URI (then a table has no history, or lies elsewhere), Spark for patterns of names.
 UNUSABLE = re.compile(r"[\x00-\x1f\x7f#?%*\[\]{}\\^|]")
+# A team, or something that mail can be sent to: what Dagster takes.
+OWNER = re.compile(r"team:.+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")
 
 
 def checked_name(name: object, *, what: str) -> str:
@@ -47,3 +50,23 @@ def checked_path(path: str, *, what: str) -> str:
         f"{what} {path!r} holds {found[0]!r}, which Delta and Spark read as something else",
         remedy="use a path without # ? % * [ ] { } \\ ^ | and control characters",
     )
+
+
+def checked_owners(owners: Sequence[str]) -> tuple[str, ...]:
+    """Return the owners of a pipeline; TopologyError names the first that is neither a team nor an e-mail address.
+
+    >>> checked_owners(["team:orders", "ada@example.org"])
+    ('team:orders', 'ada@example.org')
+    >>> checked_owners(["orders"])
+    Traceback (most recent call last):
+    rs_assets.errors.TopologyError: 'orders' is no owner
+      remedy: use an e-mail address, or a team such as 'team:orders'
+    """
+    named = (owners,) if isinstance(owners, str) else tuple(owners)
+    for owner in named:
+        if not isinstance(owner, str) or not OWNER.fullmatch(owner):
+            team = owner if isinstance(owner, str) and owner.isidentifier() else "orders"
+            raise TopologyError(
+                f"{owner!r} is no owner", remedy=f"use an e-mail address, or a team such as 'team:{team}'"
+            )
+    return named

@@ -10,8 +10,8 @@ from rs_assets.engine.checkpoint.storage import CheckpointRow
 from rs_assets.orchestration.place import Place
 from rs_assets.pipeline.compile.plan import QueryPlan, plan_queries
 from rs_assets.pipeline.runtime.identity import folder_of, log_of
-from rs_assets.pipeline.runtime.journal import queue_of
-from rs_assets.pipeline.runtime.positions import positions
+from rs_assets.pipeline.runtime.record.journal import queue_of
+from rs_assets.pipeline.runtime.record.positions import positions
 from rs_assets.pipeline.topology.source import Source
 from rs_assets.pipeline.topology.topology import Topology
 
@@ -47,7 +47,7 @@ def _from_log(topology: Topology, place: Place, plan: QueryPlan, name: str) -> I
     source = topology[name]
     if manifest is None or log is None or offsets is None or not isinstance(source, Source):
         return
-    for split, offset in positions(source, log, offsets.batch_id).items():
+    for split, offset in positions(source, log, offsets.batch_id, place.home).items():
         yield CheckpointRow(
             namespace=topology.namespace,
             group=topology.job,

@@ -24,12 +24,11 @@ from rs_assets.engine.sink.delta_table import open_table
 from rs_assets.errors import RsError
 from rs_assets.orchestration.catalogued import checkpoints_of
 from rs_assets.orchestration.place import Place, place_of
-from rs_assets.orchestration.roles import asset_path
+from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.pipeline.compile.plan import QueryPlan, plan_queries
 from rs_assets.pipeline.runtime.identity import log_of
-from rs_assets.pipeline.runtime.journal import queue_of
-from rs_assets.pipeline.runtime.ownership import newest_of, readable, savepoints_of
-from rs_assets.pipeline.stream.pipeline import Pipeline
+from rs_assets.pipeline.runtime.record.journal import queue_of
+from rs_assets.pipeline.runtime.upkeep.ownership import newest_of, readable, savepoints_of
 from rs_assets.pipeline.topology.topology import Topology
 
 # A running stream that shows no checkpoint for so long is stuck or has no input.
@@ -44,16 +43,16 @@ OWNED_WITHIN = 100
 SHOWN = 5
 
 
-def checks_of(pipeline: Pipeline) -> list[AssetChecksDefinition]:
-    """All checks over the assets of `pipeline`."""
-    topology = pipeline.topology
+def checks_of(assets: StreamAssets) -> list[AssetChecksDefinition]:
+    """All checks over the assets of a pipeline."""
+    topology = assets.topology
     made = []
     for source in topology.origins:
-        key = AssetKey(asset_path(topology, source.name, "checkpoint"))
+        key = assets.key(source.name)
         for name, judge in SOURCE_CHECKS.items():
             made.append(_check(key, name, judge, topology, source.name))
     for node in (n for n in topology if n.stateful):
-        key = AssetKey(asset_path(topology, node.name, "state"))
+        key = assets.key(node.name)
         for name, judge in STATE_CHECKS.items():
             made.append(_check(key, name, judge, topology, node.name))
     return made

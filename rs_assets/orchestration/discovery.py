@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import sysconfig
 import tomllib
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
-from rs_assets.errors import ConfigurationError
+from rs_assets.engine.project import project_folder
+from rs_assets.errors import ConfigurationError, RsError
 from rs_assets.pipeline.stream.pipeline import Pipeline
+from rs_assets.pipeline.stream.unbuilt import is_unbuilt
 
 
 def find_pipelines(modules: Sequence[str] = (), *, folder: Path | None = None) -> tuple[Pipeline, ...]:
-    """The pipelines at the top of `modules`, else of those in `[tool.rs_assets] pipelines` of pyproject.toml."""
-    folder = folder or Path.cwd()
+    """The pipelines at the top of `modules`, else of those that pyproject.toml names: `[tool.rs_assets] pipelines`.
+
+    A module may hold them one by one or in a list or tuple. The pyproject.toml is that of `folder`, by default of the
+    project that the working directory lies in.
+    """
+    folder = folder or project_folder()
     names = list(modules) or _configured(folder)
     if not names:
         raise ConfigurationError(
@@ -22,15 +32,19 @@ def find_pipelines(modules: Sequence[str] = (), *, folder: Path | None = None) -
             remedy='name a module: -m package.module, or [tool.rs_assets] pipelines = ["package.module"]',
             folder=folder,
         )
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
+    for place in {str(folder): None, str(Path.cwd()): None}:
+        if place not in sys.path:
+            sys.path.insert(0, place)
     found = {pipeline.name: pipeline for name in names for pipeline in _in_module(name)}
     return tuple(found.values())
 
 
 def pick(pipelines: Sequence[Pipeline], name: str) -> Pipeline:
-    """The pipeline called `name`, with or without its namespace; ConfigurationError lists what there is."""
-    hits = [p for p in pipelines if name in (p.name, p.topology.job)]
+    """The pipeline called `name`: `shop.clicks`, `clicks`, or `shop_clicks` as Dagster has it.
+
+    ConfigurationError lists what there is.
+    """
+    hits = [p for p in pipelines if name in (p.name, p.topology.job, p.topology.label)]
     if len(hits) == 1:
         return hits[0]
     there = ", ".join(p.name for p in pipelines) or "none"
@@ -50,12 +64,55 @@ def _configured(folder: Path) -> list[str]:
 
 
 def _in_module(name: str) -> list[Pipeline]:
+    values = vars(_imported(name))
+    found = [pipeline for value in values.values() for pipeline in _pipelines_in(value)]
+    for variable, value in values.items():
+        if is_unbuilt(value, alone=not found):
+            raise ConfigurationError(
+                f"{variable!r} in the module {name!r} is a {type(value).__name__} that was not built: no pipeline",
+                remedy=f"end it with a sink and .build(): {variable} = ....to_delta('table').build()",
+            )
+    return found
+
+
+def _pipelines_in(value: object) -> list[Pipeline]:
+    """A pipeline, or those of a list or tuple."""
+    return [each for each in (value if isinstance(value, list | tuple) else [value]) if isinstance(each, Pipeline)]
+
+
+def _imported(name: str) -> ModuleType:
     try:
-        module = importlib.import_module(name)
+        return importlib.import_module(name)
+    except RsError:
+        raise
     except ModuleNotFoundError as error:
-        if error.name and not name.startswith(error.name):
-            raise
-        raise ConfigurationError(
-            f"there is no module {name!r}", remedy="name it as in an import statement; run from the project's folder"
-        ) from error
-    return [value for value in vars(module).values() if isinstance(value, Pipeline)]
+        if error.name is not None and name.startswith(error.name):
+            raise ConfigurationError(
+                f"there is no module {name!r}",
+                remedy="name it as in an import statement; run from the project's folder",
+            ) from error
+        raise _raised(name, error) from error
+    except Exception as error:
+        raise _raised(name, error) from error
+
+
+def _raised(name: str, error: Exception) -> ConfigurationError:
+    """What the module's own code did, and where; not the way through the import system."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith((*_FOREIGN, "<"))]
+    where = f"{own[-1].filename}:{own[-1].lineno}" if own else None
+    if frames and f"{os.sep}pyspark{os.sep}" in frames[-1].filename and isinstance(error, _NO_SPARK):
+        return ConfigurationError(
+            f"the module {name!r} makes a Column of Spark, which needs a running Spark",
+            remedy="from rs_assets import F instead: its Columns need none; or column(lambda: F.col('ms') > 1)",
+            line=where,
+        )
+    return ConfigurationError(
+        f"the module {name!r} raised {type(error).__name__}: {error}", remedy="mend it there", line=where
+    )
+
+
+# Where the frames of a trace lie that are not the user's.
+_FOREIGN = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), str(Path(__file__).parents[1])})
+# What pyspark raises where there is no Spark.
+_NO_SPARK = (AssertionError, RuntimeError)

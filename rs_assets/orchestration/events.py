@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from queue import SimpleQueue
+from datetime import UTC, datetime
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import orjson
 from dagster import (
-    AssetKey,
     AssetMaterialization,
     MetadataValue,
     OpExecutionContext,
@@ -23,21 +23,25 @@ from dagster import (
 
 from rs_assets.engine.background import Troubles
 from rs_assets.engine.sink.delta_table import open_table
-from rs_assets.orchestration.roles import Role, asset_path, roles_of
+from rs_assets.orchestration.newest_rows import newest_rows
+from rs_assets.orchestration.roles import Role, roles_of
+from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.pipeline.runtime.report import BatchProgress, RunReport
 from rs_assets.pipeline.topology.provenance import fields_of, provenance
-from rs_assets.pipeline.topology.topology import Topology
 
 # Each event costs Dagster tens of milliseconds and stays in its memory, so a live stream reports this often at most.
 LIVE_EVERY_S = 10.0
+# A stream says in its run's log what it does: each batch, but not more often than this, and that it waits for input.
+SAID_EVERY_S, WAITING_EVERY_S = 2.0, 30.0
 Metadata = dict[str, Any]
 
 
 class StepEvents:
     """Gathers the batches of one run. `put` is called by the runtime; a thread of its own talks to Dagster."""
 
-    def __init__(self, topology: Topology, context: OpExecutionContext, *, live: bool) -> None:
-        self.topology = topology
+    def __init__(self, assets: StreamAssets, context: OpExecutionContext, *, live: bool) -> None:
+        self.assets = assets
+        self.topology = assets.topology
         self.context = context
         self.live = live
         self._queue: SimpleQueue[BatchProgress | None] = SimpleQueue()
@@ -49,6 +53,7 @@ class StepEvents:
         self._replayed: dict[str, int] = {}
         self._seconds: dict[str, float] = {}
         self._logged = time.monotonic()
+        self._said = 0.0
         self._tables: Mapping[str, str] = {}
         self.troubles = Troubles()
         self._thread = threading.Thread(target=self._work, name="rs-events", daemon=True)
@@ -75,11 +80,7 @@ class StepEvents:
     def summary(self, report: RunReport) -> str:
         """One line on the run."""
         self._tables = report.tables
-        return (
-            f"{report.rows_in:,} rows in, {report.rows_out:,} out, {report.rows_dead:,} dead, "
-            f"{report.rows_late:,} late, {report.rows_open:,} groups open, "
-            f"{report.batches} batches in {report.seconds:.1f} s"
-        )
+        return f"{report.rows_in_words}, {report.batches} batches in {report.seconds:.1f} s"
 
     def metadata(self, step: str, role: Role) -> Metadata:
         """What is known of `step`; numbers lie flat, so that the UI plots them."""
@@ -87,9 +88,12 @@ class StepEvents:
         if progress is None:
             return {}
         common: Metadata = {
-            "batch_id": progress.batch_id,
+            # As text: nobody wants it drawn as a line.
+            "batch": str(progress.batch_id),
             "batches": self._batches[progress.query],
             "seconds": round(self._seconds[progress.query], 3),
+            "batch_seconds": round(progress.seconds, 3),
+            "rows_per_second": round(progress.rows_in / progress.seconds, 1) if progress.seconds else 0.0,
         }
         return (
             common
@@ -126,6 +130,7 @@ class StepEvents:
         }
         if progress.watermark is not None:
             made["watermark"] = MetadataValue.timestamp(progress.watermark)
+            made["watermark_lag_seconds"] = round((datetime.now(UTC) - progress.watermark).total_seconds(), 1)
         return made
 
     def _output(self, step: str, progress: BatchProgress) -> Metadata:
@@ -139,7 +144,8 @@ class StepEvents:
                 "dagster/column_schema": TableSchema(columns=columns),
                 "dagster/row_count": table.count(),
                 "delta_version": table.version(),
-                "generation": progress.generation,
+                "generation": str(progress.generation),
+                "newest_rows": MetadataValue.md(newest_rows(table) or "none"),
                 "dagster/column_lineage": self._column_lineage(step, [column.name for column in columns]),
                 "made_from": MetadataValue.table(_offset_records(progress)) if progress.offsets else "nothing",
             }
@@ -151,19 +157,42 @@ class StepEvents:
         return TableColumnLineage(
             {
                 column: [
-                    TableColumnDep(AssetKey(asset_path(self.topology, source, "checkpoint")), name)
-                    for source, name in sorted(fields_of(known, column))
+                    TableColumnDep(self.assets.key(source), name) for source, name in sorted(fields_of(known, column))
                 ]
                 for column in columns
             }
         )
 
     def _work(self) -> None:
-        while (progress := self._queue.get()) is not None:
+        while True:
+            try:
+                progress = self._queue.get(timeout=WAITING_EVERY_S if self.live else None)
+            except Empty:
+                self._say(self._waiting())
+                continue
+            if progress is None:
+                return
             self._note(progress)
-            if self.live and time.monotonic() - self._logged >= LIVE_EVERY_S:
-                with self.troubles.guarding("Dagster does not show the newest batches"):
-                    self._log()
+            if self.live:
+                self._show(progress)
+
+    def _show(self, progress: BatchProgress) -> None:
+        """Let Dagster have a batch of a live stream, unless it has just had another one."""
+        now = time.monotonic()
+        if now - self._said >= SAID_EVERY_S:
+            self._said = now
+            self._say(in_words(progress))
+        if now - self._logged >= LIVE_EVERY_S:
+            with self.troubles.guarding("Dagster does not show the newest batches"):
+                self._log()
+
+    def _say(self, text: str) -> None:
+        with self.troubles.guarding("Dagster's log does not tell of the newest batches"):
+            self.context.log.info(text)
+
+    def _waiting(self) -> str:
+        batches = sum(self._batches.values())
+        return f"waiting for input; {batches} batches so far" if batches else "waiting for the first input"
 
     def _note(self, progress: BatchProgress) -> None:
         query = progress.query
@@ -181,7 +210,7 @@ class StepEvents:
     def _log(self) -> None:
         self._logged = time.monotonic()
         for step, role in self.seen():
-            key = AssetKey(asset_path(self.topology, step, role))
+            key = self.assets.key(step)
             self.context.log_event(AssetMaterialization(key, metadata=self.metadata(step, role)))
 
     def _query_of(self, step: str) -> BatchProgress | None:
@@ -193,3 +222,16 @@ class StepEvents:
 def _offset_records(progress: BatchProgress) -> list[TableRecord]:
     """Where each source stood at the end of the batch."""
     return [TableRecord({"source": source, "offset": offset}) for source, offset in sorted(progress.offsets.items())]
+
+
+def in_words(progress: BatchProgress) -> str:
+    """One line on a batch."""
+    parts = [
+        f"{progress.rows_in:,} rows in",
+        *(f"{rows:,} to {sink}" for sink, rows in progress.rows_out.items() if rows),
+        *([f"{progress.rows_dead:,} dead"] if progress.rows_dead else []),
+        *([f"{progress.rows_late:,} late"] if progress.rows_late else []),
+        *([f"{progress.state_rows:,} groups open"] if progress.state_rows else []),
+        *([f"watermark {progress.watermark:%Y-%m-%d %H:%M:%S}"] if progress.watermark is not None else []),
+    ]
+    return f"{progress.query}, batch {progress.batch_id}: {', '.join(parts)}; {progress.seconds:.1f} s"

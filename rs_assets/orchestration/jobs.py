@@ -7,8 +7,8 @@ from typing import Any, Literal
 from dagster import AssetsDefinition, define_asset_job, in_process_executor
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from rs_assets.orchestration.assets import pipeline_name
-from rs_assets.pipeline.stream.pipeline import Pipeline
+from rs_assets.orchestration.resource_keys import RUN
+from rs_assets.orchestration.stream_assets import StreamAssets
 
 Mode = Literal["run", "start"]
 DESCRIPTIONS: dict[Mode, str] = {
@@ -17,17 +17,16 @@ DESCRIPTIONS: dict[Mode, str] = {
 }
 
 
-def pipeline_job(pipeline: Pipeline, assets: AssetsDefinition, mode: Mode) -> UnresolvedAssetJobDefinition:
-    """The job that runs `pipeline` in `mode`, in one process: frames cannot travel, and one JVM is enough."""
-    topology = pipeline.topology
-    config: dict[str, Any] = {"resources": {"run": {"config": {"mode": mode}}}}
+def pipeline_job(assets: StreamAssets, graph: AssetsDefinition, mode: Mode) -> UnresolvedAssetJobDefinition:
+    """The job that runs a pipeline in `mode`, in one process: frames cannot travel, and one JVM is enough."""
+    config: dict[str, Any] = {"resources": {RUN: {"config": {"mode": mode}}}}
     # A stream is meant to run on: no limit of time, and no retry that would start it again after a stop.
-    tags = {"rs/pipeline": pipeline.name, "rs/mode": mode, "dagster/max_runtime": "0", "dagster/max_retries": "0"}
+    tags = {"rs/pipeline": assets.name, "rs/mode": mode, "dagster/max_runtime": "0", "dagster/max_retries": "0"}
     return define_asset_job(
-        name=f"{pipeline_name(topology)}_{mode}",
-        selection=list(assets.keys),
+        name=f"{assets.label}_{mode}",
+        selection=list(graph.keys),
         config=config,
-        description=f"{pipeline.name}: {DESCRIPTIONS[mode]}",
+        description=f"{assets.name}: {DESCRIPTIONS[mode]}",
         tags=tags,
         executor_def=in_process_executor,
     )

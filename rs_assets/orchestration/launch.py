@@ -46,17 +46,18 @@ def launch(
     from dagster import DagsterError, DagsterInstance
 
     from rs_assets.orchestration import runtime
-    from rs_assets.orchestration.assets import pipeline_name
     from rs_assets.orchestration.definitions_of import build_definitions
     from rs_assets.orchestration.ending import BY_HAND
     from rs_assets.orchestration.instance import ensure_home
+    from rs_assets.orchestration.recorded import run_recorded
+    from rs_assets.orchestration.resource_keys import RUN, key_of
 
     ensure_home()
-    job = build_definitions([pipeline]).resolve_job_def(f"{pipeline_name(pipeline.topology)}_{mode}")
+    job = build_definitions([pipeline]).resolve_job_def(f"{pipeline.topology.label}_{mode}")
     config = {
         "loggers": {"console": {"config": {"log_level": "INFO" if verbose else "CRITICAL"}}},
         "resources": {
-            "run": {
+            RUN: {
                 "config": {
                     "mode": mode,
                     "new_generation": wish.new_generation,
@@ -65,23 +66,21 @@ def launch(
                     "preview_rows": preview_rows,
                 }
             },
-            "window": {"config": {"finish": wish.finish}},
+            key_of("window"): {"config": {"finish": wish.finish}},
         },
     }
     with _listening(runtime, listener), DagsterInstance.get() as instance:
         try:
-            result = job.execute_in_process(
-                run_config=config, instance=instance, raise_on_error=True, tags={BY_HAND: mode}
-            )
+            run_id = run_recorded(job, instance, run_config=config, tags={BY_HAND: mode})
         except DagsterError as error:
             ours = cause_of(error)
             if ours is None:
                 raise
             raise ours from error
-        report = runtime.LAST_REPORTS.pop(result.run_id, None)
+        report = runtime.LAST_REPORTS.pop(run_id, None)
     if report is None:
-        raise EngineError("the run ended without a report", run=result.run_id)
-    return Launched(result.run_id, report)
+        raise EngineError("the run ended without a report", run=run_id)
+    return Launched(run_id, report)
 
 
 def cause_of(error: BaseException) -> RsError | None:

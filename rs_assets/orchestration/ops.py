@@ -9,14 +9,14 @@ from dagster import In, Nothing, OpDefinition, OpExecutionContext, Out, Output, 
 
 from rs_assets.orchestration.ending import DRAINED, refuse_if_unfinished, shown_in, was_wished
 from rs_assets.orchestration.events import StepEvents
+from rs_assets.orchestration.resource_keys import IN_PROCESS
 from rs_assets.orchestration.roles import output_name, roles_of
 from rs_assets.orchestration.runtime import RuntimeResource
+from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.pipeline.compile.wiring import Flow
 from rs_assets.pipeline.topology.base import Family, Node
 from rs_assets.pipeline.topology.topology import Topology
 
-# The io manager that hands frames on inside one process.
-IN_PROCESS = "mem"
 Flows = Mapping[str, Flow]
 OpFactory = Callable[[Topology, Node], OpDefinition]
 
@@ -41,13 +41,25 @@ def window_op(topology: Topology, node: Node) -> OpDefinition:
     return _wiring_op(topology, node, "Aggregates")
 
 
+def join_op(topology: Topology, node: Node) -> OpDefinition:
+    """Joins two streams, each with control rows and watermark."""
+    return _wiring_op(topology, node, "Joins")
+
+
 def sink_op(topology: Topology, node: Node) -> OpDefinition:
     """Binds a writer to the rows that leave the pipeline."""
     return _wiring_op(topology, node, "Writes")
 
 
 FACTORIES: Mapping[Family, OpFactory] = MappingProxyType(
-    {"source": source_op, "step": step_op, "shuffle": shuffle_op, "window": window_op, "sink": sink_op}
+    {
+        "source": source_op,
+        "step": step_op,
+        "shuffle": shuffle_op,
+        "window": window_op,
+        "join": join_op,
+        "sink": sink_op,
+    }
 )
 
 
@@ -59,34 +71,33 @@ def _wiring_op(topology: Topology, node: Node, verb: str) -> OpDefinition:
         out=Out(dagster_type=Any, io_manager_key=IN_PROCESS),
         tags={"dagster/compute_kind": node.family},
     )
-    def wire(context: OpExecutionContext, runtime: RuntimeResource, **upstream: Flows) -> Flows:
+    def wire(context: OpExecutionContext, rs_runtime: RuntimeResource, **upstream: Flows) -> Flows:
         inputs = {name: upstream[f"from_{name}"] for name in node.inputs}
-        return runtime.wire(topology, node.name, inputs, run_id=context.run_id)
+        return rs_runtime.wire(topology, node.name, inputs, run_id=context.run_id)
 
     return wire
 
 
-def process_op(topology: Topology) -> OpDefinition:
+def process_op(assets: StreamAssets) -> OpDefinition:
     """The last op: starts the queries, waits for them, and reports the steps that data went through."""
-    roles = roles_of(topology)
+    topology, roles = assets.topology, roles_of(assets.topology)
 
     @op(
         name=f"{topology.namespace}__{topology.job}__process",
         description="Starts the queries and waits for them; terminating the run drains them first.",
         ins={f"after_{sink.name}": In(dagster_type=Any) for sink in topology.sinks},
         out={output_name(step, role): Out(Nothing, is_required=False) for step, role in roles},
-        tags={"dagster/compute_kind": "spark"},
     )
     def process(
         context: OpExecutionContext,
-        runtime: RuntimeResource,
+        rs_runtime: RuntimeResource,
         **after: Flows,  # noqa: ARG001  they order the ops
     ) -> Iterator[Output[None]]:
-        events = StepEvents(topology, context, live=runtime.run.mode == "start")
-        runtime.listen(events.put)
+        events = StepEvents(assets, context, live=rs_runtime.run.mode == "start")
+        rs_runtime.listen(events.put)
         with shown_in(context):
             try:
-                ended = runtime.process(on_interrupt=lambda: was_wished(context))
+                ended = rs_runtime.process(on_interrupt=lambda: was_wished(context))
             finally:
                 events.close()
         context.log.info(events.summary(ended.report))
@@ -96,6 +107,6 @@ def process_op(topology: Topology) -> OpDefinition:
             yield Output(None, output_name(step, role), metadata=events.metadata(step, role))
         if ended.interrupted:
             context.log.info(DRAINED)
-            refuse_if_unfinished(ended, runtime.run.mode)
+            refuse_if_unfinished(ended, rs_runtime.run.mode)
 
     return process

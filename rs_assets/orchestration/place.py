@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rs_assets.engine.checkpoint.catalog import Catalog
 from rs_assets.engine.checkpoint.storage import CheckpointStorage, default_storage, default_url, storage_named
 from rs_assets.engine.home import Home
+from rs_assets.orchestration.resource_keys import RUN
 from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy
 from rs_assets.pipeline.topology.topology import Topology
 
@@ -110,9 +111,9 @@ def instance_of(context: Any) -> DagsterInstance | None:
 
 
 def _settings(run: DagsterRun) -> dict[str, str]:
-    """What was set in the Launchpad, under the resource `run`."""
+    """What was set in the Launchpad, under the resource of the run."""
     found: Any = run.run_config
-    for key in ("resources", "run", "config"):
+    for key in ("resources", RUN, "config"):
         found = found.get(key, {}) if isinstance(found, Mapping) else {}
     names = ("home", "savepoints_uri", "checkpoint_storage", "storage_url")
     return {name: _resolved(found[name]) for name in names if isinstance(found, Mapping) and name in found}

@@ -1,4 +1,4 @@
-"""Which assets the steps of a pipeline have, and how they hang together."""
+"""What the steps of a pipeline leave behind, and how that hangs together."""
 
 from __future__ import annotations
 
@@ -19,11 +19,6 @@ ROLE_OF: Mapping[str, Role] = MappingProxyType(
 def roles_of(topology: Topology) -> list[tuple[str, Role]]:
     """The steps that are assets, with their roles, inputs first."""
     return [(node.name, ROLE_OF[node.family]) for node in topology if node.family in ROLE_OF]
-
-
-def asset_path(topology: Topology, step: str, role: Role) -> list[str]:
-    """The key of a step's asset: the role comes last, for that is the part the graph shows."""
-    return [topology.namespace, topology.job, step, role]
 
 
 def output_name(step: str, role: Role) -> str:

@@ -11,6 +11,7 @@ from dagster import ConfigurableResource, DagsterExecutionInterruptedError, Init
 from pydantic import Field, PrivateAttr
 
 from rs_assets.engine.home import Home
+from rs_assets.engine.join.resource import JoinResource
 from rs_assets.engine.shuffle.resource import ShuffleResource
 from rs_assets.engine.sink.resource import SinkResource
 from rs_assets.engine.source.resource import SourceResource
@@ -18,13 +19,14 @@ from rs_assets.engine.spark.resource import SparkResource
 from rs_assets.engine.window.resource import WindowResource
 from rs_assets.orchestration.place import Place
 from rs_assets.pipeline.compile.wiring import Flow
-from rs_assets.pipeline.runtime.opening import opened
-from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy
+from rs_assets.pipeline.runtime.job.ending import record
+from rs_assets.pipeline.runtime.job.opening import opened
+from rs_assets.pipeline.runtime.job.session import JobSession
+from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy, default_metrics_port
 from rs_assets.pipeline.runtime.report import BatchProgress, RunReport
-from rs_assets.pipeline.runtime.run import run_wired
-from rs_assets.pipeline.runtime.running import RunningPipeline
-from rs_assets.pipeline.runtime.session import JobSession
-from rs_assets.pipeline.runtime.stopping import drain_and_stop
+from rs_assets.pipeline.runtime.run.run import run_wired
+from rs_assets.pipeline.runtime.run.running import RunningPipeline
+from rs_assets.pipeline.runtime.run.stopping import drain_and_stop
 from rs_assets.pipeline.topology.topology import Topology
 
 Listener = Callable[[BatchProgress], None]
@@ -61,6 +63,9 @@ class RunResource(ConfigurableResource[None]):
     checkpoint_storage: str = Field(
         default="",
         description="Where checkpoints are noted: delta, memory or db; empty: RS_CHECKPOINT_STORAGE, else delta",
+    )
+    metrics_port: int | None = Field(
+        default=None, ge=0, description="A port of loopback for Prometheus; 0: any; none: RS_METRICS_PORT, else none"
     )
     storage_url: str = Field(
         default="", description="The SQLAlchemy URL of the storage db; use EnvVar for passwords; empty: RS_STORAGE_URL"
@@ -102,7 +107,7 @@ def _run(session: JobSession, finish: bool | None, on_interrupt: Callable[[], bo
     except DagsterExecutionInterruptedError:
         wished = on_interrupt()
         drain_and_stop(session, patience_s=DRAIN_S)
-        return Ended(report=session.record(sealed=False), interrupted=True, wished=wished)
+        return Ended(report=record(session, sealed=False), interrupted=True, wished=wished)
 
 
 def _start(session: JobSession, finish: bool | None, on_interrupt: Callable[[], bool]) -> Ended:  # noqa: ARG001, FBT001
@@ -130,6 +135,7 @@ class RuntimeResource(ConfigurableResource[None]):
     source: SourceResource
     shuffle: ShuffleResource
     window: WindowResource
+    join: JoinResource
     sink: SinkResource
     run: RunResource
 
@@ -184,6 +190,8 @@ class RuntimeResource(ConfigurableResource[None]):
             driver=self.spark.driver,
             on_progress=self._tell,
             interval=timedelta(seconds=self.run.interval_seconds),
+            idle_timeout=timedelta(seconds=self.join.idle_timeout_seconds) or None,
+            close_on_idle=timedelta(seconds=self.window.close_on_idle_seconds) or None,
             new_generation=self.run.new_generation,
             reset_steps=tuple(self.run.reset_steps),
             keep_state=self.run.keep_state,
@@ -194,6 +202,7 @@ class RuntimeResource(ConfigurableResource[None]):
             partitions=self.shuffle.partitions or None,
             max_line_bytes=self.source.max_line_bytes,
             connector=None if connector == "as_written" else connector,
+            metrics_port=default_metrics_port() if self.run.metrics_port is None else self.run.metrics_port,
             run_id=run_id,
         )
 

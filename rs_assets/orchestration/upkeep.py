@@ -1,21 +1,24 @@
-"""Jobs that look after a pipeline's checkpoints: verify, savepoint, restore, rewind, rescale; launched from the UI."""
+"""The job that looks after a pipeline: verify, savepoint, restore, rewind, rescale or compact, as its setting says."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from dagster import (
-    AssetKey,
     AssetObservation,
     Failure,
     Field,
     JobDefinition,
     Noneable,
     OpExecutionContext,
+    ScheduleDefinition,
+    Selector,
     String,
     in_process_executor,
     job,
@@ -26,24 +29,25 @@ from rs_assets.engine.checkpoint import requests
 from rs_assets.engine.checkpoint.lease import LeaseRow, read_lease
 from rs_assets.engine.spark.resource import SparkResource
 from rs_assets.errors import PipelineBusyError
-from rs_assets.orchestration.assets import pipeline_name
+from rs_assets.orchestration.compaction import compact_pipeline, compact_shared, delta_outputs
 from rs_assets.orchestration.place import place_of
-from rs_assets.orchestration.roles import asset_path, roles_of
-from rs_assets.pipeline.runtime import preflight, travel
+from rs_assets.orchestration.roles import Role, roles_of
+from rs_assets.orchestration.stream_assets import StreamAssets
+from rs_assets.pipeline.runtime.job import preflight
 from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.pipeline.runtime.rescale import rescale
-from rs_assets.pipeline.stream.pipeline import Pipeline
+from rs_assets.pipeline.runtime.run.rescale import rescale
+from rs_assets.pipeline.runtime.upkeep import travel
 from rs_assets.pipeline.topology.topology import Topology
 
 # How long a running stream gets to drain and end when it is asked to, in seconds.
 STOP_S = 120.0
 LOOK_S = 0.2
 Config = Mapping[str, Any]
-Action = Callable[[OpExecutionContext, Topology, RunOptions], Config]
+Act = Callable[[OpExecutionContext, StreamAssets, RunOptions, Config], Config]
 
 
-def _verify(context: OpExecutionContext, topology: Topology, options: RunOptions) -> Config:
-    found = [(query.query, f) for query in preflight.verify(topology, options) for f in query.found]
+def _verify(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:  # noqa: ARG001  the table's form
+    found = [(query.query, f) for query in preflight.verify(assets.topology, options) for f in query.found]
     for query, finding in found:
         context.log.warning("%s: %s %s: %s (%s)", query, finding.code, finding.file, finding.meaning, finding.remedy)
     errors = [finding for _, finding in found if finding.severity == "error"]
@@ -52,26 +56,26 @@ def _verify(context: OpExecutionContext, topology: Topology, options: RunOptions
     return {"findings": len(found)}
 
 
-def _savepoint(context: OpExecutionContext, topology: Topology, options: RunOptions) -> Config:
-    taken = travel.savepoint(topology, options, note=context.op_config["note"])
+def _savepoint(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:  # noqa: ARG001  the table's form
+    taken = travel.savepoint(assets.topology, options, note=config["note"])
     return {"savepoint": taken.id, "bytes": taken.bytes_total, "bytes_copied": taken.bytes_new}
 
 
-def _restore(context: OpExecutionContext, topology: Topology, options: RunOptions) -> Config:
-    with _stopped(context, topology, options, "a restore"):
-        chosen = travel.restore(topology, options, savepoint_id=context.op_config["savepoint"])
+def _restore(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
+    with _stopped(context, assets.topology, options, "a restore"):
+        chosen = travel.restore(assets.topology, options, savepoint_id=config["savepoint"])
     return {"savepoint": chosen.id, **{f"batch_{query}": batch for query, batch in chosen.batches.items()}}
 
 
-def _rewind(context: OpExecutionContext, topology: Topology, options: RunOptions) -> Config:
-    with _stopped(context, topology, options, "a rewind"):
-        done = travel.rewind(topology, context.op_config["to_batch"], options, step=context.op_config["step"])
+def _rewind(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
+    with _stopped(context, assets.topology, options, "a rewind"):
+        done = travel.rewind(assets.topology, config["to_batch"], options, step=config["step"])
     return {"done": done}
 
 
-def _rescale(context: OpExecutionContext, topology: Topology, options: RunOptions) -> Config:
-    with _stopped(context, topology, options, "a rescale"):
-        report = rescale(topology, context.op_config["partitions"], options)
+def _rescale(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
+    with _stopped(context, assets.topology, options, "a rescale"):
+        report = rescale(assets.topology, config["partitions"], options)
     rows = sum(report.state_rows.values())
     return {
         "partitions_before": report.before,
@@ -81,65 +85,105 @@ def _rescale(context: OpExecutionContext, topology: Topology, options: RunOption
     }
 
 
+def _compact(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:  # noqa: ARG001  the table's form
+    home = options.home
+    done = compact_pipeline(assets.topology, home)
+    for step, path in delta_outputs(assets.topology, home).items():
+        if path in done:
+            context.log_event(AssetObservation(assets.key(step), description="compact", metadata=done[path]))
+    done |= compact_shared(home, savepoints=options.savepoints.uri)
+    for table, counts in done.items():
+        context.log.info("%s: %s", table, counts)
+    return {"tables": len(done), "files_joined": sum(counts["files_joined"] for counts in done.values())}
+
+
 STEP = Field(Noneable(String), default_value=None, description="The stateful step, if there are several queries")
-# What a job does, and what people set for it in the Launchpad.
-ACTIONS: Mapping[str, tuple[Action, dict[str, Any], str]] = MappingProxyType(
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something that is done to a pipeline: what it does, in words, and what people set for it in the Launchpad.
+
+    What it returns is observed of the assets with these `roles`.
+    """
+
+    act: Act
+    about: str
+    settings: Mapping[str, Field] = field(default_factory=dict)
+    roles: frozenset[Role] = frozenset({"checkpoint", "state"})
+
+
+ACTIONS: Mapping[str, Action] = MappingProxyType(
     {
-        "verify": (_verify, {}, "Looks at the checkpoints as every start does; fails if one would be refused."),
-        "savepoint": (
+        "verify": Action(_verify, "Looks at the checkpoints as every start does; fails if one would be refused."),
+        "savepoint": Action(
             _savepoint,
-            {"note": Field(String, default_value="", description="What it is for")},
             "Copies the checkpoints, running or stopped, to the savepoint store.",
+            {"note": Field(String, default_value="", description="What it is for")},
         ),
-        "restore": (
+        "restore": Action(
             _restore,
-            {"savepoint": Field(Noneable(String), default_value=None, description="Its id; none: the newest")},
             "Brings the pipeline and its sinks back to a savepoint; a running stream is stopped and started again.",
+            {"savepoint": Field(Noneable(String), default_value=None, description="Its id; none: the newest")},
         ),
-        "rewind": (
+        "rewind": Action(
             _rewind,
-            {"to_batch": Field(int, description="The last batch that stays"), "step": STEP},
             "Brings the pipeline and its sinks back to the end of a batch.",
+            {"to_batch": Field(int, description="The last batch that stays"), "step": STEP},
         ),
-        "rescale": (
+        "rescale": Action(
             _rescale,
-            {"partitions": Field(int, description="The number of state partitions")},
             "Drains, rewrites the state in another number of partitions, and starts again what was running.",
+            {"partitions": Field(int, description="The number of state partitions")},
+        ),
+        "compact": Action(
+            _compact,
+            "Joins the small files of the outputs, of the state and of the catalog; removes what no version names.",
+            roles=frozenset(),
         ),
     }
 )
+CHOICE = Selector(  # type: ignore[no-untyped-call]
+    {name: Field(dict(a.settings), description=a.about) for name, a in ACTIONS.items()}
+)
 
 
-def upkeep_jobs(pipeline: Pipeline) -> list[JobDefinition]:
-    """One job an action, named `<namespace>_<job>_<action>`."""
-    return [_upkeep_job(pipeline, name) for name in ACTIONS]
+def upkeep_job(assets: StreamAssets) -> JobDefinition:
+    """One job for whatever is done to a pipeline now and then: its setting names the action."""
+    topology = assets.topology
 
-
-def _upkeep_job(pipeline: Pipeline, name: str) -> JobDefinition:
-    topology = pipeline.topology
-    action, config, description = ACTIONS[name]
-
-    # Ops of one code location must differ in their names; in its own job each goes by the short one.
-    @op(name=f"{pipeline_name(topology)}__{name}", config_schema=config, description=description)
-    def act(context: OpExecutionContext, spark: SparkResource) -> None:
-        options = place_of(context, topology).options(driver=spark.driver, run_id=context.run_id)
-        metadata = dict(action(context, topology, options))
-        context.log.info("%s of %s: %s", name, pipeline.name, metadata)
+    @op(name=f"{assets.label}__upkeep", config_schema=Field(CHOICE, default_value={"verify": {}}))
+    def act(context: OpExecutionContext, rs_spark: SparkResource) -> None:
+        [(name, config)] = context.op_config.items()
+        options = place_of(context, topology).options(driver=rs_spark.driver, run_id=context.run_id)
+        action = ACTIONS[name]
+        metadata = dict(action.act(context, assets, options, config))
+        context.log.info("%s of %s: %s", name, assets.name, metadata)
         for step, role in roles_of(topology):
-            if role in ("checkpoint", "state"):
-                key = AssetKey(asset_path(topology, step, role))
-                context.log_event(AssetObservation(key, description=name, metadata=metadata))
+            if role in action.roles:
+                context.log_event(AssetObservation(assets.key(step), description=name, metadata=metadata))
 
     @job(
-        name=f"{pipeline_name(topology)}_{name}",
-        description=f"{pipeline.name}: {description}",
-        tags={"rs/pipeline": pipeline.name, "rs/upkeep": name, "dagster/max_retries": "0"},
+        name=f"{assets.label}_upkeep",
+        description=f"{assets.name}: {', '.join(ACTIONS)}; choose one in the Launchpad.",
+        tags={"rs/pipeline": assets.name, "dagster/max_retries": "0"},
         executor_def=in_process_executor,
     )
     def upkeep() -> None:
-        act.alias(name)()
+        act.alias("upkeep")()
 
     return upkeep
+
+
+def nightly_compaction(assets: StreamAssets, target: JobDefinition) -> ScheduleDefinition:
+    """Every night between three and four, UTC, each pipeline at a minute of its own; switched on in the UI."""
+    return ScheduleDefinition(
+        name=f"{assets.label}_nightly_compaction",
+        job=target,
+        cron_schedule=f"{zlib.crc32(assets.name.encode()) % 60} 3 * * *",
+        execution_timezone="UTC",
+        run_config={"ops": {"upkeep": {"config": {"compact": {}}}}},
+    )
 
 
 @contextmanager

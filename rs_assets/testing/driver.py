@@ -7,8 +7,8 @@ every sink by one that collects, whatever kinds they were. Durable shuffles stay
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -20,13 +20,13 @@ from rs_assets.engine.source.memory import MemoryChannel, Record
 from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.errors import SchemaError, TopologyError
 from rs_assets.pipeline.compile.plan import in_order
-from rs_assets.pipeline.runtime.opening import opened
+from rs_assets.pipeline.runtime.batch.query import QueryRun, every
+from rs_assets.pipeline.runtime.job.opening import opened
+from rs_assets.pipeline.runtime.job.session import JobSession
 from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.pipeline.runtime.quarantine import process_all
-from rs_assets.pipeline.runtime.query import every
 from rs_assets.pipeline.runtime.report import RunReport
-from rs_assets.pipeline.runtime.run import wire_all
-from rs_assets.pipeline.runtime.session import JobSession
+from rs_assets.pipeline.runtime.run.quarantine import process_all
+from rs_assets.pipeline.runtime.run.run import wire_all
 from rs_assets.pipeline.stream.pipeline import Pipeline
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.shuffle import ShuffleRead, ShuffleWrite
@@ -94,11 +94,11 @@ class PipelineDriver:
         self._waiting[self._named(source, self._channels, "source")].extend(rows)
 
     def step(self) -> None:
-        """Process what was pushed, as one micro-batch, and what fires because of it. Raises what ends the query."""
-        for name, rows in self._waiting.items():
-            if rows:
-                self._channels[name].put(*rows)
-                rows.clear()
+        """Process what was pushed, as one micro-batch, and what fires because of it. Raises what ends the query.
+
+        What was pushed to several sources is in that batch together, also where several queries read it.
+        """
+        self._call(self._put)
         self._process_all()
 
     def take(self, sink: str | None = None) -> list[Record]:
@@ -110,13 +110,18 @@ class PipelineDriver:
         self.step()
         for plans in in_order(self._topology, self._running().plans):
             names = {plan.name for plan in plans if plan.stateful}
-            self._call(lambda session, n=names: [session.queries[name].finish_windows() for name in n])
+            self._call(lambda session, n=names: self._fire([session.queries[name] for name in n]))
             self._process_all()
 
     def restart(self) -> None:
         """Drop the queries and start them again from their checkpoints."""
         self._stop()
         self._start()
+
+    def reload(self, step: str | None = None) -> None:
+        """Load the dimension of `step` (the only one if None) again; the next `step()` uses it. Raises what fails."""
+        dimensions = self._running().dimensions.by_step
+        dimensions[self._named(step, dimensions, "dimension")].reload()
 
     def report(self) -> RunReport:
         """The sums since the last start."""
@@ -131,6 +136,8 @@ class PipelineDriver:
         for query in session.queries.values():
             tested = {name: MemoryWriter(name, self._sinks[name]) for name in query.plan.sinks if name in self._sinks}
             query.writers = {**query.writers, **tested}
+            # A restart would look for the rows where the pipeline's own sinks write.
+            query.notes.had = {name: batch for name, batch in query.notes.had.items() if name not in tested}
             query.start(self._trigger(session))
 
     @staticmethod
@@ -149,6 +156,18 @@ class PipelineDriver:
                     process_all(session, session.queries[plan.name], self._trigger(session))
 
         self._call(process)
+
+    def _put(self, session: JobSession) -> None:
+        with _unplanned(session.queries.values()):
+            for name, rows in self._waiting.items():
+                self._channels[name].put(*rows)
+                rows.clear()
+
+    @staticmethod
+    def _fire(queries: Collection[QueryRun]) -> None:
+        with _unplanned(queries):
+            for query in queries:
+                query.finish_windows()
 
     def _call(self, function: Any) -> None:
         session = self._running()
@@ -177,6 +196,15 @@ class PipelineDriver:
         if name in there:
             return str(name)
         raise TopologyError(f"which {kind}? {name!r} is none of: {', '.join(there)}")
+
+
+@contextmanager
+def _unplanned(queries: Iterable[QueryRun]) -> Iterator[None]:
+    """None of `queries` plans a batch meanwhile."""
+    with ExitStack() as held:
+        for query in queries:
+            held.enter_context(query.planning_held())
+        yield
 
 
 def _array_schema(node: Source) -> str:

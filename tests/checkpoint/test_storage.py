@@ -21,6 +21,7 @@ from rs_assets.engine.checkpoint.storage import db as db_module
 from rs_assets.engine.checkpoint.storage.base import merged
 from rs_assets.engine.checkpoint.storage.db import SNAPSHOT, DbStorage
 from rs_assets.engine.checkpoint.storage.delta import DeltaStorage
+from rs_assets.engine.connect import database as connect
 from rs_assets.errors import CheckpointError, ConfigurationError
 
 AT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
@@ -502,8 +503,8 @@ def test_a_database_that_fails_is_named_without_its_secrets(monkeypatch):
     def refuse():
         raise sqlite3.OperationalError(f"no login u:{SECRET} (s3cr3t%40%3A%2F) with hidden key, hidden%20key")
 
-    real = db_module.create_engine
-    monkeypatch.setattr(db_module, "create_engine", lambda url, **kept: real("sqlite://", creator=refuse, **kept))
+    real = connect.create_engine
+    monkeypatch.setattr(connect, "create_engine", lambda url, **kept: real("sqlite://", creator=refuse, **kept))
     storage = DbStorage("postgresql+psycopg://u:s3cr3t%40%3A%2F@host/name?sslpassword=hidden%20key")
     assert repr(storage) == "DbStorage(name, host, postgresql)"
     for use in (storage.rows, lambda: storage.save([row()])):

@@ -27,8 +27,6 @@ SPARK_HOME = Path(pyspark.__file__).parent
 DEPLOY = "org.apache.spark.deploy"
 # Two JVMs of the cluster and one of the driver start on a busy machine of two cores.
 PATIENCE_S = 60
-# A JVM that lives for seconds does not earn back what its second compiler costs.
-QUICK_START = "-XX:TieredStopAtLevel=1"
 
 PROGRAM = """
 import sys
@@ -58,7 +56,6 @@ def service(folder: Path, kind: str, *options: str, until: str) -> Iterator[None
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_WORKER_DIR": str(folder),
         "SPARK_DAEMON_MEMORY": "256m",
-        "JAVA_TOOL_OPTIONS": QUICK_START,
     }
     command = [str(SPARK_HOME / "bin" / "spark-class"), f"{DEPLOY}.{kind}", "--host", LOOPBACK, *options]
     process = subprocess.Popen(
@@ -121,7 +118,7 @@ def test_two_workers_write_what_one_batch_would(tmp_path: Path, master: str) -> 
     options = RunOptions(home=Home(tmp_path / "rs"))
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM, str(log), str(options.home.root), str(BATCH)],
-        env={**os.environ, "RS_SPARK_MASTER": master, "JAVA_TOOL_OPTIONS": QUICK_START},
+        env={**os.environ, "RS_SPARK_MASTER": master},
         capture_output=True,
         text=True,
         timeout=3 * PATIENCE_S,

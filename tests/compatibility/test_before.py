@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import tarfile
 from collections import Counter
@@ -24,11 +25,14 @@ def folder(request):
     """The home and the input as they were, at the place where they were made."""
     if not PLACE.parent.is_dir():
         pytest.skip(f"checkpoints name their files by absolute paths, and there is no {PLACE.parent}")
-    shutil.rmtree(PLACE, ignore_errors=True)
-    with tarfile.open(request.param) as packed:
-        packed.extractall(PLACE, filter="data")
-    yield PLACE
-    shutil.rmtree(PLACE)
+    with PLACE.with_suffix(".lock").open("w") as lock:
+        # There is one such place on a machine, whoever runs these tests.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        shutil.rmtree(PLACE, ignore_errors=True)
+        with tarfile.open(request.param) as packed:
+            packed.extractall(PLACE, filter="data")
+        yield PLACE
+        shutil.rmtree(PLACE)
 
 
 @pytest.fixture

@@ -151,15 +151,16 @@ def plain_run(world):
 
 def test_should_show_launch_and_terminate(page, ui, world):
     page.goto(f"{ui}/asset-groups")
-    for family in ("source", "window", "sink"):
-        page.get_by_text(family, exact=True).first.wait_for(timeout=PATIENCE_MS)
+    for group in ("web_access_log", "shop_order_totals"):
+        page.get_by_text(group, exact=True).first.wait_for(timeout=PATIENCE_MS)
     shot(page, "asset_groups")
 
     launch(page, ui, "web_access_log_run")
     page.get_by_text("Success", exact=True).first.wait_for(timeout=PATIENCE_MS)
     shot(page, "run_succeeded")
-    page.goto(f"{ui}/assets/web/access_log/requests_by_page/output")
+    page.goto(f"{ui}/assets/web/access_log/requests_by_page")
     page.get_by_text("Row count").first.wait_for(timeout=PATIENCE_MS)
+    page.get_by_text("newest_rows").first.wait_for(timeout=PATIENCE_MS)
     shot(page, "output_asset")
 
     home = Path(world["RS_HOME"])
@@ -192,8 +193,8 @@ def test_should_show_launch_and_terminate(page, ui, world):
 @pytest.mark.long
 def test_should_show_lineage_recovery_and_a_rescale(page, ui, world):
     home = Path(world["RS_HOME"])
-    page.goto(f"{ui}/assets/web/access_log/requests_by_page/output?view=lineage&lineageScope=neighbors")
-    page.get_by_text("state", exact=True).first.wait_for(timeout=PATIENCE_MS)
+    page.goto(f"{ui}/assets/web/access_log/requests_by_page?view=lineage&lineageScope=neighbors")
+    page.get_by_text("page_windows", exact=True).first.wait_for(timeout=PATIENCE_MS)
     shot(page, "lineage")
 
     grow(world)
@@ -212,7 +213,10 @@ def test_should_show_lineage_recovery_and_a_rescale(page, ui, world):
 
     before = json.loads((home / "checkpoints/web/access_log/manifest.json").read_text())["manifest"]["partitions"]
     launch(
-        page, ui, "web_access_log_rescale", config=f"ops:\n  rescale:\n    config:\n      partitions: {before + 1}\n"
+        page,
+        ui,
+        "web_access_log_upkeep",
+        config=f"ops:\n  upkeep:\n    config:\n      rescale:\n        partitions: {before + 1}\n",
     )
     page.get_by_text("Success", exact=True).first.wait_for(timeout=PATIENCE_MS)
     shot(page, "rescaled")

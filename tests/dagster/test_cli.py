@@ -17,6 +17,7 @@ from rs_assets.engine.checkpoint.lease import read_lease
 from rs_assets.orchestration.discovery import find_pipelines
 from rs_assets.orchestration.sensors import recovery_sensor
 from rs_assets.orchestration.sensors.refusals import was_canceled
+from rs_assets.orchestration.stream_assets import StreamAssets
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,6 +67,7 @@ def test_should_say_how_to_name_pipelines_where_there_are_none(tmp_path, monkeyp
     assert "does not parse" in call("list")[1]
 
 
+@pytest.mark.alone
 def test_should_answer_in_half_a_second():
     def seconds():
         began = time.monotonic()
@@ -103,7 +105,7 @@ def test_should_drain_and_give_its_lease_back_when_it_is_told_to_stop(project, n
         context = build_sensor_context(instance=instance)
         with pytest.MonkeyPatch.context() as patched:
             patched.setenv("RS_HOME", str(project / "rs"))
-            assert isinstance(recovery_sensor(find_pipelines(())[0])(context), SkipReason)
+            assert isinstance(recovery_sensor(StreamAssets.of(find_pipelines(())[0]))(context), SkipReason)
 
 
 def select_briefly():

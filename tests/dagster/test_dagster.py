@@ -10,6 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
 from rs_assets.engine.checkpoint.catalog import compact_table
 from rs_assets.engine.home import Home
+from rs_assets.engine.join.resource import JoinResource
 from rs_assets.engine.shuffle.resource import ShuffleResource
 from rs_assets.engine.sink.resource import SinkResource
 from rs_assets.engine.source.resource import SourceResource
@@ -19,6 +20,7 @@ from rs_assets.errors import TopologyError
 from rs_assets.orchestration.ops import source_op, step_op, window_op
 from rs_assets.orchestration.runtime import RunResource, RuntimeResource
 from rs_assets.orchestration.sensors import new_input_sensor
+from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.pipeline.compile.wiring import Flow
 
 SCHEMA = "page string, ts timestamp"
@@ -46,7 +48,10 @@ def pipeline(log):
 
 def config(tmp_path, **run):
     return {
-        "resources": {"spark": {"config": {"share": True}}, "run": {"config": {"home": str(tmp_path / "rs"), **run}}},
+        "resources": {
+            "rs_spark": {"config": {"share": True}},
+            "rs_run": {"config": {"home": str(tmp_path / "rs"), **run}},
+        },
         "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
     }
 
@@ -55,13 +60,13 @@ def test_should_give_each_step_an_asset_by_family_with_its_dependencies(pipeline
     graph = build_definitions([pipeline]).resolve_asset_graph()
     keys = {key.to_user_string(): graph.get(key) for key in graph.get_all_asset_keys()}
     assert {name: node.group_name for name, node in keys.items()} == {
-        "shop/pages/log/checkpoint": "source",
-        "shop/pages/pages/state": "window",
-        "shop/pages/table/output": "sink",
+        "shop/pages/log": "shop_pages",
+        "shop/pages/pages_state": "shop_pages",
+        "shop/pages/pages": "shop_pages",
     }
-    assert {key.to_user_string() for key in keys["shop/pages/table/output"].parent_keys} == {"shop/pages/pages/state"}
-    assert {key.to_user_string() for key in keys["shop/pages/pages/state"].parent_keys} == {"shop/pages/log/checkpoint"}
-    assert keys["shop/pages/table/output"].kinds == {"spark", "deltalake"}
+    assert {key.to_user_string() for key in keys["shop/pages/pages"].parent_keys} == {"shop/pages/pages_state"}
+    assert {key.to_user_string() for key in keys["shop/pages/pages_state"].parent_keys} == {"shop/pages/log"}
+    assert keys["shop/pages/pages"].kinds == {"table", "deltalake"}
 
 
 def test_should_refuse_two_pipelines_of_one_name(pipeline):
@@ -74,14 +79,14 @@ def test_should_materialize_only_what_data_went_through(pipeline, log, tmp_path,
     with DagsterInstance.ephemeral() as instance:
         done = job.execute_in_process(run_config=config(tmp_path), instance=instance)
         events = {event.asset_key.to_user_string(): event for event in done.get_asset_materialization_events()}
-        assert set(events) == {"shop/pages/log/checkpoint", "shop/pages/pages/state", "shop/pages/table/output"}
+        assert set(events) == {"shop/pages/log", "shop/pages/pages_state", "shop/pages/pages"}
         found = {name: event.materialization.metadata for name, event in events.items()}
-        assert found["shop/pages/log/checkpoint"]["rows_in"].value == 30
-        assert "splits" in found["shop/pages/log/checkpoint"]["offsets"].value
-        assert found["shop/pages/table/output"]["dagster/row_count"].value == 4
-        columns = found["shop/pages/table/output"]["dagster/column_schema"].value.columns
+        assert found["shop/pages/log"]["rows_in"].value == 30
+        assert "splits" in found["shop/pages/log"]["offsets"].value
+        assert found["shop/pages/pages"]["dagster/row_count"].value == 4
+        columns = found["shop/pages/pages"]["dagster/column_schema"].value.columns
         assert [column.name for column in columns] == ["page", "n", "start_time", "end_time", "fire_time"]
-        assert found["shop/pages/pages/state"]["watermark"].value > 0
+        assert found["shop/pages/pages_state"]["watermark"].value > 0
 
         again = job.execute_in_process(run_config=config(tmp_path), instance=instance)
         assert again.success
@@ -101,6 +106,7 @@ def test_should_wire_an_op_that_is_called_directly(pipeline, tmp_path, driver):
         source=SourceResource(),
         shuffle=ShuffleResource(),
         window=WindowResource(),
+        join=JoinResource(),
         sink=SinkResource(),
         run=RunResource(home=str(tmp_path / "rs")),
     )
@@ -108,7 +114,7 @@ def test_should_wire_an_op_that_is_called_directly(pipeline, tmp_path, driver):
 
     def call(factory, step, **upstream):
         with build_op_context(instance=instance) as context:
-            return factory(topology, topology[step])(context, runtime=runtime, **upstream)
+            return factory(topology, topology[step])(context, rs_runtime=runtime, **upstream)
 
     with DagsterInstance.ephemeral() as instance:
         log = call(source_op, "log")
@@ -120,7 +126,7 @@ def test_should_wire_an_op_that_is_called_directly(pipeline, tmp_path, driver):
 
 
 def test_should_ask_for_a_run_when_input_has_grown(pipeline, log):
-    sensor = new_input_sensor(pipeline)
+    sensor = new_input_sensor(StreamAssets.of(pipeline))
     first = sensor(build_sensor_context())
     assert len(first.run_requests) == 1
     assert "no new input" in sensor(build_sensor_context(cursor=first.cursor)).skip_message
@@ -128,7 +134,10 @@ def test_should_ask_for_a_run_when_input_has_grown(pipeline, log):
         file.write(lines(30, 31))
     second = sensor(build_sensor_context(cursor=first.cursor))
     assert second.run_requests[0].run_key != first.run_requests[0].run_key
-    assert new_input_sensor(StreamBuilder.data_stream("a", "b").from_array([{"n": 1}]).to_print().build()) is None
+    assert (
+        new_input_sensor(StreamAssets.of(StreamBuilder.data_stream("a", "b").from_array([{"n": 1}]).to_print().build()))
+        is None
+    )
 
 
 def test_should_join_small_files_without_touching_rows(tmp_path):
@@ -142,7 +151,7 @@ def test_should_join_small_files_without_touching_rows(tmp_path):
     assert sorted(DeltaTable(path).to_pyarrow_table()["n"].to_pylist()) == list(range(8))
 
 
-def test_should_compact_the_outputs_of_all_pipelines(pipeline, tmp_path, monkeypatch):
+def test_should_compact_the_outputs_of_a_pipeline(pipeline, tmp_path, monkeypatch):
     import pyarrow as pa
 
     monkeypatch.setenv("RS_HOME", str(tmp_path / "rs"))
@@ -150,10 +159,12 @@ def test_should_compact_the_outputs_of_all_pipelines(pipeline, tmp_path, monkeyp
     (tmp_path / "rs" / "tables" / "shop").mkdir(parents=True)
     for n in range(3):
         write_deltalake(path, pa.table({"n": [n]}), mode="append")
+    job = build_definitions([pipeline]).resolve_job_def("shop_pages_upkeep")
     with DagsterInstance.ephemeral() as instance:
-        done = build_definitions([pipeline]).resolve_job_def("compact_tables").execute_in_process(instance=instance)
+        done = job.execute_in_process(instance=instance, run_config={"ops": {"upkeep": {"config": {"compact": {}}}}})
         observed = done.get_asset_observation_events()
-    assert [event.asset_key for event in observed] == [AssetKey(["shop", "pages", "table", "output"])]
+    assert [event.asset_key for event in observed] == [AssetKey(["shop", "pages", "pages"])]
+    assert len(DeltaTable(path).file_uris()) == 1
 
 
 def test_should_load_several_pipelines_in_one_code_location(pipeline, log):
@@ -163,4 +174,4 @@ def test_should_load_several_pipelines_in_one_code_location(pipeline, log):
     # What a code server does with them: a conflict of names shows only here.
     repository = definitions.get_repository_def()
     repository.load_all_definitions()
-    assert {"shop_pages_rescale", "shop_others_rescale"} <= set(repository.job_names)
+    assert {"shop_pages_upkeep", "shop_others_upkeep"} <= set(repository.job_names)

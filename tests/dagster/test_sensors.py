@@ -28,6 +28,7 @@ from rs_assets.orchestration.sensors import checkpoint_sensor, recovery_sensor, 
 from rs_assets.orchestration.sensors.recovery import RecoveryPolicy
 from rs_assets.orchestration.sensors.refusals import refusal
 from rs_assets.orchestration.sensors.rescaling import Lag, RescalePolicy, lags
+from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy
 
 
@@ -69,9 +70,9 @@ def run(pipeline, driver, **how):
 
 
 def test_splits_that_come_and_go_are_observed_once(pipeline, folder):
-    sensor = split_change_sensor(pipeline)
+    sensor = split_change_sensor(StreamAssets.of(pipeline))
     first = sensor(build_sensor_context())
-    assert [e.asset_key for e in first.asset_events] == [AssetKey(["shop", "watched", "file", "checkpoint"])]
+    assert [e.asset_key for e in first.asset_events] == [AssetKey(["shop", "watched", "file"])]
     assert isinstance(sensor(build_sensor_context(cursor=first.cursor)), SkipReason)
     (folder / "b.jsonl").write_text(lines(0, 2))
     (folder / "a.jsonl").unlink()
@@ -82,12 +83,12 @@ def test_splits_that_come_and_go_are_observed_once(pipeline, folder):
 
 
 def test_checkpoints_from_the_catalog_become_events_of_the_assets_once(pipeline, folder, driver):
-    sensor = checkpoint_sensor(pipeline)
+    sensor = checkpoint_sensor(StreamAssets.of(pipeline))
     assert isinstance(sensor(build_sensor_context()), SkipReason)
     report = run(pipeline, driver, savepoints=SavepointPolicy(at_end=True))
     first = sensor(build_sensor_context())
     made = [e for e in first.asset_events if isinstance(e, AssetMaterialization)]
-    assert [e.asset_key.path[2:] for e in made] == [["file", "checkpoint"], ["window", "state"]]
+    assert [e.asset_key.path[2:] for e in made] == [["file"], ["window"]]
     assert made[0].metadata["run"].value == report.run_id
     assert made[0].metadata["committed_offsets"].records[0].data["offset"].startswith('{"byte":')
     assert any("savepoint" in (e.description or "") for e in first.asset_events)
@@ -106,7 +107,9 @@ class TestRecovery:
     JOB = "shop_watched_start"
 
     def evaluate(self, pipeline, instance, cursor=None, policy=DEFAULT):
-        return recovery_sensor(pipeline, policy)(build_sensor_context(instance=instance, cursor=cursor))
+        return recovery_sensor(StreamAssets.of(pipeline), policy)(
+            build_sensor_context(instance=instance, cursor=cursor)
+        )
 
     def record(self, instance, pipeline, status):
         definitions = build_definitions([pipeline])
@@ -168,13 +171,13 @@ class TestRecovery:
 class TestRescale:
     def test_more_splits_ask_for_more_partitions_once(self, pipeline, folder, driver, instance):
         policy = RescalePolicy(splits_per_partition=2)
-        sensor = rescale_sensor(pipeline, policy)
+        sensor = rescale_sensor(StreamAssets.of(pipeline), policy)
         assert isinstance(sensor(build_sensor_context(instance=instance)), SkipReason)
         run(pipeline, driver)
         for number in range(5):
             (folder / f"s{number}.jsonl").write_text(lines(0, 1))
         result = sensor(build_sensor_context(instance=instance))
-        assert result.run_requests[0].run_config["ops"]["rescale"]["config"] == {"partitions": 3}
+        assert result.run_requests[0].run_config["ops"]["upkeep"]["config"] == {"rescale": {"partitions": 3}}
         again = sensor(build_sensor_context(instance=instance, cursor=result.cursor))
         assert "too young" in again.skip_message
 
@@ -198,7 +201,7 @@ class TestRescale:
 
 
 def test_checks_hold_for_a_sound_pipeline_and_find_what_is_wrong(pipeline, folder, driver):
-    assert len(checks_of(pipeline)) == len(SOURCE_CHECKS) + len(STATE_CHECKS)
+    assert len(checks_of(StreamAssets.of(pipeline))) == len(SOURCE_CHECKS) + len(STATE_CHECKS)
     run(pipeline, driver, savepoints=SavepointPolicy(at_end=True))
     topology = pipeline.topology
     for judge in SOURCE_CHECKS.values():
@@ -219,13 +222,14 @@ def test_upkeep_jobs_run_through_dagster_and_leave_observations(pipeline, folder
     monkeypatch.setattr(SparkResource, "driver", driver)
     run(pipeline, driver)
     definitions = build_definitions([pipeline])
+    job = definitions.resolve_job_def("shop_watched_upkeep")
     config = {"savepoint": {"note": "by hand"}, "rescale": {"partitions": 3}, "verify": None, "restore": {}}
     with DagsterInstance.ephemeral() as instance:
         for name, values in config.items():
-            job = definitions.resolve_job_def(f"shop_watched_{name}")
-            run_config = {"ops": {name: {"config": values}}} if values else {}
+            # Without a choice it verifies.
+            run_config = {} if values is None else {"ops": {"upkeep": {"config": {name: values}}}}
             result = job.execute_in_process(instance=instance, run_config=run_config)
             assert result.success
-            assert {e.asset_key.path[-1] for e in result.get_asset_observation_events()} == {"checkpoint", "state"}
+            assert {e.asset_key.path[-1] for e in result.get_asset_observation_events()} == {"file", "window"}
     kinds = [row["kind"] for row in Catalog(Home.default().catalog).rows("operations", pipeline="shop.watched")]
     assert kinds == ["rescale", "restore"]

@@ -30,6 +30,7 @@ from rs_assets.engine.checkpoint.storage import storage_named
 from rs_assets.engine.home import Home
 from rs_assets.engine.source.lines.offsets import dump_offsets
 from rs_assets.engine.source.lines.planner import Planner
+from rs_assets.engine.spark.resource import SparkResource
 from rs_assets.errors import CheckpointError, PipelineBusyError, TopologyChangedError
 from rs_assets.orchestration import runtime, upkeep
 from rs_assets.orchestration.checks import checks_of
@@ -39,6 +40,7 @@ from rs_assets.orchestration.place import Place, place_of
 from rs_assets.orchestration.runtime import Ended
 from rs_assets.orchestration.sensors import checkpoint_sensor, new_input_sensor, recovery_sensor
 from rs_assets.orchestration.sensors.rescaling import Lag, lags
+from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.pipeline.runtime.report import RunReport
 from tests.checkpoint.test_catalog_size import row
 
@@ -88,7 +90,7 @@ def record(instance, mode, *, step="file", error=None, canceled=False):
 def created(instance, pipeline, mode, *, status=DagsterRunStatus.STARTED, **settings):
     """A run of the pipeline's own job in a state, with settings of the resource `run`."""
     definition = build_definitions([pipeline]).resolve_job_def(f"shop_logs_{mode}")
-    config = {"resources": {"run": {"config": {"mode": mode, **settings}}}}
+    config = {"resources": {"rs_run": {"config": {"mode": mode, **settings}}}}
     # As Dagster does when it launches one.
     return instance.create_run_for_job(definition, run_config=config, status=status, tags=definition.run_tags)
 
@@ -110,7 +112,7 @@ def held(instance):
 
 class TestRecovery:
     def evaluate(self, pipeline, instance, cursor=None):
-        return recovery_sensor(pipeline)(build_sensor_context(instance=instance, cursor=cursor))
+        return recovery_sensor(StreamAssets.of(pipeline))(build_sensor_context(instance=instance, cursor=cursor))
 
     @pytest.mark.parametrize("kind", [PipelineBusyError, CheckpointError], ids=lambda kind: kind.__name__)
     def test_what_passes_by_itself_is_tried_again(self, pipeline, instance, kind):
@@ -139,12 +141,12 @@ class TestRecovery:
             reset_steps=["totals"],
         )
         [request] = self.evaluate(pipeline, instance).run_requests
-        assert request.run_config["resources"]["run"]["config"] == {"mode": "start", "home": home}
+        assert request.run_config["resources"]["rs_run"]["config"] == {"mode": "start", "home": home}
 
 
 class TestNewInput:
     def tick(self, pipeline, instance, cursor=None):
-        return new_input_sensor(pipeline)(build_sensor_context(instance=instance, cursor=cursor))
+        return new_input_sensor(StreamAssets.of(pipeline))(build_sensor_context(instance=instance, cursor=cursor))
 
     def test_while_a_run_goes_on_nothing_is_asked_for_and_nothing_is_forgotten(self, pipeline, instance, folder, held):
         first = self.tick(pipeline, instance)
@@ -235,7 +237,7 @@ class TestStop:
                 wished = on_interrupt() if ended == "interrupted" else False
                 return Ended(report=REPORT, interrupted=ended == "interrupted", wished=wished)
 
-        process = process_op(pipeline.topology)
+        process = process_op(StreamAssets.of(pipeline))
 
         @op
         def sink():
@@ -245,7 +247,7 @@ class TestStop:
         def processed():
             process(**{f"after_{s.name}": sink.alias(s.name)() for s in pipeline.topology.sinks})
 
-        made = processed.to_job(resource_defs={"runtime": ResourceDefinition.hardcoded_resource(Runtime())})
+        made = processed.to_job(resource_defs={"rs_runtime": ResourceDefinition.hardcoded_resource(Runtime())})
         done = made.execute_in_process(instance=instance, raise_on_error=False, tags=tags or {})
         heard = [entry.user_message or entry.message for entry in instance.all_logs(done.run_id)]
         return instance.get_run_by_id(done.run_id).status, heard
@@ -312,10 +314,12 @@ class TestPlace:
         storage = storage_named("db", catalog=tmp_path, url=url)
         storage.save([row(4)])
         storage.finish()
-        told = checkpoint_sensor(pipeline)(build_sensor_context(instance=instance))
+        told = checkpoint_sensor(StreamAssets.of(pipeline))(build_sensor_context(instance=instance))
         assert told.asset_events[0].metadata["batch_id"].value == 4
         Troubles(elsewhere / "checkpoints" / "shop" / "logs").failed("no savepoint was taken", OSError("away"))
-        check = next(c for c in checks_of(pipeline) if "nothing_fails" in next(iter(c.check_keys)).name)
+        check = next(
+            c for c in checks_of(StreamAssets.of(pipeline)) if "nothing_fails" in next(iter(c.check_keys)).name
+        )
         result = check(build_asset_check_context(instance=instance))
         assert not result.passed
         assert "no savepoint was taken" in result.description
@@ -328,14 +332,15 @@ class TestPlace:
 def test_what_a_cursor_saw_elsewhere_says_nothing_of_here(pipeline, instance, tmp_path):
     with Place().storage() as storage:
         storage.save([row(7)])
-    first = checkpoint_sensor(pipeline)(build_sensor_context(instance=instance))
+    first = checkpoint_sensor(StreamAssets.of(pipeline))(build_sensor_context(instance=instance))
     assert isinstance(
-        checkpoint_sensor(pipeline)(build_sensor_context(instance=instance, cursor=first.cursor)), SkipReason
+        checkpoint_sensor(StreamAssets.of(pipeline))(build_sensor_context(instance=instance, cursor=first.cursor)),
+        SkipReason,
     )
     created(instance, pipeline, "start", home=str(tmp_path / "other"))
     with Place(home=Home(tmp_path / "other")).storage() as storage:
         storage.save([row(2)])
-    moved = checkpoint_sensor(pipeline)(build_sensor_context(instance=instance, cursor=first.cursor))
+    moved = checkpoint_sensor(StreamAssets.of(pipeline))(build_sensor_context(instance=instance, cursor=first.cursor))
     assert moved.asset_events[0].metadata["batch_id"].value == 2
 
 
@@ -360,16 +365,15 @@ def test_the_lag_counts_each_file_by_itself_also_behind_a_rename(pipeline, folde
     assert lags(pipeline.topology, Place()) == Lag(bytes=6)
 
 
-def test_the_compaction_goes_where_each_pipeline_keeps_what_it_has(pipeline, instance, tmp_path, monkeypatch):
-    from rs_assets.orchestration import compaction
-
+def test_the_compaction_goes_where_the_pipeline_keeps_what_it_has(pipeline, instance, tmp_path, monkeypatch):
     elsewhere, seen = tmp_path / "elsewhere", []
     created(instance, pipeline, "run", home=str(elsewhere), savepoints_uri="memory://saved")
-
-    def compact(pipelines, home, *, savepoints):
-        seen.append(([p.name for p in pipelines], home.root, savepoints))
-        return {}
-
-    monkeypatch.setattr(compaction, "compact_everything", compact)
-    assert compaction.compaction_job([pipeline]).execute_in_process(instance=instance).success
-    assert seen == [([], Home.default().root, None), (["shop.logs"], elsewhere, "memory://saved")]
+    monkeypatch.setattr(
+        upkeep, "compact_pipeline", lambda topology, home: seen.append((topology.name, home.root)) or {}
+    )
+    monkeypatch.setattr(upkeep, "compact_shared", lambda home, savepoints: seen.append((home.root, savepoints)) or {})
+    job = upkeep.upkeep_job(StreamAssets.of(pipeline))
+    config = {"ops": {"upkeep": {"config": {"compact": {}}}}}
+    resources = {"rs_spark": SparkResource(share=True)}
+    assert job.execute_in_process(instance=instance, run_config=config, resources=resources).success
+    assert seen == [("shop.logs", elsewhere), (elsewhere, "memory://saved")]

@@ -15,14 +15,14 @@ import pytest
 
 # A start and a few batches on a busy machine.
 PATIENCE_S = 300
-# A JVM that lives for seconds does not earn back what its second compiler costs.
-QUICK_START = "-XX:TieredStopAtLevel=1"
+# A JVM that lives for a test does not earn back what its second compiler and the threads of its collector cost.
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @contextmanager
 def started(program: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
     """`program` in a process group of its own, which is killed whole at the end, its JVM included."""
-    settings = {"RS_SPARK_MASTER": "local[2]", "JAVA_TOOL_OPTIONS": QUICK_START}
+    settings = {"RS_SPARK_MASTER": "local[2]"}
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", program, *map(str, arguments)],
         env={**os.environ, **settings},

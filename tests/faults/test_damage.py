@@ -13,7 +13,7 @@ from rs_assets.engine.home import Home
 from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.errors import RsError, StartRefused
 from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.pipeline.runtime.travel import restore, savepoint
+from rs_assets.pipeline.runtime.upkeep.travel import restore, savepoint
 from tests.faults.damaged import grow, pipeline, result
 
 pytestmark = pytest.mark.faults

@@ -20,7 +20,7 @@ PROGRAM = """
 import sys, threading
 from pathlib import Path
 
-from rs_assets.pipeline.runtime import quarantine
+from rs_assets.pipeline.runtime.run import quarantine
 from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.engine.home import Home
 from rs_assets.engine.sink.dead_letters import DeadLetters

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +22,7 @@ from rs_assets.engine.checkpoint.log import CheckpointLog
 from rs_assets.engine.home import Home
 from rs_assets.pipeline.runtime.options import RunOptions
 from tests.faults.damaged import grow, pipeline, result
-from tests.faults.processes import PATIENCE_S, started
+from tests.faults.processes import PATIENCE_S, started, wait_for
 
 ROWS, BATCH = 2_000, 100
 
@@ -61,8 +60,8 @@ REWIND = """
 import sys, threading
 from pathlib import Path
 
-from rs_assets.pipeline.runtime.returns import SinkReturn
-from rs_assets.pipeline.runtime.travel import rewind
+from rs_assets.pipeline.runtime.upkeep.returns import SinkReturn
+from rs_assets.pipeline.runtime.upkeep.travel import rewind
 from tests.faults.test_processes import sleeping_pipeline
 
 log, home = sys.argv[1:]
@@ -91,12 +90,18 @@ def running(log: Path, home: Path, *, point: str = "") -> AbstractContextManager
     return started(PROGRAM, log, home, BATCH, point)
 
 
-def wait_until(holds: Callable[[], bool]) -> bool:
-    """Whether `holds` became true in time."""
-    deadline, pause = time.monotonic() + PATIENCE_S, threading.Event()
-    while not (held := holds()) and time.monotonic() < deadline:
-        pause.wait(0.05)
-    return held
+def put_to_sleep(process: subprocess.Popen[bytes], home: Path, name: str) -> None:
+    """Stop it where it has reached its point, until its lease looks abandoned."""
+    wait_for(home / "reached", process)
+    os.killpg(process.pid, signal.SIGSTOP)
+    pause = threading.Event()
+    while not read_lease(Home(home).leases, name).stale:
+        pause.wait(0.1)
+
+
+def wake(process: subprocess.Popen[bytes], home: Path) -> None:
+    (home / "go").touch()
+    os.killpg(process.pid, signal.SIGCONT)
 
 
 def finished(process: subprocess.Popen[bytes]) -> str:
@@ -123,19 +128,12 @@ def expected(log: Path, driver) -> list[tuple[object, ...]]:
 def test_a_driver_that_was_overtaken_while_it_was_paused_writes_nothing_more(place, driver, outcome):
     log, home = place
     with running(log, home, point="commit") as sleeper:
-        deadline, pause = time.monotonic() + PATIENCE_S, threading.Event()
-        while not (home / "reached").exists() and time.monotonic() < deadline and sleeper.poll() is None:
-            pause.wait(0.05)
-        assert (home / "reached").exists(), finished(sleeper)
-        os.killpg(sleeper.pid, signal.SIGSTOP)
-        while not read_lease(home / "catalog" / "leases", "shop.damaged").stale:
-            pause.wait(0.1)
+        put_to_sleep(sleeper, home, "shop.damaged")
         with running(log, home) as other:
             output = finished(other)
             assert other.returncode == 0, output[-3000:]
         written = DeltaTable(Home(home).table("shop", "damaged")).version()
-        (home / "go").touch()
-        os.killpg(sleeper.pid, signal.SIGCONT)
+        wake(sleeper, home)
         output = finished(sleeper)
         assert sleeper.returncode != 0
         assert "LeaseLostError" in output, output[-3000:]
@@ -151,13 +149,9 @@ def test_a_driver_that_fell_asleep_inside_a_rewind_takes_no_sink_back_under_a_ne
     made, options = sleeping_pipeline(log, home, driver=driver)
     made.run(options)
     with started(REWIND, log, home) as sleeper:
-        wait_until(lambda: (home / "reached").exists() or sleeper.poll() is not None)
-        assert sleeper.poll() is None, finished(sleeper)
-        os.killpg(sleeper.pid, signal.SIGSTOP)
-        wait_until(lambda: read_lease(options.home.leases, "shop.sleeper").stale)
+        put_to_sleep(sleeper, home, "shop.sleeper")
         assert made.run(options).batches == 0, "it has nothing to write"
-        (home / "go").touch()
-        os.killpg(sleeper.pid, signal.SIGCONT)
+        wake(sleeper, home)
         output = finished(sleeper)
         assert sleeper.returncode != 0
         assert "LeaseLostError" in output, output[-3000:]

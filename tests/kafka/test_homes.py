@@ -9,9 +9,9 @@ from rs_assets import StreamBuilder
 from rs_assets.engine.checkpoint import manifest as manifests
 from rs_assets.engine.home import Home
 from rs_assets.errors import CheckpointError
-from rs_assets.pipeline.runtime.claims import lost_pipeline
 from rs_assets.pipeline.runtime.options import SavepointPolicy
-from rs_assets.pipeline.runtime.travel import restore
+from rs_assets.pipeline.runtime.upkeep.claims import lost_pipeline
+from rs_assets.pipeline.runtime.upkeep.travel import restore
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pipelines.order_totals import ORDERS, PAYMENTS, TOTALS, order_totals
 from pipelines.order_totals_data import events
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
 from rs_assets.orchestration.sensors import new_input_sensor, split_change_sensor
+from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.testing import KafkaRecord
 
 
@@ -21,7 +22,7 @@ def pipeline(broker, topic):
 
 def test_should_observe_partitions_that_come_without_a_running_pipeline(broker, topic, pipeline):
     broker.create_topic(topic, 2)
-    sensor = split_change_sensor(pipeline)
+    sensor = split_change_sensor(StreamAssets.of(pipeline))
     first = sensor.evaluate_tick(build_sensor_context())
     assert first.asset_events[0].metadata["added"].value == f"{topic}-0, {topic}-1"
     again = sensor(build_sensor_context(cursor=first.cursor))
@@ -29,12 +30,12 @@ def test_should_observe_partitions_that_come_without_a_running_pipeline(broker, 
     broker.add_partitions(topic, 3)
     second = sensor.evaluate_tick(build_sensor_context(cursor=first.cursor))
     assert second.asset_events[0].metadata["added"].value == f"{topic}-2"
-    assert second.asset_events[0].asset_key.path == ["test", "topics", "kafka", "checkpoint"]
+    assert second.asset_events[0].asset_key.path == ["test", "topics", "kafka"]
 
 
 def test_should_ask_for_a_run_once_when_records_have_come(broker, topic, pipeline):
     broker.create_topic(topic, 1)
-    sensor = new_input_sensor(pipeline)
+    sensor = new_input_sensor(StreamAssets.of(pipeline))
     empty = sensor.evaluate_tick(build_sensor_context())
     broker.produce(topic, [b'{"id": 1}'])
     found = sensor.evaluate_tick(build_sensor_context(cursor=empty.cursor))
@@ -45,7 +46,7 @@ def test_should_ask_for_a_run_once_when_records_have_come(broker, topic, pipelin
 def test_should_skip_with_the_reason_while_no_broker_answers(monkeypatch):
     monkeypatch.setattr("rs_assets.orchestration.sensors.inputs.PATIENCE", Time.seconds(1))
     stream = StreamBuilder.data_stream("test", "alone").from_kafka("127.0.0.1:1", "nothing", schema="id bigint")
-    skipped = new_input_sensor(stream.to_delta("out").build())(build_sensor_context())
+    skipped = new_input_sensor(StreamAssets.of(stream.to_delta("out").build()))(build_sensor_context())
     assert isinstance(skipped, SkipReason)
     assert "127.0.0.1:1" in skipped.skip_message
 
@@ -60,9 +61,9 @@ def test_should_run_the_example_through_its_job_with_equal_results_in_table_and_
     job = definitions.resolve_job_def("shop_order_totals_run")
     config = {
         "resources": {
-            "spark": {"config": {"share": True}},
-            "run": {"config": {"home": str(tmp_path)}},
-            "window": {"config": {"finish": True}},
+            "rs_spark": {"config": {"share": True}},
+            "rs_run": {"config": {"home": str(tmp_path)}},
+            "rs_window": {"config": {"finish": True}},
         },
         "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
     }
@@ -96,5 +97,5 @@ def test_should_draw_the_halves_of_a_durable_shuffle_one_behind_the_other():
     nodes = {node.name: node for node in graph.nodes}["test_drawn"].definition
     assert {"shuffle_1_write", "shuffle_1"} <= {node.name for node in nodes.nodes}
     assets = definitions.resolve_asset_graph()
-    state = next(key for key in assets.get_all_asset_keys() if key.path[-1] == "state")
-    assert {key.path[-2] for key in assets.get(state).parent_keys} == {"array"}
+    state = next(key for key in assets.get_all_asset_keys() if key.path[-1] == "window")
+    assert {key.path[-1] for key in assets.get(state).parent_keys} == {"array"}

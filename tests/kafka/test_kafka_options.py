@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from rs_assets import StreamBuilder
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.connect.kafka.names import checked_group, checked_topic
-from rs_assets.engine.source.kafka.losses import Loss, listed
+from rs_assets.engine.source.base import listed
+from rs_assets.engine.source.kafka.losses import Loss
 from rs_assets.engine.source.kafka.offsets import dump_offsets, initial_offsets, parse_offsets, ranges, split_name
 from rs_assets.engine.source.kafka.reading import starting_options
 from rs_assets.errors import CheckpointError, ConfigurationError, RsError, SchemaError, TopologyError

@@ -17,8 +17,8 @@ from dagster import DagsterInstance, EnvVar
 from rs_assets import MemoryChannel, StreamBuilder, build_definitions
 from rs_assets.engine.connect.kafka.admin import connected
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
+from rs_assets.engine.source.kafka.groups import GroupMirror
 from rs_assets.errors import ConfigurationError, RsError, SourceReadError
-from rs_assets.pipeline.runtime.groups import GroupMirror
 from rs_assets.testing import BrokerSecurity, KafkaBroker
 from rs_assets.testing.kafka_security import Certificates
 
@@ -96,8 +96,8 @@ def as_job(pipeline, folder):
     definitions = build_definitions([pipeline])
     config = {
         "resources": {
-            "spark": {"config": {"share": True}},
-            "run": {"config": {"home": str(folder)}},
+            "rs_spark": {"config": {"share": True}},
+            "rs_run": {"config": {"home": str(folder)}},
         },
         "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
     }
@@ -260,7 +260,7 @@ def test_should_say_that_a_group_is_not_allowed_and_read_without_showing_offsets
     report = pipeline.run(options)
     assert report.rows_in == 2
     assert any("consumer group" in warning for warning in report.warnings)
-    mirror = GroupMirror(pipeline.topology, _owed={"kafka": {(filled, 0): 2}})
+    mirror = GroupMirror(pipeline.topology["kafka"].cluster, filled, _owed={(filled, 0): 2})
     mirror.close()
     assert isinstance(mirror.failure, SourceReadError)
     assert "consumer group" in mirror.failure.remedy

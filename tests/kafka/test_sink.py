@@ -122,9 +122,9 @@ def test_should_route_rows_to_the_topic_that_they_name(broker, out, options, del
     ],
 )
 def test_should_refuse_fields_that_kafka_has_no_place_for(broker, out, options, how, error, what):
-    job = stream([ROW], EVERY_TYPE).to_kafka(broker.bootstrap_servers, out, **how).build()
+    sink = stream([ROW], EVERY_TYPE).to_kafka(broker.bootstrap_servers, out, **how)
     with pytest.raises(error, match=what):
-        job.run(options)
+        sink.build().run(options)
     assert broker.read(out) == []
 
 

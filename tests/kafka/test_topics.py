@@ -14,9 +14,9 @@ import pytest
 from rs_assets.engine.checkpoint.catalog import Catalog
 from rs_assets.engine.connect.kafka.admin import PATIENCE, connected
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
+from rs_assets.engine.source.kafka import topics
 from rs_assets.engine.source.kafka.offsets import parse_offsets
 from rs_assets.errors import ConfigurationError, DataLossError, SealedError, SourceReadError
-from rs_assets.pipeline.runtime import topics
 from rs_assets.testing import KafkaRecord
 from tests.kafka.reader import Reader, as_numbers, numbered, until
 

@@ -13,9 +13,9 @@ from rs_assets.engine.checkpoint.manifest import Manifest
 from rs_assets.engine.connect.kafka.admin import connected
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.home import Home
+from rs_assets.engine.source.kafka.topics import TopicWatch, Watched, check_topics
 from rs_assets.errors import ConfigurationError, DataLossError, TopologyError
 from rs_assets.pipeline.runtime.places import placed
-from rs_assets.pipeline.runtime.topics import TopicWatch, Watched, check_topics
 from tests.kafka.reader import Reader, as_numbers, numbered, until
 from tests.kafka.test_topics import made_again
 
@@ -209,7 +209,7 @@ def test_should_end_real_time_mode_when_partitions_outnumber_the_slots(broker, t
     with pipeline.start(options, latency="real-time") as running:
         # Spark has two slots: one more partition is read from the next of its batches on, two more are one too many.
         broker.add_partitions(topic, 2)
-        until(lambda: len(running.query.topics.partitions) and sum(running.query.topics.partitions.values()) == 2)
+        until(lambda: running.query.watches["kafka"].splits == 2)
         until(lambda: arrived(broker, topic, records_of=1), running=running)
         broker.add_partitions(topic, 3)
         with pytest.raises(ConfigurationError, match="a slot for each of the 3 partitions, Spark has 2"):

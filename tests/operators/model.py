@@ -1,7 +1,9 @@
 """Windows as plain Python: the reference that the operators are held against."""
 
+from bisect import bisect
 from collections import defaultdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
+from zoneinfo import ZoneInfo
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -11,17 +13,47 @@ def at(second):
     return START + timedelta(seconds=second)
 
 
-def sliced(rows, *, size, slide):
-    """Rows by key and window; windows are half-open and aligned to the epoch."""
+def second(time):
+    """The seconds from START to `time`: what `at` was given."""
+    return round((time - START) / timedelta(seconds=1))
+
+
+def sliced(rows, *, size, slide, offset=0):
+    """Rows by key and window; windows are half-open and aligned to the epoch, or to `offset` seconds after it."""
     groups = defaultdict(list)
     for row in rows:
         second = int((row["ts"] - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
-        start = second - second % slide
+        start = second - (second - offset) % slide
         while start > second - size:
             groups[row["key"], datetime.fromtimestamp(start, UTC), datetime.fromtimestamp(start + size, UTC)].append(
                 row
             )
             start -= slide
+    return groups
+
+
+# The first dates of what a calendar has windows of.
+FIRST_DATES = {
+    "day": lambda day: True,
+    "week": lambda day: day.weekday() == 0,
+    "month": lambda day: day.day == 1,
+}
+
+
+def midnights(unit, zone, *, around):
+    """The instants at which the dates that begin a window begin in `zone`, for some months around an instant."""
+    days = [around.date() + timedelta(days=n) for n in range(-70, 71)]
+    firsts = [datetime.combine(day, time(), ZoneInfo(zone)).astimezone(UTC) for day in days if FIRST_DATES[unit](day)]
+    return sorted(set(firsts))
+
+
+def dated(rows, *, unit, zone):
+    """Rows by key and window of the calendar: between one midnight and the next."""
+    groups = defaultdict(list)
+    for row in rows:
+        edges = midnights(unit, zone, around=row["ts"])
+        place = bisect(edges, row["ts"])
+        groups[row["key"], edges[place - 1], edges[place]].append(row)
     return groups
 
 
@@ -63,18 +95,26 @@ def closed(batches, *, delay):
         closed_to = max([closed_to, *seen])
 
 
-def emitted_slices(batches, *, size, slide, delay):
-    """The rows of each window in the end, and how many rows were dead (without a time) and late."""
+def emitted(batches, windows_of, *, delay):
+    """The rows of each window in the end, and how many rows were dead (without a time) and late.
+
+    `windows_of` gives rows by window.
+    """
     groups, dead, late = defaultdict(list), 0, 0
     for rows, closed_to in closed(batches, delay=delay):
         for row in rows:
-            windows = sliced([row], size=size, slide=slide) if row["ts"] is not None else {}
+            windows = windows_of([row]) if row["ts"] is not None else {}
             still_open = [group for group in windows if group[2] > closed_to]
             dead += row["ts"] is None
             late += row["ts"] is not None and not still_open
             for group in still_open:
                 groups[group].append(row)
     return groups, dead, late
+
+
+def emitted_slices(batches, *, size, slide, delay, offset=0):
+    """The same of windows of one size."""
+    return emitted(batches, lambda rows: sliced(rows, size=size, slide=slide, offset=offset), delay=delay)
 
 
 def emitted_sessions(batches, *, gap, delay):

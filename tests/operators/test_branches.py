@@ -4,8 +4,10 @@ import pytest
 from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import functions as F
 
-from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets import MemoryChannel, StreamBuilder, Time, TumblingWindow, column
+from rs_assets.errors import TopologyError
 from rs_assets.testing import PipelineDriver
 from tests.operators.model import at, counted, emitted_slices
 
@@ -56,6 +58,34 @@ def test_branches_meet_with_all_their_rows(driver, batches):
         assert {query.rows_in for query in report.queries} == {len(every)}
 
 
+def test_branches_meet_above_windows_and_beside_another_source(driver):
+    job = StreamBuilder.data_stream("test", "above")
+    stream, other = (job.from_file(f"{name}.jsonl", schema=SCHEMA, name=name) for name in ("main", "other"))
+    sign = stream.split("case when n > 0 then 'plus' when n < 0 then 'minus' end")
+    # A filter keeps the zeros from the division behind it.
+    inverse = stream.filter("n <> 0").with_fields(n="cast(10 / n as bigint)")
+    parted = sign.select("plus").union(sign.select("minus").map("key", "-n AS n", "ts"), inverse, stream)
+    again = parted.filter("n > 2").union(parted.filter("n <= 2").select_fields("ts", "n", "key"), other)
+    windows = again.window(TumblingWindow.of(Time.seconds(10), "ts")).group_by("key").count("rows").sum("n")
+    rows = [{"key": "ab"[n % 2], "n": n % 7 - 3, "ts": at(n)} for n in range(60)]
+    beside = [{"key": "a", "n": 100, "ts": at(n)} for n in range(0, 60, 5)]
+    with PipelineDriver(windows.to_data_stream().to_print().build(), spark=driver) as running:
+        for first in range(0, 60, 20):
+            running.push(rows[first : first + 20], "main")
+            running.push(beside[first // 5 : first // 5 + 4], "other")
+            running.step()
+            running.restart()
+        running.finish()
+        found = sorted((row["key"], row["start_time"], row["rows"], row["n"]) for row in running.take())
+        assert len(running.report().queries) == 1
+    every = list(beside)
+    for row in rows:
+        n = row["n"]
+        every += [row | {"n": made} for made in [abs(n)] * (n != 0) + [int(10 / n)] * (n != 0) + [n]] if n else [row]
+    groups, _, _ = emitted_slices([every], size=10, slide=10, delay=0)
+    assert found == sorted((key, start, len(of), sum(r["n"] for r in of)) for (key, start, _), of in groups.items())
+
+
 @pytest.mark.parametrize("policy", ["quarantine"])
 def test_a_record_that_one_branch_cannot_compute_is_one_letter(driver, tmp_path, policy):
     stream = StreamBuilder.data_stream("test", "branches").from_file("in.jsonl", schema=SCHEMA, bad_records=policy)
@@ -69,3 +99,24 @@ def test_a_record_that_one_branch_cannot_compute_is_one_letter(driver, tmp_path,
         assert (report.rows_in, report.rows_dead, report.rows_out) == (3, 1, 4)
     (letter,) = DeltaTable(str(tmp_path / "catalog" / "dead_letters")).to_pyarrow_table().to_pylist()
     assert (letter["step"], letter["line"]) == ("inverse", 2)
+
+
+REFUSED = {
+    "struct(*)": (lambda s: s.with_fields(key="to_json(struct(*))"), "uses '\\*'"),
+    "hash(*)": (lambda s: s.filter("xxhash64(*) > 0"), "uses '\\*'"),
+    "star": (lambda s: s.map("*"), "several fields by one expression"),
+    "udf": (
+        lambda s: s.with_fields(n=column(lambda: F.udf(lambda v: 10 // v, "bigint")("n"))),
+        "calls a Python function",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_would_see_more_than_its_record_is_refused_above_state(options, kind):
+    make, why = REFUSED[kind]
+    stream = StreamBuilder.data_stream("test", "refused").from_memory(MemoryChannel(schema=SCHEMA))
+    both = make(stream.filter("n <> 0")).union(stream)
+    windows = both.window(TumblingWindow.of(Time.seconds(10), "ts")).count("rows").to_data_stream()
+    with pytest.raises(TopologyError, match=why):
+        windows.to_print().build().run(options)

@@ -13,7 +13,7 @@ from rs_assets.engine.connect.kafka.admin import connected
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.home import Home
 from rs_assets.errors import CheckpointError, ConfigurationError, TopologyError
-from rs_assets.pipeline.runtime.travel import savepoint
+from rs_assets.pipeline.runtime.upkeep.travel import savepoint
 from rs_assets.testing import PipelineDriver
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -80,11 +80,13 @@ def test_a_filter_and_a_cast_are_blamed_each_by_its_own_name(options, tmp_path):
     assert (report.rows_in, report.rows_dead, report.rows_out) == (5, 2, 3)
 
 
-def test_before_a_window_the_other_records_are_counted(options, tmp_path):
+@pytest.mark.parametrize("often", [False, True])
+def test_before_a_window_the_other_records_are_counted(options, tmp_path, often):
     path = write(tmp_path / "in.jsonl", rows([3, 0, 5, 6]))
     job = stream(path, tail=True).with_fields(x="30 div n", name="x").window(TumblingWindow.of(Time.seconds(10), "ts"))
-    job = job.count("rows").sum("x", "sum").to_data_stream().to_delta("kept").build()
-    report = job.run(options, finish=True)
+    job = job.count("rows").sum("x", "sum")
+    job = job.late_firings("deltas") if often else job
+    report = job.to_data_stream().to_delta("kept").build().run(options, finish=True)
     assert (report.rows_in, report.rows_dead) == (4, 1)
     assert (kept(options, "rows"), kept(options, "sum")) == ([3], [21])
     assert letters(options) == [("x", 2, "[DIVIDE_BY_ZERO")]
@@ -205,9 +207,10 @@ def test_it_is_written_down_in_the_operations(options, tmp_path):
     assert (record["split"], record["line"]) == ("in.jsonl", 2)
 
 
-def test_what_no_record_explains_ends_the_run_as_before(options, tmp_path):
+@pytest.mark.parametrize("emit", ["on_window_close", "on_update_and_close"])
+def test_what_no_record_explains_ends_the_run_as_before(options, tmp_path, emit):
     path = write(tmp_path / "in.jsonl", rows([2**62, 2**62, 3]))
-    job = stream(path).window(TumblingWindow.of(Time.seconds(10), "ts")).sum("n", "sum").to_data_stream()
+    job = stream(path).window(TumblingWindow.of(Time.seconds(10), "ts"), emit=emit).sum("n", "sum").to_data_stream()
     with pytest.raises(EngineError, match="ARITHMETIC_OVERFLOW"):
         job.to_delta("kept").build().run(options, finish=True)
     assert letters(options) == []
@@ -322,13 +325,13 @@ def test_what_was_found_is_durable_before_the_batch_is_tried_again(options, tmp_
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("rs_assets.pipeline.runtime.quarantine.restart", crash)
+        patched.setattr("rs_assets.pipeline.runtime.run.quarantine.restart", crash)
         with pytest.raises(KeyboardInterrupt):
             job.run(options)
     with monkeypatch.context() as patched:
         # Nobody has to look again.
-        patched.setattr("rs_assets.pipeline.runtime.quarantine.go_on", crash)
-        patched.setattr("rs_assets.pipeline.runtime.run.go_on", crash)
+        patched.setattr("rs_assets.pipeline.runtime.run.quarantine.go_on", crash)
+        patched.setattr("rs_assets.pipeline.runtime.run.run.go_on", crash)
         report = job.run(options)
     assert (report.rows_in, report.rows_dead, report.rows_out) == (3, 1, 2)
     assert letters(options) == [("inverse", 2, "[DIVIDE_BY_ZERO")]
@@ -342,7 +345,7 @@ def test_a_failure_of_the_machine_during_the_search_blames_nobody(options, tmp_p
         raise OSError("No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("rs_assets.pipeline.runtime.examine.Examination._targets", full)
+        patched.setattr("rs_assets.pipeline.runtime.replay.examine.Examination._targets", full)
         with pytest.raises(EngineError, match="DIVIDE_BY_ZERO"):
             job.run(options)
     report = job.run(options)

@@ -1,10 +1,13 @@
 """union: several streams become one."""
 
+import time
+
 import pytest
 
-from rs_assets import StreamBuilder
+from rs_assets import MemoryChannel, StreamBuilder, Time, TumblingWindow
 from rs_assets.errors import TopologyError
 from rs_assets.testing import PipelineDriver
+from rs_assets.testing.driver import POLL
 
 
 def two(schema="n bigint, m bigint"):
@@ -57,3 +60,24 @@ def test_should_refuse_streams_of_different_pipelines():
     other = StreamBuilder.data_stream("test", "other").from_file("a.jsonl", schema="n bigint")
     with pytest.raises(TopologyError, match="streams of one pipeline only"):
         two()[0].union(other)
+
+
+def test_a_step_gives_the_rows_of_all_sources_to_one_batch(driver, monkeypatch):
+    """A stream that polls between two pushes would take the later rows for late ones."""
+    put = MemoryChannel.put
+
+    def slowly(channel, *rows):
+        put(channel, *rows)
+        time.sleep(10 * POLL.total_seconds())
+
+    monkeypatch.setattr(MemoryChannel, "put", slowly)
+    job = StreamBuilder.data_stream("test", "together")
+    main, other = (job.from_file(f"{name}.jsonl", schema="ts bigint", name=name) for name in ("main", "other"))
+    windows = main.union(other).window(TumblingWindow.of(Time.seconds(1), "ts")).count().to_data_stream()
+    with PipelineDriver(windows.to_print().build(), spark=driver) as running:
+        running.push([{"ts": 10_000}], "main")
+        running.push([{"ts": 0}], "other")
+        running.step()
+        running.finish()
+        assert [row["count"] for row in running.take()] == [1, 1]
+        assert running.report().rows_late == 0

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rs_assets.pipeline.compile.readers import BATCH, STREAM
+from rs_assets.pipeline.compile.readers import READERS
 from rs_assets.pipeline.compile.sink import WRITERS
 from rs_assets.pipeline.compile.table import COMPILE
-from rs_assets.pipeline.topology import shuffle, sink, source, step, window
+from rs_assets.pipeline.topology import dim_join, distinct, join, shuffle, sink, source, sqlite, step, window
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.provenance import RULES
 
@@ -19,11 +19,12 @@ TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 # They hand rows on with the fields that these have.
 SAME_FIELDS = {
     *(step.Filter, step.ForEach, step.Union, step.Split, step.Select),
+    distinct.Distinct,
     *(shuffle.Shuffle, shuffle.ShuffleWrite, shuffle.ShuffleRead),
 }
 KINDS = [
     kind
-    for module in (source, step, shuffle, window, sink)
+    for module in (source, step, shuffle, window, distinct, join, dim_join, sink, sqlite)
     for kind in vars(module).values()
     if isinstance(kind, type)
     and issubclass(kind, Node)
@@ -41,8 +42,7 @@ def test_what_is_named_is_there(place):
 def test_a_node_type_has_what_the_checklist_asks_for(kind):
     assert kind in COMPILE
     if issubclass(kind, source.Source):
-        assert kind in STREAM
-        assert kind in BATCH
+        assert kind in READERS
     elif issubclass(kind, sink.Sink):
         assert kind in WRITERS
     else:
@@ -51,9 +51,23 @@ def test_a_node_type_has_what_the_checklist_asks_for(kind):
     assert any(used.search(test.read_text()) for test in (ROOT / "tests").rglob("test_*.py"))
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_node_type_has_a_place_in_the_docs(kind):
+    headings = [
+        line for page in (ROOT / "docs").glob("*.md") for line in page.read_text().splitlines() if line[:2] == "##"
+    ]
+    assert any(f"`{method_of(kind)}`" in line for line in headings)
+
+
 def method_of(kind: type[Node]) -> str:
     """The method of the fluent API that makes such a node: FlatMap -> flat_map, FileSource -> from_file."""
-    special = {window.WindowAggregate: "window", sink.WriterSink: "to"}
+    special: dict[type[Node], str] = {
+        window.WindowAggregate: "window",
+        join.StreamJoin: "join",
+        sink.WriterSink: "to",
+        shuffle.ShuffleWrite: "shuffle",
+        shuffle.ShuffleRead: "shuffle",
+    }
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower().split("_")
     ends = {"source": "from", "sink": "to"}
     return special.get(kind) or "_".join([ends[words[-1]], *words[:-1]] if words[-1] in ends else words)

@@ -1,7 +1,8 @@
-"""The wheel in a project whose own packages are called `pipelines` and `resources`, as in most Dagster projects."""
+"""The wheel, and the project that `rs-assets init` writes: its own packages are called as in most Dagster projects."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,19 +12,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PIPELINE = """
-from resources import TABLE
-from rs_assets import StreamBuilder
-
-rows = [{"page": "/"}, {"page": "/a"}, {"page": "/"}]
-pipeline = StreamBuilder.data_stream("shop", "hello").from_array(rows).to_delta(TABLE).build()
-"""
-DEFINITIONS = """
-from pipelines.hello import pipeline
-from rs_assets import SparkResource, build_definitions
-
-defs = build_definitions([pipeline], resources={"spark": SparkResource.configure_at_launch(memory="700m")})
-"""
 # Run by the interpreter of the project: what lies first on its path is found first.
 LOOK = "import pipelines, resources, rs_assets; print(*(p.__file__ for p in (pipelines, resources, rs_assets)))"
 
@@ -43,36 +31,36 @@ def test_the_wheel_has_one_package(wheel):
     assert {top for top in tops if not top.endswith(".dist-info")} == {"rs_assets"}
 
 
+def output(*command: str, folder: Path, world: dict[str, str]) -> str:
+    done = subprocess.run(
+        [sys.executable, *command], cwd=folder, env=world, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 @pytest.mark.slow
-def test_a_project_keeps_its_own_packages(wheel, tmp_path):
-    project, site = tmp_path / "project", tmp_path / "site"
+def test_a_new_project_works_at_once(wheel, tmp_path):
+    """From an empty folder, with the wheel only; commands do the same in every folder of the project."""
+    site, project = tmp_path / "site", tmp_path / "my-shop"
     with zipfile.ZipFile(wheel) as content:
         content.extractall(site)
-    files = {
-        "pipelines/__init__.py": "",
-        "pipelines/hello.py": PIPELINE,
-        "pipelines/definitions.py": DEFINITIONS,
-        "resources/__init__.py": 'TABLE = "hello"\n',
-        "pyproject.toml": '[tool.rs_assets]\npipelines = ["pipelines.hello"]\n',
-    }
-    for name, text in files.items():
-        (project / name).parent.mkdir(parents=True, exist_ok=True)
-        (project / name).write_text(text)
-    world = {**os.environ, "PYTHONPATH": f"{project}:{site}", "RS_HOME": str(tmp_path / "rs")}
-    world |= {"DAGSTER_HOME": str(tmp_path / "dagster"), "RS_SPARK_MASTER": "local[2]"}
-    (tmp_path / "dagster").mkdir()
-
-    def out(*command: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *command], cwd=project, env=world, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    assert out("-c", LOOK).split() == [
+    world = {**os.environ, "PYTHONPATH": str(site), "RS_SPARK_MASTER": "local[2]"}
+    for name in ("RS_HOME", "DAGSTER_HOME"):
+        world.pop(name, None)
+    cli = ("-m", "rs_assets.cli.main")
+    assert "wrote 10 files" in output(*cli, "init", "my-shop", folder=tmp_path, world=world)
+    listed = "my_shop.revenue_by_country  orders -> hours -> revenue  bounded\n"
+    assert output(*cli, "list", folder=project / "data", world=world) == listed
+    world["PYTHONPATH"] = f"{project}:{site}"
+    assert output("-c", LOOK, folder=project, world=world).split() == [
         str(project / "pipelines" / "__init__.py"),
         str(project / "resources" / "__init__.py"),
         str(site / "rs_assets" / "__init__.py"),
     ]
-    out("-m", "dagster", "definitions", "validate", "-m", "pipelines.definitions")
-    assert '"rows_in": 3' in out("-m", "rs_assets.cli.main", "run", "hello", "--plain", "--json")
+    output("-m", "dagster", "definitions", "validate", "-w", "workspace.yaml", folder=project, world=world)
+    run = (*cli, "run", "revenue_by_country", "--plain", "--json")
+    report = json.loads(output(*run, folder=project / "data", world=world))
+    assert (report["rows_in"], report["rows_dead"]) == (300, 2)
+    assert (project / ".rs" / "tables" / "my_shop" / "revenue_by_country" / "_delta_log").is_dir()
+    output("-m", "pytest", "-q", "-p", "no:cacheprovider", folder=project, world=world)

@@ -14,9 +14,9 @@ from rs_assets.engine.checkpoint import manifest as manifests
 from rs_assets.engine.home import Home
 from rs_assets.engine.sink.base import BatchMark
 from rs_assets.engine.sink.delta_table import properties
-from rs_assets.pipeline.runtime.opening import opened
+from rs_assets.pipeline.runtime.job.opening import opened
 from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy
-from rs_assets.pipeline.runtime.travel import restore, rewind, savepoint
+from rs_assets.pipeline.runtime.upkeep.travel import restore, rewind, savepoint
 from rs_assets.pipeline.stream.pipeline import Pipeline
 from tests.checkpoint.fabricate import FakeQuery
 

@@ -9,7 +9,8 @@ from rs_assets.engine.checkpoint.catalog import Catalog
 from rs_assets.engine.checkpoint.messages import CheckPoint, CheckPointState
 from rs_assets.engine.checkpoint.storage import storage_named
 from rs_assets.engine.sink.base import Staged
-from rs_assets.pipeline.runtime.journal import Journal
+from rs_assets.pipeline.runtime.record.journal import Journal
+from tests.forgetful import Forgetful
 
 
 def lines(first, last):
@@ -17,22 +18,13 @@ def lines(first, last):
 
 
 @dataclass
-class KeepingSink:
+class KeepingSink(Forgetful):
     """A sink that hears of splits and checkpoints, and answers as it is told to."""
 
     answer: CheckPointState = field(default_factory=CheckPointState.any)
     heard: list = field(default_factory=list)
 
     name = "keeping"
-
-    def location(self):
-        return "nowhere"
-
-    def committed(self, mark):
-        return False
-
-    def last_committed(self, mark):
-        return None
 
     def stage(self, batch, mark):
         rows = batch.toArrow().num_rows
@@ -149,7 +141,7 @@ def test_a_catalog_that_cannot_be_written_does_not_stop_a_batch(folder, options,
 
     (folder / "a.jsonl").write_bytes(lines(1, 3))
     with monkeypatch.context() as broken:
-        broken.setattr("rs_assets.pipeline.runtime.journal.write_entries", fail)
+        broken.setattr("rs_assets.pipeline.runtime.record.journal.write_entries", fail)
         assert run(folder, options).rows_in == 3
     assert told(options) == []
     run(folder, options)

@@ -158,6 +158,29 @@ def test_a_rename_that_cannot_be_is_refused_when_the_pipeline_is_built(world):
             world.windowed(world.stream("clicks")).build(renamed=names)
 
 
+def test_open_windows_do_not_depend_on_the_steps_behind_them(world):
+    """Spark would push the filter below the windows, and keep no aggregate that nobody asks for."""
+
+    def narrow(page, *fields):
+        window = world.stream("clicks").window(TumblingWindow.of(Time.seconds(10), "ts"), name="pages")
+        sums = window.group_by("page").count("rows").sum("n", "total").to_data_stream().filter(f"page = '{page}'")
+        return sums.select_fields("page", "start_time", *fields).to_delta("pages")
+
+    world.first.put(*rows("a", 1), *rows("b", 1, 2, n=5))
+    assert world.run(narrow("a", "rows")).rows_open == 2
+    world.first.put(*rows("b", 3, 100, n=5))
+    world.run(narrow("b", "total"))
+    assert world.table() == [("b", 0.0, 15)]
+
+
+def test_the_state_of_another_operator_is_not_kept(world):
+    start(world)
+    window = world.stream("clicks").window(TumblingWindow.of(Time.seconds(10), "ts"), name="pages", emit="on_record")
+    stream = window.group_by("page").sum("n", "total").to_data_stream().to_delta("other", name="pages_table")
+    with pytest.raises(TopologyChangedError, match="another operator keeps them"):
+        world.run(stream, keep_state=True)
+
+
 def test_a_step_that_went_with_its_state_is_not_forgotten_silently(world):
     start(world)
     with pytest.raises(TopologyChangedError, match="- window_aggregate pages"):

@@ -14,8 +14,8 @@ from rs_assets.engine.sink import delta_table
 from rs_assets.engine.sink.base import BatchMark
 from rs_assets.engine.sink.delta_table import properties
 from rs_assets.errors import CheckpointError, LeaseLostError
-from rs_assets.pipeline.runtime import travel
-from rs_assets.pipeline.runtime.opening import opened
+from rs_assets.pipeline.runtime.job.opening import opened
+from rs_assets.pipeline.runtime.upkeep import travel
 from tests.checkpoint.fabricate import FakeQuery
 from tests.recovery.homes import FakeHome
 

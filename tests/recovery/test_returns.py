@@ -17,12 +17,13 @@ from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.engine.sink.base import Staged
 from rs_assets.errors import CheckpointError, RsError, SinkError, TopologyChangedError, TopologyError
 from rs_assets.pipeline.compile.plan import plan_queries
-from rs_assets.pipeline.runtime.opening import opened
-from rs_assets.pipeline.runtime.preflight import repair
-from rs_assets.pipeline.runtime.returns import begun_with, matching, path_of
-from rs_assets.pipeline.runtime.run import _until_caught_up, wire_all
-from rs_assets.pipeline.runtime.travel import _left, _partitions, restore, rewind, savepoint
+from rs_assets.pipeline.runtime.job.opening import opened
+from rs_assets.pipeline.runtime.job.preflight import repair
+from rs_assets.pipeline.runtime.run.run import _until_caught_up, wire_all
+from rs_assets.pipeline.runtime.upkeep.returns import begun_with, matching, path_of
+from rs_assets.pipeline.runtime.upkeep.travel import _left, _partitions, restore, rewind, savepoint
 
+TRAVEL = "rs_assets.pipeline.runtime.upkeep.travel"
 SCHEMA = "n bigint"
 
 
@@ -182,7 +183,8 @@ def test_a_return_that_is_cut_off_is_ended_by_another_or_by_a_new_generation(wor
     for back in (1, 0):
         with monkeypatch.context() as crash:
             crash.setattr(
-                "rs_assets.pipeline.runtime.travel._rewound_copy", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+                f"{TRAVEL}._rewound_copy",
+                lambda *_: (_ for _ in ()).throw(KeyboardInterrupt),
             )
             with pytest.raises(KeyboardInterrupt):
                 rewind(world.topology, back, world.options)
@@ -194,7 +196,8 @@ def test_a_return_that_is_cut_off_is_ended_by_another_or_by_a_new_generation(wor
     assert world.complete()
     with monkeypatch.context() as crash:
         crash.setattr(
-            "rs_assets.pipeline.runtime.travel._rewound_copy", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+            f"{TRAVEL}._rewound_copy",
+            lambda *_: (_ for _ in ()).throw(KeyboardInterrupt),
         )
         with suppress(KeyboardInterrupt):
             rewind(world.topology, 1, world.options)

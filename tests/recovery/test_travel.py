@@ -12,8 +12,9 @@ from rs_assets.engine.checkpoint import manifest as manifests
 from rs_assets.engine.checkpoint.catalog import Catalog
 from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError, SinkError
 from rs_assets.pipeline.runtime.options import SavepointPolicy
-from rs_assets.pipeline.runtime.travel import fork, restore, rewind, savepoint
+from rs_assets.pipeline.runtime.upkeep.travel import fork, restore, rewind, savepoint
 
+TRAVEL = "rs_assets.pipeline.runtime.upkeep.travel"
 SCHEMA = "page string, n bigint, ts timestamp"
 
 
@@ -129,7 +130,8 @@ def test_a_rewind_that_is_cut_off_between_sink_and_checkpoint_is_refused_until_i
         world.run(40)
     with monkeypatch.context() as crash:
         crash.setattr(
-            "rs_assets.pipeline.runtime.travel._rewound_copy", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+            f"{TRAVEL}._rewound_copy",
+            lambda *_: (_ for _ in ()).throw(KeyboardInterrupt),
         )
         with pytest.raises(KeyboardInterrupt):
             rewind(world.pipeline().topology, 1, world.options)
@@ -140,11 +142,15 @@ def test_a_rewind_that_is_cut_off_between_sink_and_checkpoint_is_refused_until_i
     assert world.result() == world.expected()
 
 
-def test_files_are_rewound_like_tables(world):
-    for _ in range(4):
+@pytest.mark.parametrize("batch", [1, 0], ids=["behind the first rows", "before the first rows"])
+def test_files_are_rewound_like_tables(world, batch):
+    for _ in range(3):
         world.run(40, sink="files")
-    rewind(world.pipeline(sink="files").topology, 1, world.options)
-    world.run(5, sink="files", finish=True)
+    # Batch 0 reads rows and fires no window: the sink has nothing of it.
+    for rows in (7, 5):
+        rewind(world.pipeline(sink="files").topology, batch, world.options)
+        world.run(rows, sink="files")
+    world.run(sink="files", finish=True)
     written = [line for f in (world.folder / "trip").glob("batch=*/*.json") for line in f.read_text().splitlines()]
     assert len(written) == len(set(written)) == len(world.expected())
 
@@ -249,7 +255,7 @@ def test_a_savepoint_that_fails_at_the_end_is_told_of_and_does_not_undo_the_run(
     def fail(*_, **__):
         raise CheckpointError("the store is away")
 
-    monkeypatch.setattr("rs_assets.pipeline.runtime.session.savepoint", fail)
+    monkeypatch.setattr("rs_assets.pipeline.runtime.job.ending.savepoint", fail)
     report = world.run(40, savepoints=SavepointPolicy(at_end=True))
     assert report.rows_in == 40
     assert report.warnings == ("no savepoint was taken: the store is away",)

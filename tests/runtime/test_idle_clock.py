@@ -3,9 +3,21 @@
 import threading
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 
-from rs_assets import StreamBuilder, Time, TumblingWindow
+import pytest
+
+from rs_assets import CalendarWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.runtime.run.idle import IdleClock
+from rs_assets.pipeline.runtime.run.idle_time import IdleTime
+from rs_assets.testing import PipelineDriver
+from tests.operators.model import START, at
+
+
+def second(moment):
+    return round((moment - START).total_seconds())
 
 
 def test_should_fire_an_arrival_time_window_without_further_input(options):
@@ -23,3 +35,51 @@ def test_should_fire_an_arrival_time_window_without_further_input(options):
         channel.put({"page": "/"}, {"page": "/"})
         assert fired.wait(60), "no window fired"
     assert sum(row["n"] for row in out.rows()) == 2
+
+
+def test_event_time_goes_on_with_the_wall_clock_while_nothing_comes(driver):
+    stream = StreamBuilder.data_stream("shop", "silent").from_file("in.jsonl", schema="page string, ts timestamp")
+    windows = stream.window(TumblingWindow.of(Time.seconds(10), "ts")).group_by("page").count("n")
+    job = windows.water_mark(Time.seconds(5)).to_data_stream().to_print().build()
+    with PipelineDriver(job, spark=driver) as running:
+        running.push([{"page": "/", "ts": at(s)} for s in (3, 12)])
+        running.step()
+        (query,) = running._running().queries.values()
+        clock = query.heard["file"]
+        idle = IdleTime((query,), Time.seconds(60), now=lambda: clock)
+
+        def later(seconds):
+            nonlocal clock
+            clock += seconds
+            idle.look()
+            running.step()
+            return [second(row["start_time"]) for row in running.take()]
+
+        assert (later(59), later(0.9)) == ([], [])
+        # The greatest event time was 12: after a minute of silence it is 72, and both windows have closed.
+        assert sorted(later(1)) == [0, 10]
+        running.push([{"page": "/", "ts": at(s)} for s in (66, 74)])
+        running.step()
+        # 66 belongs to a window that ends at 70 and closes at 75: it is not late.
+        assert running.report().rows_late == 0
+        clock = query.heard["file"]
+        assert later(59) == []
+        assert sorted(later(5)) == [60, 70]
+        running.push([{"page": "/", "ts": at(61)}])
+        running.step()
+        assert running.report().rows_late == 1
+
+
+@pytest.mark.parametrize(
+    ("window", "tick"),
+    [
+        (TumblingWindow.of(Time.seconds(1)), Time.milliseconds(200)),
+        (SessionWindow.of(Time.minutes(1)), Time.seconds(6)),
+        (CalendarWindow.months("Europe/Berlin"), Time.minutes(10)),
+    ],
+)
+def test_should_look_at_the_clock_as_often_as_the_window_needs_it(window, tick):
+    stream = StreamBuilder.data_stream("shop", "ticks").from_memory(MemoryChannel(schema="page string"))
+    topology = stream.window(window).count("n").to_data_stream().to_print().build().topology
+    query = SimpleNamespace(topology=topology, plan=plan_queries(topology)[0])
+    assert IdleClock.over([query]).tick == tick

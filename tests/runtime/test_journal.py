@@ -14,8 +14,8 @@ from rs_assets.engine.checkpoint.log import CheckpointLog
 from rs_assets.engine.checkpoint.messages import CheckPoint, NewSplit
 from rs_assets.engine.checkpoint.storage import storage_named
 from rs_assets.errors import CheckpointError
-from rs_assets.pipeline.runtime import journal as journals
-from rs_assets.pipeline.runtime.journal import Journal, JournalEntry, write_entries
+from rs_assets.pipeline.runtime.record import journal as journals
+from rs_assets.pipeline.runtime.record.journal import Journal, JournalEntry, write_entries
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 SPLITS = ("a.log", "b.log")

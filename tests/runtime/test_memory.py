@@ -3,7 +3,7 @@
 import gc
 
 from rs_assets import MemoryChannel, StreamBuilder
-from rs_assets.pipeline.runtime.query import QueryRun
+from rs_assets.pipeline.runtime.batch.query import QueryRun
 
 
 def test_spark_does_not_keep_the_queries_of_a_run(options):

@@ -7,7 +7,9 @@ from datetime import timedelta
 import pytest
 
 from rs_assets import MemoryChannel, StreamBuilder
+from rs_assets.pipeline.runtime.batch.query import QueryRun
 from rs_assets.pipeline.runtime.options import SavepointPolicy
+from tests.forgetful import Forgetful
 
 LINES = 400
 
@@ -50,22 +52,13 @@ def test_a_stop_with_a_backlog_ends_behind_the_batch_in_flight(log, options):
     assert rows(out) == list(range(LINES))
 
 
-class SlowSink:
+class SlowSink(Forgetful):
     """Holds the first batch until it is let go."""
 
     name = "slow"
 
     def __init__(self):
         self.begun, self.go_on = threading.Event(), threading.Event()
-
-    def location(self):
-        return "nowhere"
-
-    def committed(self, mark):
-        return False
-
-    def last_committed(self, mark):
-        return None
 
     def stage(self, batch, mark):
         from rs_assets.engine.sink.base import Staged
@@ -96,7 +89,7 @@ def test_savepoints_by_the_clock_go_on_behind_a_fault_of_the_store(log, options,
             raise OSError("the store is away")
         done.set()
 
-    monkeypatch.setattr("rs_assets.pipeline.runtime.running.savepoint", savepoint)
+    monkeypatch.setattr("rs_assets.pipeline.runtime.run.running.savepoint", savepoint)
     monkeypatch.setattr("rs_assets.engine.background.FIRST_PAUSE", timedelta(milliseconds=10))
     policy = SavepointPolicy(every=timedelta(seconds=1), state_rows=False)
     stream = StreamBuilder.data_stream("shop", "saved").from_file(log, schema="id long", tail=True)
@@ -105,3 +98,19 @@ def test_savepoints_by_the_clock_go_on_behind_a_fault_of_the_store(log, options,
         assert done.wait(120), "no savepoint was tried again"
     assert "no savepoint was taken: OSError: the store is away" in tries[3][0]
     assert running.stop().warnings == ()
+
+
+def test_a_query_starts_again_when_spark_has_let_go_of_its_name():
+    """On a busy machine a query is over a moment before its name is free."""
+    waited = []
+
+    class Ending:
+        isActive = False  # noqa: N815  Spark's name
+
+        def awaitTermination(self, timeout=None):  # noqa: N802  Spark's name
+            waited.append(timeout)
+
+    query = object.__new__(QueryRun)
+    query._query = Ending()
+    query._wait_until_gone()
+    assert waited == [None]

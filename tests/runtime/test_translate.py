@@ -37,9 +37,10 @@ def test_an_error_that_a_worker_sent_comes_out_whole():
     assert (type(found), found.what, found.facts) == (SinkError, "no space", {"table": "t"})
 
 
-def test_the_plan_behind_the_message_says_nothing():
-    plan = f"=== Streaming Query ===\nFilter raise_error({to_wire(DataLossError('never happened'))}) FAILED_READ_FILE"
-    found = translate(RuntimeError(f"division by zero\n{plan}"), query="q")
+@pytest.mark.parametrize("begin", ["\n=== Streaming Query ===\n", ";\n~"], ids=["running", "refused at the start"])
+def test_the_plan_behind_the_message_says_nothing(begin):
+    plan = f"Filter raise_error({to_wire(DataLossError('never happened'))}) FAILED_READ_FILE"
+    found = translate(RuntimeError(f"division by zero{begin}{plan}"), query="q")
     assert (type(found), found.what) == (EngineError, "division by zero")
 
 

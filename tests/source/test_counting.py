@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rs_assets.engine.checkpoint.log import PlannedFile
+from rs_assets.engine.source.files import counting
+from rs_assets.engine.source.files.counting import Counted, FileWatch, count_records
 from rs_assets.errors import BadRecordError, DataLossError, SourceReadError
-from rs_assets.pipeline.runtime import counting
-from rs_assets.pipeline.runtime.counting import Counted, FileWatch, count_records
 
 LINES = st.lists(
     st.sampled_from([b"", b" ", b"\t\r", b"a", b"ab c", b"[1]", b" [", b"x" * 9, b'"', b'a"b"', b'"x" "']), max_size=30

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from rs_assets import HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
+from rs_assets import CalendarWindow, HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.engine.checkpoint.catalog import Catalog
 from rs_assets.engine.source.memory import MemoryChannel
 from rs_assets.engine.state.served import ServedState
 from rs_assets.engine.state.snapshot import difference, state_at
 from rs_assets.errors import CheckpointError
-from rs_assets.pipeline.runtime.state import preview, snapshot_state, state_path
+from rs_assets.pipeline.runtime.upkeep.state import preview, snapshot_state, state_path
 from tests.operators.model import at
 
 SCHEMA = "page string, user string, n bigint, x double, ts timestamp"
@@ -18,7 +18,13 @@ WINDOWS = {
     "tumbling": TumblingWindow.of(Time.seconds(10), "ts"),
     "hopping": HoppingWindow.of(Time.seconds(10), Time.seconds(5), "ts"),
     "session": SessionWindow.of(Time.seconds(3), "ts"),
+    "fired": TumblingWindow.of(Time.seconds(10), "ts"),
+    "merging": SessionWindow.of(Time.seconds(3), "ts"),
+    "days": CalendarWindow.days("Europe/Berlin", "ts"),
+    "offset": TumblingWindow.of(Time.seconds(10), "ts", offset=Time.seconds(4)),
 }
+# What Spark keeps in a form of its own.
+UNSEEN = ("all", "different", "distinctly", "p50")
 
 
 def rows(first, last):
@@ -36,13 +42,21 @@ def rows(first, last):
 
 def pipeline(channel, kind="tumbling", group_by=("page",)):
     stream = StreamBuilder.data_stream("shop", "kept").from_memory(channel).window(WINDOWS[kind]).group_by(*group_by)
-    stream = (
-        stream.count("rows").sum("n", "total").avg("x", "mean").min("n", "low").max("x", "high").collect("n", "all")
-    )
+    stream = stream.count("rows").sum("n", "total").distinct("n", "different").count_distinct("n", "distinctly")
+    stream = stream.avg("x", "mean").min("n", "low").max("x", "high").collect("n", "all").avg("x", "same_mean")
+    stream = stream.aggregate(p50="percentile_approx(n, 0.5)")
+    stream = stream.emit_after(Time.seconds(5)) if kind in {"fired", "merging"} else stream
     return stream.water_mark(Time.seconds(60)).to_data_stream().to_delta("kept").build()
 
 
-QUICK = [("tumbling", ("page", "user")), ("hopping", ()), ("session", ("page",)), ("session", ())]
+QUICK = [
+    ("days", ("page", "user")),
+    ("fired", ("page", "user")),
+    ("hopping", ()),
+    ("merging", ("page",)),
+    ("session", ("page",)),
+    ("session", ()),
+]
 REST = [(k, g) for k in WINDOWS for g in (("page",), ("page", "user"), ()) if (k, g) not in QUICK]
 
 
@@ -57,9 +71,15 @@ def test_a_preview_is_what_the_windows_fire_later(options, kind, group_by):
     channel.put(*rows(0, 40))
     job.run(options)
     seen = preview(job.topology, "window", options).to_pylist()
-    assert all(row.pop("open") and row.pop("all") is None for row in seen)
+    assert all(row.pop("open") and all(row.pop(name) is None for name in UNSEEN) for row in seen)
     job.run(options, finish=True)
-    fired = DeltaTable(options.home.table("shop", "kept")).to_pyarrow_table().drop_columns(["all"]).to_pylist()
+    fired = DeltaTable(options.home.table("shop", "kept")).to_pyarrow_table().drop_columns(list(UNSEEN)).to_pylist()
+    if kind == "merging":
+        assert not any(row.pop("retracted") for row in fired)
+    if kind in {"fired", "merging"}:
+        # At the end of input it closes without the firings until then.
+        assert all(row.pop("final") and row.pop("fire_time") for row in fired)
+        assert {row.pop("fire_time") - row["end_time"] for row in seen} == {Time.seconds(60)}
 
     def order(row):
         return str([row["start_time"], row["end_time"], *(row[name] for name in group_by)])

@@ -18,6 +18,10 @@ def parted(stream):
     return stream.filter("page > 'a'").union(stream.filter("page < 'a'"), stream, name="meet")
 
 
+def parted_in_python(stream):
+    return stream.filter(lambda row: row["page"] > "a").union(stream.filter("page < 'a'"), name="meet")
+
+
 def windows(stream, name="w"):
     return stream.window(TEN, name=name).group_by("page").count("n").to_data_stream()
 
@@ -43,11 +47,12 @@ def test_branches_of_united_sources_may_meet():
 
 def test_branches_that_meet_above_state_are_refused_with_a_way_out():
     with pytest.raises(TopologyError) as refused:
-        windows(parted(begin().filter("true", name="last"))).to_print().build()
+        windows(parted_in_python(begin().filter("true", name="last"))).to_print().build()
     assert refused.value.what.startswith("the branches of step 'last' meet in 'meet', above 'w', which keeps state")
     assert refused.value.facts["step"] == "meet"
     assert "unite the branches of 'last' alone, and put .shuffle(n, strategy='delta') behind" in refused.value.remedy
-    way_out = windows(parted(begin().filter("true", name="last")).shuffle(2, strategy="delta", name="far"))
+    assert trunks(windows(parted(begin().filter("true", name="last")))) == [("w", "w")]
+    way_out = windows(parted_in_python(begin().filter("true", name="last")).shuffle(2, strategy="delta", name="far"))
     assert trunks(way_out) == [("file", "last"), ("w", "w")]
 
 
@@ -55,10 +60,13 @@ def test_branches_that_meet_beside_another_source_are_refused_with_a_way_out():
     both = StreamBuilder.data_stream("shop", "job")
     a, b = begin("a", both), begin("b", both)
     with pytest.raises(TopologyError, match="the branches of step 'a' meet in 'meet', beside the rows of another"):
-        parted(a).union(b).to_print().build()
+        parted_in_python(a).union(b).to_print().build()
     both = StreamBuilder.data_stream("shop", "job")
     a, b = begin("a", both), begin("b", both)
-    way_out = parted(a).shuffle(2, strategy="delta", name="far").union(b)
+    assert trunks(parted(a).union(b)) == [("a_b", "union_1")]
+    both = StreamBuilder.data_stream("shop", "job")
+    a, b = begin("a", both), begin("b", both)
+    way_out = parted_in_python(a).shuffle(2, strategy="delta", name="far").union(b)
     assert trunks(way_out) == [("a", "a"), ("b_far", "union_1")]
 
 

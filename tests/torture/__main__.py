@@ -1,4 +1,4 @@
-"""`make torture`: every crash point, and histories of a seed. FAULTS.md says what they are."""
+"""`make torture`: every crash point, histories of a seed, and a ledger over Kafka. FAULTS.md says what they are."""
 
 from __future__ import annotations
 
@@ -13,26 +13,36 @@ from rs_assets.engine.spark.driver import SparkDriver
 from tests.faults.processes import QUICK_START
 from tests.torture.gate import Gate, begin_again
 from tests.torture.histories import done, planned, shrunk
+from tests.torture.ledger import Ledger
+from tests.torture.ledger import planned as kills_of
 from tests.torture.operations import OPERATIONS
 from tests.torture.recorder import Recording, ShimError, compile_shim, record
 from tests.torture.recover import distinct, outcomes
 from tests.torture.site import SMALL, Site
 
 
-def crashes(folder: Path, operations: list[str], every: int) -> int:
-    """Record, go on from every crash that differs, and say what became of them; how many came out wrong."""
+def crashes(folder: Path, operations: list[str], every: int, point: str | None) -> int:
+    """Record, go on from every crash that differs, and say what became of them; how many came out wrong.
+
+    With a `point`, only from there: its name, or its number in this recording.
+    """
     written = folder / "recording.json"
     if not written.exists():
         record(folder).save(written)
     recording = Recording.load(written)
-    chosen = distinct(recording.of(*operations))[::every]
+    if point is None:
+        chosen = distinct(recording.of(*operations))[::every]
+    else:
+        chosen = [(each, 1) for number, each in enumerate(recording.crashes) if point in (str(number), str(each.point))]
+        if not chosen:
+            sys.exit(f"error: no crash point {point!r}; there are {len(recording.crashes)}, counted from 0")
     site, began, wrong = Site(recording.root, SparkDriver.shared(SMALL)), time.monotonic(), 0
     print(f"{len(recording.of(*operations))} crash points, {len(chosen)} to go on from", flush=True)
     for number, each in enumerate(outcomes(site, recording, chosen), 1):
         wrong += bool(each.wrong)
         if each.wrong:
             print(f"WRONG {each.crash.point}\n  {each.wrong}\n  refused: {each.refused}", flush=True)
-        elif each.refused or number % 20 == 0:
+        elif each.refused or number % 20 == 0 or point is not None:
             told = " ".join(each.refused)[:150].replace("\n", " ")
             print(f"{number}/{len(chosen)} {time.monotonic() - began:.0f} s {each.crash.point} {told}", flush=True)
     return wrong
@@ -64,13 +74,24 @@ def histories(folder: Path, how: argparse.Namespace) -> int:
     return wrong
 
 
-def main() -> None:
+def ledger(folder: Path, seed: int, count: int) -> int:
+    """A ledger over Kafka with so many kills; how much is wrong with it."""
+    place = folder / f"ledger-{seed}"
+    place.mkdir()
+    result = Ledger(place, say=lambda line: print(line, flush=True)).kept(kills_of(seed, count))
+    print(f"seed {seed}: {result}", flush=True)
+    return len(result.faults)
+
+
+def arguments() -> argparse.Namespace:
+    """What is asked for."""
     parser = argparse.ArgumentParser(prog="make torture", description=__doc__)
     parser.add_argument("--folder", type=Path, help="where all of it lies and stays; else in a temporary folder")
     parts = parser.add_subparsers(dest="part", required=True)
     points = parts.add_parser("crashes", help="go on from every crash point of every operation")
     points.add_argument("--operation", action="append", choices=OPERATIONS, default=[], help="only those of this one")
     points.add_argument("--every", type=int, default=1, help="only each so manieth")
+    points.add_argument("--point", help="only that one: its name, as it is printed, or its number")
     past = parts.add_parser("histories", help="what people do, by a seed")
     past.add_argument("--seed", type=int, default=1)
     past.add_argument("--count", type=int, default=1)
@@ -79,12 +100,26 @@ def main() -> None:
     past.add_argument("--without", nargs="*", default=[], help="actions to leave out; `kill` for all kills")
     past.add_argument("--shrink", action="store_true", help="leave out the steps that a finding does not need")
     past.add_argument("--told", action="store_true", help="tell of histories that are right, too")
-    how = parser.parse_args()
+    kafka = parts.add_parser("ledger", help="a ledger over Kafka while producer, broker and pipeline are killed")
+    kafka.add_argument("--seed", type=int, default=1)
+    kafka.add_argument("--kills", type=int, default=50)
+    return parser.parse_args()
+
+
+def done_as_asked(folder: Path, how: argparse.Namespace) -> int:
+    """Do the part that is asked for; how much was wrong."""
+    if how.part == "crashes":
+        return crashes(folder, how.operation, how.every, how.point)
+    return histories(folder, how) if how.part == "histories" else ledger(folder, how.seed, how.kills)
+
+
+def main() -> None:
+    how = arguments()
     os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICK_START)
     with tempfile.TemporaryDirectory(prefix="torture-") as temporary:
         folder = (how.folder or Path(os.environ.setdefault("RS_TORTURE_FOLDER", temporary))).absolute()
         folder.mkdir(exist_ok=True)
-        wrong = crashes(folder, how.operation, how.every) if how.part == "crashes" else histories(folder, how)
+        wrong = done_as_asked(folder, how)
     sys.exit(1 if wrong else 0)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from rs_assets.errors import RsError
 from rs_assets.pipeline.runtime.report import BatchProgress
-from rs_assets.pipeline.runtime.running import RunningPipeline
+from rs_assets.pipeline.runtime.run.running import RunningPipeline
 from tests.torture.gate import Gate
 from tests.torture.model import Numbers, Row, Windows, copied, difference
 from tests.torture.site import COPY, WINDOWS, Site

@@ -18,9 +18,9 @@ from pathlib import Path
 from rs_assets.engine.checkpoint.savepoints import Savepoint
 from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.orchestration.compaction import compact_everything
-from rs_assets.pipeline.runtime import travel
-from rs_assets.pipeline.runtime.rescale import rescale
-from rs_assets.pipeline.runtime.running import RunningPipeline
+from rs_assets.pipeline.runtime.run.rescale import rescale
+from rs_assets.pipeline.runtime.run.running import RunningPipeline
+from rs_assets.pipeline.runtime.upkeep import travel
 from tests.torture.history import process_all
 from tests.torture.site import SMALL, Site
 

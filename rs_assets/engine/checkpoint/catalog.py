@@ -81,6 +81,21 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
                 (DAY, pa.date32()),
             ]
         ),
+        # A row when a query begins to use a version of a dimension, with the first batch that does.
+        "dimensions": pa.schema(
+            [
+                *_WHO,
+                ("query", pa.string()),
+                ("step", pa.string()),
+                ("batch_id", pa.int64()),
+                ("version", pa.string()),
+                ("digest", pa.string()),
+                ("rows", pa.int64()),
+                ("bytes", pa.int64()),
+                ("loaded_at", pa.string()),
+                ("origin", pa.string()),
+            ]
+        ),
         # Savepoints, and state that was written out as rows.
         "snapshots": pa.schema(
             [
@@ -213,8 +228,8 @@ class Catalog:
     def tidy(self, pipeline: str | None, *, keep: timedelta, now: datetime | None = None) -> None:
         """Let go of rows that are older than `keep`, and join small files; of all pipelines with None.
 
-        Splits that are there still, and the newest snapshot of each kind and step, stay whatever their age. May be done
-        while others write. CheckpointError if a table cannot be read or written.
+        Splits that are there still, and the newest snapshot or version of each step, stay whatever their age. May be
+        done while others write. CheckpointError if a table cannot be read or written.
         """
         since = (now or datetime.now(UTC)) - keep
         for table in PARTITIONS:
@@ -276,6 +291,7 @@ STAY: Mapping[str, Callable[[Row], tuple[object, ...]]] = MappingProxyType(
     {
         "splits": lambda row: tuple(row[n] for n in ("pipeline", "query", "generation", "source", "split")),
         "snapshots": lambda row: tuple(row[n] for n in ("pipeline", "kind", "query", "step")),
+        "dimensions": lambda row: tuple(row[n] for n in ("pipeline", "query", "step")),
     }
 )
 

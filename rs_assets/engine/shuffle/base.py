@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from rs_assets.engine.sink.base import SinkWriter
+from rs_assets.engine.source.base import Known, Start, Watch, Watching
 
 
 class ShufflePlace(Protocol):
@@ -44,6 +45,14 @@ class ShufflePlace(Protocol):
 
     def splits(self, offset: str) -> Mapping[str, str]:
         """The splits of the place with their offsets as JSON text."""
+        ...
+
+    def check_reader(self, source: str, start: Start) -> Known:
+        """What the manifest shall keep of the place for the step `source`, as `SourceReader.check`."""
+        ...
+
+    def watch(self, source: str, watching: Watching) -> Watch:
+        """The guard of the place while a query reads it as the step `source`."""
         ...
 
     def purge(self, offsets: list[str]) -> None:

@@ -20,9 +20,10 @@ from rs_assets.engine.sink.base import SinkWriter
 from rs_assets.engine.sink.delta import DeltaWriter
 from rs_assets.engine.sink.delta_rules import nullable
 from rs_assets.engine.sink.delta_table import open_table
+from rs_assets.engine.source.base import Known, Start, Watch, Watching
 from rs_assets.engine.source.columns import LINE, OFFSET, PREFIX, RAW, REASON, SPLIT
-from rs_assets.engine.source.parse import quoted
 from rs_assets.engine.source.poison import EXACT
+from rs_assets.engine.source.schema import quoted
 from rs_assets.errors import CheckpointError, SinkError
 
 # Which batch of the query above a row came with: what is read is purged by it.
@@ -93,6 +94,14 @@ class TableShuffle:
     def splits(self, offset: str) -> Mapping[str, str]:
         """The table is one split; its offset is the version to be read next."""
         return {self.name: str(next_version(offset))}
+
+    def check_reader(self, source: str, start: Start) -> Known:  # noqa: ARG002
+        """Nothing: Delta's own log tells what is missing."""
+        return start.known
+
+    def watch(self, source: str, watching: Watching) -> Watch:  # noqa: ARG002
+        """Nothing to guard."""
+        return Watch()
 
     def purge(self, offsets: list[str]) -> None:
         """Delete the rows of the batches whose commits all readers have behind them."""

@@ -19,10 +19,12 @@ from rs_assets.engine.sink.base import BatchMark, SinkWriter
 from rs_assets.engine.sink.kafka.exactly_once import TransactionalWriter
 from rs_assets.engine.sink.kafka.records import JSON_OPTIONS
 from rs_assets.engine.sink.kafka.shape import RecordShape
+from rs_assets.engine.source.base import Known, Start, Watch, Watching
 from rs_assets.engine.source.columns import PREFIX, REASON, visible
 from rs_assets.engine.source.kafka.offsets import parse_offsets, split_name
 from rs_assets.engine.source.kafka.reading import KafkaReader
-from rs_assets.engine.source.parse import quoted
+from rs_assets.engine.source.kafka.topics import Watched
+from rs_assets.engine.source.schema import quoted
 from rs_assets.errors import SinkError, TopologyError
 
 VALUE, PARTITION, HEADERS = "value", "partition", "headers"
@@ -97,6 +99,17 @@ class TopicShuffle:
     def splits(self, offset: str) -> Mapping[str, str]:
         """A split a partition."""
         return {split_name(partition): str(position) for partition, position in parse_offsets(offset).items()}
+
+    def check_reader(self, source: str, start: Start) -> Known:
+        """The id of the topic; DataLossError if a record is gone that was not read."""
+        return self._watched(source).check(start)
+
+    def watch(self, source: str, watching: Watching) -> Watch:
+        """Each batch is checked against the topic as it is before it is committed."""
+        return self._watched(source).watch(watching)
+
+    def _watched(self, source: str) -> Watched:
+        return Watched(name=source, cluster=self.cluster, topics=(self.topic,), owned=True)
 
     def purge(self, offsets: list[str]) -> None:
         """Delete the records before the least offset of each partition."""

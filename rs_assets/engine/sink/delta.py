@@ -24,7 +24,7 @@ from rs_assets.engine.sink.delta_authors import ALONE
 from rs_assets.engine.sink.delta_entries import last_writer_of
 from rs_assets.engine.sink.delta_files import StagedFiles, stage_files
 from rs_assets.engine.sink.delta_jvm import merge_jvm, write_jvm
-from rs_assets.engine.sink.delta_merge import create, merge, winners, winners_of
+from rs_assets.engine.sink.delta_merge import create, kept, merge, stays, winners, winners_of
 from rs_assets.engine.sink.delta_rewind import (
     accept,
     act,
@@ -59,7 +59,8 @@ class DeltaWriter:
 
     A commit stands on the version at which the marker was read: delta-rs refuses it if the same writer or a newer
     token committed in between, so two drivers can never both write a batch. Of rows of the same `keys` in one batch
-    the last by `order_by` is kept, else the last as they were read. `partition_by` makes the partitions of a new table.
+    the last by `order_by` is kept, else the last as they were read; it goes if its field `deletes` is true.
+    `partition_by` makes the partitions of a new table.
     """
 
     name: str
@@ -68,6 +69,7 @@ class DeltaWriter:
     keys: tuple[str, ...] = ()
     connector: Literal["native", "jvm"] = "native"
     order_by: tuple[str, ...] = ()
+    deletes: str | None = None
     partition_by: tuple[str, ...] = ()
     handle: TableHandle = field(init=False, compare=False, repr=False)
 
@@ -216,14 +218,16 @@ class DeltaWriter:
 
     def _merge_into(self, table: DeltaTable | None, *, rows: pa.Table, schema: pa.Schema, mark: BatchMark) -> None:
         if table is None:
-            create(self.path, rows, partition_by=self.partition_by, marker=properties(mark, **NEW), replaces=False)
+            made = kept(rows, self.deletes)
+            create(self.path, made, partition_by=self.partition_by, marker=properties(mark, **NEW), replaces=False)
             return
         replaces = self._check(table, schema, mark)
         marker = properties(mark, **self._told(table, mark))
         if replaces:
-            create(table, rows, partition_by=self._partitions(table), marker=marker, replaces=True)
+            made = kept(rows, self.deletes)
+            create(table, made, partition_by=self._partitions(table), marker=marker, replaces=True)
         else:
-            merge(table, rows, keys=self.keys, order_by=self.order_by, marker=marker)
+            merge(table, rows, keys=self.keys, order_by=self.order_by, deletes=self.deletes, marker=marker)
 
     def _commit(self, mark: BatchMark, commit: Callable[[DeltaTable | None], None]) -> None:
         """Commit, also over commits of others in between, and remember that the batch is there."""
@@ -295,7 +299,9 @@ class DeltaWriter:
         schema = arrow_schema(frame)
         replaces = self.mode == "complete" if table is None else self._check(table, schema, mark)
         if self.mode == "upsert" and table is not None and not replaces:
-            merge_jvm(frame, self.path, mark, keys=self.keys, order_by=self.order_by)
+            merge_jvm(frame, self.path, mark, keys=self.keys, order_by=self.order_by, deletes=self.deletes)
         else:
+            if self.deletes is not None:
+                frame = frame.filter(stays("", self.deletes))
             write_jvm(frame, self.path, mark, replaces=replaces, partition_by=self._partitions(table))
         self.handle.committed(-1 if table is None else table.version())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rs_assets.engine.sink.delta_entries import as_user_metadata
-from rs_assets.engine.sink.delta_merge import not_older, same
+from rs_assets.engine.sink.delta_merge import both, not_older, same, stays
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,8 +27,19 @@ def write_jvm(frame: DataFrame, path: str, mark: BatchMark, *, replaces: bool, p
     writer.option("txnAppId", mark.writer).option("txnVersion", mark.batch_id).save(path)
 
 
-def merge_jvm(frame: DataFrame, path: str, mark: BatchMark, *, keys: Sequence[str], order_by: Sequence[str]) -> None:
-    """Replace the rows of the same keys in the table at `path`, but for those that are newer by `order_by`."""
+def merge_jvm(
+    frame: DataFrame,
+    path: str,
+    mark: BatchMark,
+    *,
+    keys: Sequence[str],
+    order_by: Sequence[str],
+    deletes: str | None = None,
+) -> None:
+    """Replace the rows of the same keys in the table at `path`, but for those that are newer by `order_by`.
+
+    They go where the field `deletes` is true.
+    """
     from delta.tables import DeltaTable as JvmTable
 
     conf = frame.sparkSession.conf
@@ -41,7 +52,10 @@ def merge_jvm(frame: DataFrame, path: str, mark: BatchMark, *, keys: Sequence[st
             .alias("t")
             .merge(frame.alias("s"), " AND ".join(same(key) for key in keys))
         )
-        merge.whenMatchedUpdateAll(not_older(order_by)).whenNotMatchedInsertAll().execute()
+        newer, stay = not_older(order_by), None if deletes is None else stays("s.", deletes)
+        if stay is not None:
+            merge = merge.whenMatchedDelete(both(newer, f"NOT {stay}"))
+        merge.whenMatchedUpdateAll(newer).whenNotMatchedInsertAll(stay).execute()
     finally:
         for name in told:
             conf.unset(name)

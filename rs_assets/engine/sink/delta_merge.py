@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from rs_assets.engine.sink.delta_rules import nullable
 from rs_assets.engine.source.columns import ORDER, PREFIX
-from rs_assets.engine.source.parse import quoted
+from rs_assets.engine.source.schema import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,10 +42,21 @@ def winners(rows: pa.Table, *, keys: Sequence[str], order_by: Sequence[str]) -> 
     return rows.take(last["place_max"].sort())
 
 
+def kept(rows: pa.Table, deletes: str | None) -> pa.Table:
+    """The rows that stay, in a table without others."""
+    return rows if deletes is None else rows.filter(pc.invert(pc.fill_null(rows[deletes], fill_value=False)))
+
+
 def merge(
-    table: DeltaTable, rows: pa.Table, *, keys: Sequence[str], order_by: Sequence[str], marker: CommitProperties
+    table: DeltaTable,
+    rows: pa.Table,
+    *,
+    keys: Sequence[str],
+    order_by: Sequence[str],
+    deletes: str | None,
+    marker: CommitProperties,
 ) -> None:
-    """Put `rows` into the table; one that is older by `order_by` than what is there changes nothing."""
+    """Put `rows` into the table, or take out what `deletes` tells to; what is older by `order_by` changes nothing."""
     merger = table.merge(
         rows.cast(nullable(rows.schema)),
         predicate=" AND ".join(same(key) for key in keys),
@@ -53,7 +64,13 @@ def merge(
         target_alias="t",
         commit_properties=marker,
     )
-    merger.when_matched_update_all(predicate=not_older(order_by)).when_not_matched_insert_all().execute()
+    newer = not_older(order_by)
+    if deletes is None:
+        merger.when_matched_update_all(predicate=newer).when_not_matched_insert_all().execute()
+        return
+    merger.when_matched_delete(predicate=both(newer, f"NOT {stays('s.', deletes)}"))
+    merger.when_matched_update_all(predicate=both(newer, stays("s.", deletes)))
+    merger.when_not_matched_insert_all(predicate=stays("s.", deletes)).execute()
 
 
 def create(
@@ -83,6 +100,21 @@ def winners_of(frame: DataFrame, *, keys: Sequence[str], order_by: Sequence[str]
 def same(key: str) -> str:
     """The condition that a row of the batch and one of the table have the same value of `key`; null equals null."""
     return f"(t.{quoted(key)} IS NOT DISTINCT FROM s.{quoted(key)})"
+
+
+def stays(of: str, deletes: str) -> str:
+    """The condition that a row does not go.
+
+    >>> stays("s.", "gone")
+    '(s.`gone` IS NULL OR NOT s.`gone`)'
+    """
+    field = of + quoted(deletes)
+    return f"({field} IS NULL OR NOT {field})"
+
+
+def both(one: str | None, other: str) -> str:
+    """Both conditions; None holds always."""
+    return other if one is None else f"({one} AND {other})"
 
 
 def not_older(order_by: Sequence[str]) -> str | None:

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from rs_assets.engine.source.columns import PREFIX
-from rs_assets.engine.source.parse import quoted
+from rs_assets.engine.source.schema import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -14,6 +14,7 @@ from deltalake.exceptions import DeltaError
 from rs_assets.engine.sink.base import BatchMark, SinkChange
 from rs_assets.engine.sink.delta_entries import REWOUND, claimed_by, fence_of, written_by
 from rs_assets.engine.sink.delta_history import NO_ROWS, CannotReturn, Change, History, strange_changes
+from rs_assets.engine.sink.delta_table import commit_no_rows
 from rs_assets.engine.sink.lineage import Point
 from rs_assets.errors import SinkError
 
@@ -81,13 +82,7 @@ def act(table: DeltaTable, version: int | None, kept: BatchMark, begun: BatchMar
         table.restore(version, commit_properties=properties)
         _keep_settings(table, settings)
         return f"restored to version {version}"
-    table.create_write_transaction(
-        [],
-        mode="append" if version is None else "overwrite",
-        schema=table.schema(),
-        partition_by=table.metadata().partition_columns,
-        commit_properties=properties,
-    )
+    commit_no_rows(table, properties, mode="append" if version is None else "overwrite")
     return "had nothing to undo" if version is None else "emptied: it had no batch before"
 
 
@@ -151,13 +146,7 @@ def accept(table: DeltaTable, mark: BatchMark) -> None:
     if own is None or own.point is None:
         return
     now = replace(mark, generation=own.point.generation, batch_id=own.point.batch)
-    table.create_write_transaction(
-        [],
-        mode="append",
-        schema=table.schema(),
-        partition_by=table.metadata().partition_columns,
-        commit_properties=CommitProperties(custom_metadata={**written_by(now), "rs.accepted": "true"}),
-    )
+    commit_no_rows(table, CommitProperties(custom_metadata={**written_by(now), "rs.accepted": "true"}))
 
 
 def _resolved(table: DeltaTable, kept: BatchMark, begun: BatchMark, path: str) -> tuple[History, int]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -144,14 +145,16 @@ def properties(mark: BatchMark, **facts: str) -> CommitProperties:
 
 def commit_fence(table: DeltaTable, mark: BatchMark) -> None:
     """Commit the token of `mark` without rows and without a batch."""
+    token = [Transaction(mark.fence, mark.token)]
+    commit_no_rows(table, CommitProperties(app_transactions=token, custom_metadata={FENCED: mark.writer}))
+
+
+def commit_no_rows(
+    table: DeltaTable, told: CommitProperties, *, mode: Literal["append", "overwrite"] = "append"
+) -> None:
+    """Commit what is `told` and no rows; with "overwrite" those that are there go."""
     table.create_write_transaction(
-        [],
-        mode="append",
-        schema=table.schema(),
-        partition_by=table.metadata().partition_columns,
-        commit_properties=CommitProperties(
-            app_transactions=[Transaction(mark.fence, mark.token)], custom_metadata={FENCED: mark.writer}
-        ),
+        [], mode=mode, schema=table.schema(), partition_by=table.metadata().partition_columns, commit_properties=told
     )
 
 

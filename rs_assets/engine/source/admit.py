@@ -7,8 +7,8 @@ from pyspark.sql import functions as F
 
 from rs_assets.engine.errors_wire import to_wire
 from rs_assets.engine.source.columns import REASON, visible
-from rs_assets.engine.source.parse import quoted
 from rs_assets.engine.source.policy import BadRecords
+from rs_assets.engine.source.schema import quoted
 from rs_assets.errors import BadRecordError
 
 # The names of a gate's counters in Spark's observed metrics; the last is there only where it can be above zero.
@@ -16,6 +16,15 @@ ROWS, DEAD, SHARED = "rows", "dead", "shared"
 ASKED = "asked"
 # How the reason of a row begins on which a step's function failed, with the name of that step.
 BLAMED = "^step '([a-z0-9_]+)' (?:raised|returned) "
+
+
+def step_of(gate: str) -> str:
+    """The step that a gate belongs to; where it has one a side, the side stands behind a point.
+
+    >>> step_of("join.left")
+    'join'
+    """
+    return gate.partition(".")[0]
 
 
 def refusing_step(gate: str) -> Column:

@@ -17,8 +17,9 @@ from rs_assets.engine.source.columns import ADDRESS, CORRUPT, REASON
 from rs_assets.engine.source.lines.files import CODECS
 from rs_assets.engine.source.lines.offsets import LineRange
 from rs_assets.engine.source.lines.reading import read_range
-from rs_assets.engine.source.parse import LineFormat, is_blank, parse_lines, parsed_text, quoted, text_reason
+from rs_assets.engine.source.parse import LineFormat, is_blank, parse_lines, parsed_text, text_reason
 from rs_assets.engine.source.poison import EXACT
+from rs_assets.engine.source.schema import quoted
 from rs_assets.errors import ConfigurationError, SourceReadError
 
 if TYPE_CHECKING:
@@ -63,10 +64,10 @@ def read_stream(
     if max_files_per_batch:
         reader = reader.option("maxFilesPerTrigger", max_files_per_batch)
     if form.format == "csv" and not in_parser:
-        return parse_lines(_lines(reader, _as_glob(path), form), form)
+        return parse_lines(_lines(reader, as_glob(path), form), form)
     if form.format == "json" and not in_parser:
-        return parsed_text(_load(reader, _as_glob(path), LineFormat("text")), form)
-    return _with_reason(_load(reader, _as_glob(path), form), form)
+        return parsed_text(_load(reader, as_glob(path), LineFormat("text")), form)
+    return _with_reason(_load(reader, as_glob(path), form), form)
 
 
 def _lines(reader: DataStreamReader, path: str, form: LineFormat) -> DataFrame:
@@ -84,10 +85,10 @@ def _read_files(paths: Iterable[pa.RecordBatch], *, max_line_bytes: int) -> Iter
                 yield from read_range(LineRange(file=str(file), split=file.name), max_line_bytes=max_line_bytes)
 
 
-def _as_glob(path: str) -> str:
+def as_glob(path: str) -> str:
     """`path` as Spark's globs write it; one file always is a glob, Spark takes it for a folder otherwise.
 
-    >>> _as_glob("/no/such/folder")
+    >>> as_glob("/no/such/folder")
     '/no/such/folder'
     """
     place = Path(path)

@@ -11,6 +11,7 @@ from pyspark.sql.types import StringType, StructType, TimestampType
 
 from rs_assets.engine.source.columns import ADDRESS, CORRUPT, LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
 from rs_assets.engine.source.lines.reading import MAX_LINE_BYTES
+from rs_assets.engine.source.schema import quoted
 from rs_assets.errors import ConfigurationError
 
 # Marks between the groups of a matched pattern; lines that hold one are refused, so they cannot be forged.
@@ -164,15 +165,6 @@ def _fields(text: Column, form: LineFormat) -> tuple[list[Column], Column]:
 
 def _csv_ddl(form: LineFormat) -> str:
     return ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in form.reader_schema.fields)
-
-
-def quoted(name: str) -> str:
-    """`name` as an identifier of SQL.
-
-    >>> quoted("a`b")
-    '`a``b`'
-    """
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _typed(part: Column, kind: str, form: LineFormat) -> Column:

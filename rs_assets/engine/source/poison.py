@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rs_assets.engine.source.columns import visible
-from rs_assets.engine.source.parse import quoted
+from rs_assets.engine.source.schema import quoted
 
 # Spark's defaults would cut a time to milliseconds, and leave out fields that are null.
 EXACT: Mapping[str, str] = {

@@ -131,11 +131,12 @@ class SparkDriver:
 
 
 def make_session(settings: SparkSettings) -> SparkSession:
-    """A new session with `settings`, on the Java and the jars that `make setup` found; EngineError if it fails."""
+    """A new session with `settings`, on the Java and the jars that `rs-assets setup` found; EngineError if it fails."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException, PySparkRuntimeError
     from pyspark.sql import SparkSession
 
+    from rs_assets.engine.processor.library import library
     from rs_assets.engine.spark.jars import SPARK
     from rs_assets.engine.spark.java import java_home
 
@@ -145,12 +146,14 @@ def make_session(settings: SparkSettings) -> SparkSession:
     for name, value in settings.environment().items():
         os.environ.setdefault(name, value)
     builder = SparkSession.builder
-    for key, value in settings.conf(SPARK.paths()).items():
+    for key, value in settings.conf((*SPARK.paths(), library())).items():
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
     except PySparkRuntimeError as error:
-        raise EngineError(f"Spark did not start: {error}", remedy="run `make setup`; see the text above") from error
+        raise EngineError(
+            f"Spark did not start: {error}", remedy="run `rs-assets setup`; see the text above"
+        ) from error
     except (Py4JJavaError, PySparkException) as error:
         raise _refused(error) from error
     session.sparkContext.setLogLevel("OFF")

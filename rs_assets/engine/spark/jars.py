@@ -132,7 +132,9 @@ class JarList:
         return wanted
 
 
-SPARK = JarList.read(Path(__file__).with_name("jars.lock"), place="jars", variable="RS_JARS", remedy="run `make setup`")
+SPARK = JarList.read(
+    Path(__file__).with_name("jars.lock"), place="jars", variable="RS_JARS", remedy="run `rs-assets setup`"
+)
 
 
 def maven_url(environment: Mapping[str, str] = os.environ) -> str | None:
@@ -197,9 +199,14 @@ def _unreached(remedy: str) -> str:
     return f"check the network, or name a Maven repository in RS_MAVEN_URL, then {remedy} again"
 
 
-def _ivy_jar(remedy: str) -> Path:
+def jars_of_pyspark(pattern: str) -> list[Path]:
+    """Those of the jars in the installed pyspark whose names match `pattern`, by name; none without a pyspark."""
     spec = importlib.util.find_spec("pyspark")
-    found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec is not None and spec.origin else []
+    return sorted(Path(spec.origin).parent.glob(f"jars/{pattern}")) if spec is not None and spec.origin else []
+
+
+def _ivy_jar(remedy: str) -> Path:
+    found = jars_of_pyspark("ivy-*.jar")
     if not found:
         raise ConfigurationError("pyspark, or the Ivy that comes with it, is missing", remedy=remedy)
     return found[-1]

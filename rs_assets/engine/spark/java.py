@@ -27,7 +27,7 @@ VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 # A Java answers in 0.1 s; one that hangs (a broken shim) must not hang us.
 PROBE_TIMEOUT_S = 20
 
-_REMEDY = "run `make setup`, or install Java 17 or 21 and set JAVA_HOME to it"
+_REMEDY = "run `rs-assets setup`, or install Java 17 or 21 and set JAVA_HOME to it"
 
 _WRAPPER = """#!/bin/sh
 # Starts {java} without {module},

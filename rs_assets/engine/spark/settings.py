@@ -19,6 +19,10 @@ FORKLESS_JAR, FORKLESS = "hadoop-bare-naked-local-fs", "com.globalmentor.apache.
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 SECRETS = "(?i)secret|password|passwd|pwd|token|credential|jaas|api.?key|access.?key|keystore.?key|private.?key"
 
+# With several stateful operators in mind Spark filters late rows by the watermark of the batch before, so that what one
+# operator releases is not late for the next: only for queries that have several.
+CHAINS = "spark.sql.streaming.statefulOperator.allowMultiple"
+
 # May be set on a session that somebody else made; the rest only when a session is made.
 SQL_SETTINGS: Mapping[str, str] = {
     # Timestamps mean the same on every machine.
@@ -30,14 +34,15 @@ SQL_SETTINGS: Mapping[str, str] = {
     # Sources can be added, dropped and reordered with state kept; only if on from the first batch.
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
     "spark.sql.streaming.offsetLog.formatVersion": "2",
-    # With several stateful operators in mind Spark filters late rows by the watermark of the batch before.
-    "spark.sql.streaming.statefulOperator.allowMultiple": "false",
+    CHAINS: "false",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     # INT96 is no Delta type, nanoseconds would raise the table's protocol.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Otherwise a malformed CSV line goes unnoticed when its bad field is not read.
     "spark.sql.csv.parser.columnPruning.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Dates and times pass through processors as they are: the older classes of Java know no 10 October 1582.
+    "spark.sql.datetime.java8API.enabled": "true",
 }
 FIXED_SETTINGS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",

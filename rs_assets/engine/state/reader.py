@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
 
@@ -16,38 +18,73 @@ KEY, VALUE, PARTITION, BATCH, CHANGE = "key", "value", "partition", "batch_id", 
 # Null fields are written: a key must not change when a field of it becomes null.
 AS_JSON: Mapping[str, str] = MappingProxyType({"ignoreNullFields": "false"})
 DELETED = "delete"
+# The reader's option that names a store.
+STORE = "storeName"
 
 
-def state_rows(spark: SparkSession, checkpoint: Path, *, batch_id: int | None = None) -> DataFrame:
+@dataclass(frozen=True, slots=True)
+class StateOf:
+    """The state of one step in the checkpoint of a query, by the number that Spark gave its operator.
+
+    `variable` is the name of the state of a processor, which may have several; None for Spark's own operators. `stores`
+    are the stores with the rows of an operator that has several, of a join one a side, by names of ours; `keys` are the
+    names of the fields of their keys, which Spark only numbers.
+    """
+
+    checkpoint: Path
+    operator: int = 0
+    variable: str | None = None
+    stores: Mapping[str, str] | None = None
+    keys: tuple[str, ...] = ()
+
+
+def state_rows(spark: SparkSession, state: StateOf, *, batch_id: int | None = None) -> DataFrame:
     """Key and value (JSON text) and partition of every row of state, after batch `batch_id` (None: the last one).
 
-    CheckpointError if that batch is not there any more.
+    A key begins with the name of its store if there are several. CheckpointError if that batch is not there any more.
     """
-    return _as_json(_load(spark, checkpoint, {} if batch_id is None else {"batchId": batch_id})).select(
-        KEY, VALUE, PARTITION
-    )
+    options = {} if batch_id is None else {"batchId": batch_id}
+    if not state.stores:
+        return _as_json(_load(spark, state, options)).select(KEY, VALUE, PARTITION)
+    frames = []
+    for name, store in state.stores.items():
+        frame = _load(spark, state, {**options, STORE: store})
+        numbered = [F.col(f"{KEY}.field{place}").alias(own) for place, own in enumerate(state.keys)]
+        key = F.struct(F.lit(name).alias("side"), *numbered, F.col(f"{KEY}.index"))
+        frames.append(_as_json(frame.withColumn(KEY, key)).select(KEY, VALUE, PARTITION))
+    return reduce(DataFrame.unionAll, frames)
 
 
-def state_changes(spark: SparkSession, checkpoint: Path, *, first: int, last: int) -> DataFrame:
+def state_changes(spark: SparkSession, state: StateOf, *, first: int, last: int) -> DataFrame:
     """The last change of each key in the batches `first` to `last`: key, value, partition, batch_id, change.
 
-    `change` is `update` or `delete`; a deleted key has no value. CheckpointError if the files do not reach back.
+    `change` is `update` or `delete`; a deleted key has no value. CheckpointError if the files do not reach back, and
+    for several stores, where a row may change more than once in a batch.
     """
+    if state.stores:
+        raise CheckpointError("the changes of a join's state are not told in order", file=state.checkpoint)
     options = {"readChangeFeed": "true", "changeStartBatchId": first, "changeEndBatchId": last}
-    frame = _as_json(_load(spark, checkpoint, options).withColumnRenamed("change_type", CHANGE))
+    frame = _as_json(_load(spark, state, options).withColumnRenamed("change_type", CHANGE))
     newest = F.max_by(F.struct(VALUE, PARTITION, BATCH, CHANGE), BATCH).alias("_last")
     return frame.groupBy(KEY).agg(newest).select(KEY, "_last.*")
 
 
-def state_frame(spark: SparkSession, checkpoint: Path, *, batch_id: int | None = None) -> DataFrame:
+def state_frame(spark: SparkSession, state: StateOf, *, batch_id: int | None = None) -> DataFrame:
     """The state as Spark gives it: key and value as structs whose fields have names of their own."""
-    return _named(_load(spark, checkpoint, {} if batch_id is None else {"batchId": batch_id}))
+    return _named(_load(spark, state, {} if batch_id is None else {"batchId": batch_id}))
 
 
-def _load(spark: SparkSession, checkpoint: Path, options: Mapping[str, object]) -> DataFrame:
+def store_frame(spark: SparkSession, state: StateOf, store: str) -> DataFrame:
+    """One store of the state as Spark gives it, after the last committed batch."""
+    return _named(_load(spark, state, {STORE: store}))
+
+
+def _load(spark: SparkSession, state: StateOf, options: Mapping[str, object]) -> DataFrame:
     # Spark 4.2.0 makes what the reader needs only with the first look at its streams.
     _ = spark.streams.active
-    reader = spark.read.format("statestore").option("path", str(checkpoint))
+    reader = spark.read.format("statestore").option("path", str(state.checkpoint)).option("operatorId", state.operator)
+    if state.variable is not None:
+        reader = reader.option("stateVarName", state.variable)
     for name, value in options.items():
         reader = reader.option(name, str(value))
     try:
@@ -56,7 +93,7 @@ def _load(spark: SparkSession, checkpoint: Path, options: Mapping[str, object]) 
         raise CheckpointError(
             f"the state cannot be read: {str(error).splitlines()[0][:300]}",
             remedy="name a batch whose state is still there; Spark keeps that of the last 100 or so",
-            file=checkpoint,
+            file=state.checkpoint,
             **{name: value for name, value in options.items() if "Batch" in name},
         ) from error
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +22,17 @@ from rs_assets.engine.sink.delta_table import (
     open_table,
     properties,
 )
-from rs_assets.engine.state.reader import BATCH, CHANGE, DELETED, KEY, PARTITION, VALUE, state_changes, state_rows
+from rs_assets.engine.state.reader import (
+    BATCH,
+    CHANGE,
+    DELETED,
+    KEY,
+    PARTITION,
+    VALUE,
+    StateOf,
+    state_changes,
+    state_rows,
+)
 from rs_assets.errors import CheckpointError, SinkError
 
 # Beyond this share of changed rows writing all of them anew is the shorter way.
@@ -43,7 +52,7 @@ class StateSnapshot:
     changes: pa.Table | None = None
 
 
-def write_state(spark: SparkSession, checkpoint: Path, *, path: str, mark: BatchMark) -> StateSnapshot:
+def write_state(spark: SparkSession, state: StateOf, *, path: str, mark: BatchMark) -> StateSnapshot:
     """Bring the table at `path` to the state after batch `mark.batch_id`; the same batch twice writes nothing.
 
     Columns: key and value (JSON), partition, batch_id (in which the row last changed, as far as snapshots tell). The
@@ -58,19 +67,17 @@ def write_state(spark: SparkSession, checkpoint: Path, *, path: str, mark: Batch
             return StateSnapshot(
                 path=path, batch_id=known, version=table.version(), rows=table.count(), changed=0, whole=False
             )
-        changes = _few_changes(spark, checkpoint, table, known, mark.batch_id) if known >= 0 else None
+        changes = _few_changes(spark, state, table, known, mark.batch_id) if known >= 0 else None
         if changes is not None:
             return _merged(changes, path, mark)
-    return _whole(spark, checkpoint, path, mark)
+    return _whole(spark, state, path, mark)
 
 
-def _few_changes(
-    spark: SparkSession, checkpoint: Path, table: DeltaTable, known: int, batch_id: int
-) -> pa.Table | None:
+def _few_changes(spark: SparkSession, state: StateOf, table: DeltaTable, known: int, batch_id: int) -> pa.Table | None:
     """The changes since batch `known`, None if they cannot be had or are too many."""
     most = max(int(table.count() * MOST_CHANGED), 1000)
     try:
-        rows = state_changes(spark, checkpoint, first=known + 1, last=batch_id).limit(most + 1).toArrow()
+        rows = state_changes(spark, state, first=known + 1, last=batch_id).limit(most + 1).toArrow()
     except Exception:  # noqa: BLE001  whatever Spark lacks, all rows can be written
         return None
     return rows if rows.num_rows <= most else None
@@ -104,8 +111,8 @@ def _merged(changes: pa.Table, path: str, mark: BatchMark) -> StateSnapshot:
     )
 
 
-def _whole(spark: SparkSession, checkpoint: Path, path: str, mark: BatchMark) -> StateSnapshot:
-    frame: DataFrame = state_rows(spark, checkpoint, batch_id=mark.batch_id)
+def _whole(spark: SparkSession, state: StateOf, path: str, mark: BatchMark) -> StateSnapshot:
+    frame: DataFrame = state_rows(spark, state, batch_id=mark.batch_id)
     writer = DeltaWriter(mark.sink, path, "complete")
     writer.committed(mark)
     rows = writer.stage(frame.withColumn(BATCH, F.lit(mark.batch_id).cast("bigint")), mark).commit()

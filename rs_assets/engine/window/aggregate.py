@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
 
@@ -11,10 +11,29 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DayTimeIntervalType, NumericType, YearMonthIntervalType
 
 from rs_assets.engine.source.columns import EVENT_TIME, visible
-from rs_assets.engine.window.spec import Aggregate, AggregateFunction, SessionWindow, Window
+from rs_assets.engine.state.settled import settled
+from rs_assets.engine.window.calendar import calendar_window
+from rs_assets.engine.window.event_time import WATERMARK_DELAY
+from rs_assets.engine.window.fired import FiredWindows
+from rs_assets.engine.window.refusals import no_number
+from rs_assets.engine.window.spec import (
+    Aggregate,
+    AggregateFunction,
+    CalendarWindow,
+    CountWindow,
+    HoppingWindow,
+    InOrder,
+    Ranking,
+    SessionWindow,
+    SlidingWindow,
+    TumblingWindow,
+    Window,
+)
 from rs_assets.errors import TopologyError, UnknownFieldError
 
 WINDOW = "_rs_window"
+# The ranked rows of a window, before each becomes a row; and one of them.
+RANKED, RANKED_ROW = "_rs_ranked", "_rs_ranked_row"
 
 
 def _collected(column: Column) -> Column:
@@ -38,6 +57,23 @@ FUNCTIONS: Mapping[AggregateFunction, Callable[[Column], Column]] = MappingProxy
     }
 )
 
+
+def collected_rows(fields: Sequence[str]) -> Column:
+    """EVENT_TIME and `fields` of all rows, in their order."""
+    return F.array_sort(F.collect_list(F.struct(F.col(EVENT_TIME), *(F.col(f"`{name}`") for name in fields))))
+
+
+def rows_of(collected: Column, fields: Sequence[str]) -> Column:
+    """`fields` of collected rows, ordered by event time and then by these fields themselves."""
+
+    def only(*names: str) -> Callable[[Column], Column]:
+        return lambda row: F.struct(*(row[name].alias(name) for name in names))
+
+    return F.transform(F.array_sort(F.transform(collected, only(EVENT_TIME, *fields))), only(*fields))
+
+
+# Types that Spark cannot compare.
+UNORDERED = ("map<", "variant")
 # What can be added up.
 ADDED: Mapping[AggregateFunction, tuple[type[DataType], ...]] = MappingProxyType(
     {"sum": (NumericType, DayTimeIntervalType, YearMonthIntervalType), "avg": (NumericType,)}
@@ -49,32 +85,71 @@ def aggregate(
     window: Window,
     *,
     group_by: Sequence[str],
-    aggregates: Sequence[Aggregate],
+    columns: Mapping[str, Column],
     fire_time: Callable[[Column], Column],
+    ranking: Ranking | None = None,
+    lag: timedelta = timedelta(0),
+    fired: FiredWindows | None = None,
 ) -> DataFrame:
-    """Window rows of `frame`, which carries EVENT_TIME and its watermark: groups, aggregates, start, end, fire time.
+    """Window rows of `frame`, which carries EVENT_TIME and its watermark: groups, columns, start, end, fire time.
 
-    `fire_time` makes the last of them from the window's end.
+    `columns` are aggregates by name; with a `ranking` each of its rows becomes one, which has them too. `fire_time`
+    makes the last column from the window's end. EVENT_TIME lies `lag` behind the time that the windows are over, so
+    that they close that much later. `fired` fires the windows in the place of Spark.
     """
     keys = [F.col(f"`{name}`") for name in group_by]
-    if isinstance(window, SessionWindow) and not keys:
-        # Spark has no session over a whole stream: one key for all makes it one group. It must not be a literal, which
+    if isinstance(window, SessionWindow | InOrder) and not keys:
+        # There is no session over a whole stream: one key for all makes it one group. It must not be a literal, which
         # the optimizer would remove again.
         keys = [(F.unix_micros(EVENT_TIME) * F.lit(0)).alias("_rs_all")]
-    columns = [_aggregate(a).alias(a.alias) for a in aggregates]
-    rows = frame.groupBy(_assigned(window).alias(WINDOW), *keys).agg(*columns)
-    end = F.col(f"{WINDOW}.end")
-    return rows.select(
-        *(F.col(f"`{name}`") for name in (*group_by, *(a.alias for a in aggregates))),
-        F.col(f"{WINDOW}.start").alias("start_time"),
-        end.alias("end_time"),
-        fire_time(end).alias("fire_time"),
-    )
+    place = assigned(window, lag)
+    if isinstance(window, CalendarWindow | InOrder):
+        # For a window that is not its own Spark wants a column that is there.
+        frame, place = frame.withColumn(WINDOW, place), F.col(WINDOW)
+    made = [column.alias(name) for name, column in columns.items()]
+    ranked = [] if ranking is None else [top_rows(ranking).alias(RANKED)]
+    rows = frame.groupBy(place.alias(WINDOW), *keys).agg(*made, *ranked)
+    start, end = (earlier(F.col(f"{WINDOW}.{edge}"), lag) for edge in ("start", "end"))
+    told = {"fire_time": fire_time(end)} if fired is None else fired.columns(fire_time(end))
+    times = {"start_time": start, "end_time": end, **told}
+    shown = [F.col(f"`{name}`") for name in (*group_by, *columns)]
+    shown += [column.alias(name) for name, column in times.items()]
+    rows = settled(rows) if fired is None else fired.rows(rows)
+    if ranking is None:
+        return rows.select(*shown)
+    exploded = rows.select(*shown, F.posexplode(RANKED).alias(RANKED, RANKED_ROW))
+    return exploded.select(*_ranked_row(ranking, group_by, (*columns, *times)))
+
+
+def _ranked_row(ranking: Ranking, group_by: Sequence[str], others: Sequence[str]) -> list[Column]:
+    """Groups, rank and fields of a ranked row, and the columns that all rows of its window have."""
+    return [
+        *(F.col(f"`{name}`") for name in group_by),
+        (F.col(RANKED) + 1).alias(ranking.rank),
+        *(F.col(f"{RANKED_ROW}.`{name}`").alias(name) for name in ranking.shown),
+        *(F.col(f"`{name}`") for name in others),
+    ]
+
+
+def top_rows(ranking: Ranking) -> Column:
+    """The first rows of a group in their order, as an array. Rows that are equal in all fields are equal."""
+    row = F.struct(*(F.col(f"`{name}`") for name in ranking.shown))
+    return F.call_function("max_by" if ranking.descending else "min_by", row, row, F.lit(ranking.n))
+
+
+def earlier(at: Column, lag: timedelta) -> Column:
+    """A time `lag` before `at`."""
+    return at - _interval(lag) if lag else at
+
+
+def later(at: Column, lag: timedelta) -> Column:
+    """A time `lag` after `at`."""
+    return at + _interval(lag) if lag else at
 
 
 def at_close(water_mark: timedelta) -> Callable[[Column], Column]:
     """The event time at which a window may fire."""
-    return lambda end: end + F.make_dt_interval(secs=F.lit(water_mark.total_seconds()))
+    return lambda end: end + _interval(water_mark)
 
 
 def at_clock(now: Column) -> Callable[[Column], Column]:
@@ -85,9 +160,9 @@ def at_clock(now: Column) -> Callable[[Column], Column]:
     return lambda end: F.transform(F.array(end), lambda _: now)[0]
 
 
-def needed_fields(group_by: Sequence[str], aggregates: Sequence[Aggregate]) -> list[str]:
-    """The fields a window reads, each once."""
-    return list(dict.fromkeys([*group_by, *(a.field for a in aggregates if a.field is not None)]))
+def needed_fields(group_by: Sequence[str], aggregates: Sequence[Aggregate], others: Iterable[str] = ()) -> list[str]:
+    """The fields a window reads, each once; `others` are those of its ranking and of aggregates of the user's own."""
+    return list(dict.fromkeys([*group_by, *(a.field for a in aggregates if a.field is not None), *others]))
 
 
 def check_fields(frame: DataFrame, fields: Sequence[str], *, step: str) -> None:
@@ -104,10 +179,17 @@ def check_numbers(frame: DataFrame, aggregates: Sequence[Aggregate], *, step: st
         kinds = ADDED.get(spec.function)
         kind = frame.schema[spec.field].dataType if kinds and spec.field is not None else None
         if kinds and kind is not None and not isinstance(kind, kinds):
+            raise no_number(spec.function, str(spec.field), kind.simpleString(), step=step)
+
+
+def check_ordered(frame: DataFrame, fields: Iterable[str], *, step: str) -> None:
+    """Raise TopologyError for the first of `fields` that rows cannot be put in order by."""
+    for name in fields:
+        kind = frame.schema[name].dataType.simpleString()
+        if any(part in kind for part in UNORDERED):
             raise TopologyError(
-                f"step {step!r} cannot take the {spec.function} of {spec.field!r}, which is a {kind.simpleString()}",
-                remedy=f"make it a number before (text: .with_fields({spec.field}='cast({spec.field} as double)'));"
-                " min, max, distinct and collect take other types too",
+                f"step {step!r} cannot rank rows with {name!r}, which is a {kind} and has no order",
+                remedy=f"take a field of it (.with_fields(...)), or text: .with_fields({name}='to_json({name})')",
                 step=step,
             )
 
@@ -115,11 +197,18 @@ def check_numbers(frame: DataFrame, aggregates: Sequence[Aggregate], *, step: st
 def last_end(window: Window) -> Column:
     """The end of the last window that a row belongs to: the row is late when the watermark has passed it."""
     at = F.col(EVENT_TIME)
-    if isinstance(window, SessionWindow):
-        return at + F.make_dt_interval(secs=F.lit(window.gap.total_seconds()))
-    slide = F.lit(_micros(window.slide))
-    start = F.unix_micros(at) - F.pmod(F.unix_micros(at), slide)
-    return F.timestamp_micros(start + F.lit(_micros(window.size)))
+    match window:
+        case SessionWindow():
+            return at + _interval(window.gap)
+        case CountWindow() | SlidingWindow():
+            return at
+        case CalendarWindow():
+            return calendar_window(at, window)["end"]
+        case TumblingWindow() | HoppingWindow():
+            since = F.unix_micros(at) - F.lit(_micros(window.offset))
+            return F.timestamp_micros(
+                F.unix_micros(at) - F.pmod(since, F.lit(_micros(window.slide))) + F.lit(_micros(window.size))
+            )
 
 
 def duration_text(duration: timedelta) -> str:
@@ -131,15 +220,38 @@ def duration_text(duration: timedelta) -> str:
     return f"{duration // timedelta(milliseconds=1)} milliseconds"
 
 
-def _assigned(window: Window) -> Column:
-    if isinstance(window, SessionWindow):
-        return F.session_window(EVENT_TIME, duration_text(window.gap))
-    return F.window(EVENT_TIME, duration_text(window.size), duration_text(window.slide))
+def assigned(window: Window, lag: timedelta) -> Column:
+    """The window, or windows, of a row by EVENT_TIME, which lies `lag` behind the time that windows are over.
+
+    Spark takes the column for the place of its state.
+    """
+    match window:
+        case SessionWindow():
+            return F.session_window(EVENT_TIME, duration_text(window.gap))
+        case CountWindow() | SlidingWindow():
+            # The row's own place, which is late when its time is.
+            at = F.col(EVENT_TIME)
+            return F.struct(at.alias("start"), at.alias("end")).alias(WINDOW, metadata={WATERMARK_DELAY: 0})
+        case CalendarWindow():
+            place = calendar_window(earlier(F.col(EVENT_TIME), lag), window)
+            waiting = F.struct(*(later(place[edge], lag).alias(edge) for edge in ("start", "end")))
+            # Spark closes a group when the watermark has passed the second field of the marked column. The delay in
+            # the mark is read by nobody here.
+            return waiting.alias(WINDOW, metadata={WATERMARK_DELAY: 0})
+        case TumblingWindow() | HoppingWindow():
+            begin = (lag + window.offset) % window.slide
+            offset = (duration_text(begin),) if begin else ()
+            return F.window(EVENT_TIME, duration_text(window.size), duration_text(window.slide), *offset)
 
 
-def _aggregate(spec: Aggregate) -> Column:
+def aggregate_column(spec: Aggregate) -> Column:
+    """One of the library's own aggregates."""
     argument = F.lit(1) if spec.field is None else F.col(f"`{spec.field}`")
     return FUNCTIONS[spec.function](argument)
+
+
+def _interval(duration: timedelta) -> Column:
+    return F.make_dt_interval(secs=F.lit(duration.total_seconds()))
 
 
 def _micros(duration: timedelta) -> int:

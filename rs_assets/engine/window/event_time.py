@@ -13,16 +13,17 @@ from pyspark.sql.types import DataType, LongType, StringType, TimestampNTZType, 
 
 from rs_assets.engine.files import write_atomically
 from rs_assets.engine.source.columns import CONTROL, EVENT_TIME, visible
+from rs_assets.engine.window.refusals import TEXT_FORMAT, no_event_time
 from rs_assets.engine.window.spec import EventTimeBounds
-from rs_assets.errors import TopologyError, UnknownFieldError
+from rs_assets.errors import UnknownFieldError
 
-# The one text form of an event time besides ISO timestamps that Spark casts itself.
-TEXT_FORMAT = "yyyy-MM-dd HH:mm:ss"
 # A batch that failed is computed again with the clock of its first try; that clock may be this old.
 OLDEST_BATCH = timedelta(days=30)
 # Later than the end of any window, and still a timestamp for Spark and Delta; and the first one for Python.
 END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 BEGIN_OF_TIME = datetime(1, 1, 1, tzinfo=UTC)
+# The key of Spark's mark on an event time column (EventTimeWatermark.delayKey): the delay in milliseconds.
+WATERMARK_DELAY = "spark.watermarkDelayMs"
 # Text with a whole date: Spark takes `10:00` for that time of today, and `2026` for its first of January.
 DATED = r"^\s*\d{4,}-\d{1,2}-\d{1,2}(\D|$)"
 
@@ -67,13 +68,35 @@ def with_control(spark: SparkSession, frame: DataFrame, folder: Path, *, name: s
     )
 
 
+def control_folder(folder: Path, name: str) -> Path:
+    """Where the control rows of the source `name` lie, in the folder of its query.
+
+    >>> control_folder(Path("window"), "rs_control").as_posix()
+    'window/control'
+    """
+    return folder / name.removeprefix("rs_")
+
+
 def drop_control(frame: DataFrame) -> DataFrame:
     """`frame` behind its watermark, without control rows.
 
-    The condition must mention the event time: otherwise the optimizer pushes it below the watermark, which then
-    never sees the control rows.
+    The optimizer must leave this filter above the watermark, or the watermark never sees the control rows: therefore
+    the condition mentions the event time. And it must not push conditions from further above below it, such as one on
+    a group behind the window, for which a control row has no value: therefore the condition is not deterministic.
     """
-    return frame.filter(~(F.col(CONTROL) & F.col(EVENT_TIME).isNotNull())).drop(CONTROL)
+    control = F.col(CONTROL) & F.col(EVENT_TIME).isNotNull()
+    return frame.filter(~control & (F.spark_partition_id() >= 0)).drop(CONTROL)
+
+
+def marked(frame: DataFrame, kept: timedelta) -> DataFrame:
+    """`frame` whose EVENT_TIME Spark takes for the event time of its watermark, with the delay `kept`.
+
+    A column that was computed, or that came back from Python, has lost the mark that `withWatermark` gave it. A query
+    must not be given a second watermark, and the steps of a chain share one.
+    """
+    delay = kept // timedelta(milliseconds=1)
+    others = [F.col(f"`{name}`") for name in frame.columns if name != EVENT_TIME]
+    return frame.select(*others, F.col(EVENT_TIME).alias(EVENT_TIME, metadata={WATERMARK_DELAY: delay}))
 
 
 def send_control(folder: Path, at: datetime) -> None:
@@ -91,11 +114,7 @@ def _as_timestamp(column: Column, kind: DataType, field: str, step: str) -> Colu
         case StringType():
             dated = F.when(column.rlike(DATED), column.try_cast("timestamp"))
             return F.coalesce(F.try_to_timestamp(column, F.lit(TEXT_FORMAT)), dated)
-    raise TopologyError(
-        f"the event time {field!r} of step {step!r} is a {kind.simpleString()}",
-        remedy=f"use a timestamp, epoch milliseconds as bigint (seconds: timestamp_seconds()) or text as {TEXT_FORMAT}",
-        step=step,
-    )
+    raise no_event_time(field, kind.simpleString(), step=step)
 
 
 def _within_time(millis: Column) -> Column:

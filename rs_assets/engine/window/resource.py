@@ -9,6 +9,11 @@ from pydantic import Field
 class WindowResource(ConfigurableResource[None]):
     """How windows end."""
 
+    close_on_idle_seconds: float = Field(
+        default=0.0,
+        ge=0,
+        description="Event time goes on with the clock in a started pipeline without rows for so long; 0: it waits",
+    )
     finish: bool = Field(
         default=False, description="Fire every open window at the end of a run; later rows of them are late"
     )

@@ -1,13 +1,15 @@
 """Windows and aggregates as data.
 
-Durations are `timedelta`, windows are half-open `[start, end)` and aligned to the epoch.
+Durations are `timedelta`, windows are half-open `[start, end)` and aligned to the epoch, or to the calendar of a zone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
+from zoneinfo import ZoneInfo
 
 from rs_assets.engine.source.policy import BadRecords
 from rs_assets.errors import TopologyError
@@ -15,6 +17,8 @@ from rs_assets.errors import TopologyError
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # A watermark cannot lie before the epoch in Spark, so no earlier event could ever be counted.
 DEFAULT_MAX_AHEAD = timedelta(days=1)
+# How many values max_by keeps at most.
+MOST_RANKED = 100_000
 
 
 class Time:
@@ -61,32 +65,51 @@ def checked_duration(value: object, *, what: str, least: timedelta = timedelta(m
     return value
 
 
+def _check_offset(offset: object, slide: timedelta) -> None:
+    """Refuse an offset that is not shorter than the distance between two starts."""
+    if checked_duration(offset, what="the offset of a window", least=timedelta(0)) >= slide:
+        raise TopologyError(
+            f"an offset of {offset} is not below {slide}, the distance between two starts",
+            remedy="take whole distances away from it: the windows are the same",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class TumblingWindow:
     """Windows of one size, side by side.
 
     `time_field` names the event time (timestamp, epoch milliseconds or `yyyy-MM-dd HH:mm:ss`); without one the
-    time of arrival is used.
+    time of arrival is used. One window starts `offset` after the epoch, and so do all by whole sizes.
 
     >>> TumblingWindow.of(Time.seconds(10), "ts").size
     datetime.timedelta(seconds=10)
+    >>> TumblingWindow.of(Time.hours(24), "ts", offset=Time.hours(6)).offset
+    datetime.timedelta(seconds=21600)
     """
 
     size: timedelta
     time_field: str | None = None
+    # Not in the text of a window, which is part of the identity of state: `WindowAggregate.identity` adds it.
+    offset: timedelta = field(default=timedelta(0), kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse a size that is no positive duration."""
+        """Refuse a size that is no positive duration, and an offset that is as long."""
         checked_duration(self.size, what="the size of a window")
+        _check_offset(self.offset, self.size)
 
     @classmethod
-    def of(cls, size: timedelta, time_field: str | None = None) -> TumblingWindow:
+    def of(cls, size: timedelta, time_field: str | None = None, *, offset: timedelta = timedelta(0)) -> TumblingWindow:
         """A tumbling window of `size`."""
-        return cls(size, time_field)
+        return cls(size, time_field, offset=offset)
 
     @property
     def slide(self) -> timedelta:
         """The distance between two starts."""
+        return self.size
+
+    @property
+    def longest(self) -> timedelta:
+        """How long a window is at most."""
         return self.size
 
 
@@ -101,6 +124,8 @@ class HoppingWindow:
     size: timedelta
     slide: timedelta
     time_field: str | None = None
+    # As for tumbling windows.
+    offset: timedelta = field(default=timedelta(0), kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse durations that are not positive, and a slide longer than the size (rows would fall between)."""
@@ -111,11 +136,19 @@ class HoppingWindow:
                 f"a slide of {self.slide} is longer than the window of {self.size}: rows between windows would vanish",
                 remedy="use a slide that is at most the size",
             )
+        _check_offset(self.offset, self.slide)
 
     @classmethod
-    def of(cls, size: timedelta, slide: timedelta, time_field: str | None = None) -> HoppingWindow:
-        """A hopping window of `size` that starts every `slide`."""
-        return cls(size, slide, time_field)
+    def of(
+        cls, size: timedelta, slide: timedelta, time_field: str | None = None, *, offset: timedelta = timedelta(0)
+    ) -> HoppingWindow:
+        """A hopping window of `size` that starts every `slide`, counted from `offset` after the epoch."""
+        return cls(size, slide, time_field, offset=offset)
+
+    @property
+    def longest(self) -> timedelta:
+        """How long a window is."""
+        return self.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +166,142 @@ class SessionWindow:
         """Refuse a gap that is no positive duration."""
         checked_duration(self.gap, what="the gap of a session")
 
+    @property
+    def longest(self) -> timedelta:
+        """How long a session of one row is; others have no bound."""
+        return self.gap
+
     @classmethod
     def of(cls, gap: timedelta, time_field: str | None = None) -> SessionWindow:
         """A session window that closes after `gap` without rows."""
         return cls(gap, time_field)
 
 
-Window = TumblingWindow | HoppingWindow | SessionWindow
+CalendarUnit = Literal["day", "week", "month"]
+# Since 1970 no clock was set back by more than seven hours (Antarctica/Vostok), which made a day that much longer.
+SET_BACK = timedelta(hours=7)
+UNIT_DAYS: Mapping[CalendarUnit, int] = {"day": 1, "week": 7, "month": 31}
 
-# When a window gives its row: once, when it closes, or in each batch that changes it, as it stands then.
-EmitStrategy = Literal["on_window_close", "on_window_update"]
+
+@dataclass(frozen=True, slots=True)
+class CalendarWindow:
+    """Days, weeks (from Monday) or months of the calendar in a time zone, side by side.
+
+    They begin at the first instant of a date there: where clocks are set back or forward a day has 25 or 23 hours.
+    `zone` is a name of the IANA data base. `time_field` is as for a tumbling window.
+
+    >>> CalendarWindow.days("Europe/Berlin", "ts").unit
+    'day'
+    """
+
+    unit: CalendarUnit
+    zone: str
+    time_field: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse units and zones that are unknown."""
+        if self.unit not in UNIT_DAYS:
+            raise TopologyError(
+                f"a calendar window cannot have the unit {self.unit!r}", remedy="use days(), weeks() or months()"
+            )
+        try:
+            ZoneInfo(self.zone)
+        except (TypeError, ValueError, KeyError, OSError) as error:
+            raise TopologyError(
+                f"there is no time zone {self.zone!r}", remedy="name one as 'Europe/Berlin' or 'UTC'"
+            ) from error
+
+    @classmethod
+    def days(cls, zone: str, time_field: str | None = None) -> CalendarWindow:
+        """Days, from midnight to midnight."""
+        return cls("day", zone, time_field)
+
+    @classmethod
+    def weeks(cls, zone: str, time_field: str | None = None) -> CalendarWindow:
+        """Weeks, from Monday to Monday."""
+        return cls("week", zone, time_field)
+
+    @classmethod
+    def months(cls, zone: str, time_field: str | None = None) -> CalendarWindow:
+        """Months, from their first day to the next one's."""
+        return cls("month", zone, time_field)
+
+    @property
+    def longest(self) -> timedelta:
+        """How long a window is at most."""
+        return timedelta(days=UNIT_DAYS[self.unit]) + SET_BACK
+
+
+# The most rows that a window counts.
+MOST_COUNTED = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CountWindow:
+    """Windows of `size` rows of a group each, side by side, in the order of event time.
+
+    A row is counted when the watermark has passed it. `time_field` is as for a tumbling window; rows that count by
+    their arrival stand in the order of batches.
+
+    >>> CountWindow.of(100, "ts").size
+    100
+    """
+
+    size: int
+    time_field: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no number of rows."""
+        if not isinstance(self.size, int) or isinstance(self.size, bool) or not 0 < self.size <= MOST_COUNTED:
+            raise TopologyError(f"a window counts 1 to {MOST_COUNTED:,} rows, not {self.size!r}")
+
+    @property
+    def longest(self) -> timedelta:
+        """How long a window of one row is; others have no bound."""
+        return timedelta(0)
+
+    @classmethod
+    def of(cls, size: int, time_field: str | None = None) -> CountWindow:
+        """A window of `size` rows."""
+        return cls(size, time_field)
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindow:
+    """Windows over rows of a group that lie at most `difference` apart, as `SlidingWindows` of Kafka Streams.
+
+    Both ends are within. One ends with each row, and one begins a microsecond behind each row, if it has rows.
+    `time_field` is as for a tumbling window.
+
+    >>> SlidingWindow.of(Time.seconds(10), "ts").difference
+    datetime.timedelta(seconds=10)
+    """
+
+    difference: timedelta
+    time_field: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a difference that is no positive duration."""
+        checked_duration(self.difference, what="the difference of sliding windows")
+
+    @property
+    def longest(self) -> timedelta:
+        """How long a window is."""
+        return self.difference
+
+    @classmethod
+    def of(cls, difference: timedelta, time_field: str | None = None) -> SlidingWindow:
+        """Windows as long as `difference`."""
+        return cls(difference, time_field)
+
+
+# Windows of rows that are taken in the order of event time, when the watermark has passed them.
+InOrder = CountWindow | SlidingWindow
+Window = TumblingWindow | HoppingWindow | SessionWindow | CalendarWindow | InOrder
+
+# When a window gives its row: once, when it closes; in each batch that changes it, as it stands then; both; or at each
+# record that changes it.
+EmitStrategy = Literal["on_window_close", "on_window_update", "on_update_and_close", "on_record"]
 
 AggregateFunction = Literal[
     "count", "sum", "avg", "min", "max", "distinct", "count_distinct", "count_distinct_large", "collect"
@@ -156,6 +315,62 @@ class Aggregate:
     function: AggregateFunction
     field: str | None
     alias: str
+
+
+# The column of a window's row with its rows, for functions in Python that stand behind it.
+ROWS = "rows of the window"
+
+
+def rows_for(number: int) -> str:
+    """The column with the rows for one of several functions.
+
+    >>> rows_for(1), rows_for(2)
+    ('rows of the window', 'rows of the window 2')
+    """
+    return ROWS if number == 1 else f"{ROWS} {number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The `fields` (none: all) of a window's rows that are kept for functions, which make `made` of them.
+
+    `each` are the fields (none: all) that each of the functions gets, in the order of event time and of these fields.
+    """
+
+    fields: tuple[str, ...]
+    made: tuple[str, ...]
+    each: tuple[tuple[str, ...], ...]
+
+    @property
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        """The fields of each function by the column that has its rows."""
+        return {rows_for(number): fields for number, fields in enumerate(self.each, 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The first `n` rows of a window in the order of `by`, each with its number, called `rank`, and `fields`.
+
+    Rows that are equal in `by` are ordered by `fields`, in the same direction; null is smaller than all values.
+    """
+
+    n: int
+    by: tuple[str, ...]
+    fields: tuple[str, ...] = ()
+    descending: bool = True
+    rank: str = "rank"
+
+    def __post_init__(self) -> None:
+        """Refuse a number of rows that Spark cannot keep, and a ranking by nothing."""
+        if not isinstance(self.n, int) or isinstance(self.n, bool) or not 0 < self.n <= MOST_RANKED:
+            raise TopologyError(f"top_n takes a number of rows from 1 to {MOST_RANKED:,}, not {self.n!r}")
+        if not self.by:
+            raise TopologyError("top_n needs a field to rank by", remedy="top_n(3, by='ms')")
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The fields of a ranked row, each once."""
+        return tuple(dict.fromkeys([*self.by, *self.fields]))
 
 
 @dataclass(frozen=True, slots=True)

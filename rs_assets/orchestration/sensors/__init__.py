@@ -1,4 +1,4 @@
-"""The sensors of a pipeline: new input, changed splits, checkpoints, recovery, rescaling."""
+"""The sensors of a pipeline: new input, changed splits, checkpoints, recovery, rescaling, freshness."""
 
 from __future__ import annotations
 
@@ -7,30 +7,33 @@ from collections.abc import Callable
 from dagster import SensorDefinition
 
 from rs_assets.orchestration.sensors.checkpoints import checkpoint_sensor
+from rs_assets.orchestration.sensors.freshness import freshness_sensor
 from rs_assets.orchestration.sensors.new_input import new_input_sensor
 from rs_assets.orchestration.sensors.recovery import recovery_sensor
 from rs_assets.orchestration.sensors.rescaling import rescale_sensor
 from rs_assets.orchestration.sensors.splits import split_change_sensor
-from rs_assets.pipeline.stream.pipeline import Pipeline
+from rs_assets.orchestration.stream_assets import StreamAssets
 
 # Each makes the sensor of one pipeline, or None where there is nothing to watch.
-SENSORS: tuple[Callable[[Pipeline], SensorDefinition | None], ...] = (
+SENSORS: tuple[Callable[[StreamAssets], SensorDefinition | None], ...] = (
     new_input_sensor,
     split_change_sensor,
     checkpoint_sensor,
     recovery_sensor,
     rescale_sensor,
+    freshness_sensor,
 )
 
 
-def sensors_of(pipeline: Pipeline) -> list[SensorDefinition]:
-    """All sensors of `pipeline`."""
-    made = (make(pipeline) for make in SENSORS)
+def sensors_of(assets: StreamAssets) -> list[SensorDefinition]:
+    """All sensors of a pipeline."""
+    made = (make(assets) for make in SENSORS)
     return [sensor for sensor in made if sensor is not None]
 
 
 __all__ = [
     "checkpoint_sensor",
+    "freshness_sensor",
     "new_input_sensor",
     "recovery_sensor",
     "rescale_sensor",

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any
 
 from dagster import (
-    AssetKey,
     AssetMaterialization,
     AssetObservation,
     DataVersion,
@@ -24,12 +23,10 @@ from dagster import (
 )
 
 from rs_assets.engine.checkpoint.storage import CheckpointRow
-from rs_assets.orchestration.assets import pipeline_name
 from rs_assets.orchestration.catalogued import checkpoints_of
 from rs_assets.orchestration.place import Place, place_of
-from rs_assets.orchestration.roles import asset_path
 from rs_assets.orchestration.sensors import cursor
-from rs_assets.pipeline.stream.pipeline import Pipeline
+from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.pipeline.topology.topology import Topology
 
 Event = AssetMaterialization | AssetObservation
@@ -40,14 +37,14 @@ HOME = "home"
 MOST_SNAPSHOTS = 100
 
 
-def checkpoint_sensor(pipeline: Pipeline) -> SensorDefinition | None:
-    """Reports new checkpoints and snapshots of `pipeline` as runless events of its assets."""
-    topology = pipeline.topology
+def checkpoint_sensor(assets: StreamAssets) -> SensorDefinition | None:
+    """Reports new checkpoints and snapshots of a pipeline as runless events of its assets."""
+    topology = assets.topology
 
     @sensor(
-        name=f"{pipeline_name(topology)}_checkpoints",
+        name=f"{assets.label}_checkpoints",
         minimum_interval_seconds=30,
-        description=f"Reports the batches and snapshots of {pipeline.name} from the catalog.",
+        description=f"Reports the batches and snapshots of {assets.name} from the catalog.",
     )
     def checkpoints(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         place, seen = place_of(context, topology), cursor.load(context.cursor)
@@ -58,7 +55,7 @@ def checkpoint_sensor(pipeline: Pipeline) -> SensorDefinition | None:
         snapshots = _new_snapshots(topology, place, seen)
         if not rows and not snapshots:
             return SkipReason("no new checkpoint")
-        events = [*_checkpoint_events(topology, rows, seen), *_state_events(topology, snapshots)]
+        events = [*_checkpoint_events(assets, rows, seen), *_state_events(assets, snapshots)]
         moved = {**_moved(seen, rows, snapshots), HOME: str(place.home.root)}
         return SensorResult(asset_events=events, cursor=cursor.dump(moved))
 
@@ -96,7 +93,7 @@ def _key(row: CheckpointRow) -> str:
 
 
 def _checkpoint_events(
-    topology: Topology, rows: Sequence[CheckpointRow], seen: dict[str, Any]
+    assets: StreamAssets, rows: Sequence[CheckpointRow], seen: dict[str, Any]
 ) -> Iterator[AssetMaterialization]:
     """One event for each source and query: its newest checkpoint, with the offset of every split."""
     for key, first in {_key(row): row for row in rows}.items():
@@ -104,7 +101,7 @@ def _checkpoint_events(
         generation, batch = seen.get(key, [0, -1])
         records = [TableRecord({"split": row.queue, "offset": row.offset}) for row in now]
         yield AssetMaterialization(
-            AssetKey(asset_path(topology, first.topic, "checkpoint")),
+            assets.key(first.topic),
             description=f"batch {first.batch_id} of query {first.name}, from the catalog",
             metadata={
                 "query": first.name,
@@ -121,12 +118,12 @@ def _checkpoint_events(
         )
 
 
-def _state_events(topology: Topology, snapshots: Sequence[dict[str, Any]]) -> Iterator[Event]:
-    stateful = {node.name for node in topology if node.stateful}
+def _state_events(assets: StreamAssets, snapshots: Sequence[dict[str, Any]]) -> Iterator[Event]:
+    stateful = {node.name for node in assets.topology if node.stateful}
     for row in snapshots:
         if row["kind"] == "state" and row["step"] in stateful:
             yield AssetMaterialization(
-                AssetKey(asset_path(topology, row["step"], "state")),
+                assets.key(row["step"]),
                 description=f"state after batch {row['batch_id']}, as rows",
                 metadata={
                     "dagster/row_count": row["rows"],
@@ -138,9 +135,9 @@ def _state_events(topology: Topology, snapshots: Sequence[dict[str, Any]]) -> It
                 tags={DATA_VERSION: DataVersion(f"{row['generation']}-{row['batch_id']}").value},
             )
         elif row["kind"] == "savepoint":
-            for source in topology.origins:
+            for source in assets.topology.origins:
                 yield AssetObservation(
-                    AssetKey(asset_path(topology, source.name, "checkpoint")),
+                    assets.key(source.name),
                     description=f"savepoint {row['snapshot_id']}",
                     metadata={
                         "savepoint": row["snapshot_id"],

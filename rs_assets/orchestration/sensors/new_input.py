@@ -17,12 +17,12 @@ from dagster import (
 )
 
 from rs_assets.engine.checkpoint.lease import read_lease
+from rs_assets.engine.source.base import Ends
 from rs_assets.errors import PipelineBusyError, SourceReadError
-from rs_assets.orchestration.assets import pipeline_name
 from rs_assets.orchestration.place import instance_of, place_of
-from rs_assets.orchestration.sensors.inputs import Ends, ends_of, watched
+from rs_assets.orchestration.sensors.inputs import ends_of, watched
 from rs_assets.orchestration.sensors.refusals import failed_with
-from rs_assets.pipeline.stream.pipeline import Pipeline
+from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.pipeline.topology.topology import Topology
 
 # A run that was asked for and does not hold the lease yet. One that is older than this hangs, and holds up nobody.
@@ -30,19 +30,19 @@ WAITING = (DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED, DagsterRunStat
 LAUNCHED_WITHIN = timedelta(minutes=10)
 
 
-def new_input_sensor(pipeline: Pipeline) -> SensorDefinition | None:
+def new_input_sensor(assets: StreamAssets) -> SensorDefinition | None:
     """Asks for a run when files or topics of an unbounded pipeline have grown or become more; None without such."""
-    topology = pipeline.topology
+    topology = assets.topology
     sources = watched(topology)
     if not sources:
         return None
-    name = pipeline_name(topology)
+    name = assets.label
 
     @sensor(
         name=f"{name}_new_input",
         job_name=f"{name}_run",
         minimum_interval_seconds=30,
-        description=f"Runs {pipeline.name} when its input has grown.",
+        description=f"Runs {assets.name} when its input has grown.",
     )
     def new_input(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         # The cursor stays: what grows meanwhile is asked for behind the run that goes on.

@@ -23,11 +23,11 @@ from dagster import (
 
 from rs_assets.engine.checkpoint import requests
 from rs_assets.engine.checkpoint.lease import LeaseRow, read_lease
-from rs_assets.orchestration.assets import pipeline_name
 from rs_assets.orchestration.place import place_of_run
+from rs_assets.orchestration.resource_keys import RUN
 from rs_assets.orchestration.sensors import cursor
 from rs_assets.orchestration.sensors.refusals import refusal_of, was_canceled
-from rs_assets.pipeline.stream.pipeline import Pipeline
+from rs_assets.orchestration.stream_assets import StreamAssets
 
 # What was wished for one start: a second one would read everything again, or forget state again.
 ONCE = ("new_generation", "reset_steps", "keep_state")
@@ -57,20 +57,20 @@ class RecoveryPolicy:
         return float(min(self.backoff.total_seconds() * 2 ** (restarts - 1), self.most_backoff.total_seconds()))
 
 
-def recovery_sensor(pipeline: Pipeline, policy: RecoveryPolicy = RecoveryPolicy()) -> SensorDefinition | None:
-    """Starts `pipeline` again when its `start` run failed or its lease went stale, or when a rescale stopped it.
+def recovery_sensor(assets: StreamAssets, policy: RecoveryPolicy = RecoveryPolicy()) -> SensorDefinition | None:
+    """Starts a pipeline again when its `start` run failed or its lease went stale, or when a rescale stopped it.
 
     A person's Terminate is no failure, whatever it led to, and a start that was refused would be refused again.
     """
-    topology = pipeline.topology
-    job = f"{pipeline_name(topology)}_start"
+    topology = assets.topology
+    job = f"{assets.label}_start"
 
     @sensor(
-        name=f"{pipeline_name(topology)}_recovery",
+        name=f"{assets.label}_recovery",
         job_name=job,
         minimum_interval_seconds=15,
         default_status=DefaultSensorStatus.RUNNING,
-        description=f"Starts {pipeline.name} again after a crash; at most {policy.restarts_per_hour} times an hour.",
+        description=f"Starts {assets.name} again after a crash; at most {policy.restarts_per_hour} times an hour.",
     )
     def recovery(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         seen, run = cursor.load(context.cursor), _last_run(context, job)
@@ -108,7 +108,7 @@ def _again(run: DagsterRun | None) -> dict[str, Any] | None:
     if run is None or not run.run_config:
         return None
     config: dict[str, Any] = copy.deepcopy(dict(run.run_config))
-    settings = config.get("resources", {}).get("run", {}).get("config", {})
+    settings = config.get("resources", {}).get(RUN, {}).get("config", {})
     for name in ONCE:
         settings.pop(name, None)
     return config

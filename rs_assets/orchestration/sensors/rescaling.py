@@ -2,40 +2,23 @@
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import timedelta
-from pathlib import Path
-from types import MappingProxyType
-from typing import Any
 
 from dagster import RunRequest, SensorDefinition, SensorEvaluationContext, SensorResult, SkipReason, sensor
 
 from rs_assets.engine.checkpoint import manifest as manifests
-from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.source.kafka.offsets import parse_offsets, split_name
-from rs_assets.engine.source.lines.files import codec_of
-from rs_assets.engine.source.lines.offsets import load_offsets
-from rs_assets.engine.source.lines.planner import Planner
+from rs_assets.engine.checkpoint.source_log import SourceLog
+from rs_assets.engine.source.base import Lag, Lagging
 from rs_assets.errors import ConfigurationError, SourceReadError
-from rs_assets.orchestration.assets import pipeline_name
 from rs_assets.orchestration.place import Place, place_of
 from rs_assets.orchestration.sensors import cursor
-from rs_assets.orchestration.sensors.inputs import ends_of, watched
+from rs_assets.orchestration.sensors.inputs import PATIENCE, ends_of, watched
+from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.compile.readers import reader_of
 from rs_assets.pipeline.runtime.identity import log_of
-from rs_assets.pipeline.runtime.positions import NOTHING_READ
-from rs_assets.pipeline.stream.pipeline import Pipeline
-from rs_assets.pipeline.topology.source import FileSource, KafkaSource, Source
 from rs_assets.pipeline.topology.topology import Topology
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lag:
-    """How far a pipeline lies behind the ends of its sources."""
-
-    bytes: int = 0
-    records: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,21 +63,21 @@ class RescalePolicy:
         return min(max(target, self.least), self.most)
 
 
-def rescale_sensor(pipeline: Pipeline, policy: RescalePolicy = RescalePolicy()) -> SensorDefinition | None:
-    """Asks for a rescale of `pipeline` by `policy`; None without state or without sources whose splits change.
+def rescale_sensor(assets: StreamAssets, policy: RescalePolicy = RescalePolicy()) -> SensorDefinition | None:
+    """Asks for a rescale of a pipeline by `policy`; None without state or without sources whose splits change.
 
     It is off until it is switched on: a rescale stops the stream for as long as its state takes to be rewritten.
     """
-    topology = pipeline.topology
+    topology = assets.topology
     sources = watched(topology)
     if not sources or not any(node.stateful for node in topology):
         return None
 
     @sensor(
-        name=f"{pipeline_name(topology)}_rescale",
-        job_name=f"{pipeline_name(topology)}_rescale",
+        name=f"{assets.label}_rescale",
+        job_name=f"{assets.label}_upkeep",
         minimum_interval_seconds=60,
-        description=f"Rescales {pipeline.name} when its splits or its lag ask for it.",
+        description=f"Rescales {assets.name} when its splits or its lag ask for it.",
     )
     def rescale(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         place, seen, now = place_of(context, topology), cursor.load(context.cursor), time.time()
@@ -118,8 +101,8 @@ def rescale_sensor(pipeline: Pipeline, policy: RescalePolicy = RescalePolicy()) 
         why = "a lag that lasts" if lagging else f"{splits} splits"
         request = RunRequest(
             run_key=f"rescale:{manifest.generation}:{manifest.partitions}:{wanted}:{int(now)}",
-            run_config={"ops": {"rescale": {"config": {"partitions": wanted}}}},
-            tags={"rs/pipeline": pipeline.name, "rs/rescale": f"{manifest.partitions} -> {wanted}", "rs/why": why},
+            run_config={"ops": {"upkeep": {"config": {"rescale": {"partitions": wanted}}}}},
+            tags={"rs/pipeline": assets.name, "rs/rescale": f"{manifest.partitions} -> {wanted}", "rs/why": why},
         )
         return SensorResult(run_requests=[request], cursor=cursor.dump({"lagging_since": None, "changed_at": now}))
 
@@ -133,33 +116,11 @@ def lags(topology: Topology, place: Place) -> Lag:
     """
     folder = place.job(topology)
     manifest = manifests.load(folder)
-    lag = {FileSource: 0, KafkaSource: 0}
-    for source in (s for s in watched(topology) if not isinstance(s, FileSource) or s.tail):
-        logs = [log_of(manifest, plan, folder) for plan in plan_queries(topology) if source.name in plan.sources]
-        lag[type(source)] += max(BEHIND[type(source)](source, _read(source, log)) for log in logs)
-    return Lag(bytes=lag[FileSource], records=lag[KafkaSource])
-
-
-def _read(source: Source, log: CheckpointLog | None) -> str | None:
-    """Up to where Spark has committed the source, as its log says it; None if it has read nothing yet."""
-    offsets = log.offsets(log.last_committed()) if log is not None else None
-    text = offsets.sources.get(source.name, NOTHING_READ) if offsets is not None else NOTHING_READ
-    return None if text == NOTHING_READ else text
-
-
-def _bytes_behind(source: FileSource, read: str | None) -> int:
-    start = load_offsets(read) if read is not None else {}
-    end = Planner(source.path).reach(start)
-    unread = {name: split.byte - (start[name].byte if name in start else 0) for name, split in end.items()}
-    return sum(left for name, left in unread.items() if not codec_of(Path(end[name].file)))
-
-
-def _records_behind(source: KafkaSource, read: str | None) -> int:
-    known = parse_offsets(read) if read is not None else {}
-    start = {split_name(partition): offset for partition, offset in known.items()}
-    return sum(max(end - start.get(split, 0), 0) for split, end in ends_of([source])[source.name].items())
-
-
-BEHIND: Mapping[type[Source], Callable[[Any, str | None], int]] = MappingProxyType(
-    {FileSource: _bytes_behind, KafkaSource: _records_behind}
-)
+    lags = []
+    for source in watched(topology):
+        reader = reader_of(source)
+        if isinstance(reader, Lagging):
+            logs = [log_of(manifest, plan, folder) for plan in plan_queries(topology) if source.name in plan.sources]
+            read = [SourceLog(log, source.name).committed if log is not None else None for log in logs]
+            lags.append(max((reader.lag(offset, PATIENCE) for offset in read), key=astuple))
+    return Lag(bytes=sum(lag.bytes for lag in lags), records=sum(lag.records for lag in lags))

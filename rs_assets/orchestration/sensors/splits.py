@@ -12,28 +12,25 @@ from dagster import (
 )
 
 from rs_assets.errors import SourceReadError
-from rs_assets.orchestration.assets import pipeline_name
-from rs_assets.orchestration.roles import asset_path
 from rs_assets.orchestration.sensors import cursor
 from rs_assets.orchestration.sensors.inputs import ends_of, watched
-from rs_assets.pipeline.stream.pipeline import Pipeline
-from rs_assets.pipeline.topology.topology import Topology
+from rs_assets.orchestration.stream_assets import StreamAssets
 
 # As many names as a person reads in an event.
 SHOWN = 20
 
 
-def split_change_sensor(pipeline: Pipeline) -> SensorDefinition | None:
+def split_change_sensor(assets: StreamAssets) -> SensorDefinition | None:
     """Observes a source's checkpoint asset when its splits have changed; None without sources that can change."""
-    topology = pipeline.topology
+    topology = assets.topology
     sources = watched(topology)
     if not sources:
         return None
 
     @sensor(
-        name=f"{pipeline_name(topology)}_split_change",
+        name=f"{assets.label}_split_change",
         minimum_interval_seconds=30,
-        description=f"Tells which splits of {pipeline.name} came and went.",
+        description=f"Tells which splits of {assets.name} came and went.",
     )
     def split_change(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         known: dict[str, list[str]] = cursor.load(context.cursor)
@@ -42,7 +39,7 @@ def split_change_sensor(pipeline: Pipeline) -> SensorDefinition | None:
         except SourceReadError as error:
             return SkipReason(str(error))
         events = [
-            _observation(topology, name, set(known.get(name, ())), set(splits))
+            _observation(assets.key(name), set(known.get(name, ())), set(splits))
             for name, splits in now.items()
             if known.get(name) != splits
         ]
@@ -53,10 +50,10 @@ def split_change_sensor(pipeline: Pipeline) -> SensorDefinition | None:
     return split_change
 
 
-def _observation(topology: Topology, source: str, known: set[str], now: set[str]) -> AssetObservation:
+def _observation(key: AssetKey, known: set[str], now: set[str]) -> AssetObservation:
     added, removed = sorted(now - known), sorted(known - now)
     return AssetObservation(
-        AssetKey(asset_path(topology, source, "checkpoint")),
+        key,
         description=f"{len(added)} splits came, {len(removed)} went",
         metadata={
             "splits": len(now),

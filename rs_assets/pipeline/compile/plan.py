@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from rs_assets.engine.window.spec import SessionWindow
+from rs_assets.engine.window.spec import InOrder, SessionWindow
 from rs_assets.errors import TopologyError
+from rs_assets.pipeline.compile.late import gets_late, with_late
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.branches import dominators, rejoined
+from rs_assets.pipeline.topology.chain import DURABLE, entries, inputs_of
 from rs_assets.pipeline.topology.expression import calls_python
 from rs_assets.pipeline.topology.sink import DeltaSink, Sink
+from rs_assets.pipeline.topology.timed import TimedState
 from rs_assets.pipeline.topology.topology import Topology
 from rs_assets.pipeline.topology.window import WindowAggregate
 
 OutputMode = Literal["append", "update", "complete"]
+# The source name of a query's control rows; with several watermarks each has a source of its own.
+CONTROL_SOURCE = "rs_control"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryPlan:
     """One Spark query: everything above and including `trunk` streams, what is below is applied to each batch.
 
-    `name` keys the query's checkpoint: its stateful step, or its sources. `owns` are the sources whose rows count for
-    the pipeline as this query counts them: a source that several queries read is owned by the first. `again` are the
-    nodes that an earlier query has too.
+    `name` keys the query's checkpoint: its last stateful step, or its sources. `states` are its stateful steps, inputs
+    first; the last is `stateful`, and `roots` are those with an input that has passed no other. There a watermark
+    begins, at the gates `entries`. `owns` are the sources whose rows count for the pipeline as this query counts them:
+    a source that several queries read is owned by the first. `again` are the nodes that an earlier query has too.
+    `late` are those of its sinks that get the late rows of one of its `roots`.
     """
 
     name: str
@@ -34,8 +41,38 @@ class QueryPlan:
     sources: tuple[str, ...]
     owns: tuple[str, ...]
     again: frozenset[str] = frozenset()
-    stateful: str | None = None
+    states: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
+    entries: tuple[str, ...] = ()
     output_mode: OutputMode = "append"
+    late: tuple[str, ...] = ()
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The sinks that get rows of the trunk."""
+        return tuple(name for name in self.sinks if name not in self.late)
+
+    @property
+    def stateful(self) -> str | None:
+        """The last step with state, which every row of the sinks has passed; None without any."""
+        return self.states[-1] if self.states else None
+
+    @property
+    def controls(self) -> Mapping[str, str]:
+        """The name of the source of control rows, for each gate behind which a watermark begins."""
+        if len(self.entries) == 1:
+            return dict.fromkeys(self.entries, CONTROL_SOURCE)
+        return {gate: f"{CONTROL_SOURCE}_{gate.replace('.', '__')}" for gate in self.entries}
+
+    def feeding(self, topology: Topology) -> Mapping[str, frozenset[str]]:
+        """The sources whose rows come to each gate behind which a watermark begins."""
+        nodes = [node for node in map(topology.__getitem__, self.roots) if isinstance(node, TimedState)]
+        found = {side.gate: topology.ancestors(name) | {name} for node in nodes for side, name in inputs_of(node)}
+        return {gate: found[gate] & frozenset(self.sources) for gate in self.entries}
+
+    def behind_state(self, topology: Topology, name: str) -> bool:
+        """Whether the rows of step `name` have passed a step with state in this query."""
+        return not topology.ancestors(name).isdisjoint(self.roots)
 
     def shared(self, topology: Topology) -> frozenset[str]:
         """The steps that refuse the same records in an earlier query, which counts them and writes their letters.
@@ -47,7 +84,7 @@ class QueryPlan:
 
     def below_trunk(self, topology: Topology) -> tuple[Node, ...]:
         """The nodes that are applied to each batch, inputs first."""
-        return tuple(topology[n] for n in self.nodes if self.trunk in topology.ancestors(n))
+        return tuple(topology[n] for n in self.nodes if self.trunk in topology.ancestors(n) and n not in self.late)
 
 
 def plan_queries(topology: Topology) -> tuple[QueryPlan, ...]:
@@ -57,14 +94,15 @@ def plan_queries(topology: Topology) -> tuple[QueryPlan, ...]:
     """
     groups: dict[tuple[str, ...], list[Sink]] = {}
     for sink in topology.sinks:
-        groups.setdefault(_group(topology, sink), []).append(sink)
+        if not gets_late(sink):
+            groups.setdefault(_group(topology, sink), []).append(sink)
     plans: list[QueryPlan] = []
     known: set[str] = set()
     for sinks in _splittable(topology, groups.values()):
         plan = _plan(topology, sinks, known, taken={p.name for p in plans})
         known |= set(plan.nodes)
         plans.append(plan)
-    return tuple(plans)
+    return with_late(topology, plans)
 
 
 def in_order(topology: Topology, plans: Iterable[QueryPlan]) -> tuple[tuple[QueryPlan, ...], ...]:
@@ -80,45 +118,68 @@ def in_order(topology: Topology, plans: Iterable[QueryPlan]) -> tuple[tuple[Quer
 
 def _group(topology: Topology, sink: Sink) -> tuple[str, ...]:
     """Sinks of equal groups may share a query."""
-    stateful = _stateful(topology, sink)
-    if stateful is None:
+    states = _states(topology, sink)
+    if not states:
         if _complete(sink):
             raise TopologyError(f"sink {sink.name!r} is complete, but no window stands before it", step=sink.name)
         return ("sources", *sorted(_sources(topology, sink.name)))
-    return ("state", stateful.name, _mode(sink, stateful))
+    return ("state", states[-1], _mode(topology, sink, states))
 
 
-def _stateful(topology: Topology, sink: Sink) -> Node | None:
-    """The stateful step above `sink`, which every row of it must have passed."""
-    above = [topology[n] for n in topology.ancestors(sink.name) if topology[n].stateful]
-    if not above:
-        return None
-    if len(above) > 1 or above[0].name not in dominators(topology)[sink.name]:
-        names = ", ".join(sorted(n.name for n in above))
+def _states(topology: Topology, sink: Sink) -> tuple[str, ...]:
+    """The stateful steps above `sink`, inputs first; every row of it must have passed the last of them."""
+    above = topology.ancestors(sink.name)
+    states = tuple(node.name for node in topology if node.stateful and node.name in above)
+    if not states:
+        return ()
+    last = states[-1]
+    apart = [name for name in states[:-1] if name not in topology.ancestors(last)]
+    if apart or last not in dominators(topology)[sink.name]:
         raise TopologyError(
-            f"the rows of sink {sink.name!r} pass the stateful steps {names}, or come from elsewhere, in one query",
-            remedy="put .shuffle(n, strategy='delta') behind each of those steps: it parts the pipeline into queries",
+            f"the rows of sink {sink.name!r} pass the stateful steps {', '.join(states)}, on different paths or not all"
+            " of them, in one query",
+            remedy=f"put {DURABLE} behind each of those steps: it parts the pipeline into queries",
             step=sink.name,
         )
-    node = above[0]
-    if _complete(sink) and isinstance(node, WindowAggregate) and isinstance(node.window, SessionWindow):
-        raise TopologyError(f"sink {sink.name!r}: sessions merge, so they have no complete mode", remedy="use append")
-    return node
+    if _complete(sink):
+        _check_complete(topology, sink, states)
+    return states
+
+
+def _check_complete(topology: Topology, sink: Sink, states: tuple[str, ...]) -> None:
+    node = topology[states[-1]]
+    if not isinstance(node, WindowAggregate):
+        raise TopologyError(f"sink {sink.name!r} is complete, but {node.name!r} before it is no window", step=sink.name)
+    if isinstance(node.window, SessionWindow | InOrder):
+        kind = "sessions merge" if isinstance(node.window, SessionWindow) else "Spark itself has no such windows"
+        raise TopologyError(f"sink {sink.name!r}: {kind}, so they have no complete mode", remedy="use append")
+    if len(states) > 1:
+        raise TopologyError(
+            f"sink {sink.name!r} is complete, which Spark does for a single step with state, not for"
+            f" {', '.join(states)}",
+            remedy=f"use append or upsert, or put {DURABLE} before {node.name!r}",
+            step=sink.name,
+        )
 
 
 def _splittable(topology: Topology, groups: Iterable[list[Sink]]) -> list[list[Sink]]:
     """Groups whose sinks have no common trunk become one query a sink."""
-    return [part for group in groups for part in ([group] if _trunk(topology, group) else [[s] for s in group])]
+    parts = []
+    for group in groups:
+        whole = _trunk(topology, group, _states(topology, group[0])) is not None
+        parts += [group] if whole else [[sink] for sink in group]
+    return parts
 
 
 def _plan(topology: Topology, sinks: list[Sink], known: set[str], *, taken: set[str]) -> QueryPlan:
-    trunk = _trunk(topology, sinks)
+    states = _states(topology, sinks[0])
+    trunk = _trunk(topology, sinks, states)
     assert trunk is not None  # noqa: S101  a single sink always has one
-    stateful = _stateful(topology, sinks[0])
     used = {s.name for s in sinks}.union(*(topology.ancestors(s.name) for s in sinks))
     sources = tuple(n.name for n in topology.sources if n.name in used)
-    mode = _mode(sinks[0], stateful)
-    name = (stateful.name if stateful else "_".join(sources)) + ("_complete" if mode == "complete" else "")
+    mode = _mode(topology, sinks[0], states)
+    nodes = [node for node in map(topology.__getitem__, states) if isinstance(node, TimedState)]
+    name = (states[-1] if states else "_".join(sources)) + ("_complete" if mode == "complete" else "")
     return QueryPlan(
         name=name if name not in taken else f"{name}_{sinks[0].name}",
         nodes=tuple(n.name for n in topology if n.name in used),
@@ -127,15 +188,23 @@ def _plan(topology: Topology, sinks: list[Sink], known: set[str], *, taken: set[
         sources=sources,
         owns=tuple(s for s in sources if s not in known),
         again=frozenset(used & known),
-        stateful=stateful.name if stateful else None,
+        states=states,
+        roots=tuple(node.name for node in nodes if any(_fresh(topology, each, states) for each in node.inputs)),
+        entries=tuple(side.gate for node in nodes for side in entries(node, set(states), topology.ancestors)),
         output_mode=mode,
     )
 
 
-def _mode(sink: Sink, stateful: Node | None) -> OutputMode:
+def _fresh(topology: Topology, name: str, states: tuple[str, ...]) -> bool:
+    """Whether the rows of step `name` have passed none of `states`."""
+    return (topology.ancestors(name) | {name}).isdisjoint(states)
+
+
+def _mode(topology: Topology, sink: Sink, states: tuple[str, ...]) -> OutputMode:
     if _complete(sink):
         return "complete"
-    return "update" if isinstance(stateful, WindowAggregate) and stateful.updates else "append"
+    updates = any(isinstance(node, WindowAggregate) and node.updates for node in map(topology.__getitem__, states))
+    return "update" if updates else "append"
 
 
 def _complete(sink: Sink) -> bool:
@@ -146,9 +215,16 @@ def _sources(topology: Topology, name: str) -> set[str]:
     return {s.name for s in topology.sources} & topology.ancestors(name)
 
 
-def _trunk(topology: Topology, sinks: list[Sink]) -> str | None:
-    """The last node that every row of every sink passes, on one path."""
-    passed, apart = dominators(topology), rejoined(topology)
-    common = frozenset.intersection(*(passed[sink.name] for sink in sinks)) - apart
-    shared = [n.name for n in topology if n.name in common]
-    return shared[-1] if shared else None
+def _trunk(topology: Topology, sinks: list[Sink], states: tuple[str, ...]) -> str | None:
+    """The last node that every row of every sink passes, on one path, and behind all state.
+
+    Branches are computed in one frame only if there is no such node otherwise.
+    """
+    passed = dominators(topology)
+    common = frozenset.intersection(*(passed[sink.name] for sink in sinks))
+
+    def last(apart: frozenset[str]) -> str | None:
+        found = next((node.name for node in reversed(topology.nodes) if node.name in common - apart), None)
+        return found if found is not None and set(states) <= topology.ancestors(found) | {found} else None
+
+    return last(rejoined(topology)) or last(rejoined(topology, topology.merged))

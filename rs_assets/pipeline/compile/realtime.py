@@ -7,9 +7,10 @@ from types import MappingProxyType
 
 from rs_assets.errors import ConfigurationError, TopologyError
 from rs_assets.pipeline.topology.base import Node
+from rs_assets.pipeline.topology.dim_join import DimJoin
 from rs_assets.pipeline.topology.expression import calls_python
 from rs_assets.pipeline.topology.sink import KafkaSink
-from rs_assets.pipeline.topology.source import KafkaSource
+from rs_assets.pipeline.topology.source import Source
 from rs_assets.pipeline.topology.topology import Topology
 
 REMEDY = "start it without latency='real-time'"
@@ -41,7 +42,7 @@ def _stateful(node: Node) -> str:
 
 
 def _source(node: Node) -> str:
-    if not isinstance(node, KafkaSource):
+    if not (isinstance(node, Source) and node.real_time):
         return "only Kafka can be read so"
     if node.bad_records.keeps_letters:
         return f"bad_records={node.bad_records.value!r} reads batches again; use 'fail' or 'skip'"
@@ -55,6 +56,8 @@ def _sink(node: Node) -> str:
 
 
 def _step(node: Node) -> str:
+    if isinstance(node, DimJoin):
+        return "which version of its dimension is used is noted for each batch"
     return "a Python function holds rows back until the end of the batch" if calls_python(node) else ""
 
 

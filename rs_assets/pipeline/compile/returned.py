@@ -17,9 +17,9 @@ def mapping(value: object, names: AbstractSet[str]) -> dict[str, Any]:
 
     >>> mapping({"page": "/", "ms": None}, {"page", "ms"})
     {'page': '/', 'ms': None}
-    >>> mapping({"page": "/", "msec": 5}, {"page", "ms"})
+    >>> mapping({"p": "/", "m": 5}, {"p", "ms"})
     Traceback (most recent call last):
-    rs_assets.engine.source.rows.MisfitError: row 0: it has the field 'msec', which is not one of: ms, page ...
+    rs_assets.engine.source.rows.MisfitError: row 0: it has the field 'm', which is not one of: ms, p [row=0, field=m]
     """
     if isinstance(value, Mapping):
         made = dict(value)

@@ -7,9 +7,10 @@ from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, MapType, StructType
+from pyspark.sql.types import ArrayType, BooleanType, MapType, StructType
 
 from rs_assets.engine.home import Home
+from rs_assets.engine.project import anchored
 from rs_assets.engine.sink.base import SinkWriter
 from rs_assets.engine.sink.console import ConsoleWriter
 from rs_assets.engine.sink.delta import DeltaWriter
@@ -19,6 +20,8 @@ from rs_assets.engine.sink.kafka.at_least_once import KafkaWriter
 from rs_assets.engine.sink.kafka.exactly_once import TransactionalWriter
 from rs_assets.engine.sink.kafka.records import records
 from rs_assets.engine.sink.memory import MemoryWriter
+from rs_assets.engine.sink.refusals import no_condition
+from rs_assets.engine.sink.sqlite.writer import SqliteWriter
 from rs_assets.engine.source.columns import ORDER, hidden, visible
 from rs_assets.engine.window.aggregate import check_fields
 from rs_assets.errors import TopologyError
@@ -27,6 +30,7 @@ from rs_assets.pipeline.compile.wiring import Flow, Wiring
 from rs_assets.pipeline.topology import sink as nodes
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.shuffle import ShuffleWrite
+from rs_assets.pipeline.topology.sqlite import SqliteSink
 
 # Types whose values are compared by their parts, or not at all.
 NESTED = (ArrayType, MapType, StructType)
@@ -50,8 +54,10 @@ def shown(df: DataFrame, node: Node) -> DataFrame:
 
 def check_columns(df: DataFrame, node: nodes.DeltaSink) -> None:
     """TopologyError if a field that the sink names is not there or does not serve by its type, or one has no type."""
-    check_fields(df, (*node.keys, *node.order_by, *node.partition_by), step=node.name)
+    check_fields(df, node.named, step=node.name)
     kinds = {field.name: field.dataType for field in df.schema.fields}
+    if node.deletes is not None and not isinstance(kinds[node.deletes], BooleanType):
+        raise no_condition(node.deletes, kinds[node.deletes].simpleString(), step=node.name)
     wrong = [
         *(f"the key {n!r} is {kinds[n].simpleString()}" for n in node.keys if isinstance(kinds[n], NESTED)),
         *(f"{n!r} of order_by is {kinds[n].simpleString()}" for n in node.order_by if isinstance(kinds[n], NESTED)),
@@ -93,6 +99,7 @@ def _delta(node: nodes.DeltaSink, home: Home, namespace: str) -> SinkWriter:
         keys=node.keys,
         connector=node.connector,
         order_by=node.order_by,
+        deletes=node.deletes,
         partition_by=node.partition_by,
     )
 
@@ -105,10 +112,11 @@ def _kafka(node: nodes.KafkaSink, home: Home, namespace: str) -> SinkWriter:  # 
 WRITERS: Mapping[type[nodes.Sink], Callable[[Any, Home, str], SinkWriter]] = MappingProxyType(
     {
         nodes.PrintSink: lambda node, _home, _ns: ConsoleWriter(node.name, node.max_rows),
-        nodes.FileSink: lambda node, _home, _ns: FileWriter(node.name, node.path),
+        nodes.FileSink: lambda node, _home, _ns: FileWriter(node.name, anchored(node.path)),
         nodes.MemorySink: lambda node, _home, _ns: MemoryWriter(node.name, node.channel),
         nodes.DeltaSink: _delta,
         nodes.KafkaSink: _kafka,
+        SqliteSink: lambda node, _home, _ns: SqliteWriter(node.name, node.path, node.table),
         nodes.WriterSink: lambda node, _home, _ns: node.writer,
         ShuffleWrite: lambda node, home, _ns: place_of(node, home).writer(node.name),
     }

@@ -9,10 +9,13 @@ from pyspark.sql import functions as F
 
 from rs_assets.engine.source.columns import LABEL, hidden, visible
 from rs_assets.engine.window.aggregate import check_fields
-from rs_assets.errors import TopologyError
+from rs_assets.pipeline.check.united import check_kinds
 from rs_assets.pipeline.compile.python_step import python_step
+from rs_assets.pipeline.compile.traced_step import traced_label, traced_map, without_dropped
+from rs_assets.pipeline.compile.tracing.traced import trace_filter, trace_flat_map
 from rs_assets.pipeline.compile.wiring import Flow, Wiring, parse_ddl
 from rs_assets.pipeline.topology import step as nodes
+from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.expression import ColumnBuilder, PythonFunction, SqlText
 
 Inputs = tuple[Flow, ...]
@@ -22,7 +25,8 @@ def compile_map(wiring: Wiring, node: nodes.Map, inputs: Inputs) -> Flow:
     """A select list, or a Python function."""
     if node.function is not None:
         schema = parse_ddl(wiring.spark, node.function.schema or "", step=node.name)
-        return inputs[0].then(python_step("map", node.name, node.function.call, schema), wiring)
+        step = python_step("map", node.name, node.function.call, schema)
+        return traced_map(wiring, node.function, step, inputs[0]) or inputs[0].then(step, wiring)
     df = inputs[0].df
     return Flow(df.select(*(as_column(e) for e in node.select), *_hidden(df)))
 
@@ -31,7 +35,8 @@ def compile_flat_map(wiring: Wiring, node: nodes.FlatMap, inputs: Inputs) -> Flo
     """A generator, or a Python function."""
     if isinstance(node.expression, PythonFunction):
         schema = parse_ddl(wiring.spark, node.expression.schema or "", step=node.name)
-        return inputs[0].then(python_step("flat_map", node.name, node.expression.call, schema), wiring)
+        left, _ = without_dropped(wiring, node.expression, inputs[0], trace_flat_map)
+        return left.then(python_step("flat_map", node.name, node.expression.call, schema), wiring)
     df = inputs[0].df
     return Flow(df.select(as_column(node.expression), *_hidden(df)))
 
@@ -39,7 +44,8 @@ def compile_flat_map(wiring: Wiring, node: nodes.FlatMap, inputs: Inputs) -> Flo
 def compile_filter(wiring: Wiring, node: nodes.Filter, inputs: Inputs) -> Flow:
     """A condition in the JVM, or a Python function."""
     if isinstance(node.condition, PythonFunction):
-        return inputs[0].then(python_step("filter", node.name, node.condition.call), wiring)
+        left, whole = without_dropped(wiring, node.condition, inputs[0], trace_filter)
+        return left if whole else left.then(python_step("filter", node.name, node.condition.call), wiring)
     return Flow(inputs[0].df.filter(as_column(node.condition)))
 
 
@@ -62,36 +68,22 @@ def compile_with_fields(wiring: Wiring, node: nodes.WithFields, inputs: Inputs) 
 
 def compile_union(wiring: Wiring, node: nodes.Union, inputs: Inputs) -> Flow:  # noqa: ARG001  the table's form
     """Several streams of the same fields, matched by name."""
-    frames = [flow.df for flow in inputs]
-    fields = [sorted(visible(frame.columns)) for frame in frames]
-    if any(names != fields[0] for names in fields):
-        raise TopologyError(
-            f"union {node.name!r} joins streams of different fields: {' / '.join(', '.join(n) for n in fields)}",
-            remedy="bring them to the same fields with select_fields or map",
-            step=node.name,
-        )
-    _check_types(node, inputs)
-    return Flow(reduce(DataFrame.unionByName, frames))
+    check_united(node, inputs)
+    return Flow(reduce(DataFrame.unionByName, [flow.df for flow in inputs]))
 
 
-def _check_types(node: nodes.Union, inputs: Inputs) -> None:
-    """Refuse fields of different types: Spark would cast one of them, with digits lost or an error by the record."""
+def check_united(node: Node, inputs: Inputs) -> None:
+    """TopologyError if streams have different fields, by name or by type."""
     kinds = [{f.name: f.dataType.simpleString() for f in flow.df.schema.fields} for flow in inputs]
-    for name in visible(list(kinds[0])):
-        for number, other in enumerate(kinds[1:], start=1):
-            if other[name] != kinds[0][name]:
-                raise TopologyError(
-                    f"union {node.name!r}: {name!r} is a {kinds[0][name]} behind {node.inputs[0]!r}"
-                    f" and a {other[name]} behind {node.inputs[number]!r}",
-                    remedy=f"cast one of them before: .with_fields({name}='cast({name} as {kinds[0][name]})')",
-                    step=node.name,
-                )
+    shown = [{name: its[name] for name in visible(list(its))} for its in kinds]
+    check_kinds(node.name, list(zip(node.inputs, shown, strict=True)))
 
 
 def compile_split(wiring: Wiring, node: nodes.Split, inputs: Inputs) -> Flow:
     """A hidden label on each row."""
     if isinstance(node.label, PythonFunction):
-        return inputs[0].then(python_step("label", node.name, node.label.call), wiring)
+        made = traced_label(wiring, node.label, inputs[0])
+        return made or inputs[0].then(python_step("label", node.name, node.label.call), wiring)
     return Flow(inputs[0].df.withColumn(LABEL, as_column(node.label).cast("string")))
 
 

@@ -1,15 +1,28 @@
-"""The compiler: one function a node type. A type without one fails here, when the project is imported."""
+"""The compiler: one function a node type. A type without one fails here, when the project is imported.
+
+Sources and sinks share one, behind their rows in READERS and WRITERS.
+"""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
+from pkgutil import iter_modules
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
 
 from rs_assets.engine.source.columns import visible
 from rs_assets.errors import RsError, TopologyError, UnknownFieldError
+from rs_assets.pipeline import topology
+from rs_assets.pipeline.compile.dim_join import compile_dim_join
+from rs_assets.pipeline.compile.distinct import compile_distinct, late_for_distinct, probe_distinct
+from rs_assets.pipeline.compile.fold import compile_fold
+from rs_assets.pipeline.compile.join import compile_join, late_for_join, probe_join
+from rs_assets.pipeline.compile.readers import READERS
+from rs_assets.pipeline.compile.rejoin import compile_rejoin
 from rs_assets.pipeline.compile.shuffle import compile_shuffle, compile_shuffle_read, compile_shuffle_write
 from rs_assets.pipeline.compile.sink import WRITERS, compile_sink
 from rs_assets.pipeline.compile.source import compile_source
@@ -24,19 +37,20 @@ from rs_assets.pipeline.compile.step import (
     compile_union,
     compile_with_fields,
 )
-from rs_assets.pipeline.compile.window import compile_window
+from rs_assets.pipeline.compile.window import compile_window, late_for_window, probe_window
 from rs_assets.pipeline.compile.wiring import Flow, Wiring
-from rs_assets.pipeline.topology import shuffle, sink, source, step, window
+from rs_assets.pipeline.topology import dim_join, distinct, fold, join, shuffle, sink, source, step, window
 from rs_assets.pipeline.topology.base import Node
+from rs_assets.pipeline.topology.rejoin import Rejoin
+from rs_assets.pipeline.topology.timed import TimedState
+from rs_assets.pipeline.topology.topology import Topology
 
 CompileFunction = Callable[[Wiring, Any, tuple[Flow, ...]], Flow]
 
 COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
     {
-        source.ArraySource: compile_source,
-        source.MemorySource: compile_source,
-        source.FileSource: compile_source,
-        source.KafkaSource: compile_source,
+        **dict.fromkeys(READERS, compile_source),
+        **dict.fromkeys(WRITERS, compile_sink),
         step.Map: compile_map,
         step.FlatMap: compile_flat_map,
         step.Filter: compile_filter,
@@ -50,20 +64,50 @@ COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
         shuffle.ShuffleWrite: compile_shuffle_write,
         shuffle.ShuffleRead: compile_shuffle_read,
         window.WindowAggregate: compile_window,
-        sink.PrintSink: compile_sink,
-        sink.WriterSink: compile_sink,
-        sink.FileSink: compile_sink,
-        sink.MemorySink: compile_sink,
-        sink.DeltaSink: compile_sink,
-        sink.KafkaSink: compile_sink,
+        fold.Fold: compile_fold,
+        distinct.Distinct: compile_distinct,
+        join.StreamJoin: compile_join,
+        dim_join.DimJoin: compile_dim_join,
     }
 )
+
+# Of the rows that a step with state gets in a replay, those that were late for it, by the watermark.
+LATE: Final[Mapping[type[Node], Callable[[Any, Column], Column]]] = {
+    window.WindowAggregate: late_for_window,
+    distinct.Distinct: late_for_distinct,
+    join.StreamJoin: late_for_join,
+}
+# What a step with state computes of the rows of one batch alone: to find those on which it fails.
+PROBE: Final[Mapping[type[Node], Callable[[Any, DataFrame], DataFrame]]] = {
+    window.WindowAggregate: probe_window,
+    distinct.Distinct: probe_distinct,
+    join.StreamJoin: probe_join,
+}
 
 
 def compile_node(wiring: Wiring, node: Node, inputs: tuple[Flow, ...]) -> Flow:
     """The flow behind `node`; what Spark's analysis refuses becomes an error that names the step."""
+    return _analysed(node, inputs, lambda: COMPILE[type(node)](wiring, node, inputs))
+
+
+def wire_node(wiring: Wiring, topology: Topology, trunk: str, name: str, flows: Mapping[str, Flow]) -> Flow:
+    """The flow behind the node `name` of a query whose streaming part ends at `trunk`; `flows` has its inputs'."""
+    node, rejoin = topology[name], topology.rejoins.get(name)
+    if rejoin is not None and name in topology.ancestors(trunk) | {trunk}:
+        return compile_branches(topology, node, rejoin, flows)
+    return compile_node(wiring, node, tuple(flows[i] for i in node.inputs))
+
+
+def compile_branches(topology: Topology, node: Node, rejoin: Rejoin, flows: Mapping[str, Flow]) -> Flow:
+    """The flow behind the union `node`, whose branches part from one step of a streaming query, in one frame."""
+    known = {each.name: each for each in topology}
+    inputs = tuple(flows[name] for name in node.inputs)
+    return _analysed(node, inputs, lambda: compile_rejoin(node, rejoin, flows, known))
+
+
+def _analysed(node: Node, inputs: tuple[Flow, ...], compiled: Callable[[], Flow]) -> Flow:
     try:
-        flow = COMPILE[type(node)](wiring, node, inputs)
+        flow = compiled()
         _ = flow.df.schema
     except AnalysisException as error:
         raise _refused(node, inputs, error) from error
@@ -84,19 +128,20 @@ def _refused(node: Node, inputs: tuple[Flow, ...], error: AnalysisException) -> 
 
 
 # Node types that only gather what their children have in common.
-ABSTRACT = frozenset({Node, source.Source, sink.Sink})
+ABSTRACT = frozenset({Node, source.Source, sink.Sink, TimedState})
 
 
 def _check_complete() -> None:
-    """Every concrete node type needs a compile function, every sink a writer."""
-    kinds = {
-        k for module in (source, step, shuffle, window, sink) for k in vars(module).values() if isinstance(k, type)
-    }
+    """Every concrete node type needs a compile function, every source a reader, every sink a writer."""
+    modules = [importlib.import_module(f"{topology.__name__}.{m.name}") for m in iter_modules(topology.__path__)]
+    kinds = {kind for module in modules for kind in vars(module).values() if isinstance(kind, type)}
     concrete = {k for k in kinds if issubclass(k, Node)} - ABSTRACT
     missing = [k.__name__ for k in concrete if k not in COMPILE]
+    missing += [k.__name__ for k in concrete if issubclass(k, source.Source) and k not in READERS]
     missing += [k.__name__ for k in concrete if issubclass(k, sink.Sink) and k not in WRITERS]
+    missing += [k.__name__ for k in concrete if k.stateful and not (k in LATE and k in PROBE)]
     if missing:
-        raise NotImplementedError(f"node types without a compile function: {', '.join(sorted(missing))}")
+        raise NotImplementedError(f"node types that the compiler does not know: {', '.join(sorted(missing))}")
 
 
 _check_complete()

@@ -2,51 +2,106 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rs_assets.engine.source.columns import EVENT_TIME, REASON, hidden
-from rs_assets.engine.source.policy import BadRecords
+from rs_assets.engine.source.columns import visible
 from rs_assets.engine.window.aggregate import (
     aggregate,
+    aggregate_column,
     at_clock,
     at_close,
-    check_fields,
     check_numbers,
-    duration_text,
+    check_ordered,
+    collected_rows,
+    last_end,
     needed_fields,
+    rows_of,
 )
-from rs_assets.engine.window.event_time import drop_control, event_time, time_reason, with_control
+from rs_assets.engine.window.fired import FiredWindows
+from rs_assets.engine.window.spec import ROWS
+from rs_assets.pipeline.compile.own_aggregates import fields_of_own
+from rs_assets.pipeline.compile.step import as_column
+from rs_assets.pipeline.compile.timed import timed
 from rs_assets.pipeline.compile.wiring import Flow, Wiring
+from rs_assets.pipeline.topology.chain import link_of
+from rs_assets.pipeline.topology.timed import NONE
 from rs_assets.pipeline.topology.window import WindowAggregate
-
-# The folder and the source name of a query's control rows.
-CONTROL_SOURCE = "rs_control"
 
 
 def compile_window(wiring: Wiring, node: WindowAggregate, inputs: tuple[Flow, ...]) -> Flow:
     """Aggregate into windows. A replay stops at the gate of event times: it looks for bad and late rows only."""
-    timed = with_event_time(wiring, node, inputs[0].df)
+    df = inputs[0].df
+    ranked = node.ranking.shown if node.ranking else ()
+    kept = _rows(node, df) or ()
+    fields = needed_fields(node.group_by, node.aggregates, [*fields_of_own(df, node), *ranked, *kept])
+    rows = timed(wiring, node, df, fields, kept=node.delay)
+    check_numbers(rows, node.aggregates, step=node.name)
+    check_ordered(rows, [*ranked, *kept], step=node.name)
     if not wiring.streaming:
-        return Flow(timed)
-    folder = wiring.folder / "control"
-    marked = with_control(wiring.spark, timed, folder, name=CONTROL_SOURCE)
-    watched = drop_control(marked.withWatermark(EVENT_TIME, duration_text(node.water_mark)))
-    fire_time = at_clock(wiring.now()) if node.updates else at_close(node.water_mark)
-    return Flow(
-        aggregate(watched, node.window, group_by=node.group_by, aggregates=node.aggregates, fire_time=fire_time)
+        return Flow(rows)
+    link = link_of(wiring.links, node)
+    fire_time = at_clock(wiring.now()) if node.often else at_close(link.lag + link.water_mark)
+    return Flow(_parted(node, _windows(node, rows, fire_time, link.lag, _fired(node)), kept))
+
+
+def _windows(
+    node: WindowAggregate,
+    rows: DataFrame,
+    fire_time: Callable[[Column], Column],
+    lag: timedelta = NONE,
+    fired: FiredWindows | None = None,
+) -> DataFrame:
+    return aggregate(
+        rows,
+        node.window,
+        group_by=node.group_by,
+        columns=_columns(node, rows),
+        ranking=node.ranking,
+        fire_time=fire_time,
+        lag=lag,
+        fired=fired,
     )
 
 
-def with_event_time(wiring: Wiring, node: WindowAggregate, df: DataFrame) -> DataFrame:
-    """The fields that the window reads, and EVENT_TIME, of the rows whose event time is believed."""
-    fields = needed_fields(node.group_by, node.aggregates)
-    check_fields(df, fields, step=node.name)
-    check_numbers(df, node.aggregates, step=node.name)
-    at = event_time(df, node.window.time_field, step=node.name, now=wiring.now())
-    kept = [F.col(f"`{name}`") for name in fields] + [F.col(name) for name in hidden(df.columns)]
-    timed = df.select(*kept, at.alias(EVENT_TIME))
-    judged = timed.withColumn(REASON, time_reason(F.col(EVENT_TIME), node.bounds, now=wiring.now()))
-    policy = node.bounds.policy or wiring.policy
-    # Under FAIL there is nothing to count here, and counting would part the parser from the aggregation.
-    return wiring.gates.admit(judged, step=node.name, policy=policy, counted=policy is not BadRecords.FAIL)
+def _columns(node: WindowAggregate, df: DataFrame) -> Mapping[str, Column]:
+    """The aggregates by name, those of the user's own and rows last, as a preview of the state expects them."""
+    made = {a.alias: aggregate_column(a) for a in node.aggregates} | {name: as_column(e) for name, e in node.own}
+    kept = _rows(node, df)
+    return made if kept is None else {**made, ROWS: collected_rows(kept)}
+
+
+def _rows(node: WindowAggregate, df: DataFrame) -> Sequence[str] | None:
+    """The fields of the rows that are kept for functions in Python; None for no rows."""
+    if node.rows is None:
+        return None
+    return node.rows.fields or visible(df.columns)
+
+
+def _parted(node: WindowAggregate, windows: DataFrame, kept: Sequence[str]) -> DataFrame:
+    """`windows` with the rows that each function gets, in a column of its own."""
+    if node.rows is None:
+        return windows
+    made = [rows_of(F.col(f"`{ROWS}`"), of or kept).alias(name) for name, of in node.rows.columns.items()]
+    parts = [made if name == ROWS else [F.col(f"`{name}`")] for name in windows.columns]
+    return windows.select(*(column for part in parts for column in part))
+
+
+def _fired(node: WindowAggregate) -> FiredWindows | None:
+    """What fires the windows in the place of Spark's own operator; None if that does."""
+    if not node.fired:
+        return None
+    return FiredWindows(window=node.window, firing=node.firing, emit=node.emit, water_mark=node.water_mark)
+
+
+def late_for_window(node: WindowAggregate, watermark: Column) -> Column:
+    """Whether all windows of a row had closed."""
+    return last_end(node.window) <= watermark
+
+
+def probe_window(node: WindowAggregate, rows: DataFrame) -> DataFrame:
+    """The windows over `rows`, for an error in the argument of an aggregate shows only there."""
+    return _windows(node, rows, at_close(node.water_mark))

@@ -11,12 +11,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from rs_assets.engine.dimension.notes import Versions
 from rs_assets.engine.home import Home
-from rs_assets.engine.source.columns import ADDRESS, REASON
+from rs_assets.engine.source.columns import ADDRESS, PREFIX, REASON
 from rs_assets.engine.source.lines.reading import MAX_LINE_BYTES
 from rs_assets.engine.source.policy import BadRecords
 from rs_assets.errors import SchemaError
 from rs_assets.pipeline.compile.python_step import PythonStep, apply_python
+from rs_assets.pipeline.topology.chain import Link
+from rs_assets.pipeline.topology.dim_join import DimJoin
 from rs_assets.pipeline.topology.source import Source
 
 
@@ -35,6 +38,12 @@ class Flow:
             return self.frame
         frame = apply_python(self.frame, self.waiting, quarantines=self.guard is not None)
         return self.guard(frame) if self.guard is not None else frame
+
+    @property
+    def schema(self) -> StructType:
+        """The fields behind all waiting steps, without those that are hidden."""
+        made = next((step.schema for step in reversed(self.waiting) if step.schema is not None), self.frame.schema)
+        return StructType([field for field in made.fields if not field.name.startswith(PREFIX)])
 
     def then(self, step: PythonStep, wiring: Wiring) -> Flow:
         """This flow with one more Python step; where records are quarantined, behind a gate of that step's name."""
@@ -55,10 +64,14 @@ class Gates(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """Rows that a step of a replayed batch cannot use: their ADDRESS and REASON."""
+    """Rows that a step of a replayed batch cannot use: their ADDRESS and REASON.
+
+    Whether a row is `late` depends on the batches of the query, so that no other query can speak for it.
+    """
 
     step: str
     rows: DataFrame
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +88,23 @@ class CollectingGates:
         return frame.filter(F.col(REASON).isNull()).drop(REASON)
 
 
-SourceReader = Callable[["Wiring", Source], DataFrame]
+Read = Callable[["Wiring", Source], DataFrame]
 
 
 def _nothing_behind(step: str) -> StructType:
     raise KeyError(step)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldDimension:
+    """The folder with the versions of a dimension, and the fields that all of them have."""
+
+    root: Path
+    schema: StructType
+
+
+def _nothing_noted(batch_id: int) -> Versions:  # noqa: ARG001  the field's form
+    return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +116,16 @@ class Wiring:
     `behind` gives the schema of what goes into a durable shuffle, by the name of the step that writes it. `now` is the
     clock of the batch. `quarantines`: a record on which a Python step raises is kept out of the batch. `poisons` are
     records that were found to fail: by stored name of the source and digest, with the reason.
-    `ordered`: rows carry where they were read.
+    `ordered`: rows carry where they were read. `links` tell how steps with state follow others of the query, `controls`
+    the name of the source of control rows for each that follows none. `late` are steps whose late rows a sink gets.
+    `dimension` gives what a step looks rows up in, `noted` the versions that were noted for a batch, by step, and
+    `versions` those to look into; None: those that the tasks of a batch are told.
+    `trace`: Python functions become plans, as far as they are understood.
     """
 
     spark: SparkSession
     folder: Path
-    read: SourceReader
+    read: Read
     gates: Gates
     pinned: Callable[[Source, Callable[[], StructType]], StructType]
     stored_name: Callable[[str], str] = str
@@ -106,22 +135,47 @@ class Wiring:
     quarantines: bool = False
     ordered: bool = False
     poisons: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    links: Mapping[str, Link] = field(default_factory=dict)
+    controls: Mapping[str, str] = field(default_factory=dict)
+    late: frozenset[str] = frozenset()
+    dimension: Callable[[DimJoin], HeldDimension] = lambda node: declared_dimension(node)  # noqa: PLW0108  it stands below
+    noted: Callable[[int], Versions] = _nothing_noted
+    versions: Versions | None = None
     streaming: bool = True
     now: Callable[[], Column] = F.current_timestamp
     max_line_bytes: int = MAX_LINE_BYTES
+    trace: bool = True
 
     def schema_of(self, source: Source, infer: Callable[[], StructType]) -> StructType:
         """The declared schema of `source`, or the pinned one; SchemaError if the text does not parse."""
         return parse_ddl(self.spark, source.schema, step=source.name) if source.schema else self.pinned(source, infer)
 
 
+def declared_dimension(node: DimJoin) -> HeldDimension:
+    """What is known of a dimension that is not loaded; SchemaError if its schema is found out by the first load."""
+    if node.dimension.schema is None:
+        raise SchemaError(
+            f"the schema of the dimension of step {node.name!r} is found out at the first start: nothing can be checked"
+            " before",
+            remedy="declare it: schema='user string, tier string'",
+            step=node.name,
+        )
+    return HeldDimension(Path(), ddl_type(node.dimension.schema, step=node.name))
+
+
 def parse_ddl(spark: SparkSession, ddl: str, *, step: str) -> StructType:  # noqa: ARG001  parsing needs a session
     """DDL text as a schema; SchemaError names the step and what Spark says."""
-    from pyspark.errors import ParseException
+    return ddl_type(ddl, step=step)
+
+
+def ddl_type(ddl: str, *, step: str) -> StructType:
+    """DDL text as a schema, while a session is there; SchemaError names the step and what Spark says."""
+    from pyspark.errors import ArithmeticException, ParseException
 
     try:
         made = StructType.fromDDL(ddl)
-    except ParseException as error:
+    # The latter for decimals of too many digits.
+    except (ParseException, ArithmeticException) as error:
         first = str(error).strip().splitlines()[0]
         raise SchemaError(
             f"the schema of step {step!r} does not parse: {first}",

@@ -11,7 +11,7 @@ from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.errors import ConfigurationError, TopologyChangedError
 from rs_assets.pipeline.compile.plan import QueryPlan
 from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.pipeline.topology.shape import NodeShape, Shape, changes, renamed, shape_of
+from rs_assets.pipeline.topology.shape import NodeShape, Shape, changes, lags, renamed, shape_of
 from rs_assets.pipeline.topology.topology import Topology
 
 CHOICES = (
@@ -30,8 +30,11 @@ def resumed(
     names = _renames(topology, stored)
     folders = _folders(plans, stored, names)
     _check_resets(plans, options)
-    if not options.keep_state:
-        _refuse_changes(topology, plans, stored, folders, names, options)
+    shapes = _shapes(topology, plans, stored, folders, names, options)
+    if options.keep_state:
+        _refuse_moved(topology, shapes)
+    else:
+        _refuse_changes(topology, shapes, _removed(stored, set(folders.values())))
     aliases = _aliases(topology, stored, names)
     known = _renamed_sinks(stored, names)
     queries = {
@@ -109,34 +112,50 @@ def _same(plan: QueryPlan, facts: QueryFacts, names: Mapping[str, str]) -> bool:
 
 
 def _check_resets(plans: tuple[QueryPlan, ...], options: RunOptions) -> None:
-    known = [plan.stateful or plan.name for plan in plans]
+    known = list(dict.fromkeys(name for plan in plans for name in plan.states or (plan.name,)))
     for step in options.reset_steps:
         if step not in known:
             raise ConfigurationError(f"there is no state of a step {step!r}", remedy=f"use one of: {', '.join(known)}")
 
 
-def _refuse_changes(
+def _shapes(
     topology: Topology,
     plans: tuple[QueryPlan, ...],
     stored: Manifest,
     folders: Mapping[str, str],
     names: Mapping[str, str],
     options: RunOptions,
-) -> None:
-    kept = [plan for plan in plans if not _is_reset(plan, options)]
-    lines = [
-        line
-        for plan in kept
-        if (facts := stored.queries.get(folders[plan.name])) is not None and facts.shape
-        for line in changes(renamed(_shape(facts), names), shape_of(topology, plan.stateful))
+) -> list[tuple[Shape, Shape]]:
+    """What the state of each query was made with and what would use it, but for state that is to be forgotten."""
+    kept = [(plan, stored.queries.get(folders[plan.name])) for plan in plans if not _is_reset(plan, options)]
+    return [
+        (renamed(_shape(facts), names), shape_of(topology, plan.stateful))
+        for plan, facts in kept
+        if facts is not None and facts.shape
     ]
-    lines += _removed(stored, set(folders.values()))
+
+
+def _refuse_changes(topology: Topology, shapes: list[tuple[Shape, Shape]], removed: Iterable[str]) -> None:
+    lines = [*(line for before, now in shapes for line in changes(before, now)), *removed]
     if lines:
         raise TopologyChangedError(
             "the state on disk was made by another version of the pipeline:\n    " + "\n    ".join(lines),
             remedy=CHOICES,
             pipeline=topology.name,
         )
+
+
+def _refuse_moved(topology: Topology, shapes: list[tuple[Shape, Shape]]) -> None:
+    """Windows that would lie elsewhere in state cannot be used, whatever somebody knows of them."""
+    for before, now in ((lags(before), lags(now)) for before, now in shapes):
+        moved = [step for step in before if step in now and before[step] != now[step]]
+        if moved:
+            raise TopologyChangedError(
+                f"the windows of {', '.join(moved)} lie elsewhere in state than this version looks for them: they wait"
+                " for other rows than those did, or another operator keeps them",
+                remedy=f"forget that state (--reset-step {moved[0]}), or begin a new generation (--new-generation)",
+                pipeline=topology.name,
+            )
 
 
 def _removed(stored: Manifest, used: set[str]) -> Iterator[str]:
@@ -171,7 +190,8 @@ def _facts(
 
 
 def _is_reset(plan: QueryPlan, options: RunOptions) -> bool:
-    return (plan.stateful or plan.name) in options.reset_steps
+    """Whether the state of one of its steps is to be forgotten: then that of those behind it has no meaning either."""
+    return not set(plan.states or (plan.name,)).isdisjoint(options.reset_steps)
 
 
 def _shape(facts: QueryFacts) -> Shape:

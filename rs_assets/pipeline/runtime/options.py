@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,11 +14,23 @@ from rs_assets.engine.checkpoint.tidying import kept_for
 from rs_assets.engine.home import Home
 from rs_assets.engine.source.lines.reading import MAX_LINE_BYTES
 from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.errors import ConfigurationError
 from rs_assets.pipeline.runtime.report import BatchProgress
 from rs_assets.pipeline.topology.sink import Connector
 
 # Less often than this a driver would mostly poll; more often helps no file or table.
 DEFAULT_INTERVAL = timedelta(seconds=1)
+LAST_PORT = 65535
+
+
+def default_metrics_port() -> int | None:
+    """The port of RS_METRICS_PORT; None if it is not set. ConfigurationError if it is no port."""
+    text = os.environ.get("RS_METRICS_PORT", "")
+    if not text:
+        return None
+    if not text.isdigit() or int(text) > LAST_PORT:
+        raise ConfigurationError(f"RS_METRICS_PORT is {text!r}", remedy=f"use a port from 0 to {LAST_PORT}")
+    return int(text)
 
 
 def _ignore(progress: BatchProgress) -> None:
@@ -49,7 +62,9 @@ class RunOptions:
     """Where and with what a pipeline runs.
 
     `home` defaults to RS_HOME; `driver` to the process's own Spark. `on_progress` is called after each batch, from a
-    thread of the runtime. `interval` is the least time between two batches of a started pipeline.
+    thread of the runtime. `interval` is the least time between two batches of a started pipeline. In one, a side of a
+    join that had no rows for `idle_timeout` does not hold the watermark back any more (None: it does), and in a query
+    that had none for `close_on_idle` event time goes on with the wall clock, so that windows close (None: they wait).
     `new_generation` begins a fresh checkpoint, `reset_steps` one for the named stateful steps only; `keep_state` uses
     state that another version of the pipeline made. `run_id` names the run in the catalog and in reports. `partitions`
     is the number of state partitions of a new checkpoint (None: what Spark's session says). `max_line_bytes` caps the
@@ -58,12 +73,16 @@ class RunOptions:
     the SQLAlchemy URL of db; `catalog_keep` is how long rows of the catalog are kept. `preview_rows` is how many open
     windows of each step the report shows. `savepoints` says when savepoints are taken by themselves. `max_poisons` is
     how many different records of a batch may go into quarantine because a step cannot compute them; more end the run.
+    Without `trace` every Python function runs in Python, also where it is understood well enough for Spark's plan.
+    `metrics_port` is a port of loopback that serves the run's numbers to Prometheus (0: any free one; None: none does).
     """
 
     home: Home = field(default_factory=Home.default)
     driver: SparkDriver = field(default_factory=SparkDriver.shared)
     on_progress: Callable[[BatchProgress], None] = _ignore
     interval: timedelta = DEFAULT_INTERVAL
+    idle_timeout: timedelta | None = None
+    close_on_idle: timedelta | None = None
     new_generation: bool = False
     reset_steps: tuple[str, ...] = ()
     keep_state: bool = False
@@ -77,4 +96,6 @@ class RunOptions:
     catalog_keep: timedelta = field(default_factory=kept_for)
     savepoints: SavepointPolicy = field(default_factory=SavepointPolicy)
     max_poisons: int = 100
+    trace: bool = True
+    metrics_port: int | None = field(default_factory=default_metrics_port)
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])

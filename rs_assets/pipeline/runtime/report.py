@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
+
+from rs_assets.errors import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +107,33 @@ def unused(queries: Iterable[QueryReport]) -> tuple[str, ...]:
     )
 
 
+def unwaited(queries: Iterable[QueryReport], steps: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """A warning for each query with late rows whose `steps`, by query, wait for no row that is out of order.
+
+    >>> unwaited([QueryReport(query="w", rows_in=9, rows_late=2), QueryReport(query="v")], {"w": ["w"], "v": ["v"]})
+    ("2 rows came too late for step 'w', which has no water_mark: .water_mark(...) says how long it waits for others",)
+    """
+    return tuple(
+        f"{q.rows_late:,} rows came too late for step {', '.join(map(repr, steps[q.query]))}, which has no water_mark:"
+        " .water_mark(...) says how long it waits for others"
+        for q in queries
+        if q.rows_late and steps.get(q.query)
+    )
+
+
+def unfired(queries: Iterable[QueryReport]) -> tuple[str, ...]:
+    """A warning for each query that keeps state although its input has ended.
+
+    >>> unfired([QueryReport(query="w", rows_open=2), QueryReport(query="v")])
+    ("query 'w' keeps 2 rows of state though its input has ended: they will not come out",)
+    """
+    return tuple(
+        f"query {q.query!r} keeps {q.rows_open:,} rows of state though its input has ended: they will not come out"
+        for q in queries
+        if q.rows_open
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
     """What a run did.
@@ -131,6 +160,42 @@ class RunReport:
     tables: Mapping[str, str] = field(default_factory=dict)
     previews: Mapping[str, pa.Table] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """What it did, in one line."""
+        tables = f"; tables: {', '.join(self.tables)}" if self.tables else ""
+        return (
+            f"<RunReport {self.pipeline}: {self.rows_in_words}; {self.batches} batches in {self.seconds:.1f} s{tables}>"
+        )
+
+    @property
+    def rows_in_words(self) -> str:
+        """What became of the rows, in words."""
+        return (
+            f"{self.rows_in:,} rows in, {self.rows_out:,} out, {self.rows_dead:,} dead, {self.rows_late:,} late, "
+            f"{self.rows_open:,} groups open"
+        )
+
+    def table(self, name: str) -> pa.Table:
+        """The rows of a Delta table that the pipeline writes, as they are now; by its name or that of its step.
+
+        An Arrow table: `.to_pandas()`, `polars.from_arrow(...)` and DuckDB take it. ConfigurationError if there
+        is no such table, or none yet.
+        """
+        from rs_assets.engine.sink.delta_table import open_table
+
+        by_table = {path.rstrip("/").rpartition("/")[2]: path for path in self.tables.values()}
+        path = {**by_table, **self.tables}.get(name)
+        if path is None:
+            raise ConfigurationError(
+                f"the pipeline writes no table {name!r}", remedy=f"use one of: {', '.join(self.tables) or 'none'}"
+            )
+        table = open_table(path)
+        if table is None:
+            raise ConfigurationError(
+                f"{name!r} has got no rows yet, or is no Delta table", remedy="look into its folder"
+            )
+        return table.to_pyarrow_table()
 
     @property
     def rows_in(self) -> int:

@@ -65,6 +65,8 @@ KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
 # Classes of SQLSTATE that speak of values, not of the engine: 22 data, P0 raise_error(), 38 and 39 functions of users.
 OF_VALUES = re.compile(r"SQLSTATE: (22|P0|38|39)[0-9A-Z]{3}")
 OF_VALUES_REMEDY = "mend the expression, or let bad_records='quarantine' find such records, with step and line"
+# How the plan begins that Spark adds to an error: of a running query, and of one that it refuses to start.
+PLAN = re.compile(r"=== Streaming Query ===|;\n~")
 # How py4j begins a text, before it says what happened.
 CALLING = "An error occurred while calling"
 
@@ -77,7 +79,7 @@ def translate(error: BaseException, *, query: str) -> RsError:
     if isinstance(error, RsError):
         return error
     # What follows is the query's plan, which holds the texts of errors that did not happen.
-    text = str(error).partition("=== Streaming Query ===")[0]
+    text = PLAN.split(str(error), maxsplit=1)[0]
     carried = from_wire(text)
     if carried is not None:
         return carried

@@ -11,9 +11,11 @@ from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.names import checked_name
 from rs_assets.engine.source.memory import MemoryChannel
 from rs_assets.engine.source.policy import BadRecords
+from rs_assets.engine.source.schema import Schema, schema_text
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.stream.data_stream import DataStream
 from rs_assets.pipeline.stream.draft import Draft
+from rs_assets.pipeline.stream.habits import Fluent
 from rs_assets.pipeline.topology.source import (
     ArraySource,
     DataLoss,
@@ -26,6 +28,7 @@ from rs_assets.pipeline.topology.source import (
     StartingOffsets,
     Tombstones,
 )
+from rs_assets.pipeline.topology.sqlite import SqliteSource
 
 
 class StreamBuilder:
@@ -43,8 +46,12 @@ class StreamBuilder:
 
 
 @dataclass(frozen=True, slots=True)
-class DataStreamSource:
-    """The sources of one pipeline; each `from_*` call gives a stream, and several of them may be united."""
+class DataStreamSource(Fluent):
+    """The sources of one pipeline; each `from_*` call gives a stream, and several of them may be united.
+
+    A `schema` is DDL text ("page string, ms bigint"), a StructType of Spark, or a class of records: a TypedDict, a
+    dataclass, a NamedTuple or a Pydantic model.
+    """
 
     draft: Draft
 
@@ -52,7 +59,7 @@ class DataStreamSource:
         self,
         rows: Iterable[Mapping[str, Any]],
         *,
-        schema: str | None = None,
+        schema: Schema | None = None,
         bad_records: str | BadRecords = BadRecords.FAIL,
         name: str = "array",
     ) -> DataStream:
@@ -61,7 +68,9 @@ class DataStreamSource:
         With `bad_records="quarantine"` a row on which a step fails goes to the dead letters.
         """
         policy = BadRecords.of(bad_records)
-        return self._begin(ArraySource(name=name, rows=tuple(rows), schema=schema, policy=policy))
+        return self._begin(
+            ArraySource(name=name, rows=tuple(rows), schema=schema_text(schema, step=name), policy=policy)
+        )
 
     def from_memory(
         self, channel: MemoryChannel, *, bad_records: str | BadRecords = BadRecords.FAIL, name: str = "memory"
@@ -78,7 +87,7 @@ class DataStreamSource:
         path: str | PathLike[str],
         format: Format = "json",  # noqa: A002  the name is fixed by the public surface
         *,
-        schema: str | None = None,
+        schema: Schema | None = None,
         tail: bool = False,
         pattern: str | None = None,
         time_format: str | None = None,
@@ -105,7 +114,7 @@ class DataStreamSource:
                 name=name,
                 path=fspath(path),
                 format=format,
-                schema=schema,
+                schema=schema_text(schema, step=name),
                 tail=tail,
                 pattern=pattern,
                 time_format=time_format,
@@ -125,7 +134,7 @@ class DataStreamSource:
         pattern: str | None = None,
         group: str | None = None,
         format: KafkaFormat = "json",  # noqa: A002  the name is fixed by the public surface
-        schema: str | None = None,
+        schema: Schema | None = None,
         starting_offsets: StartingOffsets = "earliest",
         metadata: Sequence[str] = (),
         bad_records: str | BadRecords = BadRecords.FAIL,
@@ -139,15 +148,12 @@ class DataStreamSource:
     ) -> DataStream:
         """Records of Kafka: of one `topic`, of `topics`, or of all that match `pattern`; an unbounded source.
 
-        `bootstrap_servers` is `host:port`, Dagster's `EnvVar`, or a `KafkaCluster` with credentials. Each partition is
-        a split; one that is added while the pipeline runs is read from its beginning.
-
+        `bootstrap_servers` is `host:port`, Dagster's `EnvVar` or a `KafkaCluster`. Splits are partitions, new ones too.
         `format="json"` gives the fields of `schema` (DDL text; left out it is inferred from the first records and then
         pinned), "avro" those of the Avro record in `schema` (JSON text; "confluent_avro" has the header of a schema
         registry before it, whose id is not looked up), "text" the field `value`, and "raw" everything as it is: key,
         value (binary), headers, topic, partition, offset, timestamp. For the others `metadata=["key", "offset"]`
         adds fields: kafka_key (text), kafka_topic, kafka_partition, kafka_offset, kafka_timestamp, kafka_headers.
-
         `starting_offsets` counts at the first start only: "earliest", "latest", "committed" (by `group`), a datetime,
         or {"topic": {0: 17}} (partitions that are left out: from the earliest). Committed offsets are shown in `group`,
         so that Kafka's own tools tell the lag. `bad_records` is as for files; `dead_letter_topic` gets such records
@@ -157,27 +163,62 @@ class DataStreamSource:
         writes the range into the catalog's operations. A batch has at most `max_rows_per_batch` records.
         `min_partitions` lets Spark read a partition in parts, at the same time: its records lose their order then.
 
-        >>> source = StreamBuilder.data_stream("shop", "totals")
-        >>> stream = source.from_kafka("localhost:9092", "orders", group="totals", schema="id bigint, ms bigint")
+        >>> shop = StreamBuilder.data_stream("shop", "totals")
+        >>> stream = shop.from_kafka("localhost:9092", "orders", group="totals", schema="id bigint, ms bigint")
+        """
+        node = KafkaSource(
+            name=name,
+            cluster=KafkaCluster.of(bootstrap_servers),
+            topics=(*((topic,) if topic is not None else ()), *topics),
+            pattern=pattern,
+            group=group,
+            format=format,
+            schema=schema_text(schema, step=name),
+            starting=starting_offsets,
+            metadata=(metadata,) if isinstance(metadata, str) else tuple(metadata),
+            policy=BadRecords.of(bad_records),
+            dead_letter_topic=dead_letter_topic,
+            on_data_loss=on_data_loss,
+            tombstones=tombstones,
+            read_committed=_read_committed(isolation),
+            max_rows_per_batch=max_rows_per_batch,
+            min_partitions=min_partitions,
+        )
+        return self._begin(node)
+
+    def from_sqlite(
+        self,
+        path: str | PathLike[str],
+        table: str,
+        *,
+        schema: Schema | None = None,
+        bad_records: str | BadRecords = BadRecords.FAIL,
+        max_rows_per_batch: int | None = 100_000,
+        name: str = "sqlite",
+    ) -> DataStream:
+        """Rows of a table of SQLite, exactly once, in the order of its INTEGER PRIMARY KEY; an unbounded source.
+
+        For tables that rows are added to: what was read is not looked at again, and new rows need greater keys than
+        all before (AUTOINCREMENT sees to that). The table is one split, its offset the key of the last row; a batch has
+        at most `max_rows_per_batch` rows, read by one task, which must see the file. `schema` is DDL text and may name
+        some of the columns; left out it is that of the table at the first start. A row with a value that is not of its
+        field's type is a bad record, for `bad_records`. SourceReadError if there is no such table or key, DataLossError
+        if rows of a planned batch are gone.
+
+        >>> source = StreamBuilder.data_stream("shop", "copy").from_sqlite("shop.db", "orders", schema="id bigint")
+        >>> print(source.to_sqlite("copy.db", "orders").build().describe())
+        shop.copy  fingerprint ...
+          sqlite        sqlite_source  [orders]
+          orders_table  sqlite_sink <- sqlite  [orders]
         """
         return self._begin(
-            KafkaSource(
+            SqliteSource(
                 name=name,
-                cluster=KafkaCluster.of(bootstrap_servers),
-                topics=(*((topic,) if topic is not None else ()), *topics),
-                pattern=pattern,
-                group=group,
-                format=format,
-                schema=schema,
-                starting=starting_offsets,
-                metadata=(metadata,) if isinstance(metadata, str) else tuple(metadata),
+                path=fspath(path),
+                table=table,
+                schema=schema_text(schema, step=name),
                 policy=BadRecords.of(bad_records),
-                dead_letter_topic=dead_letter_topic,
-                on_data_loss=on_data_loss,
-                tombstones=tombstones,
-                read_committed=_read_committed(isolation),
                 max_rows_per_batch=max_rows_per_batch,
-                min_partitions=min_partitions,
             )
         )
 

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, get_args
 
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.connect.kafka.names import SHUFFLES
+from rs_assets.engine.names import checked_owners
+from rs_assets.engine.source.schema import Schema
 from rs_assets.errors import TopologyError
+from rs_assets.pipeline.check.build import check_fields
 from rs_assets.pipeline.compile.plan import plan_queries
-from rs_assets.pipeline.stream.draft import Draft, name_from
+from rs_assets.pipeline.stream.dim_join_stream import DimJoinSteps
+from rs_assets.pipeline.stream.draft import Draft, late_sink, name_from
+from rs_assets.pipeline.stream.habits import Fluent
+from rs_assets.pipeline.stream.join_stream import JoinSteps
 from rs_assets.pipeline.stream.pipeline import Pipeline
 from rs_assets.pipeline.stream.window_stream import WindowStream
+from rs_assets.pipeline.topology.distinct import Distinct
 from rs_assets.pipeline.topology.expression import (
     Expression,
     PythonFunction,
@@ -35,6 +43,7 @@ from rs_assets.pipeline.topology.sink import (
     PrintSink,
     WriterSink,
 )
+from rs_assets.pipeline.topology.sqlite import SqliteSink
 from rs_assets.pipeline.topology.step import (
     Filter,
     FlatMap,
@@ -56,7 +65,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class DataStream:
+class DataStream(JoinSteps, DimJoinSteps, Fluent):
     """The output of one step. Each method adds a step and returns its output; sinks return the same stream.
 
     A Python function gets a record as a dict of its own, with maps as dicts; a filter gets a mapping that it can only
@@ -66,79 +75,95 @@ class DataStream:
     draft: Draft
     step: str
 
-    def map(self, first: object, *more: object, schema: str | None = None, name: str | None = None) -> DataStream:
+    def map(
+        self, first: object, *more: object, schema: Schema | None = None, trace: bool = True, name: str | None = None
+    ) -> DataStream:
         """Turn each record into another.
 
         Either a Python function from dict to dict, with `schema` or a return annotation (TypedDict or dataclass), or a
         select list in SQL or Columns: `.map("page", "ms / 1000 AS seconds")`. The function must return just the fields
-        of the schema, each of them: None says that there is no value.
+        of the schema, each of them: None says that there is no value. `trace=False` leaves it to
+        Python, as for `filter`.
         """
-        step = self.draft.auto_name("map", name)
+        step = self.draft.auto_name("map", name, after=self.step)
         if callable(first) and not is_spark_column(first) and not more:
-            function = PythonFunction(first, returned_schema(first, schema, step=step))
+            function = PythonFunction(first, returned_schema(first, schema, step=step), trace)
             return self._then(Map(name=step, inputs=(self.step,), function=function))
         if schema is not None:
             raise TopologyError(f"step {step!r}: a schema is declared only for a Python function")
         select = tuple(native(e, step=step) for e in (first, *more))
         return self._then(Map(name=step, inputs=(self.step,), select=select))
 
-    def flat_map(self, function: object, *, schema: str | None = None, name: str | None = None) -> DataStream:
+    def flat_map(
+        self, function: object, *, schema: Schema | None = None, trace: bool = True, name: str | None = None
+    ) -> DataStream:
         """Turn each record into any number of others: a function that returns a list of dicts, or an SQL generator.
 
-        Each dict must have just the fields of the schema, as for `map`; none and None are no records.
+        Each dict must have just the fields of the schema, as for `map`; none and None are no records. `trace=False`
+        leaves all records to Python, also those of which it is known that nothing is made.
         """
-        step = self.draft.auto_name("flat_map", name)
+        step = self.draft.auto_name("flat_map", name, after=self.step)
         if callable(function) and not is_spark_column(function):
-            made: Expression = PythonFunction(function, returned_schema(function, schema, step=step))
+            made: Expression = PythonFunction(function, returned_schema(function, schema, step=step), trace)
         else:
             made = expression(function, step=step, schema=schema)
         return self._then(FlatMap(name=step, inputs=(self.step,), expression=made))
 
-    def filter(self, condition: object, *, name: str | None = None) -> DataStream:
-        """Keep the records for which `condition` is true: SQL text, a Column or a function of a read-only mapping."""
-        step = self.draft.auto_name("filter", name)
-        return self._then(Filter(name=step, inputs=(self.step,), condition=expression(condition, step=step)))
+    def filter(self, condition: object, *, trace: bool = True, name: str | None = None) -> DataStream:
+        """Keep the records for which `condition` is true: SQL text, a Column or a function of a read-only mapping.
+
+        A function is computed by Spark, as far as Spark is known to do the same, without being called; values that it
+        takes from outside are those of the moment when the plan is made. `trace=False` leaves it to Python.
+        """
+        step = self.draft.auto_name("filter", name, after=self.step)
+        return self._then(
+            Filter(name=step, inputs=(self.step,), condition=expression(condition, step=step, trace=trace))
+        )
 
     def for_each(self, function: Callable[[Record], Any], *, name: str | None = None) -> DataStream:
         """Call `function` for its side effect; a batch that is repeated calls it again.
 
         The record goes on as it came, whatever the function does to its dict.
         """
-        step = self.draft.auto_name("for_each", name)
+        step = self.draft.auto_name("for_each", name, after=self.step)
         if not callable(function):
             raise TopologyError(f"step {step!r} takes a function, not {function!r}")
         return self._then(ForEach(name=step, inputs=(self.step,), function=PythonFunction(function)))
 
     def select_fields(self, *fields: str, name: str | None = None) -> DataStream:
         """Keep only these fields, in this order."""
-        step = self.draft.auto_name("select_fields", name)
+        step = self.draft.auto_name("select_fields", name, after=self.step)
         return self._then(SelectFields(name=step, inputs=(self.step,), fields=fields))
 
     def with_fields(self, *, name: str | None = None, **columns: object) -> DataStream:
         """Add or replace fields: `.with_fields(seconds="ms / 1000")`; all are computed from the record as it came."""
-        step = self.draft.auto_name("with_fields", name)
+        step = self.draft.auto_name("with_fields", name, after=self.step)
         if not columns:
             raise TopologyError(f"step {step!r} adds no field")
         made = tuple((field, native(value, step=step)) for field, value in columns.items())
         return self._then(WithFields(name=step, inputs=(self.step,), columns=made))
 
-    def union(self, *others: DataStream, name: str | None = None) -> DataStream:
+    def union(self, *others: DataStream | WindowStream[DataStream], name: str | None = None) -> DataStream:
         """Feed this stream and `others` of the same pipeline into one; duplicates stay, there is no order.
 
-        Branches of one stream may meet again, but not before a window: put `.shuffle(n, strategy="delta")` between.
+        Branches of one stream may meet again; before a step with state only if the steps between are SQL or Columns.
         """
-        step = self.draft.auto_name("union", name)
-        if not others or any(o.draft is not self.draft for o in others):
+        step = self.draft.auto_name("union", name, after=self.step)
+        streams = [other.to_data_stream() if isinstance(other, WindowStream) else other for other in others]
+        if not streams or any(stream.draft is not self.draft for stream in streams):
             raise TopologyError(
                 f"step {step!r} unites streams of one pipeline only",
                 remedy="begin them all from one StreamBuilder.data_stream(...)",
             )
-        return self._then(Union(name=step, inputs=(self.step, *(o.step for o in others))))
+        return self._then(Union(name=step, inputs=(self.step, *(stream.step for stream in streams))))
 
-    def split(self, label: object, *, name: str | None = None) -> SplitStream:
-        """Label each record (SQL text, a Column or a function that returns the label); branch with `.select(label)`."""
-        step = self.draft.auto_name("split", name)
-        made = expression(label, step=step)
+    def split(self, label: object, *, trace: bool = True, name: str | None = None) -> SplitStream:
+        """Label each record (SQL text, a Column or a function that returns the label); branch with `.select(label)`.
+
+        `trace=False` leaves a function to Python, as for `filter`.
+        """
+        step = self.draft.auto_name("split", name, after=self.step)
+        made = expression(label, step=step, trace=trace)
         return SplitStream(self.draft, self.draft.add(Split(name=step, inputs=(self.step,), label=made)))
 
     def shuffle(
@@ -157,7 +182,7 @@ class DataStream:
         the shuffle is computed once for all that stands behind it, and steps with state may follow one another.
         All give equal results; a durable one cannot be rewound, only begun anew.
         """
-        step = self.draft.auto_name("shuffle", name)
+        step = self.draft.auto_name("shuffle", name, after=self.step)
         by = (keys,) if isinstance(keys, str) else tuple(keys)
         if strategy == "memory" and bootstrap_servers is None:
             return self._then(Shuffle(name=step, inputs=(self.step,), partitions=partitions, keys=by))
@@ -173,6 +198,44 @@ class DataStream:
         write = self.draft.add(ShuffleWrite(name=f"{step}_write", inputs=(self.step,), **half))
         return self._then(ShuffleRead(name=step, after=write, **half))
 
+    def distinct(
+        self,
+        *fields: str,
+        within: timedelta,
+        time_field: str | None = None,
+        water_mark: timedelta | None = None,
+        late_to: str | PathLike[str] | None = None,
+        name: str = "distinct",
+    ) -> DataStream:
+        """Drop rows that equal an earlier one in `fields`; `name` keys the state. Null equals null.
+
+        Of rows whose event times (`time_field`; without one, of their arrival) lie at most `within` apart just the one
+        that comes first passes; of others it may. `water_mark` is how far a row may lie behind the greatest time seen
+        before it is late: the same as `within` unless it is given. `late_to` is a Delta table for late rows, as that
+        of a window is.
+
+        >>> from rs_assets import StreamBuilder, Time
+        >>> orders = StreamBuilder.data_stream("shop", "once").from_file("in.jsonl", schema="id string, ts timestamp")
+        >>> once = orders.distinct("id", within=Time.minutes(10), time_field="ts")
+        >>> print(once.to_print().build().describe())
+        shop.once  fingerprint ...
+          file      file_source  [json in.jsonl]
+        * distinct  distinct <- file  [id within 0:10:00]
+          print     print_sink <- distinct
+        """
+        node = Distinct(
+            name=name,
+            inputs=(self.step,),
+            fields=fields,
+            within=within,
+            time_field=time_field,
+            water_mark=within if water_mark is None else water_mark,
+        )
+        stream = self._then(node)
+        if late_to is not None:
+            self.draft.add(late_sink(name, late_to))
+        return stream
+
     def window(
         self, window: Window, *, name: str = "window", emit: EmitStrategy = "on_window_close"
     ) -> WindowStream[DataStream]:
@@ -182,8 +245,9 @@ class DataStream:
         each batch, the row as it stands of every window that the batch changed, and nothing when a window closes: the
         last row of a window is its result. Into `to_delta(mode="upsert", keys=[group fields and "start_time"])` that
         gives one row a window, always up to date; every other sink gets each update as a row, and `fire_time` tells
-        them apart. Steps behind it see updates; steps with state and durable shuffles are refused there, and sessions
-        cannot emit so.
+        them apart. Steps behind it see updates; steps with state and durable shuffles are refused there. Sessions grow
+        and merge: before a session tells another row, the one that it told is taken back by one that is equal but for
+        `retracted`, which is true there (`to_delta(..., deletes="retracted")`).
 
         >>> from rs_assets import StreamBuilder, Time, TumblingWindow
         >>> clicks = StreamBuilder.data_stream("shop", "live").from_file(
@@ -197,7 +261,9 @@ class DataStream:
         * window      window_aggregate <- file  [tumbling 0:00:10 by page: n, on each update]
           live_table  delta_sink <- window  [upsert live]
         """
-        return WindowStream(upstream=self.step, window=window, name=name, resume=self._then, emit=emit)
+        return WindowStream(
+            upstream=self.step, window=window, name=name, resume=self._then, beside=self.draft.add, emit=emit
+        )
 
     def to_print(self, *, max_rows: int = 20, name: str = "print") -> DataStream:
         """Show each batch as a table on standard output."""
@@ -216,6 +282,7 @@ class DataStream:
         keys: Sequence[str] = (),
         connector: Connector = "native",
         order_by: Sequence[str] = (),
+        deletes: str | None = None,
         partition_by: Sequence[str] = (),
         name: str | None = None,
     ) -> DataStream:
@@ -225,8 +292,10 @@ class DataStream:
         holds all windows as they are after each batch. A repeated batch changes nothing.
 
         Of rows of the same keys the greatest by the fields `order_by` stays, whenever it comes; without `order_by` the
-        one that was read last: of the newer file, in it the later line. `partition_by` makes the partitions of a table
-        that is not there yet.
+        one that was read last: of the newer file, in it the later line. Where the boolean field `deletes` is true, the
+        row of its keys goes and none is put in its place; the table does not remember that it was there, so an older
+        row that comes later is taken for a new one. `partition_by` makes the partitions of a table that is not there
+        yet.
         """
         where = fspath(table)
         node = DeltaSink(
@@ -237,6 +306,7 @@ class DataStream:
             keys=(keys,) if isinstance(keys, str) else tuple(keys),
             connector=connector,
             order_by=(order_by,) if isinstance(order_by, str) else tuple(order_by),
+            deletes=deletes,
             partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
         )
         return self._sink(node)
@@ -286,6 +356,21 @@ class DataStream:
         )
         return self._sink(node)
 
+    def to_sqlite(self, path: str | PathLike[str], table: str, *, name: str | None = None) -> DataStream:
+        """Add the rows to a table of SQLite, exactly once: a batch and its marker are one transaction.
+
+        Database and table are made if they are not there; a table that is there may have more columns. Times are text
+        (ISO 8601, UTC), nested fields JSON. A batch passes through the driver, so limit its rows. The rows cannot be
+        taken back: a rewind or restore of the pipeline is refused, and a new generation adds its rows to the old ones.
+
+        >>> from rs_assets import StreamBuilder
+        >>> stream = StreamBuilder.data_stream("shop", "late").from_array([{"page": "/a", "ms": 120}])
+        >>> stream.to_sqlite("shop.db", "slow_pages").build().name
+        'shop.late'
+        """
+        step = name or name_from(table, suffix="table")
+        return self._sink(SqliteSink(name=step, inputs=(self.step,), path=fspath(path), table=table))
+
     def to_memory(self, channel: MemoryChannel, *, name: str = "collect") -> DataStream:
         """Collect the rows into `channel` of this process."""
         return self._sink(MemorySink(name=name, inputs=(self.step,), channel=channel))
@@ -297,28 +382,43 @@ class DataStream:
         """
         return self._sink(WriterSink(name=name, inputs=(self.step,), writer=sink))
 
-    def build(self, *, renamed: Mapping[str, str] | None = None) -> Pipeline:
-        """Freeze everything written so far into a pipeline; TopologyError says what does not fit.
+    def build(
+        self,
+        *,
+        renamed: Mapping[str, str] | None = None,
+        description: str = "",
+        owners: Sequence[str] = (),
+        fresh_within: timedelta | None = None,
+    ) -> Pipeline:
+        """Freeze what leads here, and the branches written beside it since the last `build()`, into a pipeline.
+
+        UserError says what does not fit: TopologyError, UnknownFieldError or SchemaError. Streams are values: they stay
+        as they are, and more can be written behind them for the next `build()`.
 
         `renamed` maps earlier names of steps to those they have now, so that state, offsets and sinks go on under the
         new name: `.build(renamed={"clicks": "page_views"})`. It may stay there for good.
+
+        `description` (Markdown) and `owners` (`team:orders`, or e-mail addresses) are for people: Dagster shows them.
+        `fresh_within` is how far the watermark may lie behind the clock before a check of the outputs in Dagster fails;
+        no limit without it. TopologyError if no step has event time.
         """
         pairs = tuple((renamed or {}).items())
-        topology = Topology(self.draft.namespace, self.draft.job, tuple(self.draft.nodes), pairs)
+        topology = Topology(self.draft.namespace, self.draft.job, self.draft.take(self.step), pairs)
         # Here, not at the start: what no query can compute is refused while the pipeline is written.
         plan_queries(topology)
-        return Pipeline(topology)
+        check_fields(topology)
+        _check_fresh(topology, fresh_within)
+        return Pipeline(topology, description, checked_owners(owners), fresh_within)
 
     def _then(self, node: Node) -> DataStream:
         return DataStream(self.draft, self.draft.add(node))
 
     def _sink(self, node: Node) -> DataStream:
-        self.draft.add(node)
-        return self
+        return DataStream(self.draft, self.draft.add_sink(self.step, node))
 
 
 @dataclass(frozen=True, slots=True)
-class SplitStream:
+class SplitStream(Fluent):
     """A stream whose records carry labels."""
 
     draft: Draft
@@ -326,5 +426,15 @@ class SplitStream:
 
     def select(self, label: str, *, name: str | None = None) -> DataStream:
         """The branch of the records that carry `label`."""
-        step = self.draft.auto_name("select", name)
+        step = self.draft.auto_name("select", name, after=self.step)
         return DataStream(self.draft, self.draft.add(Select(name=step, inputs=(self.step,), label=label)))
+
+
+def _check_fresh(topology: Topology, within: timedelta | None) -> None:
+    """Refuse a promise that nothing could be measured by."""
+    if within is None:
+        return
+    if not isinstance(within, timedelta) or within <= timedelta(0):
+        raise TopologyError(f"fresh_within must be a time, not {within!r}", remedy="fresh_within=Time.minutes(5)")
+    if not any(node.stateful for node in topology):
+        raise TopologyError("fresh_within needs a step with event time", remedy="leave it out, or add a window")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Generic, TypeVar
+from os import PathLike
+from typing import Any, Generic, TypeVar, get_args
 
 from rs_assets.engine.source.policy import BadRecords
+from rs_assets.engine.window.firing import HOLD, ONCE, Firing, LateFirings
 from rs_assets.engine.window.spec import (
     DEFAULT_MAX_AHEAD,
     EPOCH,
@@ -15,13 +17,17 @@ from rs_assets.engine.window.spec import (
     AggregateFunction,
     EmitStrategy,
     EventTimeBounds,
-    HoppingWindow,
-    SessionWindow,
-    TumblingWindow,
+    Ranking,
     Window,
 )
 from rs_assets.errors import TopologyError
+from rs_assets.pipeline.stream.draft import late_sink
+from rs_assets.pipeline.stream.habits import no_such_method
+from rs_assets.pipeline.stream.reduction import Reduction, folds, reduction, rows_kept
 from rs_assets.pipeline.topology.base import Node
+from rs_assets.pipeline.topology.expression import ColumnBuilder, Record, SqlText, native
+from rs_assets.pipeline.topology.fold import Accumulator
+from rs_assets.pipeline.topology.sink import DeltaSink
 from rs_assets.pipeline.topology.window import WindowAggregate
 
 S = TypeVar("S")
@@ -38,18 +44,36 @@ class WindowStream(Generic[S]):
     window: Window
     name: str
     resume: Callable[[Node], S] = field(repr=False)
+    beside: Callable[[Node], object] = field(repr=False)
     fields: tuple[str, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
+    own: tuple[tuple[str, SqlText | ColumnBuilder], ...] = ()
+    ranking: Ranking | None = None
+    reductions: tuple[Reduction, ...] = ()
     delay: timedelta = timedelta(0)
     bounds: EventTimeBounds = EventTimeBounds()
     emit: EmitStrategy = "on_window_close"
+    firing: Firing = ONCE
+    late: DeltaSink | None = None
 
     def __post_init__(self) -> None:
         """Refuse anything that is no window."""
-        if not isinstance(self.window, TumblingWindow | HoppingWindow | SessionWindow):
+        if not isinstance(self.window, get_args(Window)):
             raise TopologyError(
                 f"window() takes a window, not {self.window!r}", remedy="TumblingWindow.of(Time.seconds(10), 'ts')"
             )
+
+    def __getattr__(self, name: str) -> Any:
+        """A method of the stream of window rows: with an aggregate, it stands behind `to_data_stream()`."""
+        from rs_assets.pipeline.stream.data_stream import DataStream
+
+        if not callable(getattr(DataStream, name, None)) or name.startswith("_"):
+            raise no_such_method(self, name, also=DataStream)
+
+        def called(*args: Any, **options: Any) -> Any:
+            return getattr(self.to_data_stream(), name)(*args, **options)
+
+        return called
 
     def group_by(self, *fields: str) -> WindowStream[S]:
         """The fields whose values make a group; null forms a group of its own. Without fields: one group."""
@@ -91,12 +115,125 @@ class WindowStream(Generic[S]):
         """All values as an array, ordered by event time and then by value."""
         return self._with("collect", field, name)
 
+    def aggregate(self, **columns: object) -> WindowStream[S]:
+        """Any aggregate of Spark, as SQL text or `column(...)`: `.aggregate(total="sum(ms * 2)")`.
+
+        These columns stand behind those of the other methods. Refused when the pipeline starts: what is no aggregate;
+        what gives another value where the same rows come in another order (`first`, `collect_list` unless it is
+        sorted, `max_by` unless the order holds what is chosen); the clock; distinct values, for which
+        `count_distinct` is there. Approximate aggregates, such as `percentile_approx`, and sums of doubles may differ
+        within their error with the way in which the input was cut into batches.
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow, column
+        >>> from pyspark.sql import functions as F
+        >>> hits = StreamBuilder.data_stream("shop", "hits").from_file("in.jsonl", schema="ms bigint, ts timestamp")
+        >>> window = hits.window(TumblingWindow.of(Time.minutes(1), "ts"))
+        >>> window = window.aggregate(p95=column(lambda: F.percentile_approx("ms", 0.95)), total="sum(ms * 2)")
+        >>> print(window.to_data_stream().to_print().build().describe())
+        shop.hits  fingerprint ...
+          file    file_source  [json in.jsonl]
+        * window  window_aggregate <- file  [tumbling 0:01:00: p95, total]
+          print   print_sink <- window
+        """
+        made = tuple((name, native(value, step=self.name)) for name, value in columns.items())
+        return replace(self, own=(*self.own, *made))
+
+    def top_n(
+        self,
+        n: int,
+        by: str | Sequence[str],
+        *,
+        fields: Sequence[str] = (),
+        descending: bool = True,
+        rank: str = "rank",
+    ) -> WindowStream[S]:
+        """The first `n` rows of each window and group in the order of `by`: one row for each, when the window fires.
+
+        Such a row has the group fields, its number from 1 as `rank`, the fields `by` and `fields`, the window's
+        aggregates and its times. `descending` is for all of `by`; rows that are equal in `by` are ordered by `fields`,
+        in the same direction, so that the ranking never depends on the order in which rows came. Null is smaller than
+        any value. The state holds `n` rows a window and group, at most 100,000.
+
+        With emit="on_window_update" a batch emits the whole ranking of each window that it changed; `rank` belongs to
+        the keys of an upsert then.
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> hits = StreamBuilder.data_stream("shop", "slow").from_file(
+        ...     "in.jsonl", schema="page string, ms bigint, ts timestamp"
+        ... )
+        >>> slowest = hits.window(TumblingWindow.of(Time.minutes(1), "ts")).top_n(3, by="ms", fields=["page"])
+        >>> print(slowest.to_data_stream().to_print().build().describe())
+        shop.slow  fingerprint ...
+          file    file_source  [json in.jsonl]
+        * window  window_aggregate <- file  [tumbling 0:01:00: top 3 by ms descending]
+          print   print_sink <- window
+        """
+        order, shown = ((of,) if isinstance(of, str) else tuple(of) for of in (by, fields))
+        return replace(self, ranking=Ranking(n=n, by=order, fields=shown, descending=descending, rank=rank))
+
+    def reduce(
+        self,
+        function: Callable[[Any, Record], Any] | Accumulator,
+        *,
+        schema: object = None,
+        fields: Sequence[str] = (),
+        name: str | None = None,
+    ) -> WindowStream[S]:
+        """Fields that a Python function makes of the rows of a window: `function(before, row)`, row after row.
+
+        `before` is None for the first row, then what the function returned for the row before it. What it returns for
+        the last one, a dict or a dataclass with just the fields of `schema` (as of `map`), stands in the window's row.
+        Instead of a function it may be an object with `create()`, `accumulate(accumulator, row)`, which returns the
+        accumulator, and `value(accumulator)`: an aggregate of your own.
+
+        Rows come in the order of event time, those of one time in the order of `fields`, however the input was cut into
+        batches. A row has `fields` alone, by default all fields. These rows are the state, and no function is called
+        before the window fires: so the function may be changed and state is kept, nothing need be merged or retracted,
+        and memory and state grow with the rows of a window. Functions must be pure: they are called again for every
+        firing, and again where a batch is repeated. Where one raises, the run ends, or, under quarantine, the window's
+        row is a dead letter. `name` is that of the step, by default the window's with `_reduce` behind it.
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> hits = StreamBuilder.data_stream("shop", "last").from_file("in.jsonl", schema="page string, ts timestamp")
+        >>> def path(before, row):
+        ...     return {"path": f"{before['path']} {row['page']}" if before else row["page"]}
+        >>> paths = hits.window(TumblingWindow.of(Time.minutes(1), "ts")).reduce(path, schema="path string")
+        >>> print(paths.to_data_stream().to_print().build().describe())
+        shop.last  fingerprint ...
+          file           file_source  [json in.jsonl]
+        * window         window_aggregate <- file  [tumbling 0:01:00: rows]
+          window_reduce  fold <- window  [path of the rows of window]  Python: of all rows of a window
+          print          print_sink <- window_reduce
+        """
+        names = (fields,) if isinstance(fields, str) else tuple(fields)
+        step = name or f"{self.name}_reduce"
+        return replace(self, reductions=(*self.reductions, reduction(step, function, schema, names)))
+
     def water_mark(self, delay: timedelta) -> WindowStream[S]:
         """How long a window waits for rows that are out of order before it closes.
 
         By default it does not wait: a row that is older than a window's end by the greatest time seen is late for it.
         """
         return replace(self, delay=delay)
+
+    def late_to(self, table: str | PathLike[str], *, name: str | None = None) -> WindowStream[S]:
+        """Append the rows that come too late to a Delta table, each exactly once: a name below RS_HOME, or a path.
+
+        A row has all fields with which it came to the window, and `watermark`, by which it was judged. Finding late
+        rows reads their batch again, which batches without any are spared. Fields that the window has no use for are
+        computed for late rows only: where that fails, the run does.
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> orders = StreamBuilder.data_stream("shop", "orders").from_file("in.jsonl", schema="id bigint, ts timestamp")
+        >>> window = orders.window(TumblingWindow.of(Time.minutes(1), "ts")).count("n").late_to("late_orders")
+        >>> print(window.to_data_stream().to_delta("per_minute").build().describe())
+        shop.orders  fingerprint ...
+          file               file_source  [json in.jsonl]
+        * window             window_aggregate <- file  [tumbling 0:01:00: n]
+          late_orders_table  delta_sink <- window  [late rows into late_orders]
+          per_minute_table   delta_sink <- window  [append per_minute]
+        """
+        return replace(self, late=late_sink(self.name, table, name=name))
 
     def event_time(
         self,
@@ -112,25 +249,66 @@ class WindowStream(Generic[S]):
         policy = None if bad_records is None else BadRecords.of(bad_records)
         return replace(self, bounds=EventTimeBounds(earliest=earliest, max_ahead=max_ahead, policy=policy))
 
+    def emit_before(self, every: timedelta) -> WindowStream[S]:
+        """Fire each window every `every` from its start too, before it fires for good: with what it has until then.
+
+        A window that got no row since it fired last is passed over. Its rows have the column `final` besides: whether
+        the window has closed, so that no other row of it follows.
+        """
+        return replace(self, firing=replace(self.firing, before=every))
+
+    def emit_after(self, every: timedelta, *, until: timedelta = HOLD) -> WindowStream[S]:
+        """Keep each window open for `until` (an hour) behind its water mark, and fire it every `every` of that time.
+
+        It fires for good as it would without, then for rows that came later, each time with all that it has, and for
+        the last time (`final`) when it closes. Rows are late only behind that.
+        """
+        return replace(self, firing=replace(self.firing, after=every, hold=until))
+
+    def late_firings(self, tell: LateFirings) -> WindowStream[S]:
+        """Fire each window at its end already, and again for rows that come later but within the water mark.
+
+        With "deltas" each row tells what came since the one before, so that their sum is the window (mode 1 of
+        RocketMQ-Streams). With "totals" each tells all of the window, the last one (`final`) when it closes (mode 2).
+        Rows behind the end wait until another window ends, so that they fire together.
+        """
+        return replace(self, firing=replace(self.firing, late=tell))
+
+    def suppress(self, limit: timedelta) -> WindowStream[S]:
+        """Fire each window too when the greatest event time has moved by `limit` since it got a row it has not told of.
+
+        So that a window tells of each change, but not more often than that; `final` marks its last row.
+        """
+        return replace(self, firing=replace(self.firing, limit=limit))
+
     def to_data_stream(self) -> S:
-        """The rows of windows: group fields, aggregates, `start_time`, `end_time`, `fire_time`.
+        """The rows of windows: group fields, aggregates, `start_time`, `end_time`, `fire_time`; some have `final` too.
 
         `fire_time` is the event time at which the window may fire: its end plus the water mark. Of a window that emits
         on each update it is the time of the emission: the driver's clock at the start of the batch, so that it tells
         the updates of a window apart.
         """
-        return self.resume(
+        stream = self.resume(
             WindowAggregate(
                 name=self.name,
                 inputs=(self.upstream,),
                 window=self.window,
                 group_by=self.fields,
                 aggregates=self.aggregates,
+                own=self.own,
+                ranking=self.ranking,
+                rows=rows_kept(self.reductions),
                 water_mark=self.delay,
                 bounds=self.bounds,
                 emit=self.emit,
+                firing=self.firing,
             )
         )
+        if self.late is not None:
+            self.beside(self.late)
+        for fold in folds(self.reductions, behind=self.name):
+            stream = self.resume(fold)
+        return stream
 
     def _with(self, function: AggregateFunction, field: str | None, name: str | None) -> WindowStream[S]:
         made = Aggregate(function, field, name or field or function)

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
-from datetime import date, datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from rs_assets.engine.source.schema import is_record_type, record_ddl, schema_text
 from rs_assets.errors import SchemaError, TopologyError
 from rs_assets.pipeline.topology.code import code_digest
+from rs_assets.pipeline.topology.deferred import Deferred
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 Record = dict[str, Any]
-
-# The Spark type of each Python type that may stand in a return annotation.
-DDL_TYPES: dict[object, str] = {
-    str: "string",
-    int: "bigint",
-    float: "double",
-    bool: "boolean",
-    bytes: "binary",
-    datetime: "timestamp",
-    date: "date",
-    Decimal: "decimal(38,18)",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +39,26 @@ class ColumnBuilder:
     """A Spark Column that is built when the pipeline starts, because a Column needs a running Spark."""
 
     build: Callable[[], Column]
+    # What was written, and the fields it names, if that is known.
+    text: str = ""
+    fields: frozenset[str] = frozenset()
 
     def identity(self) -> str:
         """What the fingerprint takes of it."""
-        return code_digest(self.build)
+        return self.text or code_digest(self.build)
 
 
 @dataclass(frozen=True, slots=True)
 class PythonFunction:
-    """A Python function of one record (a dict); `schema` is the DDL of what it returns, None where it returns none."""
+    """A Python function of one record (a dict), of a fold of several.
 
-    call: Callable[[Record], Any]
+    `schema` is the DDL of what it returns, None where it returns none. With `trace` Spark computes it as far as it is
+    understood: that changes no result, and no identity.
+    """
+
+    call: Callable[[Any], Any]
     schema: str | None = None
+    trace: bool = True
 
     def identity(self) -> str:
         """What the fingerprint takes of it."""
@@ -80,7 +75,13 @@ Expression = SqlText | ColumnBuilder | PythonFunction
 
 def calls_python(node: object) -> bool:
     """Whether a node calls a Python function of records."""
-    return is_dataclass(node) and any(isinstance(getattr(node, each.name), PythonFunction) for each in fields(node))
+    return function_of(node) is not None
+
+
+def function_of(node: object) -> PythonFunction | None:
+    """The Python function of records that a node calls."""
+    found = (getattr(node, each.name) for each in fields(node)) if is_dataclass(node) else ()
+    return next((each for each in found if isinstance(each, PythonFunction)), None)
 
 
 def column(build: Callable[[], Column]) -> ColumnBuilder:
@@ -100,19 +101,21 @@ def native(value: object, *, step: str) -> SqlText | ColumnBuilder:
         return value
     if isinstance(value, str):
         return SqlText(value)
+    if isinstance(value, Deferred):
+        return ColumnBuilder(value.rs_build, value.rs_text, value.rs_fields)
     if is_spark_column(value):
         made = typing.cast("Column", value)
         return ColumnBuilder(lambda: made)
     raise TopologyError(
         f"step {step!r} takes SQL text or a Spark Column, not {type(value).__name__}",
-        remedy="pass a string, or column(lambda: ...)",
+        remedy="pass a string, or a Column made by rs_assets.F",
     )
 
 
-def expression(value: object, *, step: str, schema: str | None = None) -> Expression:
+def expression(value: object, *, step: str, schema: object = None, trace: bool = True) -> Expression:
     """`value` as an expression: a string is SQL, a Column stays one, any other callable is a function of a dict."""
     if callable(value) and not isinstance(value, ColumnBuilder) and not is_spark_column(value):
-        return PythonFunction(value, schema)
+        return PythonFunction(value, schema_text(schema, step=step), trace)
     if schema is not None:
         raise TopologyError(f"step {step!r}: a schema is declared only for a Python function")
     return native(value, step=step)
@@ -123,10 +126,11 @@ def is_spark_column(value: object) -> bool:
     return any(cls.__name__ == "Column" and cls.__module__.startswith("pyspark.") for cls in type(value).__mro__)
 
 
-def returned_schema(function: Callable[..., Any], declared: str | None, *, step: str) -> str:
+def returned_schema(function: Callable[..., Any], declared: object, *, step: str) -> str:
     """The DDL of the records that `function` returns: `declared`, else read from its return annotation.
 
-    The annotation may be a TypedDict, a dataclass, or a list, iterable or Optional of one.
+    The annotation may be a TypedDict, a dataclass, a NamedTuple, a Pydantic model, or a list, iterable or Optional of
+    one.
 
     >>> class Hit(typing.TypedDict):
     ...     page: str
@@ -135,10 +139,9 @@ def returned_schema(function: Callable[..., Any], declared: str | None, *, step:
     >>> returned_schema(parse, None, step="parse")
     '`page` string, `ms` bigint'
     """
-    if declared is not None:
-        if not isinstance(declared, str) or not declared.strip():
-            raise SchemaError(f"the schema of step {step!r} must be DDL text, not {declared!r}", step=step)
-        return declared
+    text = schema_text(declared, step=step)
+    if text is not None:
+        return text
     try:
         annotation = typing.get_type_hints(function).get("return")
     except (NameError, TypeError):
@@ -150,41 +153,15 @@ def returned_schema(function: Callable[..., Any], declared: str | None, *, step:
             remedy="pass schema='page string, ms bigint', or annotate the return with a TypedDict or a dataclass",
             step=step,
         )
-    return ", ".join(f"`{name}` {_ddl(kind, step=step, field=name)}" for name, kind in _members(record).items())
+    return record_ddl(record, step=step)
 
 
 def _record_type(annotation: object) -> type | None:
-    """The TypedDict or dataclass inside `annotation`, or None."""
-    if isinstance(annotation, type) and (typing.is_typeddict(annotation) or is_dataclass(annotation)):
-        return annotation
+    """The class of records inside `annotation`, or None."""
+    if is_record_type(annotation):
+        return typing.cast("type", annotation)
     for inner in typing.get_args(annotation):
         found = _record_type(inner)
         if found is not None:
             return found
     return None
-
-
-def _members(record: type) -> dict[str, object]:
-    hints = typing.get_type_hints(record)
-    names = [f.name for f in fields(record)] if is_dataclass(record) else list(hints)
-    return {name: hints[name] for name in names}
-
-
-def _ddl(kind: object, *, step: str, field: str) -> str:
-    """The Spark type of a Python annotation."""
-    if kind in DDL_TYPES:
-        return DDL_TYPES[kind]
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        real = [arg for arg in args if arg is not type(None)]
-        if len(real) == 1:
-            return _ddl(real[0], step=step, field=field)
-    if origin is list and args:
-        return f"array<{_ddl(args[0], step=step, field=field)}>"
-    if origin is dict and args:
-        return f"map<{_ddl(args[0], step=step, field=field)},{_ddl(args[1], step=step, field=field)}>"
-    raise SchemaError(
-        f"step {step!r}: the type {kind!r} of field {field!r} has no Spark type",
-        remedy="declare it with schema='...'",
-        step=step,
-    )

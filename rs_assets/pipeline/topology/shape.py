@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.code import same_code
 from rs_assets.pipeline.topology.step import Union
+from rs_assets.pipeline.topology.timed import TimedState
 from rs_assets.pipeline.topology.topology import Topology
 
 
@@ -27,6 +28,8 @@ class NodeShape:
 
 
 Shape = tuple[NodeShape, ...]
+# Parts of an identity that say where state lies, which nobody can use from elsewhere.
+LAG, KEPT_BY = "lag=", "kept by "
 
 
 def shape_of(topology: Topology, stateful: str | None) -> Shape:
@@ -38,13 +41,29 @@ def shape_of(topology: Topology, stateful: str | None) -> Shape:
         NodeShape(
             name=node.name,
             kind=node.kind,
-            identity=node.identity(),
+            identity=(*node.identity(), *_lag(topology, node), *_keeper(node)),
             inputs=tuple(_seen_through(topology, node)),
             sources=tuple(sorted(s.name for s in topology.sources if s.name in topology.ancestors(node.name))),
         )
         for node in topology
         if node.name in above and not isinstance(node, Union)
     )
+
+
+def _lag(topology: Topology, node: Node) -> tuple[str, ...]:
+    """How far the windows of a chained step lie in state behind what they are over."""
+    link = topology.links.get(node.name)
+    return (f"{LAG}{link.lag}",) if link is not None and link.lag else ()
+
+
+def _keeper(node: Node) -> tuple[str, ...]:
+    """That a processor keeps the state, and no operator of Spark's own."""
+    return (f"{KEPT_BY}a processor",) if isinstance(node, TimedState) and node.variable is not None else ()
+
+
+def lags(shape: Shape) -> Mapping[str, str]:
+    """The part of each step's identity that tells where its windows lie in state; no state can be used with another."""
+    return {node.name: " ".join(part for part in node.identity if part.startswith((LAG, KEPT_BY))) for node in shape}
 
 
 def renamed(shape: Iterable[NodeShape], names: Mapping[str, str]) -> Shape:

@@ -84,15 +84,23 @@ class DeltaSink(Sink):
     `append` adds the rows (of a window that emits updates: each update), `upsert` replaces the rows of the same `keys`,
     `complete` holds all windows as they are after each batch. `connector` is the writer: `native` (Spark writes
     Parquet, delta-rs commits) or `jvm`. Of rows of the same keys the greatest by `order_by` stays, whenever it comes;
-    without it the one that was read last. `partition_by` makes the partitions of a new table.
+    without it the one that was read last. If the field `deletes` of that row is true, the table has no row of its keys
+    then. `partition_by` makes the partitions of a new table.
+
+    With `late` it gets, instead of the rows of the step before it, those that came too late for that step: as they came
+    to it, with the watermark that refused them.
     """
+
+    icon: ClassVar[str] = "deltalake"
 
     table: str
     mode: DeltaMode = "append"
     keys: tuple[str, ...] = ()
     connector: Connector = "native"
     order_by: tuple[str, ...] = ()
+    deletes: str | None = None
     partition_by: tuple[str, ...] = ()
+    late: bool = False
 
     @property
     def read_order(self) -> bool:
@@ -114,13 +122,22 @@ class DeltaSink(Sink):
             raise TopologyError(
                 f"step {self.name!r}: keys belong to mode='upsert' and it needs them", remedy="keys=['page']"
             )
-        if self.order_by and self.mode != "upsert":
-            raise TopologyError(f"step {self.name!r}: order_by belongs to mode='upsert'", remedy="leave it out")
+        for option in ("order_by", "deletes"):
+            if getattr(self, option) and self.mode != "upsert":
+                raise TopologyError(f"step {self.name!r}: {option} belongs to mode='upsert'", remedy="leave it out")
+        if self.deletes in self.keys:
+            raise TopologyError(f"step {self.name!r}: {self.deletes!r} is a key, so it cannot tell which rows go")
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The fields of a row that it names."""
+        return (*self.keys, *self.order_by, *self.partition_by, *((self.deletes,) if self.deletes else ()))
 
     def detail(self) -> str:
         """Mode, table and partitions."""
         parts = f" partitioned by {', '.join(self.partition_by)}" if self.partition_by else ""
-        return f"{self.mode} {self.table}{parts}"
+        gone = f" but {self.deletes}" if self.deletes else ""
+        return f"{'late rows into' if self.late else self.mode} {self.table}{parts}{gone}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +147,8 @@ class KafkaSink(Sink):
     `key`, `value`, `partition` and `headers` are fields; without `value` it is a JSON object of the row. `options` are
     settings of Kafka's producer by their Java names.
     """
+
+    icon: ClassVar[str] = "kafka"
 
     cluster: KafkaCluster
     topic: str | None = None
@@ -180,7 +199,7 @@ class KafkaSink(Sink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterSink(Sink):
-    """A sink of the user's own: any object that stages and commits batches: an `rs_assets.sinks.SinkWriter`."""
+    """A sink of the user's own: any object with the methods of `rs_assets.sinks.SinkWriter`."""
 
     writer: SinkWriter = field(repr=False, compare=False)
 
@@ -194,7 +213,7 @@ class WriterSink(Sink):
         if lacking:
             raise TopologyError(
                 f"step {self.name!r}: the sink has no {', '.join(lacking)}",
-                remedy="write it as rs_assets.engine.sink.base.SinkWriter (and Rewinding) describe",
+                remedy="write it as rs_assets.sinks.SinkWriter (and Rewinding) describe",
                 step=self.name,
             )
 

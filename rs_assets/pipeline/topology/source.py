@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import glob
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.connect.kafka.names import checked_group, checked_topic
+from rs_assets.engine.project import anchored
 from rs_assets.engine.source.policy import BadRecords
+from rs_assets.engine.source.schema import schema_text
 from rs_assets.errors import SchemaError, TopologyError
 from rs_assets.pipeline.topology.base import Family, Node, positive
 
@@ -45,27 +46,20 @@ RAW_SCHEMA = (
 )
 
 
-def checked_schema(schema: object, *, step: str) -> str | None:
-    """`schema` as DDL text or None; SchemaError for anything else. Whether it parses, Spark says at the start."""
-    if schema is None or (isinstance(schema, str) and schema.strip()):
-        return schema
-    raise SchemaError(
-        f"the schema of step {step!r} must be DDL text such as 'page string, ms bigint', not {schema!r}", step=step
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(Node):
     """A node without inputs. `schema` is DDL text; None means: inferred once, then pinned with the checkpoint."""
 
     family: ClassVar[Family] = "source"
+    # Whether Spark's real-time mode can read it.
+    real_time: ClassVar[bool] = False
 
     schema: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the schema's form."""
+        """Bring the schema to DDL text, whatever it was given as."""
         Node.__post_init__(self)
-        checked_schema(self.schema, step=self.name)
+        object.__setattr__(self, "schema", schema_text(self.schema, step=self.name))
 
     @property
     def bounded(self) -> bool:
@@ -81,6 +75,10 @@ class Source(Node):
     def row_schema(self) -> str | None:
         """The fields of its rows as DDL text, None if that is found out at the first start."""
         return self.schema
+
+    def unlimited(self) -> Self:
+        """The same source without limits of a batch, which real-time mode has not."""
+        return self
 
     @property
     def in_parser(self) -> bool:
@@ -154,6 +152,8 @@ class FileSource(Source):
     `path` is absolute once the node is made, in the form that Spark lists files in; `written` is what was given.
     """
 
+    icon: ClassVar[str] = "file"
+
     path: str
     format: Format = "json"
     tail: bool = False
@@ -166,7 +166,7 @@ class FileSource(Source):
     written: str = field(default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse options that do not go together, and anchor the path in the working directory of now."""
+        """Refuse options that do not go together, and anchor the path in the project's folder."""
         Source.__post_init__(self)
         is_text = isinstance(self.path, str) and bool(self.path) and "\0" not in self.path
         checks: Sequence[tuple[bool, str, str]] = (
@@ -189,8 +189,7 @@ class FileSource(Source):
             if not holds:
                 raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy)
         object.__setattr__(self, "written", self.written or self.path)
-        # Like Hadoop it takes `a/../b` for `b`, without a look at links.
-        object.__setattr__(self, "path", os.path.abspath(SCHEME.sub("", self.path)))  # noqa: PTH100
+        object.__setattr__(self, "path", anchored(SCHEME.sub("", self.path)))
 
     @property
     def bounded(self) -> bool:
@@ -230,6 +229,9 @@ class KafkaSource(Source):
     the consumer group in which the committed offsets are shown; nothing is read from it, unless `starting` is
     "committed". `metadata` names what else of a record becomes a field, `kafka_offset` and the like.
     """
+
+    icon: ClassVar[str] = "kafka"
+    real_time: ClassVar[bool] = True
 
     cluster: KafkaCluster
     topics: tuple[str, ...] = ()
@@ -284,6 +286,10 @@ class KafkaSource(Source):
         for holds, what, remedy in checks:
             if not holds:
                 raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy)
+
+    def unlimited(self) -> Self:
+        """Without the limits of rows and partitions."""
+        return replace(self, max_rows_per_batch=None, min_partitions=None)
 
     def _reads(self, topic: str | None) -> bool:
         if self.pattern is not None and topic is not None:

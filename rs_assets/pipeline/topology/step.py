@@ -140,4 +140,4 @@ def _text(value: Expression) -> str:
         case PythonFunction():
             return f"{value.label}()"
         case _:
-            return "a Spark column"
+            return value.text or "a Spark column"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
+from rs_assets.engine.project import anchored
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.topology.sink import DeltaSink, FileSink, Sink
 
@@ -12,7 +12,7 @@ from rs_assets.pipeline.topology.sink import DeltaSink, FileSink, Sink
 def check_targets(sinks: Iterable[Sink]) -> None:
     """TopologyError names two sinks that would write to one folder, or to one table in ways that do not go together.
 
-    Tables take appends of several sinks, and upserts by equal keys.
+    Tables take appends of several sinks, late rows of several steps, and upserts by equal keys.
     """
     first: dict[str, Sink] = {}
     for sink in sinks:
@@ -31,10 +31,10 @@ def check_targets(sinks: Iterable[Sink]) -> None:
 def _place(sink: Sink) -> str | None:
     """The folder of a sink, None for sinks without one; a table that is only named lies below RS_HOME."""
     if isinstance(sink, FileSink):
-        return os.path.abspath(sink.path)  # noqa: PTH100  nothing on the disk is asked
+        return anchored(sink.path)
     if isinstance(sink, DeltaSink):
         named = "/" not in sink.table or "://" in sink.table
-        return sink.table if named else os.path.abspath(sink.table)  # noqa: PTH100
+        return sink.table if named else anchored(sink.table)
     return None
 
 
@@ -42,4 +42,4 @@ def _way(sink: Sink) -> tuple[object, ...] | None:
     """How a sink writes, as far as two that share a place must agree; None if it shares with nobody."""
     if not isinstance(sink, DeltaSink) or sink.mode == "complete":
         return None
-    return sink.mode, frozenset(sink.keys)
+    return sink.mode, frozenset(sink.keys), sink.deletes, sink.late

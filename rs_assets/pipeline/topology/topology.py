@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from rs_assets.engine.names import checked_name
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.topology.base import Node
-from rs_assets.pipeline.topology.branches import check_branches
+from rs_assets.pipeline.topology.branches import Merged, check_branches
+from rs_assets.pipeline.topology.chain import Link, links_of
+from rs_assets.pipeline.topology.rejoin import Rejoin, rejoins_of
 from rs_assets.pipeline.topology.shuffle import ShuffleRead, ShuffleWrite
 from rs_assets.pipeline.topology.sink import Sink
 from rs_assets.pipeline.topology.source import Source
@@ -48,7 +50,8 @@ class Topology:
         self._check_ends()
         self._check_shuffles()
         check_updates(self.nodes, self.ancestors)
-        check_branches(self.nodes, self.ancestors)
+        check_branches(self.nodes, self.ancestors, self.merged)
+        _ = self.links
         check_targets(self.sinks)
         self._check_renamed(seen)
 
@@ -92,6 +95,11 @@ class Topology:
         return f"{self.namespace}.{self.job}"
 
     @property
+    def label(self) -> str:
+        """Namespace and job as one word: what the pipeline's graph, group, jobs and sensors are called in Dagster."""
+        return f"{self.namespace}_{self.job}"
+
+    @property
     def sources(self) -> tuple[Source, ...]:
         """The nodes without inputs."""
         return tuple(n for n in self.nodes if isinstance(n, Source))
@@ -126,6 +134,21 @@ class Topology:
                 found.add(current)
                 waiting.extend(self[current].inputs)
         return frozenset(found)
+
+    @property
+    def links(self) -> Mapping[str, Link]:
+        """How steps with state follow others in one query, by name; TopologyError for one that Spark cannot chain."""
+        return links_of(self.nodes, self.ancestors)
+
+    @property
+    def rejoins(self) -> Mapping[str, Rejoin]:
+        """The unions in which branches of one step meet that can be computed in one frame, by name."""
+        return rejoins_of(self.nodes)
+
+    @property
+    def merged(self) -> Merged:
+        """The inputs of those frames, by the name of the union."""
+        return {name: (rejoin.part, *rejoin.others) for name, rejoin in self.rejoins.items()}
 
     def state_shape(self) -> tuple[str, ...]:
         """One line for each node that stands at or before state, sources too: what a checkpoint depends on."""

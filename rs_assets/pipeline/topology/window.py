@@ -2,53 +2,78 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from math import gcd
 from typing import ClassVar, get_args
 
+from rs_assets.engine.window.firing import (
+    COUNTED,
+    NEVER,
+    ONCE,
+    SESSIONS,
+    SLIDING,
+    STATE,
+    Firing,
+    LateFirings,
+    tells_final,
+)
 from rs_assets.engine.window.spec import (
     Aggregate,
+    CalendarWindow,
+    CountWindow,
     EmitStrategy,
-    EventTimeBounds,
     HoppingWindow,
+    InOrder,
+    Ranking,
+    Rows,
     SessionWindow,
+    SlidingWindow,
+    TumblingWindow,
     Window,
     checked_duration,
 )
 from rs_assets.errors import TopologyError
-from rs_assets.pipeline.topology.base import Family, Node
+from rs_assets.pipeline.topology.base import Family
+from rs_assets.pipeline.topology.expression import ColumnBuilder, SqlText
+from rs_assets.pipeline.topology.timed import NONE, Arrival, TimedState
 
+# The state of processors, by what they compute, where it is not a row a window.
+STATES = {SessionWindow: SESSIONS, CountWindow: COUNTED, SlidingWindow: SLIDING}
 # Every window row has these beside its group fields and aggregates.
 WINDOW_FIELDS = ("start_time", "end_time", "fire_time")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowAggregate(Node):
+class WindowAggregate(TimedState):
     """Aggregates per group and window; a window closes when the watermark passes its end.
 
     The watermark is the greatest event time seen less `water_mark`; rows of windows that have closed are late. `emit`
-    says whether a window gives one row, when it closes, or its row as it stands in each batch that changes it.
+    and `firing` say whether a window gives one row, when it closes, or others before and behind it. `own` are
+    aggregates of Spark by name, which stand behind the others; with a `ranking` a window gives a row for each of its
+    first rows; with `rows` it has its rows, for functions behind it.
     """
 
     family: ClassVar[Family] = "window"
-    stateful: ClassVar[bool] = True
 
     window: Window
     group_by: tuple[str, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
-    water_mark: timedelta = timedelta(0)
-    bounds: EventTimeBounds = EventTimeBounds()
+    own: tuple[tuple[str, SqlText | ColumnBuilder], ...] = ()
+    ranking: Ranking | None = None
+    rows: Rows | None = None
     emit: EmitStrategy = "on_window_close"
+    firing: Firing = ONCE
 
     def __post_init__(self) -> None:
         """Refuse a window that computes nothing, and columns that would have one name."""
-        Node.__post_init__(self)
-        checked_duration(self.water_mark, what="the water mark", least=timedelta(0))
-        if not self.aggregates:
+        TimedState.__post_init__(self)
+        if not (self.aggregates or self.own or self.ranking or self.rows):
             raise TopologyError(
                 f"window {self.name!r} aggregates nothing", remedy="add .count('rows') or another aggregate"
             )
-        columns = [*self.group_by, *(a.alias for a in self.aggregates), *WINDOW_FIELDS]
+        kept = self.rows.columns if self.rows else ()
+        columns = [*self.row_keys, *self.values, *self.own_fields, *kept]
         # Spark does not tell names apart that differ in case only.
         folded = [c.casefold() for c in columns]
         twice = sorted({c for c in columns if folded.count(c.casefold()) > 1})
@@ -66,33 +91,192 @@ class WindowAggregate(Node):
                 remedy=f"use one of: {', '.join(get_args(EmitStrategy))}",
                 step=self.name,
             )
-        if self.updates and isinstance(self.window, SessionWindow):
+        if self.in_order and (self.firing != ONCE or self.emit != "on_window_close"):
             raise TopologyError(
-                f"window {self.name!r}: sessions merge, so they cannot emit on each update",
-                remedy="leave emit='on_window_update' out, or use a tumbling or hopping window",
+                f"window {self.name!r} fires when it has all its rows, and not more than once",
+                remedy="leave emit= and the times of firings out",
+                step=self.name,
+            )
+        if self.firing.deltas and isinstance(self.window, SessionWindow):
+            raise TopologyError(
+                f"window {self.name!r}: sessions merge, so a part of one that was told cannot be added to the rest",
+                remedy="use .late_firings('totals'), or a tumbling or hopping window",
+                step=self.name,
+            )
+        self._check_firing()
+
+    def _check_firing(self) -> None:
+        firing = self.firing
+        for time in (firing.before, firing.after, firing.hold, firing.limit):
+            if time != NEVER:
+                checked_duration(time, what=f"a time at which window {self.name!r} fires")
+        if firing.late not in (None, *get_args(LateFirings)):
+            raise TopologyError(
+                f"window {self.name!r} cannot tell {firing.late!r} of rows behind its end",
+                remedy=f"use one of: {', '.join(map(repr, get_args(LateFirings)))}",
+                step=self.name,
+            )
+        if firing.late and isinstance(self.window, CalendarWindow):
+            raise TopologyError(
+                f"window {self.name!r} goes by a calendar, so it has no late firings",
+                remedy="use .emit_after(Time.hours(1)), or a tumbling window of a day",
+                step=self.name,
+            )
+        mixed = firing.deltas and replace(firing, late=None) != ONCE
+        if mixed or (firing != ONCE and self.emit != "on_window_close"):
+            raise TopologyError(
+                f"window {self.name!r} cannot fire in all of these ways: {firing}, emit={self.emit!r}",
+                remedy="use one of them, or two windows of two names beside each other",
                 step=self.name,
             )
 
     @property
+    def values(self) -> tuple[str, ...]:
+        """The columns that are computed: aggregates, those of the user's own, by functions, fields of ranked rows."""
+        ranked = self.ranking.shown if self.ranking else ()
+        return (*(a.alias for a in self.aggregates), *(name for name, _ in self.own), *self.reduced, *ranked)
+
+    @property
+    def reduced(self) -> tuple[str, ...]:
+        """The columns that functions make of its rows."""
+        return self.rows.made if self.rows else ()
+
+    @property
+    def row_keys(self) -> tuple[str, ...]:
+        """What tells the rows of one window apart: its groups, and the number of a ranked row."""
+        return (*self.group_by, *((self.ranking.rank,) if self.ranking else ()))
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """The columns whose values cannot be read from state: aggregates of the user's own, and a ranking."""
+        ranked = (self.ranking.rank, *self.ranking.shown) if self.ranking else ()
+        return (*(name for name, _ in self.own), *self.reduced, *ranked)
+
+    @property
+    def event_time(self) -> str | None:
+        """The field that the window is over."""
+        return self.window.time_field
+
+    def lag(self, arrival: Arrival) -> timedelta:
+        """None if every row of a window comes before the window's end is passed, as in windows within windows."""
+        return window_lag(self.window, arrival)
+
+    def leaving(self, field: str, lag: timedelta) -> Arrival | None:
+        """A window's row leaves at its end; its start lies as far back as the window is long, unknown for sessions."""
+        if field in {"end_time", "fire_time"}:
+            return Arrival(lag)
+        if field != "start_time" or isinstance(self.window, SessionWindow | InOrder):
+            return None
+        return Arrival(self.window.longest + lag, window_grid(self.window))
+
+    @property
     def updates(self) -> bool:
-        """Whether it emits a window in each batch that changes it."""
-        return self.emit == "on_window_update"
+        """Whether it emits a window in each batch that changes it, and only then, as Spark itself does.
+
+        Spark does not for sessions, which merge.
+        """
+        return self.emit == "on_window_update" and not isinstance(self.window, SessionWindow)
+
+    @property
+    def fired(self) -> bool:
+        """Whether it fires as Spark itself does not."""
+        return self.in_order or self.firing != ONCE or not (self.emit == "on_window_close" or self.updates)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether its windows take rows in their order, when the watermark has passed them."""
+        return isinstance(self.window, InOrder)
+
+    @property
+    def retracts(self) -> bool:
+        """Whether its rows tell, in the column `retracted`, that they take back an earlier one."""
+        return self.fired and isinstance(self.window, SessionWindow)
+
+    @property
+    def often(self) -> bool:
+        """Whether it fires more than once, by Spark or by a processor."""
+        return (self.updates or self.fired) and not self.in_order
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a window may give several rows, of which each replaces the one before."""
+        return self.often and not self.firing.deltas
+
+    @property
+    def delay(self) -> timedelta:
+        """The water mark, and as long as windows are held open behind it."""
+        return self.water_mark + self.firing.hold
+
+    @property
+    def variable(self) -> str | None:
+        """The windows, if they fire as Spark itself does not."""
+        if not self.fired:
+            return None
+        return STATES.get(type(self.window), STATE)
+
+    @property
+    def own_fields(self) -> tuple[str, ...]:
+        """What a row has beside groups and aggregates."""
+        final = self.fired and not self.in_order and tells_final(self.firing, self.emit)
+        return (*WINDOW_FIELDS, *(["final"] * final), *(["retracted"] * self.retracts))
+
+    @property
+    def _often(self) -> str:
+        """How it fires more than once, in a few words; empty if it does not."""
+        return str(self.firing) or ("" if self.emit == "on_window_close" else self.emit.replace("_", " "))
 
     def detail(self) -> str:
-        """Window, groups and aggregates, and that it emits updates if it does."""
+        """Window, groups and what it computes, and that it emits updates if it does."""
         by = f" by {', '.join(self.group_by)}" if self.group_by else ""
-        when = ", on each update" if self.updates else ""
-        return f"{window_text(self.window)}{by}: {', '.join(a.alias for a in self.aggregates)}{when}"
+        often = f", {self._often}" if self._often else ""
+        when = ", on each update" if self.updates else f"{often}, by a processor" if self.fired else ""
+        ranked = [_ranking_text(self.ranking)] if self.ranking else []
+        rows = ["rows"] if self.rows else []
+        made = [*(a.alias for a in self.aggregates), *(name for name, _ in self.own), *rows, *ranked]
+        return f"{window_text(self.window)}{by}: {', '.join(made)}{when}"
 
     def identity(self) -> tuple[str, ...]:
         """Everything that decides what the state means, and which of its windows were emitted."""
+        offset = getattr(self.window, "offset", NONE)
         return (
             repr(self.window),
+            *((f"offset={offset}",) if offset else ()),
             ",".join(self.group_by),
             *(f"{a.function}({a.field or ''})" for a in self.aggregates),
+            *(f"aggregate({expression.identity()})" for _, expression in self.own),
+            *((repr(self.ranking),) if self.ranking else ()),
+            *((f"rows({','.join(self.rows.fields) or '*'})",) if self.rows else ()),
             f"water_mark={self.water_mark}",
-            *((f"emit={self.emit}",) if self.updates else ()),
+            *((f"emit={self.emit}",) if self.emit != "on_window_close" else ()),
+            *((f"firing={self.firing}",) if self.firing != ONCE else ()),
         )
+
+
+def window_lag(window: Window, arrival: Arrival) -> timedelta:
+    """How long behind its end a window must stay open for rows that come by `arrival`."""
+    if arrival.grid is None or not isinstance(window, TumblingWindow | HoppingWindow):
+        return arrival.bound
+    # How near to the end of a window its last row may lie.
+    step = _micros(arrival.grid)
+    common = gcd(step, _micros(window.slide))
+    nearest = timedelta(microseconds=_micros(window.offset + window.size) % common or common)
+    return max(NONE, arrival.bound - nearest)
+
+
+def window_grid(window: TumblingWindow | HoppingWindow | CalendarWindow) -> timedelta | None:
+    """What all starts of its windows are whole multiples of; None if there is nothing."""
+    if isinstance(window, CalendarWindow):
+        return None
+    return timedelta(microseconds=gcd(_micros(window.slide), _micros(window.offset)))
+
+
+def _ranking_text(ranking: Ranking) -> str:
+    order = "descending" if ranking.descending else "ascending"
+    return f"top {ranking.n} by {', '.join(ranking.by)} {order}"
+
+
+def _micros(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1)
 
 
 def window_text(window: Window) -> str:
@@ -104,7 +288,17 @@ def window_text(window: Window) -> str:
     match window:
         case SessionWindow():
             return f"session gap {window.gap}"
+        case CountWindow():
+            return f"each {window.size} rows"
+        case SlidingWindow():
+            return f"sliding {window.difference}"
+        case CalendarWindow():
+            return f"calendar {window.unit} in {window.zone}"
         case HoppingWindow():
-            return f"hopping {window.size} every {window.slide}"
-        case _:
-            return f"tumbling {window.size}"
+            return f"hopping {window.size} every {window.slide}{_offset_text(window.offset)}"
+        case TumblingWindow():
+            return f"tumbling {window.size}{_offset_text(window.offset)}"
+
+
+def _offset_text(offset: timedelta) -> str:
+    return f" from {offset}" if offset else ""

@@ -34,10 +34,10 @@ class Expected:
     """What the pipeline knows about a query's checkpoint without looking into it.
 
     `sources` are the names that its offset log should have, `rs_control` among them for a window; `stateful` says that
-    it keeps state, in `partitions` partitions (0: not known yet); `query_id` is the id of its metadata file as it was
-    recorded, None if it never was; `sinks` maps each sink to the last batch of this pipeline and `generation` that its
-    own marker remembers, -1 for none; `sinks_seen` to the last batch that we noted down for it, -1 or absent for none;
-    `sinks_changed` to what others did to its rows since.
+    it keeps state, in `operators` steps and `partitions` partitions (0: not known yet); `query_id` is the id of its
+    metadata file as it was recorded, None if it never was; `sinks` maps each sink to the last batch of this pipeline
+    and `generation` that its own marker remembers, -1 for none; `sinks_seen` to the last batch that we noted down for
+    it, -1 or absent for none; `sinks_changed` to what others did to its rows since.
     """
 
     query: str
@@ -47,6 +47,7 @@ class Expected:
     query_id: str | None
     sinks: Mapping[str, int]
     generation: int
+    operators: int = 1
     sinks_seen: Mapping[str, int] = field(default_factory=dict)
     sinks_changed: Mapping[str, Sequence[SinkChange]] = field(default_factory=dict)
 

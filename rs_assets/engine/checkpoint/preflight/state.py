@@ -48,8 +48,8 @@ def state_problems(facts: Facts, version: int) -> Iterator[Finding]:
         return
     root = facts.folder / "state"
     operators = folder_numbers(root)
-    if not operators or operators != list(range(len(operators))):
-        missing = next((n for n in range(len(operators)) if n not in operators), 0)
+    missing = next((n for n in range(max(len(operators), facts.expected.operators)) if n not in operators), None)
+    if missing is not None:
         yield _lost(root / str(missing), f"is not there: operator {missing} has lost all its state")
     for operator in operators:
         yield from _operator(root / str(operator), facts.expected.partitions, version, logged=_logged(facts))

@@ -8,25 +8,20 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote, quote_plus
 
 import orjson
 from sqlalchemy import (
-    URL,
     BigInteger,
     Column,
     Connection,
     DateTime,
-    Engine,
     Integer,
     MetaData,
     String,
     Table,
     Text,
     bindparam,
-    create_engine,
     inspect,
-    make_url,
     select,
 )
 from sqlalchemy.dialects.mysql import VARCHAR
@@ -35,7 +30,8 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from rs_assets.engine.checkpoint.merge import parse_row_key
 from rs_assets.engine.checkpoint.storage.base import CheckpointRow, CheckpointStorage, newest_of_each, row_of
-from rs_assets.errors import CheckpointError, ConfigurationError
+from rs_assets.engine.connect.database import engine_of, parsed_url, secrets_of, where, without
+from rs_assets.errors import CheckpointError
 
 # The longest that MySQL can index; its usual collation would take two keys that differ in case for one.
 _KEY = String(700).with_variant(VARCHAR(700, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
@@ -68,10 +64,10 @@ class DbStorage(CheckpointStorage):
 
     def __init__(self, url: str | None, *, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock=clock)
-        parsed = _parsed(url)
-        self._secrets = _secrets(parsed)
-        self._where = {"database": parsed.database, "host": parsed.host, "dialect": parsed.get_backend_name()}
-        self._engine = _engine(parsed)
+        parsed = parsed_url(url, what="the checkpoint storage 'db'")
+        self._secrets = secrets_of(parsed)
+        self._where = where(parsed)
+        self._engine = engine_of(parsed)
         self._made = False
 
     def __repr__(self) -> str:
@@ -137,49 +133,8 @@ class DbStorage(CheckpointStorage):
                 f"the checkpoints cannot be {what}",
                 remedy="see that the database can be reached and its table checkpoint_snapshot be written",
                 **self._where,
-                cause=_without(self._secrets, str(getattr(error, "orig", None) or error))[:200],
+                cause=without(self._secrets, str(getattr(error, "orig", None) or error))[:200],
             ) from None
-
-
-def _parsed(url: str | None) -> URL:
-    """The url; ConfigurationError, without a word of it, if there is none or it is not one."""
-    try:
-        parsed = make_url(url) if url else None
-        # An @ behind the first one belongs to a password that was not quoted, the rest of which would be shown.
-        if parsed is not None and not (parsed.password and "@" in f"{parsed.host}{parsed.database}"):
-            return parsed
-    # ValueError: a port that is no number, whose text may be a part of the password.
-    except (SQLAlchemyError, ValueError):
-        pass
-    raise ConfigurationError(
-        "the checkpoint storage 'db' has no url that can be used",
-        remedy="give one like postgresql+psycopg://user:password@host:5432/name; a password's : is %3A, its @ %40",
-    )
-
-
-def _engine(url: URL) -> Engine:
-    try:
-        return create_engine(url, hide_parameters=True, pool_pre_ping=True)
-    except (SQLAlchemyError, ImportError, TypeError, ValueError):
-        raise ConfigurationError(
-            f"there is no database driver for {url.drivername!r}, or it does not take the url's parameters",
-            remedy="install the driver's Python package, or name another one: dialect+driver://",
-        ) from None
-
-
-def _secrets(url: URL) -> tuple[str, ...]:
-    """What must not be shown: the password and the parameters, in each way they may be written; the longest first."""
-    values = [str(url.password or "")]
-    for value in url.query.values():
-        values += [value] if isinstance(value, str) else value
-    written = {form for value in values if value for form in (value, quote(value, safe=""), quote_plus(value))}
-    return tuple(sorted(written, key=len, reverse=True))
-
-
-def _without(secrets: Sequence[str], text: str) -> str:
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    return text
 
 
 def _places(connection: Connection, keys: Sequence[str]) -> Mapping[str, tuple[int, int]]:

@@ -22,6 +22,8 @@ from rs_assets.engine.sink.kafka.by_tasks import CONNECTOR, producer_params, sca
 from rs_assets.engine.sink.kafka.producer import PROBE, ProducerFailed, not_open, unsendable
 
 ERRORS = "org.apache.kafka.common."
+# What the client says of every record behind the one that a transaction has died of.
+DIED_BEFORE = "because we are in an error state"
 # Where Spark's connector makes a record of a row and hands it over.
 HANDING_OVER = "kafka010.KafkaRowWriter.sendRow"
 
@@ -164,4 +166,5 @@ def _fault(trace: str) -> str | None:
     """What a Java stack trace says of a row that could not become a record; None if it says nothing of one."""
     above, found, _ = trace.partition(HANDING_OVER)
     said = [line for line in above.splitlines() if not line.lstrip().startswith("at ")]
-    return said[-1].rpartition("Exception: ")[2] if found else None
+    # The transaction may have died of a record before; this one only came to know of it.
+    return said[-1].rpartition("Exception: ")[2] if found and DIED_BEFORE not in said[-1] else None

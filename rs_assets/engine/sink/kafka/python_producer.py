@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # How long a call may wait, as with Kafka's own client.
 MAX_BLOCK_MS = "60000"
+# How kafka-python names the error that has ended a client.
+ENDED_BY = re.compile(r"error state: \[Error \d+\] (\w+)")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -200,7 +203,15 @@ def _kafka_errors() -> Iterator[None]:
         yield
     except (KafkaError, OSError) as error:
         cause = _cause(error)
-        raise ProducerFailed(type(cause).__name__, str(cause)) from error
+        raise ProducerFailed(_name_of(cause), str(cause)) from error
+
+
+def _name_of(error: Exception) -> str:
+    """The class of an error; what has ended a client is told by its later calls in words only."""
+    from kafka.errors import KafkaError
+
+    told = ENDED_BY.search(str(error)) if type(error) is KafkaError else None
+    return told[1] if told is not None else type(error).__name__
 
 
 def _cause(error: Exception) -> Exception:

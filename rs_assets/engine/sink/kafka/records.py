@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, IntegralType, MapType, StringType, StructType
 
 from rs_assets.engine.sink.kafka.shape import RecordShape
-from rs_assets.engine.source.parse import quoted
+from rs_assets.engine.source.schema import quoted
 from rs_assets.engine.window.aggregate import check_fields
 from rs_assets.errors import TopologyError
 

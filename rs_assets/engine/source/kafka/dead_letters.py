@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-from rs_assets.engine.source.kafka.offsets import Partition
+from rs_assets.engine.source.kafka.offsets import Partition, split_name
 from rs_assets.errors import SinkError
 
 # The names that Kafka Streams (KIP-1034) gives to what went wrong, where, and with which record.
@@ -43,6 +44,16 @@ class Refused:
             "offset": str(self.offset),
         }
         return [(PREFIX + name, value.encode()) for name, value in facts.items()]
+
+
+def refused_of(letters: pa.Table, partitions: Iterable[Partition]) -> list[Refused]:
+    """Those rows of the dead-letter table that come from these partitions."""
+    known = {split_name(partition): partition for partition in partitions}
+    return [
+        Refused(partition=known[row["split"]], offset=row["offset"], error="BadRecordError", reason=row["reason"])
+        for row in letters.select(["split", "offset", "reason"]).to_pylist()
+        if row["split"] in known
+    ]
 
 
 def send_refused(records: DataFrame, refused: Sequence[Refused], *, cluster: KafkaCluster, topic: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rs_assets.engine.connect.kafka.admin import Admin, Partition, Topic, partitions_of
@@ -63,9 +63,3 @@ def _lost(partition: Partition, offset: int, first: int, last: int, *, again: bo
     if first > offset:
         return Loss(topic=topic, partition=number, start=offset, end=first, why="deleted before they were read")
     return None
-
-
-def listed(found: Sequence[Loss], *, at_most: int = 5) -> str:
-    """Losses as text for an error: the first few, and how many more there are."""
-    more = f" and {len(found) - at_most} partitions more" if len(found) > at_most else ""
-    return "; ".join(str(loss) for loss in found[:at_most]) + more

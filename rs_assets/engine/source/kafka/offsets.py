@@ -7,6 +7,7 @@ from pathlib import Path
 
 import orjson
 
+from rs_assets.engine.checkpoint.source_log import SourceBatch
 from rs_assets.errors import CheckpointError
 
 # A partition of a topic, and its offsets.
@@ -58,6 +59,13 @@ def initial_offsets(checkpoint: Path, source: str) -> dict[Partition, int]:
     # A version, or only a zero byte in old ones, stands before the offsets.
     text = path.read_bytes().lstrip(b"\0")
     return parse_offsets(text[max(text.find(b"{"), 0) :].decode(errors="replace"))
+
+
+def range_of(batch: SourceBatch) -> tuple[Offsets, Offsets]:
+    """Where the partitions of a source stood before a planned batch, and where they stand behind it."""
+    start, end = batch.start, batch.end
+    first = initial_offsets(batch.log.log.folder, batch.log.stored_name) if start is None else parse_offsets(start)
+    return first, ({} if end is None else parse_offsets(end))
 
 
 def ranges(start: Offsets, end: Offsets) -> Iterator[tuple[Partition, int, int]]:

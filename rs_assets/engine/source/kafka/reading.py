@@ -20,7 +20,8 @@ from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.connect.kafka.names import INTERNAL
 from rs_assets.engine.source.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
 from rs_assets.engine.source.kafka.offsets import EARLIEST, Offsets, dump_offsets, ranges
-from rs_assets.engine.source.parse import LineFormat, quoted
+from rs_assets.engine.source.parse import LineFormat
+from rs_assets.engine.source.schema import quoted
 
 FORMAT = "kafka"
 PARSED = "_rs_parsed"

@@ -1,0 +1,162 @@
+"""What an event costs in each of Nexmark's queries, beside the same query by hand, over the same files.
+
+Each way runs over all events and over a quarter of them: an event costs what the others take more, so that starting a
+query counts for nothing.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.bench import Bench
+from benchmarks.measure import Comparison, Figure, Run, Taken, compare, timed
+from benchmarks.nexmark_by_hand import BY_HAND, ByHand
+from pipelines.nexmark.generator import Settings, write
+from pipelines.nexmark.queries import QUERIES, nexmark
+from pipelines.nexmark.schemas import SCHEMAS, Kind
+from pipelines.nexmark.sources import Files
+from rs_assets import RunOptions
+from rs_assets.engine.home import Home
+from rs_assets.engine.sink.delta_table import open_table
+from rs_assets.pipeline.runtime.report import BatchProgress
+
+NAME = "Nexmark"
+# Of the rows that the other benchmarks read: events are larger, and there are many queries.
+SHARE, QUARTER = 10, 4
+# Rows are read in four batches.
+FILES, FILES_PER_BATCH = 8, 2
+MOST_PAIRS = 2
+MOST_AN_EVENT = 1.1
+MICROSECONDS = 1e6
+
+
+@dataclass(slots=True)
+class State:
+    """The most that a run kept."""
+
+    rows: int = 0
+    size: int = 0
+
+    def take(self, batch: BatchProgress) -> None:
+        """Look at what a query kept behind a batch."""
+        self.rows, self.size = max(self.rows, batch.state_rows), max(self.size, batch.state_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One query over some events."""
+
+    bench: Bench
+    query: str
+    events: int
+    state: State = field(default_factory=State)
+
+    @property
+    def folder(self) -> Path:
+        """The events, made at their first use."""
+        folder = self.bench.folder / f"nexmark-{self.events}"
+        return folder if folder.exists() else write(folder, Settings(events=self.events, files=FILES))
+
+    def ours(self) -> int:
+        """Run our pipeline with a fresh home; the rows in its table."""
+        pipeline = nexmark(self.query, Files(folder=self.folder, files_per_batch=FILES_PER_BATCH))
+        with self.bench.place() as place:
+            home = Home(place)
+            pipeline.run(RunOptions(home=home, driver=self.bench.driver, on_progress=self.state.take))
+            table = open_table(home.table("nexmark", self.query))
+            return table.count() if table is not None else 0
+
+    def by_hand(self, query: ByHand) -> int:
+        """Run the query by hand; the rows in its output."""
+        folder = self.folder
+
+        def run(spark: SparkSession) -> int:
+            numbers = count()
+
+            def read(kind: Kind) -> DataFrame:
+                stream = spark.readStream.schema(SCHEMAS[kind]).option("maxFilesPerTrigger", FILES_PER_BATCH)
+                return stream.name(f"{kind}_{next(numbers)}").json(str(folder / kind))
+
+            return query.run(read, place)
+
+        with self.bench.place() as place:
+            return self.bench.driver.call(run)
+
+
+def nexmark_figures(bench: Bench) -> Iterator[Figure]:
+    """A figure for each query."""
+    for query in QUERIES:
+        if not bench.queries or query in bench.queries:
+            bench.say(f"Nexmark {query}")
+            yield _against_hand(bench, query, BY_HAND[query]) if query in BY_HAND else _alone(bench, query)
+
+
+def _sizes(bench: Bench, query: str) -> tuple[Measured, Measured]:
+    events = max(bench.rows // SHARE, FILES * QUARTER)
+    all_of_them, some = (Measured(bench=bench, query=query, events=n) for n in (events, events // QUARTER))
+    return all_of_them, some
+
+
+def _against_hand(bench: Bench, query: str, by_hand: ByHand) -> Figure:
+    pairs = min(bench.pairs, MOST_PAIRS)
+    taken: list[Comparison] = []
+    sizes = _sizes(bench, query)
+    # Both are warm when the larger one is run, which comes last.
+    for measured, warm_up in zip(reversed(sizes), (min(bench.warm_up, 1), 0), strict=True):
+        ours, other = (_run(measured, by_hand, which) for which in (measured.ours, partial(measured.by_hand, by_hand)))
+        taken.append(compare(ours, other, pairs=pairs, warm_up=warm_up))
+    more = sizes[0].events - sizes[1].events
+    one, two = _slope(taken[1].ours, taken[0].ours, more), _slope(taken[1].other, taken[0].other, more)
+    # On a busy machine, or with few events, a larger run may take less than a smaller one.
+    measurable = min(one, two) > 0
+    what = "an event" if measurable else "a run, as an event costs less than the noise"
+    return Figure(
+        benchmark=NAME,
+        what=f"{query}: {what}, against PySpark by hand, {'merging into Delta' if by_hand.keys else 'Parquet'}",
+        value=one / two if measurable else taken[1].ratio,
+        unit="x",
+        target=MOST_AN_EVENT if measurable else None,
+        note=f"{one:.1f} µs against {two:.1f} µs; {_told(sizes[0], taken[1].ours)}; in all {taken[1].note}",
+    )
+
+
+def _run(measured: Measured, by_hand: ByHand, run: Run) -> Run:
+    """Where rows of the last windows are lacking, equal is what was read."""
+
+    def reading() -> int:
+        run()
+        return measured.events
+
+    return reading if by_hand.later else run
+
+
+def _alone(bench: Bench, query: str) -> Figure:
+    """A query that nobody would write by hand in one query of Spark's, or whose rows depend on the clock."""
+    taken: list[tuple[Taken, ...]] = []
+    sizes = _sizes(bench, query)
+    for measured, warm_up in zip(reversed(sizes), (min(bench.warm_up, 1), 0), strict=True):
+        for _ in range(warm_up):
+            measured.ours()
+        taken.append(tuple(timed(measured.ours)[0] for _ in range(min(bench.pairs, MOST_PAIRS))))
+    slope = _slope(taken[1], taken[0], sizes[0].events - sizes[1].events)
+    note = f"{_told(sizes[0], taken[1])}; in all {statistics.median(t.seconds for t in taken[1]):.2f} s"
+    return Figure(benchmark=NAME, what=f"{query}: an event", value=slope, unit="µs", note=note)
+
+
+def _slope(all_of_them: tuple[Taken, ...], some: tuple[Taken, ...], more: int) -> float:
+    """Microseconds for each of the `more` events."""
+    large, small = (statistics.median(taken.seconds for taken in runs) for runs in (all_of_them, some))
+    return (large - small) / more * MICROSECONDS
+
+
+def _told(measured: Measured, taken: tuple[Taken, ...]) -> str:
+    rate = measured.events / min(run.seconds for run in taken)
+    state = measured.state
+    return f"{rate:,.0f} events/s, at most {state.rows:,} rows of state in {state.size / 1e6:.1f} MB"

@@ -1,0 +1,92 @@
+"""Commands for the first hours: a new project, what this machine lacks, getting it, and a check of the pipelines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rs_assets.cli.base import AS_JSON, FAILED, MODULES, guarded
+from rs_assets.errors import RsError
+from rs_assets.orchestration.discovery import find_pipelines, pick
+
+if TYPE_CHECKING:
+    from rs_assets.pipeline.stream.pipeline import Pipeline
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@guarded
+def init(folder: Path) -> None:
+    """Write a new project that works at once: a pipeline over a sample file, definitions, a test."""
+    from rs_assets.cli.init import write_project
+
+    files = write_project(folder)
+    click.echo(f"wrote {len(files)} files into {folder}: {', '.join(files)}")
+    click.echo(f"\nnext:\n  cd {folder}\n  rs-assets setup\n  rs-assets run revenue_by_country\n  rs-assets ui")
+
+
+@click.command()
+@AS_JSON
+@guarded
+def doctor(as_json: bool) -> None:
+    """Tell what this machine and this project lack, and the command that mends it; exit code 1 if there is anything."""
+    from rs_assets.cli.doctor import findings
+
+    found = list(findings())
+    if as_json:
+        click.echo(json.dumps([{**asdict(each), "good": each.good} for each in found]))
+    else:
+        for each in found:
+            mark = click.style("ok", fg="green") if each.good else click.style("no", fg="red", bold=True)
+            click.echo(f"{mark}  {each.what:<13} {each.found}")
+            if not each.good:
+                click.echo(f"    remedy: {each.remedy}")
+    sys.exit(0 if all(each.good for each in found) else FAILED)
+
+
+@click.command()
+@guarded
+def setup() -> None:
+    """Get what pip cannot bring: a Java, the jars of Delta and Kafka, and that of the processors, compiled here."""
+    from rs_assets.engine.processor.library import library
+    from rs_assets.engine.spark.jars import SPARK
+    from rs_assets.engine.spark.java import java_home
+
+    click.echo(f"Java: {java_home()}")
+    click.echo(f"jars: fetching what is missing of {len(SPARK.jars)} (22 MB) ...")
+    fetched = SPARK.fetch()
+    click.echo(f"jars: {len(fetched)} fetched now, all of them in {SPARK.folder()}")
+    click.echo(f"processors: {library().name}")
+
+
+@click.command()
+@click.argument("name", required=False)
+@MODULES
+@AS_JSON
+@guarded
+def check(name: str | None, modules: tuple[str, ...], as_json: bool) -> None:
+    """Let Spark analyse every step of the pipelines, without reading anything; exit code 1 if one is refused."""
+    found = find_pipelines(modules)
+    results = [_checked(pipeline) for pipeline in ([pick(found, name)] if name else found)]
+    if as_json:
+        click.echo(json.dumps(results))
+    for result in () if as_json else results:
+        mark = click.style("ok", fg="green") if result["good"] else click.style("no", fg="red", bold=True)
+        click.echo(f"{mark}  {result['pipeline']}  {result['told']}")
+    sys.exit(0 if all(result["good"] for result in results) else FAILED)
+
+
+def _checked(pipeline: Pipeline) -> dict[str, Any]:
+    try:
+        fields = pipeline.check()
+    except RsError as error:
+        return {"pipeline": pipeline.name, "good": False, "told": str(error), "fields": {}}
+    return {"pipeline": pipeline.name, "good": True, "told": f"{len(fields)} steps", "fields": dict(fields)}
+
+
+PROJECT_COMMANDS = (init, doctor, setup, check)

@@ -1,0 +1,1 @@
+"""SQLite for both ends: connections and what a table is."""

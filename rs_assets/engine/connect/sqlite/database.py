@@ -1,0 +1,69 @@
+"""Databases of SQLite: a connection for one piece of work, and what there is to know of a table."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from rs_assets.errors import RsError
+
+# How long another writer may hold the database.
+PATIENCE = timedelta(seconds=30)
+
+
+@contextmanager
+def connected(
+    path: str, failure: type[RsError], *, write: bool = False, patience: timedelta = PATIENCE
+) -> Iterator[sqlite3.Connection]:
+    """A connection for the block, in autocommit; `failure`, which names the database, for what SQLite raises in it.
+
+    With `write` the database is made if it is not there. Text that is no UTF-8 comes with surrogate escapes.
+    """
+    mode = "rwc" if write else "ro"
+    try:
+        with closing(_connect(f"{Path(path).absolute().as_uri()}?mode={mode}", patience)) as database:
+            database.text_factory = _text
+            yield database
+    except sqlite3.Error as error:
+        raise failure(
+            f"SQLite: {error}",
+            remedy="see that the database is there, may be used by this user and is not locked by another program",
+            database=path,
+        ) from error
+
+
+def _connect(uri: str, patience: timedelta) -> sqlite3.Connection:
+    return sqlite3.connect(uri, uri=True, timeout=patience.total_seconds(), isolation_level=None)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="surrogateescape")
+
+
+def quoted(name: str) -> str:
+    """`name` as an identifier of SQLite.
+
+    >>> quoted('a"b')
+    '"a""b"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as the table declares it; `key` if it is the INTEGER PRIMARY KEY, which SQLite itself keeps unique."""
+
+    name: str
+    kind: str
+    key: bool
+
+
+def columns_of(database: sqlite3.Connection, table: str) -> list[Column]:
+    """The columns of a table; none if there is no such table."""
+    rows = database.execute("SELECT name, type, pk FROM pragma_table_info(?)", [table]).fetchall()
+    alone = sum(bool(key) for _, _, key in rows) == 1
+    return [Column(name, kind, alone and bool(key) and kind.upper() == "INTEGER") for name, kind, key in rows]

@@ -1,0 +1,1 @@
+"""Dimensions: slowly changing tables that streams look rows up in, kept as immutable versions."""

@@ -1,0 +1,82 @@
+"""Which version of each dimension the batches of a query use: noted on disk before a batch is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+from rs_assets.engine.files import write_atomically
+from rs_assets.errors import CheckpointError
+
+FILE = "dimensions.json"
+# Versions by the name of the step that looks rows up in them.
+Versions = Mapping[str, str]
+
+
+@dataclass(slots=True)
+class DimensionNotes:
+    """The notes of the query in `folder`; an entry holds from its batch on, until the next one.
+
+    Batches up to `again` are computed a second time, because the query went back: they use what they used before.
+    """
+
+    folder: Path
+    again: int = -1
+    _entries: dict[int, dict[str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, folder: Path) -> DimensionNotes:
+        """The notes in a query's folder, none if it has none; CheckpointError if the file is damaged."""
+        path = folder / FILE
+        if not path.exists():
+            return cls(folder)
+        try:
+            stored = orjson.loads(path.read_bytes())
+            entries = {int(batch): {str(k): str(v) for k, v in noted.items()} for batch, noted in stored["entries"]}
+            return cls(folder, int(stored["again"]), entries)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CheckpointError(
+                "the notes of which version of a dimension each batch used are damaged",
+                remedy="restore the file from a copy; without it a batch that was cut short might change",
+                file=path,
+            ) from error
+
+    def of(self, batch_id: int) -> Versions:
+        """The versions in use at a batch, {} if none are noted."""
+        found = max((batch for batch in self._entries if batch <= batch_id), default=None)
+        return {} if found is None else self._entries[found]
+
+    def begun(self, batch_id: int) -> Versions:
+        """The versions that came into use with just this batch."""
+        before, now = self.of(batch_id - 1), self.of(batch_id)
+        return {step: name for step, name in now.items() if before.get(step) != name}
+
+    @property
+    def named(self) -> frozenset[str]:
+        """All versions that some batch may ask for, of all steps."""
+        return frozenset(name for noted in self._entries.values() for name in noted.values())
+
+    def note(self, batch_id: int, versions: Versions, *, first: int = 0) -> None:
+        """Write down what a batch and those after it use; entries that only batches before `first` need are dropped."""
+        base = max((batch for batch in self._entries if batch <= first), default=-1)
+        kept = {batch: noted for batch, noted in self._entries.items() if base <= batch < batch_id}
+        self._entries = {**kept, batch_id: dict(versions)}
+        self.save()
+
+    def save(self) -> None:
+        """Make the notes durable."""
+        data = orjson.dumps({"again": self.again, "entries": sorted(self._entries.items())})
+        write_atomically(self.folder / FILE, data)
+
+
+def repeat_until(folder: Path, batch_id: int) -> None:
+    """Let the query in `folder` use for its batches up to `batch_id` what they used before."""
+    if (folder / FILE).exists():
+        notes = DimensionNotes.load(folder)
+        notes.again = batch_id
+        # The copy of a query may share its files with the original.
+        (folder / FILE).unlink()
+        notes.save()

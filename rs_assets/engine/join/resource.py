@@ -1,0 +1,16 @@
+"""The join family as a Dagster resource."""
+
+from __future__ import annotations
+
+from dagster import ConfigurableResource
+from pydantic import Field
+
+
+class JoinResource(ConfigurableResource[None]):
+    """How long a join waits for a silent side."""
+
+    idle_timeout_seconds: float = Field(
+        default=0.0,
+        ge=0,
+        description="A side without rows for so long no longer holds the other back in a started pipeline; 0: it does",
+    )

@@ -1,0 +1,44 @@
+package org.apache.spark.sql.rsassets
+
+/**
+ * When a window fires, in milliseconds by a clock that shows the greatest event time seen.
+ *
+ * Windows start every `slide`. A window closes `delay` behind its end; rows that come later
+ * are late. It fires for good `waits` behind its end (at most `delay`), and again every `after` until it closes. Before
+ * that it fires every `before` from its start, `limit` behind the first row that it has not told of, and, if `atEnd`,
+ * at its end and then at the end of each window that is over. A time of 0 stands for never.
+ *
+ * `deltas`: a firing tells what came since the one before. `updates`: the window is told in each batch that changes it
+ * (1), at each row (2), or neither (0). `finals`: it is told when it closes.
+ */
+case class Firing(
+    slide: Long,
+    waits: Long,
+    delay: Long,
+    before: Long,
+    after: Long,
+    limit: Long,
+    atEnd: Boolean,
+    deltas: Boolean,
+    updates: Int,
+    finals: Boolean) {
+
+  /** When a window that ends at `end` closes. */
+  def close(end: Long): Long = end + delay
+
+  /** When a window that got rows at `now` fires next: behind `now`, or when it closes. */
+  def next(start: Long, end: Long, now: Long): Long = {
+    val regular = end + waits
+    val times = Seq(
+      Option.when(before > 0)(following(start, before, now)).filter(_ < regular),
+      Option.when(atEnd)(if (now < end) end else following(end, slide, now)),
+      Option.when(updates == 0 && now < regular)(regular),
+      Option.when(after > 0 && now >= regular)(following(regular, after, now)),
+      Option.when(limit > 0)(math.max(now, start) + limit)).flatten
+    times.minOption.fold(close(end))(math.min(_, close(end)))
+  }
+
+  /** The first of `first + step`, `first + 2 * step`, ... that lies behind `now`. */
+  private def following(first: Long, step: Long, now: Long): Long =
+    if (now < first) first + step else first + ((now - first) / step + 1) * step
+}

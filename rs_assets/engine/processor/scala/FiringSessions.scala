@@ -1,0 +1,203 @@
+package org.apache.spark.sql.rsassets
+
+import java.time.Instant
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.{DataFrame, Encoders, Row}
+import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.catalyst.util.DateTimeUtils.{instantToMicros, microsToInstant}
+import org.apache.spark.sql.streaming._
+import org.apache.spark.sql.types._
+
+/**
+ * A session from `start` to `end`, in microseconds, with the buffers of its aggregates.
+ *
+ * `since` is the time by the clock of the first change that it has not told of; `told` are the rows that have to be
+ * taken back when it does. Without `since` the row that stands is what the buffers give.
+ */
+private class Session(
+    var start: Long,
+    var end: Long,
+    var buffers: Row,
+    var since: Option[Long],
+    var told: Seq[Row]) {
+
+  def meets(first: Long, last: Long): Boolean = start <= last && first <= end
+
+  /** In milliseconds, as the clock is. */
+  def from: Long = Math.floorDiv(start, 1000L)
+  def until: Long = -Math.floorDiv(-end, 1000L)
+}
+
+/**
+ * Sessions that fire by `firing`. A row that a session has told is taken back before it tells another.
+ *
+ * The sessions of a group are a row of the state `sessions`, with one timer for the first of them that fires. What is
+ * due fires before rows are added, so that a session that is over never goes on.
+ */
+class FiringSessions(aggregation: Aggregation, firing: Firing) extends StatefulProcessor[Row, Row, Row] {
+  @transient private var state: ValueState[Row] = _
+  @transient private var buffer: Buffer = _
+  @transient private var toGroup: Any => Any = _
+
+  // Of the group that is looked at: its key, its sessions, the one of them that is in the buffer, and what they tell.
+  @transient private var group: InternalRow = _
+  @transient private var sessions: Seq[Session] = _
+  @transient private var loaded: Session = _
+  @transient private var rows: mutable.ArrayBuffer[Row] = _
+  private val groupType = DataTypeUtils.fromAttributes(aggregation.keys.tail)
+
+  override def init(outputMode: OutputMode, timeMode: TimeMode): Unit = {
+    val kept = new StructType().add(FiringSessions.State, ArrayType(FiringSessions.kept(aggregation)))
+    state = getHandle.getValueState[Row](FiringSessions.State, Encoders.row(kept), TTLConfig.NONE)
+    buffer = new Buffer(aggregation)
+    toGroup = CatalystTypeConverters.createToCatalystConverter(groupType)
+  }
+
+  override def handleInputRows(key: Row, input: Iterator[Row], timers: TimerValues): Iterator[Row] = {
+    val due = begin(key)
+    val now = clock(timers)
+    fire(now)
+    input.foreach { row =>
+      val session = joined(row.getStruct(row.length - 1), now)
+      buffer.add(row)
+      if (firing.updates == 2) tell(session, null, last = false)
+    }
+    if (firing.updates == 1) sessions.filter(_.since.nonEmpty).foreach(tell(_, null, last = false))
+    end(due)
+  }
+
+  override def handleExpiredTimer(key: Row, timers: TimerValues, timer: ExpiredTimerInfo): Iterator[Row] = {
+    begin(key)
+    fire(clock(timers))
+    end(None)
+  }
+
+  /** Look at a group; when the next of its sessions was to fire. */
+  private def begin(key: Row): Option[Long] = {
+    group = toGroup(key).asInstanceOf[InternalRow]
+    loaded = null
+    rows = mutable.ArrayBuffer.empty
+    sessions = Option(state.get()).fold(Seq.empty[Row])(_.getSeq[Row](0)).map(FiringSessions.of)
+    sessions.map(due).minOption
+  }
+
+  /** Keep the sessions, with one timer; there is one for `before`. */
+  private def end(before: Option[Long]): Iterator[Row] = {
+    unload()
+    val next = sessions.map(due).minOption
+    if (next != before) {
+      before.foreach(at => getHandle.deleteTimer(expiry(at)))
+      next.foreach(at => getHandle.registerTimer(expiry(at)))
+    }
+    if (sessions.isEmpty) state.clear()
+    else state.update(Row(sessions.sortBy(_.start).map(s => FiringSessions.row(s, Instant.ofEpochMilli(due(s))))))
+    rows.iterator
+  }
+
+  /** The session that a row with a session of its own belongs to, in the buffer; all that it meets become that one. */
+  private def joined(own: Row, now: Long): Session = {
+    val (first, last) = (instantToMicros(own.getInstant(0)), instantToMicros(own.getInstant(1)))
+    val (met, apart) = sessions.partition(_.meets(first, last))
+    met.filter(_.since.isEmpty).foreach { session =>
+      session.told = Seq(evaluated(session))
+      session.since = Some(now)
+    }
+    val session = met.headOption.getOrElse(new Session(first, last, null, Some(now), Nil))
+    load(session)
+    met.drop(1).foreach(other => buffer.merge(other.buffers))
+    session.start = math.min(first, met.map(_.start).minOption.getOrElse(first))
+    session.end = math.max(last, met.map(_.end).maxOption.getOrElse(last))
+    session.since = met.flatMap(_.since).minOption.orElse(session.since)
+    session.told = met.sortBy(_.start).flatMap(_.told)
+    sessions = apart :+ session
+    session
+  }
+
+  private def fire(now: Long): Unit = sessions.filter(due(_) <= now).foreach { session =>
+    val close = firing.close(session.until)
+    val closes = close <= now
+    val at = Instant.ofEpochMilli(if (closes) close else due(session))
+    if (firing.finals || !closes) tell(session, at, closes)
+    if (closes) {
+      sessions = sessions.filterNot(_ eq session)
+      if (loaded eq session) loaded = null
+    }
+  }
+
+  /** Take back what the session has told, and tell it as it stands. */
+  private def tell(session: Session, at: Instant, last: Boolean): Unit = {
+    val row = evaluated(session)
+    val before = if (session.since.isEmpty) Seq(row) else session.told
+    before.foreach(told => rows += Row.fromSeq(told.toSeq ++ Seq(at, false, true)))
+    rows += Row.fromSeq(row.toSeq ++ Seq(at, last, false))
+    session.since = None
+    session.told = Nil
+  }
+
+  /** When a session fires next. */
+  private def due(session: Session): Long =
+    session.since.fold(firing.close(session.until))(firing.next(session.from, session.until, _))
+
+  private def evaluated(session: Session): Row = {
+    load(session)
+    val place = InternalRow(session.start, session.end)
+    Row.fromSeq(buffer.evaluated(InternalRow.fromSeq(place +: group.toSeq(groupType))))
+  }
+
+  private def load(session: Session): Unit = if (session ne loaded) {
+    unload()
+    buffer.load(session.buffers)
+    loaded = session
+  }
+
+  private def unload(): Unit = if (loaded != null) {
+    loaded.buffers = Row.fromSeq(buffer.stored())
+    loaded = null
+  }
+
+  /** As for windows. */
+  private def clock(timers: TimerValues): Long = timers.getCurrentWatermarkInMs() + firing.delay
+  private def expiry(at: Long): Long = at - firing.delay - 1
+}
+
+object FiringSessions {
+  val State = "sessions"
+  private val Own = Seq("start", "end", "fire_at", "since", "told")
+
+  /** A session in state: the buffers of its aggregates, and what else is known of it. */
+  def kept(aggregation: Aggregation): StructType = {
+    val told = StructType(aggregation.resultType.foldLeft(Seq.empty[StructField]) { (before, field) =>
+      before :+ StructField(Aggregation.stored(field.name, before.map(_.name)), field.dataType)
+    })
+    val kinds = Seq(TimestampType, TimestampType, TimestampType, TimestampType, ArrayType(told))
+    StructType(aggregation.stored(Own) ++ Own.zip(kinds).map { case (name, kind) => StructField(name, kind) })
+  }
+
+  private def of(row: Row): Session = {
+    val own = row.length - Own.size
+    def micros(field: Int): Long = instantToMicros(row.getInstant(own + field))
+    val since = Option.when(!row.isNullAt(own + 3))(micros(3) / 1000)
+    new Session(micros(0), micros(1), Row.fromSeq(row.toSeq.take(own)), since, row.getSeq[Row](own + 4))
+  }
+
+  private def row(session: Session, fireAt: Instant): Row = {
+    val since = session.since.map(Instant.ofEpochMilli).orNull
+    val place = Seq(microsToInstant(session.start), microsToInstant(session.end))
+    Row.fromSeq(session.buffers.toSeq ++ place ++ Seq(fireAt, since, session.told))
+  }
+
+  /**
+   * The rows of `sessions`, an aggregation whose first key is a session, as `firing` says: its columns, the time of the
+   * firing (null for an update), whether the session has closed with it, and whether the row takes back an earlier one.
+   */
+  def apply(sessions: DataFrame, firing: Firing): DataFrame = {
+    val (whole, rows) = Aggregation.of(FiringWindows.analyzed(sessions))
+    val aggregation = whole.copy(inputs = whole.inputs :+ whole.keys.head)
+    FiringWindows.processed(sessions.sparkSession, rows, aggregation.inputs, aggregation.keys.tail)(
+      new FiringSessions(aggregation, firing),
+      FiringWindows.told(aggregation).add("_rs_retracted", BooleanType))
+  }
+}

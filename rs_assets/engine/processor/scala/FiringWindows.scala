@@ -1,0 +1,121 @@
+package org.apache.spark.sql.rsassets
+
+import java.time.Instant
+
+import scala.collection.mutable
+
+import org.apache.spark.sql
+import org.apache.spark.sql.{DataFrame, Encoders, Row}
+import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
+import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.classic.{Dataset, KeyValueGroupedDataset, SparkSession}
+import org.apache.spark.sql.streaming._
+import org.apache.spark.sql.types._
+
+/**
+ * Windows that fire by `firing`.
+ *
+ * Each window of a group is a row of the state `window`: the buffers of its aggregates and `fire_at`, the time of its
+ * next firing, for which a timer stands. It is a key of its own, so that a row of state is read and written for each
+ * window that a batch touches, and no other.
+ */
+class FiringWindows(aggregation: Aggregation, firing: Firing) extends StatefulProcessor[Row, Row, Row] {
+  @transient private var windows: ValueState[Row] = _
+  @transient private var buffer: Buffer = _
+  @transient private var toKey: Any => Any = _
+
+  override def init(outputMode: OutputMode, timeMode: TimeMode): Unit = {
+    val state = StructType(aggregation.stored(Seq(FiringWindows.FireAt))).add(FiringWindows.FireAt, TimestampType)
+    windows = getHandle.getValueState[Row](FiringWindows.State, Encoders.row(state), TTLConfig.NONE)
+    buffer = new Buffer(aggregation)
+    toKey = CatalystTypeConverters.createToCatalystConverter(aggregation.keyType)
+  }
+
+  override def handleInputRows(group: Row, rows: Iterator[Row], timers: TimerValues): Iterator[Row] = {
+    val key = toKey(group).asInstanceOf[InternalRow]
+    val window = windows.get()
+    val told = mutable.ArrayBuffer.empty[Row]
+    buffer.load(window)
+    rows.foreach { row =>
+      buffer.add(row)
+      if (firing.updates == 2) told += fired(key, null, last = false)
+    }
+    if (firing.updates == 1) told += fired(key, null, last = false)
+    schedule(Option(window).map(fireAt), firing.next(start(key), end(key), clock(timers)))
+    told.iterator
+  }
+
+  override def handleExpiredTimer(group: Row, timers: TimerValues, timer: ExpiredTimerInfo): Iterator[Row] = {
+    val key = toKey(group).asInstanceOf[InternalRow]
+    val window = windows.get()
+    val close = firing.close(end(key))
+    val closes = close <= clock(timers)
+    buffer.load(window)
+    val at = if (closes && !firing.deltas) close else fireAt(window)
+    val told = Option.when(firing.finals || !closes)(fired(key, Instant.ofEpochMilli(at), closes))
+    if (closes || firing.deltas) windows.clear() else schedule(None, close)
+    told.iterator
+  }
+
+  /** Keep the window, with one timer: for `due` or for what it waited for `before`, whichever comes first. */
+  private def schedule(before: Option[Long], due: Long): Unit = {
+    val at = before.fold(due)(math.min(_, due))
+    if (!before.contains(at)) {
+      before.foreach(time => getHandle.deleteTimer(expiry(time)))
+      getHandle.registerTimer(expiry(at))
+    }
+    windows.update(Row.fromSeq(buffer.stored() :+ Instant.ofEpochMilli(at)))
+  }
+
+  private def fired(key: InternalRow, at: Instant, last: Boolean): Row =
+    Row.fromSeq(buffer.evaluated(key) ++ Seq(at, last))
+
+  /** The greatest event time seen when the batch began: Spark's watermark lies `delay` before it. */
+  private def clock(timers: TimerValues): Long = timers.getCurrentWatermarkInMs() + firing.delay
+
+  /** A timer expires when the watermark is greater. */
+  private def expiry(at: Long): Long = at - firing.delay - 1
+
+  private def fireAt(window: Row): Long = window.getInstant(window.length - 1).toEpochMilli
+  private def start(key: InternalRow): Long = key.getStruct(0, 2).getLong(0) / 1000
+  private def end(key: InternalRow): Long = key.getStruct(0, 2).getLong(1) / 1000
+}
+
+object FiringWindows {
+  val State = "window"
+  val FireAt = "fire_at"
+
+  /**
+   * The rows of `windows`, an aggregation whose first key is a window, as `firing` says rather than when Spark closes
+   * them: its columns, the time of the firing (null for an update) and whether the window has closed with it.
+   */
+  def apply(windows: DataFrame, firing: Firing): DataFrame = {
+    val (aggregation, rows) = Aggregation.of(analyzed(windows))
+    processed(windows.sparkSession, rows, aggregation.inputs, aggregation.keys)(
+      new FiringWindows(aggregation, firing),
+      told(aggregation))
+  }
+
+  private[rsassets] def analyzed(frame: DataFrame): LogicalPlan =
+    frame.asInstanceOf[Dataset[Row]].queryExecution.analyzed
+
+  /** The columns of an aggregation, and those of a firing. */
+  private[rsassets] def told(aggregation: Aggregation): StructType =
+    aggregation.resultType.add("_rs_fire_time", TimestampType).add("_rs_final", BooleanType)
+
+  /** What `processor` makes of the `inputs` of `rows`, by their `keys`. */
+  private[rsassets] def processed(
+      session: sql.SparkSession,
+      rows: LogicalPlan,
+      inputs: Seq[Attribute],
+      keys: Seq[Attribute])(processor: StatefulProcessor[Row, Row, Row], made: StructType): DataFrame = {
+    val query = Dataset.ofRows(session.asInstanceOf[SparkSession], rows).queryExecution
+    val (key, input) = (DataTypeUtils.fromAttributes(keys), DataTypeUtils.fromAttributes(inputs))
+    new KeyValueGroupedDataset(ExpressionEncoder(key), ExpressionEncoder(input), query, inputs, keys)
+      .transformWithState(processor, TimeMode.EventTime(), OutputMode.Append())(Encoders.row(made))
+      .toDF()
+  }
+}

@@ -1,0 +1,1 @@
+"""Rows given in the program: a source that ends."""

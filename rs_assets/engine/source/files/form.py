@@ -1,0 +1,37 @@
+"""How the lines of files are read once the schema is known, and how far files go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+from pyspark.sql import DataFrame
+
+from rs_assets.engine.source import native
+from rs_assets.engine.source.base import Ends, Reading
+from rs_assets.engine.source.parse import LineFormat, parse_lines
+from rs_assets.engine.source.tail import FORMAT as LINES
+from rs_assets.engine.source.tail import register
+
+
+def form_with_schema(form: LineFormat, reading: Reading, *, step: str, path: str) -> LineFormat:
+    """`form` with the limits of the run, and with the schema declared, inferred or pinned."""
+    made = replace(form, max_line_bytes=reading.max_line_bytes)
+    if made.format == "text" and made.pattern is None:
+        return made
+    schema = reading.schema_of(lambda: native.infer_schema(reading.spark, step=step, path=path, form=made))
+    return replace(made, schema=schema)
+
+
+def read_ranges(reading: Reading, form: LineFormat, ranges: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """The records in ranges of files, with REASON and ADDRESS."""
+    register(reading.spark)
+    reader = reading.spark.read.format(LINES).option("ranges", orjson.dumps(ranges).decode())
+    return parse_lines(reader.option("max_line_bytes", form.max_line_bytes).load(), form, addressed=True)
+
+
+def file_sizes(path: str) -> Ends:
+    """The files below `path`, with their sizes."""
+    return {str(file): file.stat().st_size for file in native.existing_files(path)}

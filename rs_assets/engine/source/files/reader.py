@@ -1,0 +1,91 @@
+"""The reader of files that no longer change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import orjson
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rs_assets.engine.checkpoint.source_log import SourceBatch
+from rs_assets.engine.source import native
+from rs_assets.engine.source.base import Ends, Known, Positions, Reading, Start, Watch, Watching
+from rs_assets.engine.source.files.changes import check_whole
+from rs_assets.engine.source.files.counting import FileWatch
+from rs_assets.engine.source.files.form import file_sizes, form_with_schema, read_ranges
+from rs_assets.engine.source.files.watch import FilesWatch
+from rs_assets.engine.source.parse import LineFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesReader:
+    """Exactly once: Spark plans whole files, which must stay as they were.
+
+    `in_parser`: Spark's own parser reads them; else each line is parsed by itself.
+    """
+
+    name: str
+    path: str
+    form: LineFormat
+    schema: str | None = None
+    in_parser: bool = True
+    max_files_per_batch: int | None = None
+
+    def stream(self, reading: Reading) -> DataFrame:
+        """The records of each file, once; ConfigurationError if there is nothing at the path."""
+        return native.read_stream(
+            reading.spark,
+            name=reading.name,
+            path=self.path,
+            form=self._form(reading),
+            in_parser=self.in_parser,
+            max_files_per_batch=self.max_files_per_batch,
+        )
+
+    def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
+        """The records of the planned files, read line by line."""
+        whole = [{"file": str(f.local), "start_line": 1, "start_byte": 0, "end_byte": None} for f in batch.files]
+        return read_ranges(reading, self._form(reading), whole)
+
+    def splits(self, batch: SourceBatch) -> Positions:
+        """A file is a split of the batch that reads it, with its size."""
+        sizes = {str(f.local): f.local.stat().st_size if f.local.exists() else 0 for f in batch.files}
+        return {file: orjson.dumps({"bytes": size}).decode() for file, size in sizes.items()}
+
+    def check(self, start: Start) -> Known:
+        """Refuse files that have changed since they were read."""
+        check_whole(self.name, self.path, self.form, self.schema, start)
+        return start.known
+
+    def watch(self, watching: Watching) -> Watch:
+        """The files of a batch must stay as they were planned."""
+
+        def over(batch_id: int) -> FileWatch:
+            return FileWatch(
+                watching.log.batch(batch_id).files,
+                batch_id=batch_id,
+                counted=self.in_parser,
+                form=self.form.format,
+                header=self.form.header,
+                cap=watching.max_line_bytes,
+                schema=self.schema,
+            )
+
+        return FilesWatch(over)
+
+    def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  nobody has to be asked
+        """The sizes of the files."""
+        return file_sizes(self.path)
+
+    def order(self) -> tuple[Column, Column, Column]:
+        """By the time of the file, its path, and the part of it."""
+        return (
+            F.col("_metadata.file_modification_time"),
+            F.col("_metadata.file_path"),
+            F.col("_metadata.file_block_start"),
+        )
+
+    def _form(self, reading: Reading) -> LineFormat:
+        return form_with_schema(self.form, reading, step=self.name, path=self.path)

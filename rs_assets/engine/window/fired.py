@@ -1,0 +1,111 @@
+"""Windows that fire more than once, by the processor that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any, cast
+
+from py4j.java_gateway import JavaClass
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DayTimeIntervalType, YearMonthIntervalType
+
+from rs_assets.engine.window.firing import NEVER, Firing, tells_end, tells_final
+from rs_assets.engine.window.spec import (
+    CalendarWindow,
+    CountWindow,
+    EmitStrategy,
+    InOrder,
+    SessionWindow,
+    SlidingWindow,
+    Window,
+)
+from rs_assets.errors import ConfigurationError, TopologyError
+
+FIRE_TIME, FINAL, RETRACTED = "_rs_fire_time", "_rs_final", "_rs_retracted"
+# What the processor tells of a window before it closes: 1 in each batch, 2 at each record.
+_UPDATES: Mapping[EmitStrategy, int] = MappingProxyType(
+    {"on_window_update": 1, "on_update_and_close": 1, "on_record": 2}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiredWindows:
+    """Windows that the processor fires in the place of Spark's own operator."""
+
+    window: Window
+    firing: Firing
+    emit: EmitStrategy
+    water_mark: timedelta
+
+    def rows(self, windows: DataFrame) -> DataFrame:
+        """The rows of the aggregation `windows`, whose first key is the window, with FIRE_TIME and FINAL.
+
+        FIRE_TIME is null for an update, which no time has caused. Rows of sessions have RETRACTED besides.
+        ConfigurationError if the session was made without the jar of the processors.
+        """
+        processors = _processors(windows)
+        _check_types(windows)
+        if isinstance(self.window, InOrder):
+            return DataFrame(self._in_order(processors, windows._jdf), windows.sparkSession)  # noqa: SLF001
+        firing, open_for = self.firing, self.water_mark + self.firing.hold
+        times = (_slide(self.window), self.water_mark, open_for, firing.before, firing.after, firing.limit)
+        updates, finals = _UPDATES.get(self.emit, 0), tells_end(self.emit)
+        policy = processors.Firing(*map(_millis, times), firing.late is not None, firing.deltas, updates, finals)
+        processor = processors.FiringSessions if self.retracts else processors.FiringWindows
+        return DataFrame(processor.apply(windows._jdf, policy), windows.sparkSession)  # noqa: SLF001
+
+    def _in_order(self, processors: Any, windows: Any) -> Any:
+        window, waits = self.window, _millis(self.water_mark)
+        if isinstance(window, CountWindow):
+            return processors.CountWindows.apply(windows, window.size, waits)
+        return processors.SlidingWindows.apply(windows, window.longest // timedelta(microseconds=1), waits)
+
+    @property
+    def retracts(self) -> bool:
+        """Whether a row may take back an earlier one: windows stay where they are, sessions grow and merge."""
+        return isinstance(self.window, SessionWindow)
+
+    def columns(self, at: Column) -> dict[str, Column]:
+        """The columns that tell the rows of one window apart; `at` is the time of an update."""
+        columns = {"fire_time": F.coalesce(F.col(FIRE_TIME), at)}
+        final = tells_final(self.firing, self.emit) and not isinstance(self.window, InOrder)
+        columns |= {"final": F.col(FINAL)} if final else {}
+        return columns | ({"retracted": F.col(RETRACTED)} if self.retracts else {})
+
+
+def _slide(window: Window) -> timedelta:
+    """How far the late firings of a window lie apart: as the ends of others, or of a session as its gap."""
+    match window:
+        case CalendarWindow() | CountWindow() | SlidingWindow():
+            return NEVER
+        case SessionWindow():
+            return window.gap
+    return window.slide
+
+
+def _check_types(windows: DataFrame) -> None:
+    """Refuse what Spark cannot write into the state of a processor."""
+    for field in windows.schema.fields:
+        if isinstance(field.dataType, DayTimeIntervalType | YearMonthIntervalType):
+            raise TopologyError(
+                f"{field.name!r} is an interval, which windows that fire more than once cannot keep",
+                remedy="make it a number before: .with_fields(seconds='unix_seconds(a) - unix_seconds(b)')",
+            )
+
+
+def _processors(frame: DataFrame) -> Any:
+    package = cast("Any", frame.sparkSession._jvm).org.apache.spark.sql.rsassets  # noqa: SLF001  there is no public way
+    if not isinstance(package.FiringWindows, JavaClass):
+        raise ConfigurationError(
+            "this Spark session has no processors for windows that fire more than once",
+            remedy="add the jar that `python -m rs_assets.engine.processor.library` names to spark.jars",
+        )
+    return package
+
+
+def _millis(duration: timedelta) -> int:
+    return duration // timedelta(milliseconds=1)

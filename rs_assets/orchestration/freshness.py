@@ -1,0 +1,89 @@
+"""Freshness of outputs by event time: how far a watermark may lie behind the clock."""
+
+# No `from __future__ import annotations` here: Dagster looks at the annotations of a check's function.
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckExecutionContext,
+    AssetCheckResult,
+    AssetChecksDefinition,
+    MetadataValue,
+    asset_check,
+)
+
+from rs_assets.orchestration.catalogued import checkpoints_of
+from rs_assets.orchestration.place import Place, place_of
+from rs_assets.orchestration.stream_assets import StreamAssets
+from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.topology.topology import Topology
+
+NAME = "event_time_is_fresh"
+
+
+def freshness_checks(assets: StreamAssets) -> list[AssetChecksDefinition]:
+    """One for each output behind a step with event time, if the pipeline says how fresh it has to be."""
+    within = assets.pipeline.fresh_within
+    if within is None:
+        return []
+    return [_check(assets, sink, query, within) for sink, query in fresh_sinks(assets.topology).items()]
+
+
+def fresh_sinks(topology: Topology) -> dict[str, str]:
+    """The sinks whose rows a watermark has let go, with their queries."""
+    return {sink: plan.name for plan in plan_queries(topology) if plan.stateful is not None for sink in plan.outputs}
+
+
+def watermarks(topology: Topology, place: Place) -> Mapping[str, datetime]:
+    """The newest watermark of each query that has had one."""
+    known: dict[str, datetime] = {}
+    for row in checkpoints_of(topology, place):
+        if row.watermark is not None:
+            known[row.name] = max(known.get(row.name, row.watermark), row.watermark)
+    return known
+
+
+def event_time_is_fresh(watermark: datetime | None, within: timedelta) -> AssetCheckResult:
+    """The watermark of an output's query is at most as old as the pipeline promises (`fresh_within`)."""
+    if watermark is None:
+        return AssetCheckResult(passed=False, description="no batch has had a watermark yet")
+    lag = datetime.now(UTC) - watermark
+    return AssetCheckResult(
+        passed=lag <= within,
+        metadata={
+            "watermark": MetadataValue.timestamp(watermark),
+            "watermark_lag_seconds": round(lag.total_seconds(), 1),
+            "fresh_within_seconds": within.total_seconds(),
+        },
+    )
+
+
+def evaluations(assets: StreamAssets, place: Place) -> list[AssetCheckEvaluation]:
+    """What the checks say now, without a run."""
+    within, topology = assets.pipeline.fresh_within, assets.topology
+    if within is None:
+        return []
+    found, known = [], watermarks(topology, place)
+    for sink, query in fresh_sinks(topology).items():
+        result = event_time_is_fresh(known.get(query), within)
+        found.append(
+            AssetCheckEvaluation(
+                asset_key=assets.key(sink),
+                check_name=NAME,
+                passed=bool(result.passed),
+                metadata=result.metadata,
+                description=result.description,
+            )
+        )
+    return found
+
+
+def _check(assets: StreamAssets, sink: str, query: str, within: timedelta) -> AssetChecksDefinition:
+    topology = assets.topology
+
+    @asset_check(asset=assets.key(sink), name=NAME, description=f"Event time is at most {within} behind the clock.")
+    def check(context: AssetCheckExecutionContext) -> AssetCheckResult:
+        return event_time_is_fresh(watermarks(topology, place_of(context, topology)).get(query), within)
+
+    return check

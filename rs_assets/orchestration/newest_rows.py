@@ -1,0 +1,67 @@
+"""Some of the rows that a table got last, for people: as a table in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+ROWS = 5
+# What fits on a page.
+COLUMNS = 12
+LETTERS = 60
+# What `get_add_actions` calls the values of a partition.
+PARTITION = "partition."
+
+
+def newest_rows(table: DeltaTable, rows: int = ROWS) -> str:
+    """At most `rows` rows of the file that was added last; empty for a table without rows, or that is not local.
+
+    Of a table from which another program has marked rows as deleted nothing is shown: they would be among them.
+    """
+    root = urlsplit(table.table_uri)
+    added = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    if root.scheme not in ("", "file") or not added or "deletionVectors" in (table.protocol().reader_features or ()):
+        return ""
+    newest = max(added, key=lambda action: (action["modification_time"], action["path"]))
+    return as_markdown(_rows_of(Path(unquote(root.path)), newest, rows))
+
+
+def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    r"""The rows as a table in Markdown; columns that do not fit on a page are counted.
+
+    >>> print(as_markdown([{"page": "a|b", "n": 1}, {"page": None, "n": 2}]))
+    | page | n |
+    |---|---|
+    | a\|b | 1 |
+    |  | 2 |
+    """
+    if not rows:
+        return ""
+    names = list(rows[0])[:COLUMNS]
+    left = len(rows[0]) - len(names)
+    head = [*names, *([f"{left} more"] if left else [])]
+    lines = ([*(_cell(row[name]) for name in names), *([""] if left else [])] for row in rows)
+    return "\n".join([_line(head), "|" + "---|" * len(head), *map(_line, lines)])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _rows_of(root: Path, action: Mapping[str, Any], rows: int) -> list[dict[str, Any]]:
+    parts = {name.removeprefix(PARTITION): value for name, value in action.items() if name.startswith(PARTITION)}
+    with pq.ParquetFile(root / unquote(action["path"])) as file:
+        first = next(file.iter_batches(batch_size=rows), None)
+    return [] if first is None else [{**row, **parts} for row in first.to_pylist()]
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else str(value)
+    short = text if len(text) <= LETTERS else text[: LETTERS - 1] + "…"
+    return short.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")

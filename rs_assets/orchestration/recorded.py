@@ -1,0 +1,52 @@
+"""A run in this process that Dagster shows in its timeline and on the job's page, as it shows those it launched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rs_assets.engine.project import project_folder
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance, JobDefinition
+    from dagster._core.remote_origin import RemoteJobOrigin
+
+# What Dagster calls the repository of a code location that has one object `Definitions`.
+REPOSITORY = "__repository__"
+# What `rs-assets ui` opens in a project without a workspace file.
+DEFAULT_MODULE = "rs_assets.definitions"
+
+
+def run_recorded(
+    job: JobDefinition, instance: DagsterInstance, *, run_config: Mapping[str, Any], tags: Mapping[str, str]
+) -> str:
+    """Execute `job` here, note it in `instance` as a run of this project's code location, and return the run's id.
+
+    The error of the step that failed is raised.
+    """
+    from dagster._core.definitions.job_base import InMemoryJob
+    from dagster._core.execution.api import execute_run
+
+    run = instance.create_run_for_job(
+        job_def=job,
+        run_config=run_config,
+        tags={**job.run_tags, **tags},
+        remote_job_origin=job_origin(job.name),
+    )
+    execute_run(InMemoryJob(job), run, instance, raise_on_error=True)
+    return run.run_id
+
+
+def job_origin(job: str) -> RemoteJobOrigin:
+    """Where the web server finds `job`: in the first location of workspace.yaml, else in that of `rs-assets ui`."""
+    from dagster._core.remote_origin import RemoteJobOrigin, RemoteRepositoryOrigin
+    from dagster._core.workspace.load_target import ModuleTarget, WorkspaceFileTarget
+
+    file = project_folder() / "workspace.yaml"
+    origins = WorkspaceFileTarget([str(file)]).create_origins() if file.exists() else ()
+    if not origins:
+        target = ModuleTarget(
+            module_name=DEFAULT_MODULE, attribute=None, working_directory=None, location_name=DEFAULT_MODULE
+        )
+        origins = target.create_origins()
+    return RemoteJobOrigin(RemoteRepositoryOrigin(origins[0], REPOSITORY), job)

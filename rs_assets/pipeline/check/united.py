@@ -1,0 +1,31 @@
+"""Whether streams may be united: said alike where a pipeline is built and where Spark knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rs_assets.errors import TopologyError
+
+
+def check_kinds(name: str, inputs: Sequence[tuple[str, Mapping[str, str | None]]]) -> None:
+    """TopologyError if inputs of the union `name`, each a step and the types of its fields, differ in names or types.
+
+    A type of None is not known. Spark would cast one of two types, with digits lost or an error by the record.
+    """
+    names = [sorted(kinds) for _, kinds in inputs]
+    if any(each != names[0] for each in names):
+        raise TopologyError(
+            f"union {name!r} joins streams of different fields: {' / '.join(', '.join(each) for each in names)}",
+            remedy="bring them to the same fields with select_fields or map",
+            step=name,
+        )
+    (first, kinds), *others = inputs
+    for field, kind in kinds.items():
+        for step, its in others:
+            other = its[field]
+            if kind is not None and other is not None and kind != other:
+                raise TopologyError(
+                    f"union {name!r}: {field!r} is a {kind} behind {first!r} and a {other} behind {step!r}",
+                    remedy=f"cast one of them before: .with_fields({field}='cast({field} as {kind})')",
+                    step=name,
+                )

@@ -1,0 +1,1 @@
+"""One batch: stage, check, commit."""

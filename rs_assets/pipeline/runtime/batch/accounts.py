@@ -1,0 +1,70 @@
+"""How many rows of a batch a query read and refused, by the counters of its gates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rs_assets.engine.source.base import Watch
+from rs_assets.pipeline.compile.plan import QueryPlan
+from rs_assets.pipeline.compile.source import POISON
+from rs_assets.pipeline.compile.wiring import Wiring
+from rs_assets.pipeline.runtime.batch.execution import BatchExecution
+from rs_assets.pipeline.topology.topology import Topology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Rows that one batch of one query read and refused.
+
+    `in_again` are those of `rows_in`, and `dead_again` those of `rows_dead`, that an earlier query counts as well;
+    `sources` are those that rows came from.
+    """
+
+    rows_in: int = 0
+    in_again: int = 0
+    shuffled: int = 0
+    dead: int = 0
+    dead_again: int = 0
+    sources: frozenset[str] = frozenset()
+
+
+def counts_of(
+    execution: BatchExecution,
+    topology: Topology,
+    plan: QueryPlan,
+    wiring: Wiring,
+    watches: Mapping[str, Watch],
+) -> Counts:
+    """The counts of the batch that `execution` has computed; waits for what `watches` count beside Spark."""
+    found = {gate: execution.observed(gate) for gate in _gates(topology, plan, wiring)}
+    rows_in = in_again = shuffled = 0
+    for source in plan.sources:
+        watch, observed = watches.get(source), found[source]
+        rows = observed.rows if observed else 0
+        if topology[source].family == "shuffle":
+            shuffled += rows
+        else:
+            rows_in += rows
+            in_again += 0 if source in plan.owns else rows
+        if watch:
+            watch.computed()
+    gates = [gate for gate in found.values() if gate is not None]
+    return Counts(
+        rows_in=rows_in,
+        in_again=in_again,
+        shuffled=shuffled,
+        dead=sum(gate.dead for gate in gates),
+        dead_again=sum(gate.shared for gate in gates),
+        sources=frozenset(name for name in plan.sources if (gate := found[name]) is not None and gate.rows),
+    )
+
+
+def _gates(topology: Topology, plan: QueryPlan, wiring: Wiring) -> list[str]:
+    """The names of all gates that the query may have."""
+    gates = [*plan.sources, *plan.entries]
+    if wiring.quarantines:
+        gates += [name for name in plan.nodes if topology[name].family == "step"]
+    if wiring.poisons:
+        gates += [f"{name}{POISON}" for name in plan.sources]
+    return gates

@@ -1,0 +1,197 @@
+"""One dimension of a run, and which version of it each batch uses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from rs_assets.engine.background import Troubles
+from rs_assets.engine.dimension.index import with_keys
+from rs_assets.engine.dimension.loading import Loader, loaded
+from rs_assets.engine.dimension.notes import FILE, DimensionNotes, Versions
+from rs_assets.engine.dimension.versions import Version, VersionStore, shape_of
+from rs_assets.errors import CheckpointError, SchemaError, SourceReadError
+from rs_assets.pipeline.compile.wiring import HeldDimension
+from rs_assets.pipeline.topology.dim_join import DimJoin
+
+MAY_BE_EMPTY = "mend it; if it may have no rows, say so: may_be_empty=True"
+
+
+@dataclass(slots=True, kw_only=True)
+class RunDimension:
+    """One dimension of a run. `current` is the version that new batches use; a reload exchanges it in one step.
+
+    `job` is the folder of the job, where the notes say which versions are still needed. `pinning` is held while a
+    version is chosen for a batch and noted, and while versions are removed.
+    """
+
+    node: DimJoin
+    loader: Loader
+    store: VersionStore
+    troubles: Troubles
+    job: Path
+    pinning: threading.Lock
+    schema: StructType | None = None
+    _current: Version | None = None
+    _mark: str | None = None
+    _ended: bool = False
+    _loading: threading.Lock = field(default_factory=threading.Lock)
+    _adding: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The fields of the dimension that it is looked up by."""
+        return tuple(right for _, right in self.node.on)
+
+    @property
+    def shape(self) -> str:
+        """What versions must have in common for one to do in the place of another."""
+        return shape_of(to_arrow_schema(self.held.schema, timezone="UTC"), self.keys)
+
+    @property
+    def current(self) -> Version:
+        """The version that new batches use."""
+        assert self._current is not None  # noqa: S101  loaded before queries are made
+        return self._current
+
+    @property
+    def undeclared(self) -> bool:
+        """Whether its schema was found out by a load."""
+        return self.node.dimension.schema is None
+
+    @property
+    def held(self) -> HeldDimension:
+        """What the compiler needs."""
+        assert self.schema is not None  # noqa: S101  loaded before queries are made
+        return HeldDimension(self.store.root, self.schema)
+
+    @property
+    def effect(self) -> str:
+        """What is not done while loads fail."""
+        return f"the dimension of step {self.node.name!r} is as old as its last load"
+
+    def begin(self) -> None:
+        """Load it for a start. A load that fails leaves the version of the run before, and is told of.
+
+        Without such a version the start is refused: RsError.
+        """
+        self.store.sweep()
+        self._current = self.store.newest(self.shape, self.node.dimension.text) if self.schema is not None else None
+        if self._current is None:
+            self._load()
+            return
+        self._mark = self._current.mark
+        with self.troubles.guarding(self.effect):
+            self.reload()
+
+    def reload(self) -> None:
+        """Load it if there is something new. RsError, and all stays as it was, if that fails or gives no row."""
+        with self._loading:
+            mark = self._marked()
+            if mark is None or mark != self._mark:
+                self._load(mark)
+
+    def end(self) -> None:
+        """Take up nothing any more: another run may do so now. A load that has begun goes on for nothing."""
+        with self._adding:
+            self._ended = True
+
+    def _marked(self) -> str | None:
+        try:
+            return self.loader.mark()
+        except (OSError, DeltaError) as error:
+            why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+            raise SourceReadError(
+                f"the dimension of step {self.node.name!r} cannot be found: {why}",
+                remedy="put it there, or mend its place",
+                step=self.node.name,
+                file=getattr(error, "filename", None),
+            ) from error
+
+    def _load(self, mark: str | None = None) -> None:
+        mark = mark or self._marked()
+        table, schema = loaded(self.loader, self.schema, step=self.node.name)
+        self._check(table)
+        with self._adding:
+            if self._ended:
+                return
+            self.schema = schema
+            self._current = self.store.add(table, self.keys, origin=self.node.dimension.text, mark=mark)
+            self._mark = mark
+
+    def _check(self, table: pa.Table) -> None:
+        """SchemaError if rows cannot be looked up by their keys, SourceReadError if there are none that could."""
+        step, text = self.node.name, self.node.dimension.text
+        missing = [name for name in self.keys if name not in table.schema.names]
+        if missing:
+            raise SchemaError(
+                f"the dimension of step {step!r} has no field {missing[0]!r} to look rows up by: {text}",
+                remedy="name its fields in on=, or declare its schema: of no rows it is not known",
+                step=step,
+                fields=", ".join(table.schema.names),
+            )
+        if self.node.dimension.may_be_empty or with_keys(table, self.keys).num_rows:
+            return
+        none = "has no row with a key" if table.num_rows else "has no rows"
+        raise SourceReadError(f"the dimension of step {step!r} {none}: {text}", remedy=MAY_BE_EMPTY, step=step)
+
+    def prune(self) -> None:
+        """Remove the versions that neither the next batch nor one that may be computed again asks for."""
+        with self._adding, self.pinning:
+            if self._ended:
+                return
+            notes = [DimensionNotes.load(path.parent) for path in self.job.glob(f"g*/*/{FILE}")]
+            self.store.prune({self.current.name}.union(*(each.named for each in notes)))
+
+
+@dataclass(slots=True)
+class BatchVersions:
+    """Which versions the batches of one query use. `steps` are those of its steps that look rows up."""
+
+    notes: DimensionNotes
+    dimensions: Mapping[str, RunDimension]
+    pinning: threading.Lock
+
+    def settle(self, batch_id: int, *, planned_before: bool, first: Callable[[], int]) -> Versions:
+        """The versions of a batch, noted on disk before it is computed.
+
+        A batch that was planned before the start may have reached some sinks: it uses the versions that it used. So
+        does one that is computed again because the query went back. `first` gives the first batch one can go back to.
+        CheckpointError if such a version is gone.
+        """
+        if not self.dimensions:
+            return {}
+        known = self.notes.of(batch_id) if planned_before or batch_id <= self.notes.again else {}
+        with self.pinning:
+            versions = {step: self._kept(step, known.get(step), again=planned_before) for step in self.dimensions}
+            if versions != self.notes.of(batch_id):
+                self.notes.note(batch_id, versions, first=first())
+        return versions
+
+    def _kept(self, step: str, noted: str | None, *, again: bool) -> str:
+        dimension = self.dimensions[step]
+        found = dimension.store.named(noted) if noted is not None else None
+        if found is not None and found.shape == dimension.shape:
+            return found.name
+        if noted is None:
+            return dimension.current.name
+        why, mend = ("gone", "put its folder back") if found is None else ("of other fields", "run as before once")
+        if again:
+            raise CheckpointError(
+                f"version {noted} of the dimension of step {step!r}, which a batch cut short has used, is {why}",
+                remedy=f"{mend}, or begin a new generation (--new-generation)",
+                file=dimension.store.folder(noted),
+            )
+        dimension.troubles.lost(
+            f"dimension {step} {noted}",
+            f"batches that are computed again look up newer rows in step {step!r}: version {noted}, which they used"
+            f" before, is {why}",
+        )
+        return dimension.current.name

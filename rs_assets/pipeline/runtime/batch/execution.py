@@ -1,0 +1,92 @@
+"""What Spark measured in the batch that has just been computed, before it is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rs_assets.engine.source.admit import DEAD, ROWS, SHARED
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+DROPPED, STATE_ROWS = "numRowsDroppedByWatermark", "numTotalStateRows"
+CHANGED = ("numUpdatedStateRows", "numRemovedStateRows")
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The counters of one gate: the rows that came, those it refused, and of these the ones another query counts."""
+
+    rows: int
+    dead: int
+    shared: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateMetrics:
+    """How much was `dropped` as late (for aggregates Spark counts groups, not rows), and the `rows` left in state.
+
+    `moved`: rows of state came, changed or went.
+    """
+
+    dropped: int = 0
+    rows: int = 0
+    moved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BatchExecution:
+    """The JVM's execution of the current batch. Public progress events come after the commit: too late for us."""
+
+    execution: Any
+
+    @classmethod
+    def of(cls, query: StreamingQuery) -> BatchExecution:
+        """The execution that `query` is in."""
+        return cls(query._jsq.streamingQuery().lastExecution())  # noqa: SLF001  there is no public way
+
+    def observed(self, gate: str) -> Observed | None:
+        """The counters of `gate`, None if it has none in this query."""
+        row = self.execution.observedMetrics().get(gate)
+        if row.isEmpty():
+            return None
+        values = row.get()
+        dead = int(values.getAs(DEAD))
+        # Only a gate that lets a batch go on refuses rows, and of those only some have the third counter.
+        shared = int(values.getAs(SHARED)) if dead and values.size() > len((ROWS, DEAD)) else 0
+        return Observed(int(values.getAs(ROWS)), dead, shared)
+
+    def state(self) -> StateMetrics:
+        """The sums over the stateful operators, in one walk over the plan: each step of it is a call to the JVM."""
+        dropped = rows = changed = 0
+        for plan in _walk(self.execution.executedPlan()):
+            metrics = plan.metrics()
+            if metrics.contains(STATE_ROWS):
+                rows += int(metrics.apply(STATE_ROWS).value())
+                changed += sum(int(metrics.apply(name).value()) for name in CHANGED if metrics.contains(name))
+            # Sessions drop late rows in an operator of its own, which keeps no state.
+            if metrics.contains(DROPPED):
+                dropped += int(metrics.apply(DROPPED).value())
+        return StateMetrics(dropped=dropped, rows=rows, moved=changed > 0)
+
+
+def _walk(plan: Any) -> Iterator[Any]:
+    """A physical plan's nodes, from the top."""
+    yield plan
+    children = plan.children()
+    for index in range(children.size()):
+        yield from _walk(children.apply(index))
+
+
+@contextmanager
+def planning_held(query: StreamingQuery) -> Iterator[None]:
+    """Spark plans no batch of `query` meanwhile; it plans under a lock, which its own tests hold for the same end."""
+    lock = query._jsq.streamingQuery().awaitProgressLock()  # noqa: SLF001  there is no public way
+    lock.lock()
+    try:
+        yield
+    finally:
+        lock.unlock()

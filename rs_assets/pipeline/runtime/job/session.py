@@ -1,0 +1,430 @@
+"""One attempt to run a pipeline: the lease, the manifest, the checks before it, its queries, and the end of it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from rs_assets.engine.background import LOG, Troubles
+from rs_assets.engine.checkpoint import manifest as manifests
+from rs_assets.engine.checkpoint.catalog import Catalog, operation
+from rs_assets.engine.checkpoint.lease import Lease
+from rs_assets.engine.checkpoint.log import PARTITIONS, CheckpointLog
+from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.engine.checkpoint.storage import storage_named
+from rs_assets.engine.sink.base import Claim, Closing, SinkWriter
+from rs_assets.engine.sink.dead_letters import DeadLetters
+from rs_assets.engine.source.base import Known, SourceReader, Watch, listed
+from rs_assets.engine.source.policy import BadRecords
+from rs_assets.errors import ConfigurationError
+from rs_assets.pipeline.compile.late import unmarked
+from rs_assets.pipeline.compile.plan import QueryPlan, plan_queries
+from rs_assets.pipeline.compile.readers import reader_of, stream
+from rs_assets.pipeline.compile.sink import writer_of
+from rs_assets.pipeline.compile.wiring import Flow, Wiring
+from rs_assets.pipeline.runtime.batch.below_trunk import before_python
+from rs_assets.pipeline.runtime.batch.gates import StreamGates
+from rs_assets.pipeline.runtime.batch.query import QueryRun
+from rs_assets.pipeline.runtime.batch.sink_notes import SinkNotes
+from rs_assets.pipeline.runtime.job.dimensions import Dimensions, dimensions_of, versions_begun
+from rs_assets.pipeline.runtime.job.inputs import watches_of
+from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.pipeline.runtime.record.bookkeeping import Bookkeeper
+from rs_assets.pipeline.runtime.record.following import Following, followings
+from rs_assets.pipeline.runtime.record.journal import Journal
+from rs_assets.pipeline.runtime.report import RunReport, unfired, unused, unwaited
+from rs_assets.pipeline.runtime.upkeep.repartition import StateSum, repartition
+from rs_assets.pipeline.topology.shuffle import ShuffleWrite
+from rs_assets.pipeline.topology.sink import DeltaSink, FileSink, Sink
+from rs_assets.pipeline.topology.source import Source
+from rs_assets.pipeline.topology.topology import Topology
+
+STRICTEST = (BadRecords.FAIL, BadRecords.DEAD_LETTER, BadRecords.QUARANTINE, BadRecords.SKIP)
+
+
+class JobSession:
+    """One run; a context manager that ends it. Nothing is written before every check of `opening` has passed."""
+
+    def __init__(self, topology: Topology, options: RunOptions) -> None:
+        self.topology = topology
+        self.options = options
+        self.plans = plan_queries(topology)
+        self.folder = options.home.job(topology.namespace, topology.job)
+        self.queries: dict[str, QueryRun] = {}
+        self.folders: Mapping[str, str] = {}
+        self._writers: dict[str, SinkWriter] = {}
+        self._stack = ExitStack()
+        self._began = time.monotonic()
+        self.manifest = Manifest.new()
+        self.lease: Lease | None = None
+        self.claim: Claim | None = None
+        self.catalog = Catalog(options.home.catalog)
+        self.recovered_from = ""
+        # The sinks that remember their batches.
+        self.remembering: frozenset[str] = frozenset()
+        self.warnings: tuple[str, ...] = ()
+        self.previews: Mapping[str, pa.Table] = {}
+        self.journal: Journal | None = None
+        self.troubles = Troubles(self.folder)
+        self.followings: list[Following] = []
+        self.dimensions = Dimensions()
+        self._changing = threading.RLock()
+
+    def begin(self) -> None:
+        """Take the lease, and begin to write down what happens; `opening.opened` does this and all that follows."""
+        options = self.options
+        lease = Lease.acquire(
+            options.home.leases, pipeline=self.topology.name, run_id=options.run_id, ttl=options.lease_ttl
+        )
+        lease.troubles = self.troubles
+        self.lease = self._stack.enter_context(lease)
+        self._serve_metrics()
+        storage = storage_named(options.checkpoint_storage, catalog=options.home.catalog, url=options.storage_url)
+        self.troubles.begin()
+        self.journal = Journal(self.catalog, storage, self.troubles)
+        self._stack.callback(self._close_followings)
+        self._stack.callback(self.journal.close)
+
+    def _serve_metrics(self) -> None:
+        if self.options.metrics_port is None:
+            return
+        # Here, for most runs serve none.
+        from rs_assets.pipeline.runtime.record.metrics import Metrics
+
+        metrics = self._stack.enter_context(Metrics(self.topology.name, self.options.metrics_port))
+        LOG.info("metrics of %s: http://127.0.0.1:%d/metrics", self.topology.name, metrics.port)
+        self.options = replace(self.options, on_progress=metrics.listening(self.options.on_progress))
+
+    def close(self) -> None:
+        """Stop what still runs and give the lease back; may be called twice."""
+        try:
+            # Without a query there may be no Spark either, and none is started for this.
+            if self.queries:
+                self.options.driver.call(lambda _: self.stop_queries())
+        finally:
+            self._stack.close()
+
+    def __enter__(self) -> Self:
+        """The session, which `opening.opened` has begun."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def facts(self, plan: QueryPlan) -> QueryFacts:
+        """What the manifest knows of the query."""
+        return self.manifest.queries[self.folders[plan.name]]
+
+    def log(self, plan: QueryPlan) -> CheckpointLog:
+        """Spark's log of one query."""
+        return CheckpointLog(self.query_folder(plan) / "checkpoint", self.manifest.aliases)
+
+    def query_folder(self, plan: QueryPlan) -> Path:
+        """The folder of one query, in the generation that it is in."""
+        return self.manifest.place(self.folder, self.folders[plan.name])
+
+    @property
+    def held(self) -> Lease:
+        """The lease, while the session is entered."""
+        assert self.lease is not None  # noqa: S101  taken on entry
+        return self.lease
+
+    # Wiring: on the Spark driver's thread.
+
+    def prepare(self, spark: SparkSession) -> None:
+        """Make the queries, so that nodes can be wired."""
+        if self.manifest.rescaling:
+            self.finish_rescale(spark)
+            self.note("rescale", f"finished what was cut short: {self.manifest.partitions} partitions")
+        self._pin_partitions(spark)
+        self._follow_sources()
+        self._load_dimensions(spark)
+        self.queries = {plan.name: self._query(spark, plan) for plan in self.plans}
+
+    def _load_dimensions(self, spark: SparkSession) -> None:
+        """Load what rows are looked up in, and keep the schemas that were found out by that."""
+        home = self.options.home
+        self.dimensions = dimensions_of(self.topology, home, spark, self.troubles, self.manifest.schemas)
+        self._stack.callback(self.dimensions.close)
+        self.dimensions.begin()
+        found = {step: each.held.schema.json() for step, each in self.dimensions.by_step.items() if each.undeclared}
+        if found.items() - self.manifest.schemas.items():
+            self.manifest = replace(self.manifest, schemas={**self.manifest.schemas, **found})
+            self.save()
+
+    def finish_rescale(self, spark: SparkSession) -> dict[str, StateSum]:
+        """Give every stateful query the number of partitions that the manifest is being changed to."""
+        logs = {plan.name: self.log(plan) for plan in self.plans if plan.stateful is not None}
+        sums = repartition(spark, logs, self.manifest.rescaling, behind=self.held.check)
+        self.manifest = replace(self.manifest, partitions=self.manifest.rescaling, rescaling=0)
+        self.save()
+        return sums
+
+    def _close_followings(self) -> None:
+        for following in self.followings:
+            following.close()
+
+    def _follow_sources(self) -> None:
+        assert self.journal is not None  # noqa: S101  made on entry
+        self.followings = followings(self.readers, [(plan, self.log(plan)) for plan in self.plans])
+        for following in self.followings:
+            self.journal.follow(following.effect, following)
+
+    def _pin_partitions(self, spark: SparkSession) -> None:
+        """State keeps the number of partitions it was begun with, whatever this session or machine would choose."""
+        asked, kept = self.options.partitions, self.manifest.partitions
+        if asked and kept and asked != kept:
+            raise ConfigurationError(
+                f"the state of this pipeline has {kept} partitions, {asked} were asked for",
+                remedy="leave the number out, or begin a new generation (--new-generation)",
+                pipeline=self.topology.name,
+            )
+        if not kept:
+            self.manifest = replace(self.manifest, partitions=asked or default_partitions(spark))
+            self.save()
+
+    def wire(self, name: str, inputs: Mapping[str, Mapping[str, Flow]] | None = None) -> Mapping[str, Flow]:
+        """Compile the node `name` for every query that it belongs to; gives its flows, by query.
+
+        `inputs` are the flows of its inputs; those that were wired in this session are known anyway.
+        """
+        members = [query for query in self.queries.values() if name in query.plan.nodes]
+        for query in members:
+            for step, flows in (inputs or {}).items():
+                query.flows.setdefault(step, flows[query.plan.name])
+        return {query.plan.name: query.wire(name) for query in members}
+
+    def stop_queries(self) -> None:
+        """Stop all queries at once."""
+        for query in self.queries.values():
+            query.stop()
+
+    def _query(self, spark: SparkSession, plan: QueryPlan) -> QueryRun:
+        folder, facts = self.query_folder(plan), self.facts(plan)
+        dimensions = self.dimensions.of_query(folder, plan.nodes)
+        wiring = replace(self._wiring(spark, plan, folder), noted=dimensions.notes.of)
+        return QueryRun(
+            topology=self.topology,
+            plan=before_python(self.topology, plan) if wiring.quarantines else plan,
+            wiring=wiring,
+            folder=folder,
+            pipeline_id=self.manifest.pipeline_id,
+            generation=facts.generation,
+            aliases=self.manifest.aliases,
+            partitions=self.manifest.partitions,
+            lease=self.held,
+            claim=self.claim,
+            book=self.book_of(plan),
+            writers={name: self.writer(name) for name in plan.sinks},
+            letters=DeadLetters(self.options.home.dead_letters),
+            on_progress=self.options.on_progress,
+            rows_open=facts.rows_open,
+            watches=self._watches(plan),
+            dimensions=dimensions,
+            notes=SinkNotes({n: facts.sinks[n] for n in plan.sinks if n in self.remembering}, self._noting(plan)),
+        )
+
+    def _noting(self, plan: QueryPlan) -> Callable[[Mapping[str, int]], None]:
+        """Writes down what the sinks of a query have had; called by batches."""
+        folder = self.folders[plan.name]
+
+        def save(had: Mapping[str, int]) -> None:
+            def noted(manifest: Manifest) -> Manifest:
+                facts = manifest.queries[folder]
+                return manifest.with_query(folder, replace(facts, sinks={**facts.sinks, **had}))
+
+            self.change(noted)
+
+        return save
+
+    def reader(self, name: str) -> SourceReader:
+        """The reader of a source."""
+        node = self.topology[name]
+        assert isinstance(node, Source)  # noqa: S101  plans name sources
+        return reader_of(node, self.options.home)
+
+    @property
+    def readers(self) -> dict[str, SourceReader]:
+        """The readers of all sources."""
+        return {source.name: self.reader(source.name) for source in self.topology.sources}
+
+    def _watches(self, plan: QueryPlan) -> dict[str, Watch]:
+        """The guards of the sources that a query reads."""
+        made = watches_of(
+            {name: self.reader(name) for name in plan.sources},
+            self.log(plan),
+            known=lambda source: self.manifest.inputs.get(source, {}),
+            keep=self.keep_input,
+            note=self.note_loss,
+            max_line_bytes=self.options.max_line_bytes,
+        )
+        for watch in made.values():
+            self._stack.callback(watch.close)
+        return made
+
+    def book_of(self, plan: QueryPlan) -> Bookkeeper:
+        """The bookkeeper of one query."""
+        assert self.journal is not None  # noqa: S101  made on entry
+        return Bookkeeper(
+            topology=self.topology,
+            plan=plan,
+            log=self.log(plan),
+            folder=self.folders[plan.name],
+            generation=self.facts(plan).generation,
+            run_id=self.options.run_id,
+            journal=self.journal,
+            home=self.options.home,
+            versions=versions_begun(self.topology, self.options.home, self.query_folder(plan)),
+        )
+
+    def writer(self, name: str) -> SinkWriter:
+        """The writer of a sink, with the connector that the run asks for.
+
+        One for the whole session, so that it knows at each batch what the start has seen; those that hold a connection
+        are made anew with their query.
+        """
+        if name in self._writers:
+            return self._writers[name]
+        node = self.topology[name]
+        assert isinstance(node, Sink)  # noqa: S101  plans name sinks
+        if isinstance(node, DeltaSink) and self.options.connector:
+            node = replace(node, connector=self.options.connector)
+        made = writer_of(node, self.options.home, self.topology.namespace)
+        if isinstance(made, Closing):
+            self._stack.callback(made.close)
+        else:
+            self._writers[name] = made
+        return made
+
+    def _wiring(self, spark: SparkSession, plan: QueryPlan, folder: Path) -> Wiring:
+        read = self.topology.origins
+        # What comes through a shuffle has come from any of them.
+        own = [source for source in read if source.name in plan.sources]
+        policies = {source.bad_records for source in (own if len(own) == len(plan.sources) else read)}
+        policy = next(p for p in STRICTEST if p in policies)
+        return Wiring(
+            spark=spark,
+            folder=folder,
+            read=stream,
+            gates=StreamGates(plan.shared(self.topology)),
+            pinned=self._pinned,
+            stored_name=self.manifest.stored_name,
+            policy=policy,
+            quarantines=policy is BadRecords.QUARANTINE,
+            late=frozenset(step for name in plan.late for step in self.topology[name].inputs),
+            ordered=any(isinstance(s, DeltaSink) and s.read_order for s in map(self.topology.__getitem__, plan.sinks)),
+            poisons=self.poisons(plan),
+            max_line_bytes=self.options.max_line_bytes,
+            home=self.options.home,
+            behind=self._behind,
+            links=self.topology.links,
+            controls=plan.controls,
+            dimension=lambda node: self.dimensions.by_step[node.name].held,
+            trace=self.options.trace,
+        )
+
+    def poisons(self, plan: QueryPlan) -> Mapping[str, Mapping[str, str]]:
+        """What `Wiring.poisons` of a query must be: all that the manifest knows, if a batch is not committed yet.
+
+        Its dead letters may have been written with all of them. Otherwise they have served: the plan stays small, and a
+        poison that comes again is found again.
+        """
+        log = self.log(plan)
+        made: dict[str, dict[str, str]] = defaultdict(dict)
+        if log.offsets(log.last_committed() + 1) is not None:
+            for poison in self.facts(plan).poisons:
+                made[poison["source"]][poison["digest"]] = poison["reason"]
+        return made
+
+    def _behind(self, step: str) -> StructType:
+        """The schema of what goes into a durable shuffle; the query that writes it was wired before."""
+        return next(query.flows[step] for query in self.queries.values() if step in query.flows).df.schema
+
+    def _pinned(self, source: Source, infer: Callable[[], StructType]) -> StructType:
+        """The schema that was inferred once for `source`; a restart must read the same one."""
+        stored = self.manifest.schemas.get(source.name)
+        if stored is not None:
+            return StructType.fromJson(json.loads(stored))
+        schema = infer()
+        self.manifest = replace(self.manifest, schemas={**self.manifest.schemas, source.name: schema.json()})
+        self.save()
+        return schema
+
+    def report(self) -> RunReport:
+        """What happened so far."""
+        reports = tuple(query.report for query in self.queries.values())
+        timed = [query.report for query in self.queries.values() if query.plan.entries]
+        ended = unfired(timed) if self.manifest.sealed else ()
+        late = unwaited(reports, {plan.name: unmarked(self.topology, plan) for plan in self.plans})
+        return RunReport(
+            pipeline=self.topology.name,
+            run_id=self.options.run_id,
+            generation=self.manifest.generation,
+            seconds=time.monotonic() - self._began,
+            sealed=self.manifest.sealed,
+            recovered_from=self.recovered_from,
+            previews=self.previews,
+            warnings=(*self.warnings, *self.troubles.warnings, *unused(reports), *late, *ended),
+            queries=reports,
+            shuffles=frozenset(s.name for s in self.topology.sinks if isinstance(s, ShuffleWrite)),
+            tables=self.tables(),
+        )
+
+    def tables(self) -> dict[str, str]:
+        """Where each sink's rows lie."""
+        return {
+            s.name: self.writer(s.name).location() for s in self.topology.sinks if isinstance(s, DeltaSink | FileSink)
+        }
+
+    def note(self, kind: str, summary: str, **details: object) -> None:
+        """Write what was done to the pipeline, besides running it, into the catalog."""
+        generation, run_id = self.manifest.generation, self.options.run_id
+        row = operation(self.topology.name, generation=generation, run_id=run_id, kind=kind, summary=summary, **details)
+        self.catalog.append("operations", [row])
+
+    def note_loss(self, source: str, lost: Sequence[object]) -> None:
+        """Write down what was lost, and say it at the end of the run."""
+        summary = f"records of {source} were lost: {listed(lost)}"
+        self.note("data_loss", summary, source=source, ranges=[str(loss) for loss in lost])
+        self.warnings = (*self.warnings, summary)
+
+    def keep_input(self, source: str, facts: Known) -> None:
+        """Add to what the manifest has of a source's input, from a batch that has read it and is not committed yet."""
+
+        def with_input(manifest: Manifest) -> Manifest:
+            kept = {**manifest.inputs.get(source, {}), **facts}
+            return replace(manifest, inputs={**manifest.inputs, source: kept})
+
+        self.change(with_input)
+
+    def change(self, made: Callable[[Manifest], Manifest]) -> None:
+        """Replace the manifest by what `made` makes of it, and save it; while queries run, each on its own thread."""
+        with self._changing:
+            self.manifest = made(self.manifest)
+            self.save()
+
+    def save(self) -> None:
+        """Make the manifest durable; LeaseLostError if it is another driver's by now."""
+        self.held.check()
+        manifests.save(self.folder, self.manifest)
+
+
+def default_partitions(spark: SparkSession) -> int:
+    """What the session was made with; a query that ran in it before may have set another number since."""
+    made_with = spark.sparkContext.getConf().get(PARTITIONS, None)
+    return int(made_with or spark.conf.get(PARTITIONS) or 1)

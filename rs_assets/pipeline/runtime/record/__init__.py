@@ -1,0 +1,1 @@
+"""What happened, into the catalog and to those who follow a source."""

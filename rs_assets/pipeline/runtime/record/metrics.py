@@ -1,0 +1,81 @@
+"""Metrics of a run in Prometheus' text format, on a port of loopback."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Self
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from rs_assets.errors import ConfigurationError
+from rs_assets.pipeline.runtime.report import BatchProgress
+
+HOST = "127.0.0.1"
+# Batches take from milliseconds to minutes.
+SECONDS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
+
+
+class Metrics:
+    """Counts the batches of one run, and serves the numbers; a context manager that ends the server.
+
+    Counters begin at nothing with each run, as Prometheus expects of a process that starts again. Port 0 is any that is
+    free: see `port`. ConfigurationError if the port is taken.
+    """
+
+    def __init__(self, pipeline: str, port: int) -> None:
+        registry = CollectorRegistry()
+        query = ("pipeline", "query")
+        self._pipeline = pipeline
+        self._rows = Counter("rs_rows", "Rows of the sources", (*query, "kind"), registry=registry)
+        self._out = Counter("rs_rows_out", "Rows that a sink got", (*query, "sink"), registry=registry)
+        self._seconds = Histogram("rs_batch_seconds", "Time of a batch", query, registry=registry, buckets=SECONDS)
+        self._state = Gauge("rs_state_rows", "Rows of state: open groups", query, registry=registry)
+        self._bytes = Gauge("rs_state_bytes", "Memory that the state takes", query, registry=registry)
+        self._watermark = Gauge("rs_watermark_timestamp_seconds", "The watermark", query, registry=registry)
+        self._last = Gauge("rs_last_batch_timestamp_seconds", "When a batch was finished", query, registry=registry)
+        try:
+            self._server, self._thread = start_http_server(port, addr=HOST, registry=registry)
+        except (OSError, OverflowError) as error:
+            raise ConfigurationError(
+                f"metrics cannot be served on {HOST}:{port}: {error}", remedy="choose another metrics_port; 0 takes any"
+            ) from error
+
+    @property
+    def port(self) -> int:
+        """The port of 127.0.0.1 that serves `/metrics`."""
+        return int(self._server.server_port)
+
+    def __enter__(self) -> Self:
+        """These metrics, which are being served."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the server."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def listening(self, listener: Callable[[BatchProgress], None]) -> Callable[[BatchProgress], None]:
+        """A listener that counts each batch before it hands it to `listener`."""
+
+        def hear(progress: BatchProgress) -> None:
+            self.count(progress)
+            listener(progress)
+
+        return hear
+
+    def count(self, progress: BatchProgress) -> None:
+        """Take a finished batch into account."""
+        names = (self._pipeline, progress.query)
+        counts = {"in": progress.rows_in, "dead": progress.rows_dead, "late": progress.rows_late}
+        for kind, rows in counts.items():
+            self._rows.labels(*names, kind).inc(rows)
+        for sink, rows in progress.rows_out.items():
+            self._out.labels(*names, sink).inc(rows)
+        self._seconds.labels(*names).observe(progress.seconds)
+        self._state.labels(*names).set(progress.state_rows)
+        self._bytes.labels(*names).set(progress.state_bytes)
+        self._last.labels(*names).set(time.time())
+        if progress.watermark is not None:
+            self._watermark.labels(*names).set(progress.watermark.timestamp())

@@ -1,0 +1,1 @@
+"""What `run()` and `start()` do: triggers, stops, quarantine, idle clocks."""

@@ -1,0 +1,93 @@
+"""Time goes on while input does not: windows by arrival time fire, and a silent side of a join is not waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from rs_assets.engine.background import Repeated, Troubles
+from rs_assets.pipeline.runtime.batch.query import QueryRun
+from rs_assets.pipeline.topology.window import WindowAggregate
+
+# A tenth of a window late is soon enough, and a control row costs a batch. But nobody waits days for a month.
+PARTS = 10
+SHORTEST, LONGEST = timedelta(milliseconds=200), timedelta(minutes=10)
+
+
+@dataclass(slots=True)
+class IdleClock:
+    """Moves the watermark of arrival-time windows to the clock while a query is idle and has windows open.
+
+    Event-time windows are left alone: only their events know how late it is.
+    """
+
+    queries: tuple[QueryRun, ...]
+    tick: timedelta
+    troubles: Troubles = field(default_factory=Troubles)
+    _seen: dict[str, int] = field(default_factory=dict)
+    _loop: Repeated | None = None
+
+    @classmethod
+    def over(cls, queries: Iterable[QueryRun], troubles: Troubles | None = None) -> IdleClock:
+        """A clock for those of `queries` that aggregate by arrival time; it runs once it is started."""
+        found = [(q, node.window) for q in queries if (node := _arrival_window(q)) is not None]
+        lengths = [window.longest for _, window in found]
+        tick = min(max(min(lengths, default=SHORTEST) / PARTS, SHORTEST), LONGEST)
+        return cls(tuple(q for q, _ in found), tick, troubles or Troubles())
+
+    def start(self) -> None:
+        """Begin, on a thread of its own, if there is anything to do."""
+        if self.queries:
+            effect = "windows that nothing arrives for stay open"
+            loop = Repeated(self._look, name="rs-idle-clock", every=self.tick, troubles=self.troubles, effect=effect)
+            self._loop = loop.start()
+
+    def stop(self) -> None:
+        """End; may be called twice."""
+        if self._loop is not None:
+            self._loop.stop()
+
+    def _look(self) -> None:
+        for query in self.queries:
+            report = query.report
+            if report.rows_open and report.rows_read == self._seen.get(query.plan.name, -1):
+                query.move_watermark(datetime.now(UTC))
+            self._seen[query.plan.name] = report.rows_read
+
+
+def _arrival_window(query: QueryRun) -> WindowAggregate | None:
+    windows = [node for node in map(query.topology.__getitem__, query.plan.roots) if isinstance(node, WindowAggregate)]
+    return next((node for node in windows if node.event_time is None and not node.in_order), None)
+
+
+@dataclass(slots=True)
+class IdleSides:
+    """Moves the watermark of a side to the clock that had no rows for `timeout`, while another side of its query had.
+
+    Spark's watermark is that of the side which is behind, so that a silent one would hold back all others. Rows of it
+    that come later and lie behind the watermark are late.
+    """
+
+    queries: tuple[QueryRun, ...]
+    timeout: timedelta
+    _began: float = field(default_factory=time.monotonic)
+    _moved: dict[str, float] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Look once at all queries; a control row is sent for a silent side if others had rows since the last one."""
+        for query in self.queries:
+            heard = {gate: self._heard(query, sources) for gate, sources in query.plan.feeding(query.topology).items()}
+            newest, silent = max(heard.values(), default=0.0), self._silent(heard)
+            if silent and len(silent) < len(heard) and newest > self._moved.get(query.plan.name, 0.0):
+                query.move_watermark(datetime.now(UTC), silent)
+                self._moved[query.plan.name] = newest
+
+    def _silent(self, heard: Mapping[str, float]) -> list[str]:
+        until = time.monotonic() - self.timeout.total_seconds()
+        return [gate for gate, at in heard.items() if at < until]
+
+    def _heard(self, query: QueryRun, sources: Iterable[str]) -> float:
+        """When one of `sources` had rows last, at the earliest the start."""
+        return max((query.heard.get(source, self._began) for source in sources), default=self._began)

@@ -1,0 +1,154 @@
+"""A pipeline that has been started and runs until somebody stops it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Any, Self
+
+from rs_assets.engine.background import Repeated
+from rs_assets.engine.checkpoint import requests
+from rs_assets.engine.checkpoint.savepoints import Savepoint
+from rs_assets.pipeline.runtime.batch.query import every
+from rs_assets.pipeline.runtime.job.ending import NOT_AS_ROWS, NOT_SAVED, record
+from rs_assets.pipeline.runtime.job.session import JobSession
+from rs_assets.pipeline.runtime.job.tidying import NOT_TIDY, tidy
+from rs_assets.pipeline.runtime.report import RunReport
+from rs_assets.pipeline.runtime.run.idle import PARTS, SHORTEST, IdleClock, IdleSides
+from rs_assets.pipeline.runtime.run.idle_time import IdleTime
+from rs_assets.pipeline.runtime.run.quarantine import Warden
+from rs_assets.pipeline.runtime.run.stopping import drain_and_stop
+from rs_assets.pipeline.runtime.upkeep.state import snapshot_state
+from rs_assets.pipeline.runtime.upkeep.travel import savepoint
+
+# How often the watcher looks at the queries, in seconds.
+LOOK_S = 0.2
+# A commit of the catalog every ten seconds leaves 360 files in between.
+TIDY_EVERY = timedelta(hours=1)
+
+
+@dataclass(slots=True)
+class RunningPipeline:
+    """The handle of a started pipeline; also a context manager that stops it."""
+
+    session: JobSession
+    clock: IdleClock
+    warden: Warden
+    _closed: bool = field(default=False)
+    _tick: threading.Event = field(default_factory=threading.Event)
+    _tasks: list[Repeated] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, session: JobSession) -> Self:
+        """Start the wired queries of `session`."""
+        driver, interval = session.options.driver, session.options.interval
+        # Requests to a run before this one.
+        requests.clear(session.folder, "stop")
+        requests.clear(session.folder, "resume")
+        for query in session.queries.values():
+            driver.call(lambda _, q=query: q.start(every(interval)))  # type: ignore[misc]
+        clock = IdleClock.over(session.queries.values(), session.troubles)
+        clock.start()
+        warden = Warden(session, every(interval))
+        warden.start()
+        running = cls(session, clock, warden)
+        running._begin_tasks()
+        return running
+
+    def __enter__(self) -> Self:
+        """Nothing more to do."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Drain and stop."""
+        self.stop()
+
+    def status(self) -> dict[str, Any]:
+        """What each query does, and the sums so far."""
+        queries = self.session.options.driver.call(lambda _: {n: q.status() for n, q in self.session.queries.items()})
+        return {"queries": queries, **self.session.report().as_dict()}
+
+    def savepoint(self, note: str = "") -> Savepoint:
+        """Copy the checkpoints while the queries run; CheckpointError before the first batch is committed."""
+        return savepoint(self.session.topology, self.session.options, note=note)
+
+    def _begin_tasks(self) -> None:
+        """Tidy the catalog, take savepoints and write the state as rows, by the clock and each on its own."""
+        policy, troubles = self.session.options.savepoints, self.session.troubles
+        tasks: list[tuple[Callable[[], object], str, timedelta, str]] = [
+            (partial(tidy, self.session), "rs-catalog", TIDY_EVERY, NOT_TIDY)
+        ]
+        if policy.every is not None and not policy.local_storage_only:
+            tasks.append((self._save, "rs-savepoints", policy.every, NOT_SAVED))
+            if policy.state_rows and any(plan.stateful for plan in self.session.plans):
+                tasks.append((self._write_state, "rs-state", policy.every, NOT_AS_ROWS))
+        idle, queries = self.session.options.idle_timeout, tuple(self.session.queries.values())
+        if idle is not None:
+            tasks.append((IdleSides(queries, idle).look, "rs-idle-sides", idle / 4, "silent sides hold joins back"))
+        close = self.session.options.close_on_idle
+        if close is not None:
+            look = IdleTime(queries, close).look
+            tasks.append((look, "rs-idle-time", max(close / PARTS, SHORTEST), "windows of silent sources stay open"))
+        for work, name, pause, effect in tasks:
+            task = Repeated(work, name=name, every=pause, troubles=troubles, effect=effect)
+            self._tasks.append(task.start())
+
+    def _save(self) -> None:
+        if self._committed and not self.session.topology.shuffled:
+            self.savepoint("by the clock")
+
+    def _write_state(self) -> None:
+        if self._committed:
+            snapshot_state(self.session.topology, self.session.options)
+
+    @property
+    def _committed(self) -> bool:
+        """Whether each query has committed a batch: before that there is nothing to save."""
+        return all(self.session.log(plan).last_committed() >= 0 for plan in self.session.plans)
+
+    @property
+    def active(self) -> bool:
+        """Whether all queries run, or will again in a moment."""
+        queries = self.session.queries.values()
+        return self.session.options.driver.call(lambda _: all(q.active or q.goes_on for q in queries))
+
+    def await_termination(self, timeout_s: float | None = None, *, stop: threading.Event | None = None) -> bool:
+        """Wait until a query ends or somebody asks for a stop; False if `timeout_s` or `stop` came first.
+
+        Raises what ended a query.
+        """
+        waited = 0.0
+        while self.active:
+            if requests.asked(self.session.folder, "stop") is not None:
+                return True
+            if (timeout_s is not None and waited >= timeout_s) or (stop is not None and stop.is_set()):
+                return False
+            self._tick.wait(LOOK_S)
+            waited += LOOK_S
+        for query in self.session.queries.values():
+            self.session.options.driver.call(lambda _, q=query: q.raise_failure())  # type: ignore[misc]
+        return True
+
+    def stop(self, *, drain: bool = True, patience_s: float = 60) -> RunReport:
+        """Stop; with `drain` the batches in flight end first, for at most `patience_s` seconds.
+
+        Without it they are given up: the next start computes them again. May be called twice.
+        """
+        if not self._closed:
+            self._closed = True
+            if requests.asked(self.session.folder, "stop") is None:
+                # Stopped by a person: what an upkeep job asked for before must not start it again.
+                requests.clear(self.session.folder, "resume")
+            self.clock.stop()
+            self.warden.stop()
+            try:
+                drain_and_stop(self.session, patience_s=patience_s if drain else 0)
+                for task in self._tasks:
+                    task.stop()
+                return record(self.session, sealed=False)
+            finally:
+                self.session.close()
+        return self.session.report()

@@ -1,0 +1,66 @@
+"""A pipeline over some given rows: nothing of it stays, and neither sources nor sinks are touched."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rs_assets.engine.home import Home
+from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.engine.source.memory.channel import Record
+from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.errors import TopologyError
+from rs_assets.pipeline.runtime.job.analysis import without_brokers
+from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.pipeline.runtime.run.run import run
+from rs_assets.pipeline.topology.base import Node
+from rs_assets.pipeline.topology.shuffle import ShuffleWrite
+from rs_assets.pipeline.topology.sink import MemorySink, Sink
+from rs_assets.pipeline.topology.source import ArraySource
+from rs_assets.pipeline.topology.topology import Topology
+
+Rows = Iterable[Mapping[str, Any]]
+
+
+def try_rows(topology: Topology, rows: Rows | Mapping[str, Rows], driver: SparkDriver) -> Mapping[str, list[Record]]:
+    """What each sink would get of `rows`, to the end of all windows."""
+    given = _by_source(topology, rows)
+    channels: dict[str, MemoryChannel] = {}
+
+    def replaced(node: Node) -> Node:
+        if node.name in given:
+            return _array(topology, node.name, given[node.name])
+        if isinstance(node, Sink) and not isinstance(node, ShuffleWrite):
+            channels[node.name] = MemoryChannel()
+            return MemorySink(name=node.name, inputs=node.inputs, channel=channels[node.name])
+        return node
+
+    tried = without_brokers(replace(topology, nodes=tuple(map(replaced, topology)), renamed=()))
+    with tempfile.TemporaryDirectory(prefix="rs-try-") as folder:
+        run(tried, RunOptions(home=Home(Path(folder)), driver=driver), finish=True)
+    return {name: channel.rows() for name, channel in channels.items()}
+
+
+def _by_source(topology: Topology, rows: Rows | Mapping[str, Rows]) -> Mapping[str, tuple[Mapping[str, Any], ...]]:
+    names = [source.name for source in topology.origins]
+    if not isinstance(rows, Mapping):
+        if len(names) > 1:
+            raise TopologyError(
+                f"pipeline {topology.name!r} has several sources: {', '.join(names)}",
+                remedy=f"say whose rows they are: try_({{{names[0]!r}: [...]}})",
+            )
+        return {names[0]: tuple(rows)}
+    unknown = [name for name in rows if name not in names]
+    if unknown:
+        raise TopologyError(
+            f"pipeline {topology.name!r} has no source {unknown[0]!r}", remedy=f"use one of: {', '.join(names)}"
+        )
+    return {name: tuple(rows.get(name, ())) for name in names}
+
+
+def _array(topology: Topology, name: str, rows: tuple[Mapping[str, Any], ...]) -> ArraySource:
+    source = next(each for each in topology.origins if each.name == name)
+    return ArraySource(name=name, rows=rows, schema=source.row_schema, policy=source.bad_records)

@@ -1,0 +1,156 @@
+"""The sinks of a pipeline that goes back, or forward again: all are asked before the first of them acts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.engine.sink.base import BatchMark, Closing, Rewinding
+from rs_assets.engine.sink.dead_letters import DeadLetters
+from rs_assets.engine.sink.lineage import Lineage, Point
+from rs_assets.errors import SinkError, TopologyChangedError
+from rs_assets.pipeline.compile.plan import QueryPlan, plan_queries
+from rs_assets.pipeline.compile.sink import writer_of
+from rs_assets.pipeline.runtime.identity import matched
+from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.pipeline.runtime.upkeep.claims import Claimed
+from rs_assets.pipeline.topology.sink import Sink
+from rs_assets.pipeline.topology.topology import Topology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkReturn:
+    """What one sink is asked to do."""
+
+    name: str
+    writer: Rewinding
+    kept: BatchMark
+    begun: BatchMark
+    had: int
+
+    def check(self) -> None:
+        """SinkError if it cannot be done."""
+        self.writer.check_rewind(self.kept, self.begun, self.had)
+
+    def act(self) -> str:
+        """Do it; says what was done."""
+        return self.writer.rewind(self.kept, self.begun, self.had)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryReturn:
+    """One query that goes to the end of a batch: its stored name, and what is known of it there."""
+
+    plan: QueryPlan
+    folder: str
+    facts: QueryFacts
+    batch: int
+
+    @property
+    def path(self) -> Mapping[int, int]:
+        """The generations that lead to the batch, each with its last batch that counts."""
+        return path_of(self.facts, self.batch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Return:
+    """A pipeline that goes to the end of other batches, as `manifest` (that of then, by names of now) knew it."""
+
+    topology: Topology
+    options: RunOptions
+    manifest: Manifest
+    queries: tuple[QueryReturn, ...]
+    claimed: Claimed
+
+    @contextmanager
+    def checked(self) -> Iterator[tuple[SinkReturn, ...]]:
+        """The returns of all sinks, every one of which has said that it can; SinkError if one cannot."""
+        with ExitStack() as stack:
+            sinks = tuple(self._sinks(stack))
+            for sink in sinks:
+                sink.check()
+            yield sinks
+
+    def act(self, sinks: tuple[SinkReturn, ...]) -> Mapping[str, str]:
+        """Let all sinks act, then the dead letters; says what each has done."""
+        done = {sink.name: sink.act() for sink in sinks}
+        letters = DeadLetters(self.options.home.dead_letters)
+        for query in self.queries:
+            name = f"{query.plan.name}.dead_letters"
+            mark = BatchMark(self.manifest.pipeline_id, self.claimed.generation, name, query.batch, self.claimed.token)
+            letters.go_to(query.path, mark, job=(self.topology.namespace, self.topology.job), query=query.plan.name)
+        return done
+
+    def _sinks(self, stack: ExitStack) -> Iterator[SinkReturn]:
+        for query in self.queries:
+            for name in query.plan.sinks:
+                node = self.topology[name]
+                assert isinstance(node, Sink)  # noqa: S101  plans name sinks
+                writer = writer_of(node, self.options.home, self.topology.namespace)
+                if isinstance(writer, Closing):
+                    stack.callback(writer.close)
+                if not isinstance(writer, Rewinding):
+                    raise SinkError(
+                        f"the sink {name!r} cannot go back to another batch",
+                        remedy="give it the methods of rs_assets.sinks.Rewinding,"
+                        " or begin a new generation (--new-generation)",
+                        step=name,
+                    )
+                stored = self.manifest.stored_name(name)
+                kept = BatchMark(
+                    self.manifest.pipeline_id,
+                    query.facts.generation,
+                    stored,
+                    query.batch,
+                    self.claimed.token,
+                    self.claimed.claim,
+                )
+                yield SinkReturn(
+                    name=name,
+                    writer=writer,
+                    kept=kept,
+                    begun=kept.of_generation(self.claimed.generation),
+                    had=query.facts.sinks.get(name, -1),
+                )
+
+
+def path_of(facts: QueryFacts, batch: int) -> dict[int, int]:
+    """The generations that lead to the end of `batch`, newest first, each with its last batch that counts."""
+    chain = (*facts.path, (facts.generation, 0))
+    began = {later[0]: Point(*before) for before, later in pairwise(chain)}
+    return Lineage(began).path(Point(facts.generation, batch))
+
+
+def begun_with(facts: QueryFacts, batch: int, generation: int) -> QueryFacts:
+    """The facts of a query that begins `generation` at the end of `batch`; of its sinks none had more."""
+    path = tuple(reversed(path_of(facts, batch).items()))
+    sinks = {sink: min(had, batch) for sink, had in facts.sinks.items()}
+    return replace(facts, generation=generation, path=path, sinks=sinks)
+
+
+def matching(topology: Topology, manifest: Manifest) -> tuple[Manifest, Mapping[str, str]]:
+    """`manifest` by the names of now, and the stored name of each query.
+
+    TopologyChangedError if it knows a query or a sink that the topology has not: what that wrote would stay as it is.
+    """
+    plans = plan_queries(topology)
+    known, folders = matched(topology, plans, manifest)
+    strays = sorted(set(known.queries) - set(folders.values()))
+    here = {folders[plan.name]: set(plan.sinks) for plan in plans}
+    strays += [
+        sink
+        for folder, facts in known.queries.items()
+        for sink, had in facts.sinks.items()
+        if had >= 0 and sink not in here.get(folder, {sink})
+    ]
+    if strays:
+        raise TopologyChangedError(
+            f"the checkpoint knows {', '.join(map(repr, strays))}, which this version of the pipeline has not",
+            remedy="go back with the version of the pipeline that wrote it, or declare what was renamed"
+            " (build(renamed={'old': 'new'}))",
+            pipeline=topology.name,
+        )
+    return known, folders

@@ -1,0 +1,360 @@
+"""Savepoints of a pipeline, and the ways back: restore, rewind, fork, recovery of a lost disk.
+
+Whatever goes back begins a new generation: its sinks have the rows of the point that is gone to, by one
+transaction each, and no late write of the old one can reach it. All sinks are asked first, and then go first. A note in
+the job's folder says that this is under way: if it is cut short, the next start is refused, and going back once more
+ends it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rs_assets.engine.checkpoint import manifest as manifests
+from rs_assets.engine.checkpoint import returning
+from rs_assets.engine.checkpoint.catalog import Catalog, operation, row_of
+from rs_assets.engine.checkpoint.lease import Lease
+from rs_assets.engine.checkpoint.log import CheckpointLog
+from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts, generation_folder
+from rs_assets.engine.checkpoint.returning import Returning
+from rs_assets.engine.checkpoint.rewind import rewind as rewind_checkpoint
+from rs_assets.engine.checkpoint.rewind import rewindable
+from rs_assets.engine.checkpoint.savepoints import Savepoint, Subject, retention, take
+from rs_assets.engine.checkpoint.savepoints import fork as fork_savepoint
+from rs_assets.engine.checkpoint.savepoints import restore as restore_savepoint
+from rs_assets.engine.checkpoint.savepoints.copy import OnProgress
+from rs_assets.engine.checkpoint.savepoints.model import stamp
+from rs_assets.engine.checkpoint.savepoints.relocate import relocate
+from rs_assets.engine.dimension.notes import repeat_until
+from rs_assets.errors import CheckpointError, ConfigurationError
+from rs_assets.pipeline.compile.plan import CONTROL_SOURCE, QueryPlan, plan_queries
+from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.pipeline.runtime.upkeep.claims import Trust, claim_sinks
+from rs_assets.pipeline.runtime.upkeep.ownership import (
+    known_of,
+    newest_savepoint,
+    readable,
+    savepoint_to_restore,
+    savepoints_of,
+)
+from rs_assets.pipeline.runtime.upkeep.returns import QueryReturn, Return, begun_with, matching
+from rs_assets.pipeline.topology.topology import Topology
+
+
+def savepoint(
+    topology: Topology, options: RunOptions | None = None, *, note: str = "", on_progress: OnProgress | None = None
+) -> Savepoint:
+    """Copy the pipeline's checkpoints, running or stopped, and note that in the catalog; old ones go by the policy.
+
+    CheckpointError if there is nothing to copy yet.
+    """
+    _refuse_shuffled(topology)
+    options = options or RunOptions()
+    folder = options.home.job(topology.namespace, topology.job)
+    manifest = manifests.load(folder)
+    if manifest is None:
+        raise CheckpointError(f"{topology.name} has no checkpoint yet", remedy="run it first", file=folder)
+    subject = Subject(
+        namespace=topology.namespace,
+        job=topology.job,
+        fingerprint=topology.fingerprint,
+        note=note,
+        run_id=options.run_id,
+    )
+    store = savepoints_of(options)
+    taken = take(folder, manifest, store=store, subject=subject, on_progress=on_progress)
+    row = row_of(
+        topology.name,
+        generation=taken.generation,
+        run_id=options.run_id,
+        snapshot_id=taken.id,
+        kind="savepoint",
+        batch_id=max(taken.batches.values()),
+        bytes=taken.bytes_total,
+        uri=options.savepoints.uri or options.home.savepoints,
+        digest=taken.digest,
+    )
+    Catalog(options.home.catalog).append("snapshots", [row])
+    policy = options.savepoints
+    retention(store, topology.namespace, topology.job, keep=policy.keep, max_age=policy.max_age, taken=taken)
+    return taken
+
+
+def restore(topology: Topology, options: RunOptions | None = None, *, savepoint_id: str | None = None) -> Savepoint:
+    """Bring the stopped pipeline back to a savepoint (None: its newest); its sinks go back with it.
+
+    Into a home that knows nothing of the pipeline it brings it as well: whoever ran it elsewhere is fenced off. It is a
+    new generation then. CheckpointError or SinkError, and the checkpoint is as it was, if something is damaged
+    or rows of others are in the way.
+    """
+    _refuse_shuffled(topology)
+    options = options or RunOptions()
+    chosen = savepoint_to_restore(topology, options, savepoint_id)
+    with _held(topology, options) as lease:
+        bring_back(topology, options, chosen, lease=lease, trust=Trust.PERSON)
+        summary = f"generation {chosen.generation}, batches {dict(chosen.batches)}"
+        _note(topology, options, chosen.generation, "restore", summary, savepoint=chosen.id)
+    return chosen
+
+
+def bring_back(topology: Topology, options: RunOptions, chosen: Savepoint, *, lease: Lease, trust: Trust) -> Manifest:
+    """Sinks and checkpoints as they were at a savepoint, as a new generation.
+
+    Everything is looked at first: that the savepoint is whole, and that every sink can go where it was.
+    """
+    folder = options.home.job(topology.namespace, topology.job)
+    saved, folders = matching(topology, Manifest.from_body(chosen.manifest))
+    current = readable(options, topology.namespace, topology.job)
+    mine = replace(saved, claims=current.claims, token=current.token) if current else replace(saved, claims={})
+    above = _last_generation(topology, options)
+    claimed = claim_sinks(topology, mine, lease, options, trust=trust, above=above)
+    queries = tuple(
+        QueryReturn(
+            plan=plan,
+            folder=folders[plan.name],
+            facts=saved.queries[folders[plan.name]],
+            batch=chosen.batches.get(folders[plan.name], -1),
+        )
+        for plan in plan_queries(topology)
+        if folders[plan.name] in saved.queries
+    )
+    made = Return(topology=topology, options=options, manifest=saved, queries=queries, claimed=claimed)
+    with made.checked() as sinks:
+
+        def go() -> None:
+            lease.check()
+            returning.begin(folder, Returning(claimed.generation, f"a restore of savepoint {chosen.id}"))
+            made.act(sinks)
+
+        restored = restore_savepoint(savepoints_of(options), chosen, folder, ready=go)
+    mine = claimed.settled(replace(restored, claims=mine.claims))
+    manifest = _renumbered(folder, mine, claimed.generation, chosen.batches)
+    returning.finish(folder)
+    return manifest
+
+
+def _refuse_shuffled(topology: Topology) -> None:
+    """What one query has read of another cannot be unread: the halves of a durable shuffle go forward only."""
+    if topology.shuffled:
+        raise ConfigurationError(
+            "a pipeline with a durable shuffle has no savepoints and cannot go back",
+            remedy="begin a new generation (--new-generation), or use shuffle(strategy='memory')",
+            pipeline=topology.name,
+        )
+
+
+def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None, *, step: str | None = None) -> str:
+    """Bring one query of the stopped pipeline, and its sinks, back to the end of batch `to_batch`.
+
+    `step` names the query by its stateful step; needed only if there are several. Returns what was done.
+    CheckpointError names the batches one can go back to; SinkError if a sink cannot go there, and nothing is changed.
+    """
+    _refuse_shuffled(topology)
+    options = options or RunOptions()
+    folder = options.home.job(topology.namespace, topology.job)
+    with _held(topology, options) as lease:
+        stored = manifests.load(folder)
+        if stored is None:
+            raise CheckpointError(f"{topology.name} has no checkpoint yet", remedy="run it first", file=folder)
+        manifest, folders = matching(topology, stored)
+        plan = _named(topology, step)
+        name = folders[plan.name]
+        if name not in manifest.queries:
+            raise CheckpointError(f"{plan.name} has no checkpoint yet", remedy="run it first", file=folder)
+        _refuse_batch(plan, manifest.place(folder, name), to_batch)
+        partitions = _partitions(plan, manifest, manifest.place(folder, name), to_batch)
+        above = _last_generation(topology, options)
+        claimed = claim_sinks(topology, manifest, lease, options, trust=Trust.PERSON, above=above)
+        query = QueryReturn(plan=plan, folder=name, facts=manifest.queries[name], batch=to_batch)
+        made = Return(topology=topology, options=options, manifest=manifest, queries=(query,), claimed=claimed)
+        begun = claimed.generation
+        summary = f"{plan.name} to batch {to_batch}, from then on generation {begun}"
+        with made.checked() as sinks:
+            lease.check()
+            _clear_cut(folder, manifest)
+            returning.begin(folder, Returning(begun, f"a rewind of {summary}"))
+            done = made.act(sinks)
+        mine = claimed.settled(stored, [manifest.stored_name(sink) for sink in plan.sinks])
+        _rewind_query(folder, replace(mine, partitions=partitions), query, begun)
+        returning.finish(folder)
+        _note(topology, options, begun, "rewind", summary, sinks=done)
+    return f"{summary}; " + "; ".join(f"{sink} {what}" for sink, what in done.items())
+
+
+def _rewind_query(folder: Path, stored: Manifest, query: QueryReturn, begun: int) -> None:
+    """The checkpoint of one query at the end of a batch, in the folder of a new generation."""
+    facts = stored.queries[query.folder]
+    place, target = stored.place(folder, query.folder), folder / generation_folder(begun) / query.folder
+    _rewound_copy(place, target, query.batch)
+    log = CheckpointLog(place / "checkpoint", stored.aliases)
+    now = replace(
+        begun_with(facts, query.batch, begun),
+        left=_left(facts, log, query.batch),
+        catalogued=query.batch,
+        rows_open=0,
+    )
+    manifests.save(folder, replace(stored.with_query(query.folder, now), sealed=False))
+    place.rename(folder / f".trash-{stamp(datetime.now(UTC))}-{place.parent.name}-{query.folder}")
+
+
+def _left(facts: QueryFacts, log: CheckpointLog, to_batch: int) -> Mapping[str, str]:
+    """Where the sources stood at the end of a batch that were taken out, before it or since."""
+    then: dict[str, str] = {}
+    later: set[str] = set()
+    for batch in log.planned_batches():
+        offsets = log.offsets(batch)
+        named = offsets.sources if offsets else {}
+        if batch <= to_batch:
+            then |= named
+        else:
+            later |= set(named)
+    current = log.offsets(to_batch)
+    there = set(current.sources) if current else set()
+    known = {*facts.left, *facts.sources}
+    found = {
+        name: offset for name, offset in then.items() if name in known and (name in facts.left or name not in there)
+    }
+    # Of one that is in no batch that Spark still remembers, only we know; one that came later begins anew.
+    kept = {name: offset for name, offset in facts.left.items() if name not in later and name not in found}
+    return {**kept, **found}
+
+
+def _clear_cut(folder: Path, manifest: Manifest) -> None:
+    """Remove the checkpoint that a rewind has begun which was cut off; a restore that was must be repeated itself."""
+    cut = returning.under_way(folder)
+    if cut is None:
+        return
+    if not all(manifest.place(folder, name).is_dir() for name in manifest.queries):
+        returning.refuse(folder)
+    if cut.generation > manifest.last_generation:
+        shutil.rmtree(folder / generation_folder(cut.generation), ignore_errors=True)
+
+
+def _refuse_batch(plan: QueryPlan, place: Path, to_batch: int) -> None:
+    possible = rewindable(place / "checkpoint")
+    if to_batch not in possible:
+        span = f"{possible[0]} to {possible[-1]}" if possible else "none"
+        raise CheckpointError(
+            f"{plan.name} cannot be rewound to batch {to_batch}",
+            remedy=f"possible are: {span}; restore a savepoint to go further back",
+            file=place,
+        )
+
+
+def _partitions(plan: QueryPlan, manifest: Manifest, place: Path, to_batch: int) -> int:
+    """The number of state partitions of the pipeline once the query is at `to_batch`."""
+    then = CheckpointLog(place / "checkpoint").partitions(to_batch) if plan.stateful else 0
+    if then in (0, manifest.partitions):
+        return manifest.partitions
+    if any(facts.stateful not in (None, plan.stateful) for facts in manifest.queries.values()):
+        raise CheckpointError(
+            f"at batch {to_batch} the state of {plan.name} had {then} partitions, and that of the other queries of the"
+            f" pipeline has {manifest.partitions}",
+            remedy="go back to a batch behind the rescale, or restore a savepoint from before it",
+            file=place,
+        )
+    return then
+
+
+def _last_generation(topology: Topology, options: RunOptions) -> int:
+    """The greatest generation that checkpoint, catalog or a return that was cut off have used."""
+    current = readable(options, topology.namespace, topology.job)
+    cut = returning.under_way(options.home.job(topology.namespace, topology.job))
+    known = known_of(options, topology.namespace, topology.job)
+    return max(
+        current.last_generation if current else 0, cut.generation if cut else 0, known.generation if known else 0
+    )
+
+
+def fork(
+    topology: Topology, source: tuple[str, str], options: RunOptions | None = None, *, savepoint_id: str | None = None
+) -> Savepoint:
+    """Begin `topology`, which has not run yet, with the state and the offsets of a savepoint of another pipeline.
+
+    `source` is the namespace and the job that it was taken of. The steps must have the names that they have there.
+    """
+    options = options or RunOptions()
+    store = savepoints_of(options)
+    chosen = store.load(*source, savepoint_id) if savepoint_id else newest_savepoint(options, *source)
+    folder = options.home.job(topology.namespace, topology.job)
+    with _held(topology, options) as lease:
+        if manifests.load(folder) is None:
+            # Its outputs may be those of a home that was lost: then it has run already, too.
+            claim_sinks(topology, Manifest.new(), lease, options, first=True)
+        fork_savepoint(store, chosen, folder)
+        _note(topology, options, 1, "fork", f"from {'.'.join(source)}", savepoint=chosen.id)
+    return chosen
+
+
+def _held(topology: Topology, options: RunOptions) -> AbstractContextManager[Lease]:
+    return Lease.acquire(options.home.leases, pipeline=topology.name, run_id=options.run_id, ttl=options.lease_ttl)
+
+
+def _named(topology: Topology, step: str | None) -> QueryPlan:
+    plans = plan_queries(topology)
+    found = [plan for plan in plans if step in (None, plan.stateful, plan.name)]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(plan.stateful or plan.name for plan in plans)
+    raise ConfigurationError(
+        "which query is to be rewound?" if step is None else f"there is no query of a step {step!r}",
+        remedy=f"name one of: {names}",
+        pipeline=topology.name,
+    )
+
+
+def _rewound_copy(place: Path, target: Path, to_batch: int) -> None:
+    """The query's folder up to `to_batch`, as links: Spark never changes a file, and the old ones stay as they are."""
+    if target.exists():
+        # Of a rewind that was cut short.
+        shutil.rmtree(target)
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+    shutil.copytree(place, target, copy_function=_linked)
+    repeat_until(target, CheckpointLog(place / "checkpoint").last_committed())
+    relocate(target.parent, {str(place.parent): str(target.parent)})
+    rewind_checkpoint(target / "checkpoint", to_batch)
+    for source in (target / "checkpoint" / "sources").glob(f"{CONTROL_SOURCE}*"):
+        _undo_control(CheckpointLog(target / "checkpoint"), source.name, to_batch)
+
+
+def _undo_control(log: CheckpointLog, source: str, to_batch: int) -> None:
+    """Empty the control rows that came behind `to_batch`: of a finish that did not happen."""
+    kept = log.source_offset(source, to_batch)
+    for file in log.planned_files(source):
+        if file.batch > kept and file.local.exists():
+            # Spark still finds the file that it planned.
+            file.local.unlink()
+            file.local.touch()
+
+
+def _linked(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _renumbered(folder: Path, manifest: Manifest, begun: int, batches: Mapping[str, int]) -> Manifest:
+    """All queries of a restored manifest in the folder of a new generation."""
+    target = folder / generation_folder(begun)
+    target.mkdir(mode=0o750)
+    for name, facts in manifest.queries.items():
+        place = folder / generation_folder(facts.generation)
+        if (place / name).exists():
+            (place / name).rename(target / name)
+            relocate(target, {str(place): str(target)})
+    queries = {n: begun_with(facts, batches.get(n, -1), begun) for n, facts in manifest.queries.items()}
+    renumbered = replace(manifest, generation=begun, queries=queries)
+    manifests.save(folder, renumbered)
+    return renumbered
+
+
+def _note(topology: Topology, options: RunOptions, generation: int, kind: str, summary: str, **details: object) -> None:
+    row = operation(topology.name, generation=generation, run_id=options.run_id, kind=kind, summary=summary, **details)
+    Catalog(options.home.catalog).append("operations", [row])

@@ -1,0 +1,83 @@
+"""Methods of Spark, pandas, Flink and Kafka Streams that are called otherwise here, and what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NoReturn
+
+from rs_assets.errors import UnknownMethodError
+
+_FIRST_BUILD = "build the pipeline first: .to_delta('table').build().run()"
+_WINDOW = "aggregates stand behind a window: .window(TumblingWindow.of(Time.minutes(1), 'ts')).group_by('page').count()"
+_MARK = "it stands behind the window: .window(...).group_by('page').count().water_mark(Time.seconds(5))"
+_PRINT = "end it with .to_print() or .to_delta('table'), then .build().run()"
+_TABLE = "end it with .to_delta('table'), .to_file('folder') or .to_kafka('host:9092', 'topic'), then .build()"
+
+# Names by which others call something, and what to write for them.
+_TOLD: tuple[tuple[str, str], ...] = (
+    ("where filterNot query", ".filter(\"amount > 1 AND status = 'paid'\")"),
+    ("select selectExpr project", ".map('page', 'ms / 1000 AS s') or .select_fields('page')"),
+    ("withColumn withColumns with_column assign", ".with_fields(seconds='ms / 1000')"),
+    ("withColumnRenamed withColumnsRenamed rename", ".map('page AS url', 'ms'), which names all fields"),
+    ("drop drop_columns", ".select_fields(...) with the fields that stay"),
+    ("groupBy groupby group_by keyBy key_by groupByKey agg", _WINDOW),
+    ("count sum avg mean min max aggregate reduce", _WINDOW),
+    ("withWatermark water_mark watermark assignTimestampsAndWatermarks", _MARK),
+    (
+        "dropDuplicates drop_duplicates dropDuplicatesWithinWatermark",
+        ".distinct('id', within=Time.minutes(10), time_field='ts')",
+    ),
+    ("unionByName unionAll union_all merge concat", ".union(other)"),
+    ("flatMap flatMapValues explode", ".flat_map('explode(items) AS item')"),
+    ("mapValues map_values apply transform process", ".map(...)"),
+    ("foreach peek forEach", ".for_each(function)"),
+    ("foreachBatch", ".to(sink) with an object of your own (rs_assets.sinks.SinkWriter)"),
+    ("repartition coalesce rebalance partitionBy", ".shuffle(4, keys=['page'])"),
+    ("branch", ".split(\"if(ms > 100, 'slow', 'fast')\") and .select('slow')"),
+    ("cache persist checkpoint", ".shuffle(2, strategy='delta'): what stands above is computed once"),
+    ("show print display take head first collect toPandas limit tail sample", _PRINT),
+    ("orderBy sort sort_values", "a stream has no order: sort what reads the table"),
+    ("write writeStream saveAsTable to_table toTable sinkTo sink_to to_csv to_json to_parquet", _TABLE),
+    ("run start describe name topology execute savepoint verify", _FIRST_BUILD),
+    ("schema columns dtypes printSchema", "print(stream.build().describe()) shows the steps"),
+    ("readStream read load csv json read_csv", ".from_file('orders.csv', 'csv', schema='id bigint')"),
+    ("add_source addSource from_source", ".from_file(...), .from_kafka(...), .from_memory(...) or .from_sqlite(...)"),
+)
+HABITS: Mapping[str, str] = MappingProxyType({name: told for names, told in _TOLD for name in names.split()})
+
+
+class Fluent:
+    """A class whose methods users look for by the names that they know from elsewhere."""
+
+    __slots__ = ()
+
+    # Unseen by type checkers, which tell a misspelled method themselves.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Refuse what is called otherwise here, and say how."""
+            raise no_such_method(self, name)
+
+
+def no_such_method(owner: object, name: str, *, also: type = object) -> AttributeError:
+    """The error for an attribute `name` that `owner` has not: with what to write instead, or the nearest name.
+
+    `also` is a class whose methods it has too.
+    """
+    kind = type(owner).__name__
+    if name.startswith("_"):
+        return AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=owner)
+    has = {each: None for own in (type(owner), also) for each in dir(own) if _is_method(own, each)}
+    habit = HABITS.get(name, "")
+    near = [each for each in has if each.replace("_", "") == name.replace("_", "").lower()]
+    near = near or ([] if habit else get_close_matches(name.lower(), has, n=1))
+    remedy = f"did you mean .{near[0]}?" if near else f"it has: {', '.join(has)}"
+    if habit and not near:
+        remedy = f"write {habit}" if habit.startswith(".") else habit
+    return UnknownMethodError(f"a {kind} has no method {name!r}", remedy=remedy)
+
+
+def _is_method(owner: type, name: str) -> bool:
+    return not name.startswith("_") and callable(getattr(owner, name))

@@ -1,0 +1,109 @@
+"""Steps that join a stream with another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Self
+
+from rs_assets.engine.join.spec import Bound, Interval, JoinType, Within, bound_of, pairs_of
+from rs_assets.errors import TopologyError
+from rs_assets.pipeline.topology.expression import native
+from rs_assets.pipeline.topology.join import StreamJoin
+
+if TYPE_CHECKING:
+    from rs_assets.pipeline.stream.draft import Draft
+    from rs_assets.pipeline.topology.base import Node
+
+Keys = str | Sequence[str] | Mapping[str, str]
+TWO = 2
+
+
+class JoinSteps:
+    """The joins of a stream; part of `DataStream`."""
+
+    __slots__ = ()
+
+    draft: Draft
+    step: str
+
+    def join(
+        self,
+        right: Self,
+        *,
+        on: Keys,
+        within: Within,
+        how: JoinType = "inner",
+        time_field: str | tuple[str, str] | None = None,
+        water_mark: timedelta | tuple[timedelta, timedelta] = timedelta(0),
+        condition: object = None,
+        prefix: str | None = None,
+        name: str = "join",
+    ) -> Self:
+        """Join each row with the rows of `right` that equal it in `on` and lie near it in time; `name` keys the state.
+
+        `on` is a field of both sides, several, or a mapping from left fields to right ones. A key that is null or an
+        empty text equals nothing. `within` says what is near: a duration (at most so far apart, both ends included),
+        `Interval.of(before=, after=)` (how long before and after the left row), a tumbling or hopping window (a pair
+        for each window that both are in; rows get its `start_time` and `end_time`), or None: any time. Without bound
+        every row is kept for ever, and only inner joins are possible. `time_field` is the event time (one name, or
+        left and right; a window may name it), `water_mark` how far rows may be out of order (one for both, or left
+        and right). Spark has one watermark for a query: that of the side which is behind.
+
+        `how`: "inner", "left", "right", "full", "semi" (left rows that have a partner, once) or "anti" (those that have
+        none). Rows without partner come when the watermark has passed the last time of a partner; a row that comes
+        behind the watermark is late, is counted, and meets nobody. `condition` (SQL text or Column) must hold for a
+        pair; it may name fields as `left.ms` and `right.ms`. Fields of the right side take the place of those of the
+        left that have their names, or stand beside them behind `prefix`. The order of rows is not guaranteed.
+
+        TopologyError if both sides come from the same source: read it twice, under two names.
+
+        >>> from rs_assets import StreamBuilder, Time
+        >>> shop = StreamBuilder.data_stream("shop", "paid")
+        >>> orders = shop.from_file("orders.jsonl", schema="id bigint, ms bigint, ts timestamp", name="orders")
+        >>> payments = shop.from_file("payments.jsonl", schema="id bigint, ts timestamp", name="payments")
+        >>> paid = orders.join(payments, on="id", within=Time.minutes(5), time_field="ts", how="left", prefix="paid_")
+        >>> print(paid.to_print().build().describe())
+        shop.paid  fingerprint ...
+          orders    file_source  [json orders.jsonl]
+          payments  file_source  [json payments.jsonl]
+        * join      stream_join <- orders, payments  [left on id within 0:05:00]
+          print     print_sink <- join
+        """
+        if not isinstance(right, JoinSteps) or right.draft is not self.draft:
+            raise TopologyError(
+                f"step {name!r} joins streams of one pipeline only",
+                remedy="begin both from one StreamBuilder.data_stream(...)",
+                step=name,
+            )
+        bound = bound_of(within, step=name)
+        node = StreamJoin(
+            name=name,
+            inputs=(self.step, right.step),
+            on=pairs_of(on, step=name),
+            bound=bound,
+            how=how,
+            time_fields=_both(time_field if time_field is not None else _named(bound)),
+            water_marks=_both(water_mark) or (timedelta(0), timedelta(0)),
+            condition=native(condition, step=name) if condition is not None else None,
+            prefix=prefix,
+        )
+        return self._then(node)
+
+    def left_join(self, right: Self, *, on: Keys, within: Within, **settings: Any) -> Self:
+        """`join(..., how="left")`: also rows of this stream that have no partner."""
+        return self.join(right, on=on, within=within, how="left", **settings)
+
+    def _then(self, node: Node) -> Self:
+        raise NotImplementedError
+
+
+def _both(value: Any) -> Any:
+    """A setting of both sides, from one for each or one for both; None stays None."""
+    if value is None or (isinstance(value, tuple) and len(value) == TWO):
+        return value
+    return (value, value)
+
+
+def _named(bound: Bound) -> str | None:
+    return None if bound is None or isinstance(bound, Interval) else bound.time_field

@@ -1,0 +1,166 @@
+"""Joins of two streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import ClassVar, get_args
+
+from rs_assets.engine.join.spec import OF_BOTH, Bound, Interval, JoinType
+from rs_assets.engine.window.spec import HoppingWindow, TumblingWindow, checked_duration
+from rs_assets.errors import TopologyError
+from rs_assets.pipeline.topology.base import Family
+from rs_assets.pipeline.topology.expression import ColumnBuilder, SqlText
+from rs_assets.pipeline.topology.timed import NONE, Arrival, Side, TimedState
+from rs_assets.pipeline.topology.window import window_grid, window_lag, window_text
+
+SIDES = ("left", "right")
+# What a join by windows adds to the fields of its rows.
+PLACE_FIELDS = ("start_time", "end_time")
+GROWS = "without bound: its state grows for ever"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamJoin(TimedState):
+    """Pairs of rows of two streams whose fields `on` are equal and which lie near each other in time.
+
+    `inputs` are the left and the right one. `bound` None: any two rows, whatever their times; then nothing is ever
+    forgotten. `time_fields` and `water_marks` are those of the two sides; `prefix` is put before the names of the right
+    side's fields, which otherwise take the place of those of the left.
+    """
+
+    family: ClassVar[Family] = "join"
+
+    on: tuple[tuple[str, str], ...]
+    bound: Bound
+    how: JoinType = "inner"
+    time_fields: tuple[str, str] | None = None
+    water_marks: tuple[timedelta, timedelta] = (NONE, NONE)
+    condition: SqlText | ColumnBuilder | None = None
+    prefix: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse joins whose rows Spark could never let go, and settings without a meaning."""
+        TimedState.__post_init__(self)
+        for side, delay in zip(SIDES, self.water_marks, strict=True):
+            checked_duration(delay, what=f"the water mark of the {side} side of step {self.name!r}", least=NONE)
+        if self.how not in get_args(JoinType):
+            raise self._refused(f"cannot join {self.how!r}", f"use one of: {', '.join(get_args(JoinType))}")
+        if self.prefix is not None and (not self.prefix or self.how not in OF_BOTH):
+            raise self._refused(
+                "has a prefix without a use", "leave prefix= out: semi and anti keep left rows as they are"
+            )
+        self._check_times()
+
+    def _check_times(self) -> None:
+        if self.bound is None and self.how != "inner":
+            raise self._refused(
+                f"is a {self.how} join without a bound in time, so nobody could know when a row stays without partner",
+                "give it one, such as within=Time.minutes(10); without a bound only inner joins make sense",
+            )
+        if self.bound is None and (self.time_fields is not None or any(self.water_marks)):
+            raise self._refused(
+                "has no bound in time, and so no use for times", "leave time_field= and water_mark= out"
+            )
+        if self.bound is not None and self.time_fields is None:
+            raise self._refused(
+                "is bound in time, but names no event time", "name it: time_field='ts' or time_field=('left', 'right')"
+            )
+
+    @property
+    def event_time(self) -> str | None:
+        """The left side's; None for a join without bound."""
+        return self.time_fields[0] if self.time_fields else None
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """Left and right, each with its event time; none for a join without bound."""
+        times = self.time_fields or ()
+        return tuple(
+            Side(f"{self.name}.{side}", field, delay)
+            for side, field, delay in zip(SIDES, times, self.water_marks, strict=False)
+        )
+
+    @property
+    def place(self) -> TumblingWindow | HoppingWindow | None:
+        """The windows in which rows meet, if it is a join by windows."""
+        return None if isinstance(self.bound, Interval) else self.bound
+
+    @property
+    def own_delay(self) -> bool:
+        """Whether it was given a water mark."""
+        return any(self.water_marks)
+
+    @property
+    def holds(self) -> timedelta:
+        """Rows of an interval leave as long as a partner may come; those of a window when it closes.
+
+        Spark looks for partners up to and with the end of the interval: a millisecond more.
+        """
+        if not isinstance(self.bound, Interval) or self.bound.exact:
+            return NONE
+        return self.bound.reach + timedelta(milliseconds=1)
+
+    def lag(self, arrival: Arrival) -> timedelta:
+        """None if every row of a window comes before the window's end is passed."""
+        return arrival.bound if self.place is None else window_lag(self.place, arrival)
+
+    def leaving(self, field: str, lag: timedelta) -> Arrival | None:
+        """A row leaves before the watermark that it hands on has passed the time of either side."""
+        if field in self._times():
+            return Arrival(lag if self.place is None else self.place.size + lag)
+        if self.place is None:
+            return None
+        if field == "start_time":
+            return Arrival(self.place.size + lag, window_grid(self.place))
+        return Arrival(lag) if field == "end_time" else None
+
+    def _times(self) -> frozenset[str]:
+        """The fields of its rows that hold the time of a side, and that no row lacks for want of a partner."""
+        if self.time_fields is None:
+            return frozenset()
+        left, right = self.time_fields
+        merged = f"{self.prefix or ''}{right}"
+        if left == merged and self.how in OF_BOTH:
+            return frozenset({left})
+        held = {left} if self.how in {"inner", "left", "semi", "anti"} else set()
+        return frozenset(held | ({merged} if self.how in {"inner", "right"} else set()))
+
+    def detail(self) -> str:
+        """The kind of join, its keys and its bound."""
+        keys = ", ".join(left if left == right else f"{left} = {right}" for left, right in self.on)
+        more = " if a condition holds" if self.condition is not None else ""
+        return f"{self.how} on {keys}{more} {bound_text(self.bound)}"
+
+    def identity(self) -> tuple[str, ...]:
+        """Everything that decides what the state means."""
+        condition = self.condition.identity() if self.condition is not None else ""
+        return (
+            self.how,
+            ",".join(f"{left}={right}" for left, right in self.on),
+            repr(self.bound),
+            *((f"offset={self.place.offset}",) if self.place is not None and self.place.offset else ()),
+            f"by={self.time_fields}",
+            *((f"if={condition}",) if condition else ()),
+            f"water_marks={self.water_marks}",
+        )
+
+    def _refused(self, why: str, remedy: str) -> TopologyError:
+        return TopologyError(f"step {self.name!r} {why}", remedy=remedy, step=self.name)
+
+
+def bound_text(bound: Bound) -> str:
+    """A bound in a few words.
+
+    >>> bound_text(Interval(timedelta(seconds=5), timedelta(seconds=5)))
+    'within 0:00:05'
+    """
+    match bound:
+        case None:
+            return GROWS
+        case Interval(before, after) if before == after:
+            return f"within {before}"
+        case Interval(before, after):
+            return f"within {before} before and {after} after"
+        case _:
+            return f"in {window_text(bound)}"

@@ -1,0 +1,236 @@
+"""What a code location gets: keys, groups, owners, a translator, merged definitions, a component."""
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+from dagster import (
+    AssetKey,
+    AssetMaterialization,
+    AutomationCondition,
+    DagsterInstance,
+    Definitions,
+    SensorResult,
+    SkipReason,
+    asset,
+    build_sensor_context,
+    evaluate_automation_conditions,
+)
+from dagster.components.testing import create_defs_folder_sandbox
+from deltalake import DeltaTable, write_deltalake
+
+from rs_assets import (
+    PipelineComponent,
+    SparkResource,
+    StreamBuilder,
+    StreamTranslator,
+    Time,
+    TumblingWindow,
+    build_definitions,
+)
+from rs_assets.engine.checkpoint.storage import CheckpointRow, storage_named
+from rs_assets.engine.home import Home
+from rs_assets.errors import TopologyError
+from rs_assets.orchestration import freshness
+from rs_assets.orchestration.events import in_words
+from rs_assets.orchestration.newest_rows import as_markdown, newest_rows
+from rs_assets.orchestration.recorded import job_origin
+from rs_assets.orchestration.sensors import freshness_sensor
+from rs_assets.orchestration.stream_assets import StreamAssets
+from rs_assets.pipeline.runtime.report import BatchProgress
+
+ROWS = [{"page": "/", "ts": 1}]
+
+
+def pipeline(job="pages", table="pages", **built):
+    stream = StreamBuilder.data_stream("shop", job).from_file("in", schema="page string, ts timestamp", name="log")
+    windows = stream.window(TumblingWindow.of(Time.seconds(10), "ts"), name="tens").group_by("page").count("n")
+    return windows.to_data_stream().to_delta(table).build(**built)
+
+
+def keys_of(definitions):
+    return {spec.key.to_user_string() for spec in definitions.resolve_all_asset_specs()}
+
+
+class TestSpecs:
+    def test_a_table_goes_by_its_name_and_any_other_step_by_its_own(self):
+        assert keys_of(build_definitions([pipeline()])) == {"shop/pages/log", "shop/pages/tens", "shop/pages/pages"}
+
+    def test_a_step_that_is_called_as_a_table_says_what_it_is(self):
+        keys = keys_of(build_definitions([pipeline(table="lake/tens")]))
+        assert keys == {"shop/pages/log", "shop/pages/tens_state", "shop/pages/tens"}
+
+    def test_two_tables_of_one_name_go_by_their_steps(self):
+        stream = StreamBuilder.data_stream("shop", "two").from_array(ROWS)
+        stream.to_delta("a/pages", name="one")
+        made = stream.to_delta("b/pages", name="other").build()
+        assert keys_of(build_definitions([made])) == {"shop/two/array", "shop/two/one", "shop/two/other"}
+
+    def test_a_pipeline_is_a_group_and_says_what_it_is_and_whose(self):
+        made = pipeline(description="Views by page.", owners=["team:web"])
+        specs = {spec.key.path[-1]: spec for spec in build_definitions([made]).resolve_all_asset_specs()}
+        assert {spec.group_name for spec in specs.values()} == {"shop_pages"}
+        assert all(list(spec.owners) == ["team:web"] for spec in specs.values())
+        assert specs["pages"].description.startswith("Views by page.\n\ndelta_sink")
+        assert {name: spec.kinds for name, spec in specs.items()} == {
+            "log": {"source", "file"},
+            "tens": {"spark"},
+            "pages": {"table", "deltalake"},
+        }
+
+    def test_an_owner_that_is_none_is_refused_at_the_build(self):
+        with pytest.raises(TopologyError, match=r"(?s)'web' is no owner.*'team:web'"):
+            pipeline(owners=["web"])
+
+    def test_a_translator_is_believed_everywhere(self):
+        class Lake(StreamTranslator):
+            def get_asset_spec(self, step):
+                spec = super().get_asset_spec(step)
+                return spec.replace_attributes(key=spec.key.with_prefix("lake"), group_name="lake")
+
+        definitions = build_definitions([pipeline()], translator=Lake())
+        graph = definitions.resolve_asset_graph()
+        table = graph.get(AssetKey(["lake", "shop", "pages", "pages"]))
+        assert (table.group_name, table.parent_keys) == ("lake", {AssetKey(["lake", "shop", "pages", "tens"])})
+        assert {key.asset_key.path[0] for key in graph.asset_check_keys} == {"lake"}
+
+
+class TestMerge:
+    def test_definitions_merge_with_one_another_and_with_ones_own(self):
+        @asset
+        def mine(spark: SparkResource) -> None: ...
+
+        own = Definitions(assets=[mine], resources={"spark": SparkResource(), "run": 1, "mem": 2})
+        resources = {"spark": SparkResource.configure_at_launch(memory="2g")}
+        merged = Definitions.merge(
+            own, *(build_definitions([pipeline(job)], resources=resources) for job in ("one", "two", "three"))
+        )
+        repository = merged.get_repository_def()
+        repository.load_all_definitions()
+        assert {f"shop_{job}_{name}" for job in ("one", "two") for name in ("run", "start", "upkeep")} <= set(
+            repository.job_names
+        )
+
+    def test_what_stands_on_a_table_starts_by_itself_when_it_got_rows(self):
+        table = AssetKey(["shop", "pages", "pages"])
+
+        @asset(deps=[table], automation_condition=AutomationCondition.eager())
+        def report() -> None: ...
+
+        merged = Definitions.merge(Definitions(assets=[report]), build_definitions([pipeline()]))
+        with DagsterInstance.ephemeral() as instance:
+            before = evaluate_automation_conditions(merged, instance)
+            for key in ("log", "tens", "pages"):
+                instance.report_runless_asset_event(AssetMaterialization(AssetKey(["shop", "pages", key])))
+            after = evaluate_automation_conditions(merged, instance, cursor=before.cursor)
+        assert before.total_requested == 0
+        assert after.get_num_requested(AssetKey("report")) == 1
+
+
+# Dagster's own reading of defs.yaml.
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")
+def test_pipelines_are_a_component_of_a_defs_folder(tmp_path, monkeypatch):
+    module = tmp_path / "component_pipelines.py"
+    module.write_text(
+        "from rs_assets import StreamBuilder\n"
+        'flow = StreamBuilder.data_stream("shop", "made").from_array([{"n": 1}]).to_delta("made").build()\n'
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with create_defs_folder_sandbox() as sandbox:
+        folder = sandbox.scaffold_component(
+            component_cls=PipelineComponent,
+            defs_yaml_contents={
+                "type": "rs_assets.PipelineComponent",
+                "attributes": {"modules": ["component_pipelines"]},
+            },
+        )
+        with sandbox.load_component_and_build_defs(defs_path=folder) as (component, definitions):
+            assert component.modules == ["component_pipelines"]
+            assert keys_of(definitions) == {"shop/made/array", "shop/made/made"}
+
+
+class TestEvents:
+    def test_the_newest_rows_are_those_of_the_last_file_with_their_partitions(self, tmp_path):
+        path = str(tmp_path / "t t")
+        for n in (1, 2):
+            rows = pa.table({"n": [n], "day": [f"d {n}"], "text": ["a|b\nc"]})
+            write_deltalake(path, rows, mode="append", partition_by=["day"])
+        assert newest_rows(DeltaTable(path)) == "| n | text | day |\n|---|---|---|\n| 2 | a\\|b c | d 2 |"
+
+    def test_a_table_without_rows_shows_none(self, tmp_path):
+        write_deltalake(str(tmp_path), pa.table({"n": pa.array([], pa.int64())}))
+        assert newest_rows(DeltaTable(str(tmp_path))) == ""
+
+    def test_more_columns_than_fit_are_counted(self):
+        head = as_markdown([{f"c{n}": "x" * 99 for n in range(15)}]).splitlines()
+        assert head[0].endswith("| c11 | 3 more |")
+        assert len(head[2].split(" | ")[1]) == 60
+
+    def test_a_batch_in_words(self):
+        progress = BatchProgress(
+            query="tens", steps=frozenset(), batch_id=7, rows_in=1200, rows_dead=0, rows_late=3,
+            rows_out={"pages": 40, "other": 0}, seconds=0.26,
+        )  # fmt: skip
+        assert in_words(progress) == "tens, batch 7: 1,200 rows in, 40 to pages, 3 late; 0.3 s"
+
+
+def test_a_run_of_the_terminal_belongs_to_the_location_of_the_workspace(tmp_path, monkeypatch):
+    from rs_assets.orchestration import recorded
+
+    monkeypatch.setattr(recorded, "project_folder", lambda: tmp_path)
+    assert job_origin("j").repository_origin.code_location_origin.location_name == "rs_assets.definitions"
+    (tmp_path / "workspace.yaml").write_text(
+        "load_from:\n  - python_module:\n      module_name: pipelines.definitions\n      location_name: mine\n"
+    )
+    origin = job_origin("shop_pages_run")
+    assert (origin.job_name, origin.repository_origin.repository_name) == ("shop_pages_run", "__repository__")
+    assert origin.repository_origin.code_location_origin.location_name == "mine"
+
+
+class TestFreshness:
+    def stored(self, place, watermark):
+        row = CheckpointRow(
+            namespace="shop", group="pages", topic="log", name="tens", queue="a", offset="1", query="tens",
+            generation=1, batch_id=0, run_id="r", at=datetime.now(UTC), watermark=watermark,
+        )  # fmt: skip
+        storage_named("delta", catalog=place.catalog).save([row])
+
+    def test_a_promise_that_cannot_be_measured_is_refused_at_the_build(self):
+        flow = StreamBuilder.data_stream("shop", "flat").from_array(ROWS).to_delta("flat")
+        with pytest.raises(TopologyError, match="fresh_within needs a step with event time"):
+            flow.build(fresh_within=Time.minutes(5))
+        with pytest.raises(TopologyError, match="fresh_within must be a time, not 5"):
+            pipeline(fresh_within=5)
+
+    def test_event_time_that_is_too_old_fails_without_a_run_and_is_told_once(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("RS_HOME", str(tmp_path))
+        made = pipeline(fresh_within=Time.minutes(5))
+        sensor = freshness_sensor(StreamAssets.of(made))
+
+        def tick(cursor=None):
+            result = sensor(build_sensor_context(cursor=cursor))
+            return (result, result.asset_events[0]) if isinstance(result, SensorResult) else (result, None)
+
+        first, told = tick()
+        assert not told.passed
+        self.stored(Home(tmp_path), datetime.now(UTC) - timedelta(minutes=1))
+        second, told = tick(first.cursor)
+        assert told.passed
+        assert (told.asset_key, told.check_name) == (AssetKey(["shop", "pages", "pages"]), "event_time_is_fresh")
+        assert 60 <= told.metadata["watermark_lag_seconds"].value < 120
+        assert isinstance(tick(second.cursor)[0], SkipReason)
+        monkeypatch.setattr(freshness, "datetime", Later)
+        assert not tick(second.cursor)[1].passed
+
+    def test_without_a_promise_there_is_no_check(self):
+        assert freshness_sensor(StreamAssets.of(pipeline())) is None
+        checks = build_definitions([pipeline(fresh_within=Time.hours(1))]).resolve_asset_graph().asset_check_keys
+        assert [key.asset_key.path[-1] for key in checks if key.name == "event_time_is_fresh"] == ["pages"]
+
+
+class Later(datetime):
+    """A clock that goes ten minutes ahead."""
+
+    @classmethod
+    def now(cls, tz=None):
+        return datetime.now(tz) + timedelta(minutes=10)

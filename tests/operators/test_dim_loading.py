@@ -1,0 +1,120 @@
+"""What a dimension is loaded from, and loads that are refused."""
+
+import csv
+from asyncio import CancelledError
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sqlalchemy import create_engine
+
+from rs_assets import Dimension, StreamBuilder
+from rs_assets.engine.dimension.database import DatabaseLoader
+from rs_assets.engine.dimension.loading import FileLoader, loaded, loader_of
+from rs_assets.errors import RsError, SourceReadError, TopologyError
+from rs_assets.pipeline.compile.wiring import ddl_type
+
+SCHEMA = "k string, tier string"
+
+
+@pytest.fixture
+def load(spark):
+    """Loads a dimension, and gives its rows."""
+
+    def rows(dimension):
+        schema = ddl_type(dimension.schema, step="users") if dimension.schema is not None else None
+        return loaded(loader_of(dimension, spark, str), schema, step="users")[0].to_pylist()
+
+    return rows
+
+
+def started(dimension, options, **settings):
+    rows = StreamBuilder.data_stream("test", "loading").from_array([{"k": "a"}])
+    rows.dim_join(dimension, on="k", name="users", **settings).to_print().build().run(options)
+
+
+def test_csv_as_other_programs_write_it(load, tmp_path):
+    rows = [{"k": "a", "tier": 'they say "hi", and go'}, {"k": "b", "tier": "back\\"}, {"k": "c", "tier": "plain"}]
+    with (tmp_path / "d.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["k", "tier"])
+        writer.writeheader()
+        writer.writerows(rows)
+    assert load(Dimension.from_file(tmp_path / "d.csv", format="csv", schema=SCHEMA)) == rows
+
+
+@pytest.mark.parametrize("name", ["u[1].jsonl", "u{a}.jsonl", "u?.jsonl", "u%20#.jsonl"])
+def test_a_file_is_found_by_its_name_and_no_other(load, tmp_path, name):
+    for other in ("u1.jsonl", "ua.jsonl", "ub.jsonl"):
+        (tmp_path / other).write_text('{"k": "a", "tier": "wrong"}\n')
+    (tmp_path / name).write_text('{"k": "a", "tier": "right"}\n')
+    assert load(Dimension.from_file(tmp_path / name, schema=SCHEMA)) == [{"k": "a", "tier": "right"}]
+    (tmp_path / name).rename(tmp_path / "_hidden.jsonl")
+    with pytest.raises(SourceReadError, match="passes over"):
+        load(Dimension.from_file(tmp_path / "_hidden.jsonl", schema=SCHEMA, may_be_empty=True))
+
+
+def test_a_folder_has_changed_when_one_of_its_files_has(spark, tmp_path):
+    loader = FileLoader(Dimension.from_file(tmp_path, schema=SCHEMA).origin, spark)
+    (tmp_path / "one.jsonl").write_text("{}\n")
+    marks = [loader.mark()]
+    (tmp_path / "sub").mkdir()
+    pq.write_table(pa.table({"k": ["a"]}), tmp_path / "sub" / "two.pq")
+    marks.append(loader.mark())
+    (tmp_path / "_SUCCESS").write_text("")
+    assert loader.mark() == marks[1] != marks[0]
+
+
+def test_what_spark_cannot_read_is_told_with_its_cause(load, tmp_path):
+    (tmp_path / "d.jsonl").write_text('{"k": "a", "age": "old"}\n')
+    with pytest.raises(SourceReadError, match="(?i)malformed|old|cannot be parsed|bigint"):
+        load(Dimension.from_file(tmp_path / "d.jsonl", schema="k string, age bigint"))
+
+
+@pytest.mark.parametrize("error", [SystemExit, CancelledError])
+def test_a_loader_that_would_end_its_thread_is_a_load_that_fails(load, error):
+    def leave():
+        raise error
+
+    with pytest.raises(SourceReadError, match=error.__name__):
+        load(Dimension.from_loader(leave, schema=SCHEMA))
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "told"),
+    [
+        ([], {"may_be_empty": True}, "no field 'k'"),
+        ([{"tier": "a"}], {}, "no field 'k'"),
+        (pa.table({"k": ["a"], "n": pa.array([1], pa.uint64())}), {}, "type that Spark does not know"),
+        ([{"tier": "a"}, {"k": "", "tier": "b"}], {"schema": SCHEMA}, "has no row with a key"),
+        ([{"k": "a", "_rs_line": 1}], {}, "are hidden"),
+    ],
+    ids=str,
+)
+def test_rows_that_cannot_be_looked_up_refuse_the_start(options, rows, settings, told):
+    with pytest.raises(RsError, match=told):
+        started(Dimension.from_loader(lambda: rows, **settings), options)
+
+
+def test_a_table_that_is_not_there_refuses_the_start(options, tmp_path):
+    with pytest.raises(SourceReadError, match="cannot be found"):
+        started(Dimension.from_delta(tmp_path / "none"), options)
+
+
+def test_fields_that_would_be_hidden_do_not_build():
+    users = Dimension.from_file("users.jsonl", schema=SCHEMA)
+    rows = StreamBuilder.data_stream("test", "loading").from_array([{"k": "a"}])
+    with pytest.raises(TopologyError, match="prefix '_rs_'.*hidden"):
+        rows.dim_join(users, on="k", prefix="_rs_")
+
+
+def test_errors_of_a_driver_show_no_secret(monkeypatch):
+    def fail(self, engine, schema):
+        raise RuntimeError("no login with s3cr3t")
+
+    monkeypatch.setattr(DatabaseLoader, "_rows", fail)
+    monkeypatch.setattr("rs_assets.engine.dimension.database.engine_of", lambda url: create_engine("sqlite://"))
+    origin = Dimension.from_database("postgresql://reader:s3cr3t@db/x", table="users").origin
+    with pytest.raises(SourceReadError) as caught:
+        loaded(DatabaseLoader(origin), None, step="users")
+    assert "s3cr3t" not in str(caught.value)
+    assert caught.value.__cause__ is None

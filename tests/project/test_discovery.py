@@ -1,0 +1,104 @@
+"""Modules with pipelines: what is wrong with one is told in two lines, and nothing is passed over in silence."""
+
+import subprocess
+import sys
+
+import pytest
+
+from rs_assets import StreamBuilder, build_definitions
+from rs_assets.errors import ConfigurationError, TopologyError
+from rs_assets.orchestration.discovery import find_pipelines, pick
+
+BEGIN = """
+from rs_assets import StreamBuilder, Time, TumblingWindow
+stream = StreamBuilder.data_stream("shop", "job").from_array([{"page": "/"}])
+"""
+MODULES = {
+    "unbuilt": (BEGIN + "made = stream.to_print()", "that was not built", ".build()"),
+    "unbuilt_beside": (
+        BEGIN + "pipeline = stream.to_print().build()\n" + BEGIN.replace("stream =", "other ="),
+        "'other' in the module",
+        ".build()",
+    ),
+    "unbuilt_window": (
+        BEGIN + "made = stream.window(TumblingWindow.of(Time.seconds(1))).count()\ndel stream",
+        "'made' in the module",
+        ".build()",
+    ),
+    "raises": ("def f():\n    return 1 / 0\n\nf()", "raised ZeroDivisionError: division by zero", "mend it there"),
+    "imports": ("import no_such_package", "raised ModuleNotFoundError: No module named 'no_such_package'", "mend"),
+    "misspelled": (BEGIN + "stream.filtr('page')", "has no method 'filtr'", "did you mean .filter?"),
+}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    def made(name, text):
+        (tmp_path / f"{name}.py").write_text(text)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        return name
+
+    return made
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_what_is_wrong_with_a_module_is_told(name, project):
+    text, what, remedy = MODULES[name]
+    with pytest.raises((ConfigurationError, TopologyError)) as caught:
+        find_pipelines([project(name, text)])
+    first, second = str(caught.value).splitlines()
+    assert what in first
+    assert remedy in second
+
+
+def test_the_place_is_that_in_the_module(project):
+    with pytest.raises(ConfigurationError) as caught:
+        find_pipelines([project("raises", MODULES["raises"][0])])
+    assert str(caught.value.facts["line"]).endswith("raises.py:2")
+
+
+def test_streams_that_became_a_pipeline_may_stand_in_the_module(project):
+    found = find_pipelines([project("built", BEGIN + "pipeline = stream.to_print().build()")])
+    assert [pipeline.name for pipeline in found] == ["shop.job"]
+
+
+def test_there_is_no_such_module():
+    with pytest.raises(ConfigurationError, match="there is no module 'no.such'"):
+        find_pipelines(["no.such"])
+
+
+def test_a_column_of_spark_s_own_is_told_before_spark_runs(tmp_path):
+    text = "from pyspark.sql import functions as F\nfrom rs_assets import StreamBuilder\n\nsmall = F.col('ms') > 1\n"
+    (tmp_path / "columns.py").write_text(text)
+    command = [sys.executable, "-m", "rs_assets.cli.main", "list", "-m", "columns"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    first, second = done.stderr.splitlines()
+    assert "needs a running Spark" in first
+    assert "columns.py:4" in first
+    assert "from rs_assets import F" in second
+
+
+def test_definitions_are_of_pipelines():
+    stream = StreamBuilder.data_stream("shop", "job").from_array([{"page": "/"}]).to_print()
+    with pytest.raises(ConfigurationError, match="not a DataStream") as caught:
+        build_definitions([stream])
+    assert ".build()" in caught.value.remedy
+    with pytest.raises(ConfigurationError, match="takes a list"):
+        build_definitions(stream.build())
+
+
+def test_a_module_may_hold_its_pipelines_in_a_list(project):
+    text = """
+from rs_assets import StreamBuilder
+pipelines = [
+    StreamBuilder.data_stream("shop", job).from_array([{"page": "/"}]).to_print().build() for job in ("one", "two")
+]
+"""
+    found = find_pipelines([project("listed", text)])
+    assert [pipeline.name for pipeline in found] == ["shop.one", "shop.two"]
+    for name in ("shop.two", "two", "shop_two"):
+        assert pick(found, name).name == "shop.two"
+    with pytest.raises(ConfigurationError, match="there is no pipeline 'shop_three'"):
+        pick(found, "shop_three")

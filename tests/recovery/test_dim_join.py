@@ -1,0 +1,224 @@
+"""Which version of a dimension a batch sees: after a crash, a rewind, a reload."""
+
+import json
+import shutil
+import threading
+from dataclasses import replace
+from threading import Event
+
+import pytest
+from deltalake import DeltaTable
+
+from rs_assets import Dimension, MemoryChannel, StreamBuilder, Time
+from rs_assets.engine.checkpoint.catalog import Catalog
+from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.errors import CheckpointError, RsError, SourceReadError
+from tests.crash import Crash
+
+
+class World:
+    """`run(n)` adds n rows, all of the key "a"; `tier(name)` changes what is found for it."""
+
+    def __init__(self, options, folder):
+        self.options, self.rows, self.folder = options, 0, folder
+        self.schema = "k string, tier string"
+        self.log, self.users = folder / "in.jsonl", folder / "users.jsonl"
+        self.log.write_text("")
+
+    def tier(self, *names):
+        fresh = self.folder / "users.new"
+        fresh.write_text("".join(json.dumps({"k": "a", "tier": name}) + "\n" for name in names))
+        fresh.rename(self.users)
+
+    def pipeline(self):
+        users = Dimension.from_file(self.users, schema=self.schema)
+        job = StreamBuilder.data_stream("shop", "dim")
+        stream = job.from_file(self.log, schema="k string, v bigint", tail=True, bad_records="quarantine")
+        joined = stream.dim_join(users, on="k", name="users")
+        return joined.to_delta("one").to_delta("two").build()
+
+    def run(self, rows=0):
+        with self.log.open("a") as log:
+            for _ in range(rows):
+                log.write(json.dumps({"k": "a", "v": self.rows}) + "\n")
+                self.rows += 1
+        return self.pipeline().run(self.options)
+
+    def cut_short(self, monkeypatch, *, behind, name):
+        """A run of one row that ends before or behind the commit of a sink."""
+        with monkeypatch.context() as patched:
+            Crash(patched, DeltaWriter, behind=behind, name=name)
+            with pytest.raises(RsError, match="crash"):
+                self.run(1)
+
+    def result(self, table="one"):
+        rows = DeltaTable(self.options.home.table("shop", table)).to_pyarrow_table().to_pylist()
+        return sorted((row["v"], row["tier"]) for row in rows)
+
+    @property
+    def versions(self):
+        return sorted(path.name for path in self.options.home.dimension("shop", "dim", "users").iterdir())
+
+
+@pytest.fixture
+def world(options, tmp_path):
+    return World(options, tmp_path)
+
+
+def test_a_batch_that_was_cut_short_sees_the_version_it_saw(world, monkeypatch):
+    """One sink has the batch, the other has not: both must have the same rows in the end."""
+    world.tier("old")
+    world.run(1)
+    for behind in (False, True):
+        world.cut_short(monkeypatch, behind=behind, name="two_table")
+        assert len(world.versions) == 1 + behind
+        world.tier("new")
+        world.run()
+    world.run(1)
+    assert world.result() == world.result("two") == [(0, "old"), (1, "old"), (2, "new"), (3, "new")]
+
+
+def test_a_version_that_is_gone_is_not_replaced_for_a_batch_that_has_used_it(world, monkeypatch):
+    world.tier("old")
+    world.cut_short(monkeypatch, behind=True, name="one_table")
+    world.tier("new")
+    [version] = world.versions
+    shutil.rmtree(world.options.home.dimension("shop", "dim", "users") / version)
+    with pytest.raises(CheckpointError, match=f"(?s)version {version} .* is gone.*new-generation"):
+        world.run()
+
+
+def test_a_batch_cut_short_is_not_looked_up_in_other_fields(world, monkeypatch):
+    """One sink has the batch: the other must not get rows of another version because the schema was changed."""
+    world.tier("old")
+    world.cut_short(monkeypatch, behind=True, name="one_table")
+    world.tier("new")
+    with monkeypatch.context() as patched:
+        patched.setattr(world, "schema", "k string, tier string, more string")
+        with pytest.raises(CheckpointError, match="(?s)of other fields.*as before"):
+            world.run()
+    world.run()
+    assert world.result() == world.result("two") == [(0, "old")]
+
+
+def test_a_rewound_batch_sees_the_version_it_saw_and_what_comes_behind_the_newest(world):
+    for tier in ("first", "second", "third"):
+        world.tier(tier)
+        world.run(1)
+    expected = [(0, "first"), (1, "second"), (2, "third")]
+    assert world.result() == expected
+    world.tier("fourth")
+    world.pipeline().rewind(0, world.options)
+    # All that is there comes in one batch now: it is the one that saw the second version.
+    world.run()
+    assert world.result() == world.result("two") == [(0, "first"), (1, "second"), (2, "second")]
+    world.run(1)
+    assert world.result()[3:] == [(3, "third")]
+    world.run(1)
+    assert world.result()[4:] == [(4, "fourth")]
+
+
+def test_a_rewound_batch_whose_version_is_gone_says_so(world):
+    for tier in ("first", "second"):
+        world.tier(tier)
+        world.run(1)
+    world.tier("third")
+    world.pipeline().rewind(0, world.options)
+    [second] = [name for name in world.versions if name.startswith("v000002")]
+    shutil.rmtree(world.options.home.dimension("shop", "dim", "users") / second)
+    report = world.run()
+    assert world.result() == [(0, "first"), (1, "third")]
+    assert [text for text in report.warnings if f"version {second}, which they used before, is gone" in text]
+
+
+def test_the_catalog_tells_which_batch_began_to_use_which_version(world):
+    world.tier("old")
+    world.run(1)
+    world.run(1)
+    world.tier("new", "newer")
+    world.run(1)
+    rows = Catalog(world.options.home.catalog).rows("dimensions", pipeline="shop.dim")
+    assert [(row["step"], row["batch_id"], row["rows"]) for row in rows] == [("users", 0, 1), ("users", 2, 2)]
+    assert [row["version"] for row in rows] == world.versions
+    assert rows[0]["origin"] == f"json {world.users}"
+
+
+def test_a_start_goes_on_with_the_version_before_if_the_load_fails_and_says_so(world):
+    with pytest.raises(SourceReadError, match="(?s)cannot be found.*put it there"):
+        world.run(1)
+    world.tier()
+    with pytest.raises(SourceReadError, match="(?s)has no rows.*may_be_empty=True"):
+        world.run()
+    world.tier("old")
+    assert world.run().warnings == ()
+    world.users.write_text('{"k": "a", "tier": "new"}\nno json\n')
+    report = world.run(1)
+    assert any("users" in warning and "as old as its last load" in warning for warning in report.warnings)
+    world.users.unlink()
+    assert any("cannot be found" in warning for warning in world.run(1).warnings)
+    world.tier("new")
+    assert world.run(1).warnings == ()
+    assert world.result() == [(0, "old"), (1, "old"), (2, "old"), (3, "new")]
+
+
+def test_versions_that_no_batch_can_ask_for_go(world):
+    """Spark keeps the plans of the last batches: as long as one is there its version is."""
+    for tier in ("a", "b", "c", "d"):
+        world.tier(tier)
+        world.run(1)
+    assert len(world.versions) == 4
+    [checkpoint] = world.options.home.job("shop", "dim").glob("g*/*/checkpoint")
+    for log in ("offsets", "commits"):
+        for name in ("0", ".0.crc", "1", ".1.crc"):
+            (checkpoint / log / name).unlink(missing_ok=True)
+    world.tier("e")
+    world.run(1)
+    world.run()
+    assert [name[:7] for name in world.versions] == ["v000003", "v000004", "v000005"]
+    assert [tier for _, tier in world.result()] == ["a", "b", "c", "d", "e"]
+
+
+def test_a_load_that_hangs_holds_no_end_up_and_is_not_taken_up_behind_it(options):
+    release, hanging, ended = Event(), Event(), Event()
+
+    def users():
+        if threading.current_thread().name != "rs-dimension":
+            return [{"k": "a", "tier": "old"}]
+        hanging.set()
+        release.wait(100)
+        ended.set()
+        return [{"k": "a", "tier": "new"}]
+
+    dimension = Dimension.from_loader(users, schema="k string, tier string", every=Time.milliseconds(10))
+    stream = StreamBuilder.data_stream("shop", "hang").from_memory(MemoryChannel(schema="k string"))
+    pipeline = stream.dim_join(dimension, on="k", name="users").to_memory(MemoryChannel()).build()
+    with pipeline.start(options):
+        assert hanging.wait(100)
+        [thread] = [each for each in threading.enumerate() if each.name == "rs-dimension"]
+    assert not ended.is_set()
+    release.set()
+    thread.join(100)
+    assert [path.name[:7] for path in options.home.dimension("shop", "hang", "users").iterdir()] == ["v000001"]
+
+
+def test_a_reload_beside_the_batches_stops_none_and_is_taken_up(options, tmp_path):
+    """Each batch brings about the next one; after some the loader gives other rows."""
+    channel, out, taken = MemoryChannel(schema="k string, v bigint"), MemoryChannel(), Event()
+    users = [{"k": "a", "tier": 0}]
+    dimension = Dimension.from_loader(lambda: list(users), schema="k string, tier bigint", every=Time.milliseconds(20))
+    job = StreamBuilder.data_stream("shop", "live")
+    pipeline = job.from_memory(channel).dim_join(dimension, on="k", name="users").to_memory(out).build()
+
+    def listen(batch):
+        users[0] = {"k": "a", "tier": out.rows()[-1]["tier"] + 1}
+        if users[0]["tier"] > 3:
+            taken.set()
+        channel.put({"k": "a", "v": batch.batch_id + 1})
+
+    channel.put({"k": "a", "v": 0})
+    quick = replace(options, interval=Time.milliseconds(20), on_progress=listen)
+    with pipeline.start(quick):
+        assert taken.wait(100), "no reload was taken up"
+    tiers = [row["tier"] for row in out.take()]
+    assert tiers == sorted(tiers)
+    assert set(tiers) >= {0, 1, 2, 3}
