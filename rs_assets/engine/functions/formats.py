@@ -1,0 +1,52 @@
+"""Formats of times: the letters that Spark both reads and writes."""
+
+from __future__ import annotations
+
+import re
+
+from rs_assets.errors import TopologyError
+
+# The letters of a format and how often each may stand side by side.
+LETTERS = {
+    "y": 6,
+    "M": 4,
+    "L": 4,
+    "d": 2,
+    "D": 3,
+    "a": 1,
+    "h": 2,
+    "H": 2,
+    "k": 2,
+    "K": 2,
+    "m": 2,
+    "s": 2,
+    "S": 9,
+    "X": 5,
+    "x": 5,
+}
+# These are only written, never read.
+WRITTEN = {"E": 4, "q": 2, "Q": 2, "F": 1, "G": 4, "z": 4, "O": 1}
+_PARTS = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|[^A-Za-z']+|(.)")
+
+
+def checked_format(text: str, what: str) -> str:
+    """`text`, if Spark knows it as the format of a time; TopologyError if not.
+
+    >>> checked_format("yyyy-MM-dd'T'HH:mm", "format")
+    "yyyy-MM-dd'T'HH:mm"
+    >>> checked_format("YYYY-MM-dd", "format")
+    Traceback (most recent call last):
+    rs_assets.errors.TopologyError: the format has 'YYYY', which is no part of a time: 'YYYY-MM-dd'
+      remedy: write a year as yyyy, other letters in quotes
+    """
+    for part in _PARTS.finditer(text):
+        letter = part[1]
+        allowed = (LETTERS | WRITTEN).get(letter or "", 0)
+        if part[2] or (letter and len(part[0]) > allowed) or (not letter and set(part[0]) & set("[]{}#")):
+            raise TopologyError(
+                f"the {what} has {part[0]!r}, which is no part of a time: {text!r}",
+                remedy="write a year as yyyy, other letters in quotes",
+            )
+    if not text.strip():
+        raise TopologyError(f"the {what} is empty", remedy="write it as 'yyyy-MM-dd HH:mm:ss'")
+    return text
