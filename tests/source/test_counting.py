@@ -118,3 +118,15 @@ class TestWatch:
         with pytest.raises(DataLossError, match="has changed") as raised:
             watch.check()
         assert raised.value.facts["file"] == file
+
+
+def test_should_look_for_quotes_in_csv_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # JSON is full of quotes, and looking at each takes longer than all the rest.
+    looked: list[int] = []
+    monkeypatch.setattr(counting._Quotes, "feed", lambda _self, data, _ends: looked.append(len(data)))
+    for name in ("a.jsonl", "a.csv"):
+        (tmp_path / name).write_bytes(b'"id"\n"1"\n')
+    assert TestWatch.watch(tmp_path / "a.jsonl", form="json").rows() == 2
+    assert not looked
+    assert TestWatch.watch(tmp_path / "a.csv").rows() == 1
+    assert looked
