@@ -83,9 +83,13 @@ class Home:
         """Copies of state for lookups in milliseconds."""
         return self.root / "served"
 
+    def dimensions(self, namespace: str, job: str) -> Path:
+        """The folder with the dimensions of a job, a folder a step."""
+        return self.root / "dimensions" / namespace / job
+
     def dimension(self, namespace: str, job: str, step: str) -> Path:
         """The folder with the versions of the dimension that a step of a job looks rows up in."""
-        return self.root / "dimensions" / namespace / job / step
+        return self.dimensions(namespace, job) / step
 
     def job(self, namespace: str, job: str) -> Path:
         """The folder of one job's checkpoints; its manifest lies in it too."""

@@ -120,8 +120,8 @@ class PipelineDriver:
 
     def reload(self, step: str | None = None) -> None:
         """Load the dimension of `step` (the only one if None) again; the next `step()` uses it. Raises what fails."""
-        dimensions = self._running().dimensions.by_step
-        dimensions[self._named(step, dimensions, "dimension")].reload()
+        dimensions = self._running().dimensions
+        dimensions.reload(self._named(step, dimensions.by_step, "dimension"))
 
     def report(self) -> RunReport:
         """The sums since the last start."""

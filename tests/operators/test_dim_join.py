@@ -69,6 +69,26 @@ def test_a_condition_is_asked_of_each_candidate(drive, tmp_path, how):
     assert sorted(((row["v"], row["u_tier"]) for row in made), key=str) == expected
 
 
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_fields_called_left_and_right_are_named_behind_their_side(driver, how):
+    """In a join of streams and in one with a dimension."""
+    schema = "k string, left bigint, right bigint, ts timestamp"
+    dimension = Dimension.from_loader(lambda: [{"k": "a", "left": n, "Right": n} for n in range(6)],
+                                      schema="k string, left bigint, Right bigint")  # fmt: skip
+    job = StreamBuilder.data_stream("test", "sides")
+    one, two = (job.from_file(f"{name}.jsonl", schema=schema, name=name) for name in ("one", "two"))
+    pairs = one.join(two, on="k", within=Time.seconds(5), time_field="ts", condition="left.left < right.left",
+                     how=how, prefix="r_")  # fmt: skip
+    met = pairs.dim_join(dimension, on="k", condition="left.right = right.Right", how=how, prefix="d_")
+    with PipelineDriver(met.to_print().build(), spark=driver) as running:
+        running.push([{"k": "a", "left": n, "right": 2 * n, "ts": at(n)} for n in (1, 2, 3)], "one")
+        running.push([{"k": "a", "left": 3, "right": 0, "ts": at(2)}], "two")
+        running.finish()
+        made = sorted((row["left"], row["r_left"], row["right"], row["d_Right"]) for row in running.take())
+    assert made[:2] == [(1, 3, 2, 2), (2, 3, 4, 4)]
+    assert made[2:] == ([] if how == "inner" else [(3, None, 6, None)])
+
+
 KEYED = "t string, i int, d decimal(20,2), on date, at timestamp, x double"
 PARTS = {
     "t": ["a", "größe", "", None],

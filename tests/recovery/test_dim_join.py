@@ -1,6 +1,8 @@
 """Which version of a dimension a batch sees: after a crash, a rewind, a reload."""
 
+import _thread
 import json
+import logging
 import shutil
 import threading
 from dataclasses import replace
@@ -10,9 +12,12 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import Dimension, MemoryChannel, StreamBuilder, Time
+from rs_assets.engine.background import LOG
 from rs_assets.engine.checkpoint.catalog import Catalog
 from rs_assets.engine.sink.delta import DeltaWriter
 from rs_assets.errors import CheckpointError, RsError, SourceReadError
+from rs_assets.pipeline.runtime.batch import dimension_load
+from rs_assets.testing import PipelineDriver
 from tests.crash import Crash
 
 
@@ -222,3 +227,66 @@ def test_a_reload_beside_the_batches_stops_none_and_is_taken_up(options, tmp_pat
     tiers = [row["tier"] for row in out.take()]
     assert tiers == sorted(tiers)
     assert set(tiers) >= {0, 1, 2, 3}
+
+
+def test_steps_of_one_dimension_share_each_load(options):
+    loads = []
+
+    def users():
+        loads.append(len(loads))
+        return [{"k": "a", "tier": len(loads), "other": "b"}, {"k": "b", "tier": -len(loads), "other": "a"}]
+
+    dimension = Dimension.from_loader(users)
+    stream = StreamBuilder.data_stream("shop", "twice").from_file("in.jsonl", schema="k string")
+    once = stream.dim_join(dimension, on="k", prefix="one_", name="one")
+    pipeline = once.dim_join(dimension, on={"k": "other"}, prefix="two_", name="two").to_print().build()
+    with PipelineDriver(pipeline, spark=options.driver) as running:
+        for tier in (1, 2):
+            running.push([{"k": "a"}])
+            running.step()
+            assert [(row["one_tier"], row["two_tier"]) for row in running.take()] == [(tier, -tier)]
+            running.reload("two")
+    assert loads == [0, 1, 2]
+
+
+def test_versions_of_a_step_that_is_gone_go_when_no_batch_can_ask_for_them(world):
+    world.tier("old")
+    world.run(1)
+    folder = world.options.home.dimension("shop", "dim", "users")
+    unused = folder.with_name("before")
+    shutil.copytree(folder, unused)
+    narrow = StreamBuilder.data_stream("shop", "dim").from_file(world.log, schema="k string, v bigint", tail=True)
+    narrow.to_delta("one").to_delta("two").build().run(world.options)
+    assert (folder.exists(), unused.exists()) == (True, False)
+
+
+def test_a_first_load_that_hangs_is_told_of_and_can_be_interrupted(options, monkeypatch):
+    """The warning itself brings the interrupt about; the driver is free for another run at once."""
+    told, release = [], Event()
+
+    class Interrupting(logging.Handler):
+        def emit(self, record):
+            if "waits for its dimension" in record.getMessage():
+                told.append(record.getMessage())
+                _thread.interrupt_main()
+
+    def users():
+        release.wait(100)
+        return [{"k": "a", "tier": "late"}]
+
+    monkeypatch.setattr(dimension_load, "SLOW", Time.milliseconds(100))
+    dimension = Dimension.from_loader(users, schema="k string, tier string")
+    stream = StreamBuilder.data_stream("shop", "hang").from_array([{"k": "a"}])
+    pipeline = stream.dim_join(dimension, on="k", name="users").to_memory(MemoryChannel()).build()
+    handler = Interrupting()
+    LOG.addHandler(handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.run(options)
+    finally:
+        LOG.removeHandler(handler)
+    assert "step 'users' waits for its dimension, users(): the load has not ended for 0.1 s" in told[0]
+    out = MemoryChannel()
+    StreamBuilder.data_stream("shop", "free").from_array([{"k": "a"}]).to_memory(out).build().run(options)
+    assert out.take() == [{"k": "a"}]
+    release.set()

@@ -59,6 +59,11 @@ class DimensionNotes:
         """All versions that some batch may ask for, of all steps."""
         return frozenset(name for noted in self._entries.values() for name in noted.values())
 
+    @property
+    def steps(self) -> frozenset[str]:
+        """The steps of which some batch may ask for a version."""
+        return frozenset(step for noted in self._entries.values() for step in noted)
+
     def note(self, batch_id: int, versions: Versions, *, first: int = 0) -> None:
         """Write down what a batch and those after it use; entries that only batches before `first` need are dropped."""
         base = max((batch for batch in self._entries if batch <= first), default=-1)
@@ -70,6 +75,11 @@ class DimensionNotes:
         """Make the notes durable."""
         data = orjson.dumps({"again": self.again, "entries": sorted(self._entries.items())})
         write_atomically(self.folder / FILE, data)
+
+
+def notes_of(job: Path) -> tuple[DimensionNotes, ...]:
+    """The notes of all queries, and of all generations, in the folder of a job; CheckpointError for damaged ones."""
+    return tuple(DimensionNotes.load(path.parent) for path in job.glob(f"g*/*/{FILE}"))
 
 
 def repeat_until(folder: Path, batch_id: int) -> None:

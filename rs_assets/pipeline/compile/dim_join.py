@@ -21,6 +21,8 @@ from rs_assets.pipeline.compile.wiring import Flow, Wiring
 from rs_assets.pipeline.topology.dim_join import DimJoin
 
 FOUND, RIGHT = f"{PREFIX}found", f"{PREFIX}right"
+# What a condition calls the row of the stream and that of the dimension; a field of such a name is a part of these.
+SIDES = frozenset({"left", "right"})
 # Types whose values have an order and one form of each; of maps, structs and the like Spark makes no keys either.
 KEY_TYPES = frozenset(
     ("string", "binary", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp")
@@ -58,20 +60,25 @@ def _key(frame: DataFrame, name: str) -> Column:
 def _where(rows: DataFrame, node: DimJoin, ours: list[str], schema: StructType) -> DataFrame:
     """The candidates for which the condition holds; of a left join also rows without any."""
     assert node.condition is not None  # noqa: S101  asked for with one
-    mine = {name.casefold() for name in ours}
+    mine = {name.casefold() for name in ours} | SIDES
     only_theirs = [name for name in schema.names if name.casefold() not in mine]
     named = rows.select(
-        "*",
+        *(F.col(quoted(name)).alias(_apart(name)) for name in rows.columns),
         F.struct(*(F.col(quoted(name)) for name in ours)).alias("left"),
         F.col(RIGHT).alias("right"),
         *(F.col(RIGHT)[name].alias(name) for name in only_theirs),
     )
-    kept = [F.col(quoted(name)) for name in rows.columns]
+    kept = [F.col(quoted(_apart(name))).alias(name) for name in rows.columns]
     if node.how == "inner":
         return named.filter(as_column(node.condition)).select(*kept)
     fits = F.coalesce(as_column(node.condition) & F.col("right").isNotNull(), F.lit(False)).alias(FITS)  # noqa: FBT003
     judged = named.select(*kept, fits).withColumn(POSITION, F.coalesce(POSITION, F.lit(0)))
     return keep_fitting(judged, RIGHT)
+
+
+def _apart(name: str) -> str:
+    """The name of a field of the stream beside the rows that a condition calls `left` and `right`."""
+    return f"{PREFIX}own_{name}" if name.casefold() in SIDES else name
 
 
 def _fields(frame: DataFrame, schema: StructType, node: DimJoin) -> list[Column]:

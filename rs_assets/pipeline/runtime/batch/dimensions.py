@@ -1,21 +1,19 @@
-"""One dimension of a run, and which version of it each batch uses."""
+"""What the steps of a run look rows up in, and which version of it each batch uses."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake.exceptions import DeltaError
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rs_assets.engine.background import Troubles
 from rs_assets.engine.dimension.index import with_keys
-from rs_assets.engine.dimension.loading import Loader, loaded
-from rs_assets.engine.dimension.notes import FILE, DimensionNotes, Versions
+from rs_assets.engine.dimension.notes import DimensionNotes, Versions, notes_of
 from rs_assets.engine.dimension.versions import Version, VersionStore, shape_of
 from rs_assets.errors import CheckpointError, SchemaError, SourceReadError
 from rs_assets.pipeline.compile.wiring import HeldDimension
@@ -26,24 +24,17 @@ MAY_BE_EMPTY = "mend it; if it may have no rows, say so: may_be_empty=True"
 
 @dataclass(slots=True, kw_only=True)
 class RunDimension:
-    """One dimension of a run. `current` is the version that new batches use; a reload exchanges it in one step.
+    """What one step of a run looks rows up in. `current` is the version that new batches use.
 
-    `job` is the folder of the job, where the notes say which versions are still needed. `pinning` is held while a
-    version is chosen for a batch and noted, and while versions are removed.
+    `job` is the folder of the job, where the notes say which versions are still needed.
     """
 
     node: DimJoin
-    loader: Loader
     store: VersionStore
     troubles: Troubles
     job: Path
-    pinning: threading.Lock
     schema: StructType | None = None
     _current: Version | None = None
-    _mark: str | None = None
-    _ended: bool = False
-    _loading: threading.Lock = field(default_factory=threading.Lock)
-    _adding: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -72,61 +63,21 @@ class RunDimension:
         assert self.schema is not None  # noqa: S101  loaded before queries are made
         return HeldDimension(self.store.root, self.schema)
 
-    @property
-    def effect(self) -> str:
-        """What is not done while loads fail."""
-        return f"the dimension of step {self.node.name!r} is as old as its last load"
-
-    def begin(self) -> None:
-        """Load it for a start. A load that fails leaves the version of the run before, and is told of.
-
-        Without such a version the start is refused: RsError.
-        """
+    def restored(self) -> Version | None:
+        """Go on with the version of the run before, and return it; None if there is none that does."""
         self.store.sweep()
         self._current = self.store.newest(self.shape, self.node.dimension.text) if self.schema is not None else None
-        if self._current is None:
-            self._load()
-            return
-        self._mark = self._current.mark
-        with self.troubles.guarding(self.effect):
-            self.reload()
+        return self._current
 
-    def reload(self) -> None:
-        """Load it if there is something new. RsError, and all stays as it was, if that fails or gives no row."""
-        with self._loading:
-            mark = self._marked()
-            if mark is None or mark != self._mark:
-                self._load(mark)
+    def added(self, table: pa.Table, mark: str | None) -> Version:
+        """`table` as a version that nobody uses yet."""
+        return self.store.add(table, self.keys, origin=self.node.dimension.text, mark=mark)
 
-    def end(self) -> None:
-        """Take up nothing any more: another run may do so now. A load that has begun goes on for nothing."""
-        with self._adding:
-            self._ended = True
+    def use(self, version: Version, schema: StructType) -> None:
+        """Let new batches use `version`."""
+        self.schema, self._current = schema, version
 
-    def _marked(self) -> str | None:
-        try:
-            return self.loader.mark()
-        except (OSError, DeltaError) as error:
-            why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-            raise SourceReadError(
-                f"the dimension of step {self.node.name!r} cannot be found: {why}",
-                remedy="put it there, or mend its place",
-                step=self.node.name,
-                file=getattr(error, "filename", None),
-            ) from error
-
-    def _load(self, mark: str | None = None) -> None:
-        mark = mark or self._marked()
-        table, schema = loaded(self.loader, self.schema, step=self.node.name)
-        self._check(table)
-        with self._adding:
-            if self._ended:
-                return
-            self.schema = schema
-            self._current = self.store.add(table, self.keys, origin=self.node.dimension.text, mark=mark)
-            self._mark = mark
-
-    def _check(self, table: pa.Table) -> None:
+    def check(self, table: pa.Table) -> None:
         """SchemaError if rows cannot be looked up by their keys, SourceReadError if there are none that could."""
         step, text = self.node.name, self.node.dimension.text
         missing = [name for name in self.keys if name not in table.schema.names]
@@ -144,11 +95,7 @@ class RunDimension:
 
     def prune(self) -> None:
         """Remove the versions that neither the next batch nor one that may be computed again asks for."""
-        with self._adding, self.pinning:
-            if self._ended:
-                return
-            notes = [DimensionNotes.load(path.parent) for path in self.job.glob(f"g*/*/{FILE}")]
-            self.store.prune({self.current.name}.union(*(each.named for each in notes)))
+        self.store.prune({self.current.name}.union(*(notes.named for notes in notes_of(self.job))))
 
 
 @dataclass(slots=True)
