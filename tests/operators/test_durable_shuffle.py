@@ -7,14 +7,18 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql.types import StructType
 
 from rs_assets import RunOptions, StreamBuilder, Time, TumblingWindow
 from rs_assets.engine.connect.kafka.admin import connected
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.home import Home
-from rs_assets.errors import CheckpointError, ConfigurationError, TopologyError
+from rs_assets.engine.shuffle.noted import NotedEnd
+from rs_assets.engine.source.kafka.offsets import dump_offsets
+from rs_assets.engine.source.kafka.reading import KafkaReader
+from rs_assets.errors import CheckpointError, ConfigurationError, SinkError, TopologyError
 from rs_assets.pipeline.runtime.upkeep.travel import savepoint
-from rs_assets.testing import PipelineDriver
+from rs_assets.testing import KafkaRecord, PipelineDriver
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS = [{"key": f"k{n % 5}", "n": n, "ts": START + timedelta(seconds=n // 5)} for n in range(200)]
@@ -174,3 +178,50 @@ def test_should_purge_the_topic_and_make_it_anew(driver, broker, tmp_path):
     again = pipeline.run(RunOptions(home=Home(tmp_path), driver=driver, new_generation=True))
     assert again.rows_out == 200
     assert DeltaTable(str(tmp_path / "tables" / "test" / "out")).count() == 200
+
+
+def test_should_read_what_was_committed_and_not_noted(driver, broker, tmp_path, monkeypatch):
+    stream = StreamBuilder.data_stream("test", "unnoted").from_array(ROWS)
+    stream = stream.shuffle(2, keys=["key"], strategy="kafka", bootstrap_servers=broker.bootstrap_servers)
+    pipeline = stream.to_delta("out").build()
+    options = RunOptions(home=Home(tmp_path), driver=driver)
+    with monkeypatch.context() as crash:
+        crash.setattr(NotedEnd, "note", _crashes)
+        with pytest.raises(SinkError, match="crashed"):
+            pipeline.run(options)
+    assert pipeline.run(options).rows_out == 200
+    assert DeltaTable(str(tmp_path / "tables" / "test" / "out")).count() == 200
+
+
+def _crashes(end):
+    raise SinkError("crashed behind the commit", topic=end.topic)
+
+
+def test_should_end_no_batch_beyond_the_note(driver, broker, tmp_path):
+    broker.create_topic("noted", partitions=2)
+    broker.produce("noted", [KafkaRecord(value=b'{"n": 1}', partition=n % 2) for n in range(10)])
+    end = tmp_path / "noted.json"
+    reader = KafkaReader(
+        cluster=KafkaCluster.of(broker.bootstrap_servers),
+        topics=("noted",),
+        pattern=None,
+        form="json",
+        schema=StructType().add("n", "long"),
+        until=end,
+    )
+    found = []
+    for noted in [None, 1, 5]:
+        if noted is not None:
+            end.write_text(dump_offsets({("noted", 0): noted, ("noted", 1): noted}))
+        found.append(driver.call(lambda spark: _count(reader, spark, tmp_path)))
+    assert found == [0, 2, 8]
+
+
+def _count(reader, spark, folder):
+    """How many new rows a query of `reader` gets until it ends by itself."""
+    counted = []
+    frame = reader.stream(spark, name="noted", starting={"startingOffsets": "earliest"})
+    writer = frame.writeStream.foreachBatch(lambda batch, _: counted.append(batch.count()))
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return sum(counted)

@@ -19,6 +19,10 @@ class ShufflePlace(Protocol):
         """Make the place anew for rows of `schema`; what an earlier generation left in it goes."""
         ...
 
+    def resume(self) -> None:
+        """Let readers see what an earlier run committed, before the queries of a run start."""
+        ...
+
     def check(self, schema: StructType, *, step: str) -> None:
         """TopologyError, which names the field, for rows that the place cannot hold."""
         ...

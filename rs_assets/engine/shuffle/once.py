@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from pyspark.sql import DataFrame
 
@@ -11,12 +12,25 @@ from rs_assets.engine.sink.base import BatchMark, Closing, Fencing, LastWriter, 
 from rs_assets.errors import SinkError
 
 
+class WholeEnd(Protocol):
+    """Where readers learn how far a place is whole."""
+
+    def note(self) -> None:
+        """Tell them of the batch that was committed just now."""
+        ...
+
+    def close(self) -> None:
+        """Give connections back; may be called twice, and `note` may follow."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class OnceWriter:
-    """Hands batches, as `prepared` makes them, to the sink's writer `inner`."""
+    """Hands batches, as `prepared` makes them, to the sink's writer `inner`, and notes each at the `end`, if any."""
 
     inner: SinkWriter
     prepared: Callable[[DataFrame, BatchMark], DataFrame]
+    end: WholeEnd | None = None
 
     @property
     def name(self) -> str:
@@ -46,12 +60,27 @@ class OnceWriter:
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Write the batch out of sight."""
-        return self.inner.stage(self.prepared(batch, mark), mark)
+        return self._noted(self.inner.stage(self.prepared(batch, mark), mark))
 
     def close(self) -> None:
-        """Give up what was staged, where the sink's writer holds something open."""
+        """Give up what was staged, where the sink's writer holds something open, and the connection."""
+        if self.end is not None:
+            self.end.close()
         if isinstance(self.inner, Closing):
             self.inner.close()
+
+    def _noted(self, staged: Staged) -> Staged:
+        end = self.end
+        if end is None:
+            return staged
+
+        def commit() -> int:
+            rows = staged.commit()
+            if rows:
+                end.note()
+            return rows
+
+        return Staged(commit)
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:  # noqa: ARG002  never
         """Refused: another query has read the rows."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -14,6 +15,7 @@ from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wa
 
 from rs_assets.engine.connect.kafka.admin import Admin, connected, partitions_of
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
+from rs_assets.engine.shuffle.noted import NotedEnd
 from rs_assets.engine.shuffle.once import OnceWriter
 from rs_assets.engine.sink.base import BatchMark, SinkWriter
 from rs_assets.engine.sink.kafka.exactly_once import TransactionalWriter
@@ -34,26 +36,33 @@ VERSION_HEADER, VERSION = "rs-shuffle", "1"
 SCHEMA_HEADER = "rs-schema"
 # Rows wait only until they are read and are purged then; nothing else may remove them.
 SETTINGS: Mapping[str, str] = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
-# How long a deleted topic or the end of a transaction may take, in seconds.
-PATIENCE_S, LOOK_S = 30, 0.1
+# How long a deleted topic may be seen, and a transaction of an earlier run may be open, in seconds.
+PATIENCE_S, LOOK_S, RESUME_S = 30, 0.1, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicShuffle:
-    """A topic of `cluster` that belongs to one shuffle of one pipeline, `topic` its name."""
+    """A topic of `cluster` that belongs to one shuffle of one pipeline, `topic` its name; `noted` holds its end."""
 
     topic: str
     cluster: KafkaCluster
     partitions: int
+    noted: Path
     keys: tuple[str, ...] = ()
 
     def begin(self, schema: StructType) -> None:  # noqa: ARG002  records tell their schema themselves
         """An empty topic with the partitions that were asked for."""
+        self._end().forget()
         with connected(self.cluster) as admin:
             if self.topic in admin.topics([self.topic]):
                 admin.client.delete_topics([self.topic])
                 self._wait_until_gone(admin)
             admin.create_topic(self.topic, partitions=self.partitions, settings=SETTINGS)
+
+    def resume(self) -> None:
+        """Note the batches that were committed and not noted; a batch that is left open is sent and noted again."""
+        with closing(self._end()) as end:
+            end.noted_within(RESUME_S)
 
     def check(self, schema: StructType, *, step: str) -> None:
         """Refuse maps whose keys are no text: rows are written as JSON, and Spark reads no others from it."""
@@ -74,7 +83,8 @@ class TopicShuffle:
     def writer(self, name: str) -> SinkWriter:
         """Sends batches in transactions, each row to the partition of its keys."""
         shape = RecordShape(topic=self.topic, value=VALUE, partition=PARTITION, headers=HEADERS)
-        return OnceWriter(TransactionalWriter(name=name, cluster=self.cluster, shape=shape), self._encoded)
+        inner = TransactionalWriter(name=name, cluster=self.cluster, shape=shape)
+        return OnceWriter(inner, self._encoded, self._end())
 
     def stream(self, spark: SparkSession, schema: StructType, *, name: str) -> DataFrame:
         """The rows from the first one on."""
@@ -87,14 +97,8 @@ class TopicShuffle:
 
     def settle(self) -> None:
         """Wait for the markers of committed transactions: brokers answer before each partition has its own."""
-        with connected(self.cluster) as admin:
-            partitions = partitions_of(admin.topics([self.topic]))
-            if not _soon_over(lambda: admin.latest(partitions, read_committed=True) != admin.latest(partitions)):
-                raise SinkError(
-                    f"a transaction in the topic {self.topic!r} does not end",
-                    remedy="see that the brokers are well, then run again: nothing is lost",
-                    topic=self.topic,
-                )
+        with closing(self._end()) as end:
+            end.note()
 
     def splits(self, offset: str) -> Mapping[str, str]:
         """A split a partition."""
@@ -118,6 +122,9 @@ class TopicShuffle:
         with connected(self.cluster) as admin:
             admin.delete_records({p: offset for p, offset in until.items() if offset > 0})
 
+    def _end(self) -> NotedEnd:
+        return NotedEnd(topic=self.topic, cluster=self.cluster, path=self.noted)
+
     def _reader(self, schema: StructType) -> KafkaReader:
         return KafkaReader(
             cluster=self.cluster,
@@ -126,6 +133,7 @@ class TopicShuffle:
             form="json",
             schema=schema,
             headers_as=HEADERS_READ,
+            until=self.noted,
             json_options=JSON_OPTIONS,
         )
 

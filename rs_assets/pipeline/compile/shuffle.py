@@ -17,6 +17,8 @@ from rs_assets.pipeline.compile.wiring import Flow, Wiring
 from rs_assets.pipeline.topology.shuffle import Shuffle, ShuffleRead, ShuffleWrite
 
 DurableShuffle = ShuffleWrite | ShuffleRead
+# No namespace has this name: below the others lie tables.
+TOPICS = ".topics"
 
 
 def compile_shuffle(wiring: Wiring, node: Shuffle, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
@@ -31,9 +33,11 @@ def compile_shuffle_write(wiring: Wiring, node: ShuffleWrite, inputs: tuple[Flow
     df = inputs[0].df
     check_fields(df, node.keys, step=node.name)
     rows = df.drop(*hidden(df.columns))
-    place_of(node, wiring.home).check(rows.schema, step=node.name)
-    if wiring.streaming and not CheckpointLog(wiring.folder / "checkpoint").begun:
-        place_of(node, wiring.home).begin(rows.schema)
+    place = place_of(node, wiring.home)
+    place.check(rows.schema, step=node.name)
+    if wiring.streaming:
+        begun = CheckpointLog(wiring.folder / "checkpoint").begun
+        place.resume() if begun else place.begin(rows.schema)
     return Flow(rows)
 
 
@@ -47,9 +51,10 @@ def _table(node: DurableShuffle, home: Home) -> ShufflePlace:
     return TableShuffle(name=node.place, path=home.shuffles / node.place.replace(".", "/"))
 
 
-def _topic(node: DurableShuffle, home: Home) -> ShufflePlace:  # noqa: ARG001  the table's form
+def _topic(node: DurableShuffle, home: Home) -> ShufflePlace:
     assert node.cluster is not None  # noqa: S101  the node checked it
-    return TopicShuffle(topic=node.place, cluster=node.cluster, partitions=node.partitions, keys=node.keys)
+    noted = home.shuffles / TOPICS / f"{node.place}.json"
+    return TopicShuffle(topic=node.place, cluster=node.cluster, partitions=node.partitions, noted=noted, keys=node.keys)
 
 
 PLACES: Mapping[str, Callable[[DurableShuffle, Home], ShufflePlace]] = MappingProxyType(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
 from operator import and_
+from pathlib import Path
 from types import MappingProxyType
 
 import orjson
@@ -24,6 +25,8 @@ from rs_assets.engine.source.parse import LineFormat
 from rs_assets.engine.source.schema import quoted
 
 FORMAT = "kafka"
+# The source of our own library that obeys a noted end.
+NOTED = "org.apache.spark.sql.rsassets.NotedSource"
 PARSED = "_rs_parsed"
 # How long a broker may be away in the middle of a batch. Kafka's own limit, 60 s, ends the query of a batch that is
 # being read: a restart of a large broker takes longer.
@@ -39,7 +42,10 @@ RAW_FIELDS = ("key", "value", "headers", "topic", "partition", "offset", "timest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaReader:
-    """What is read of a cluster, and how its records become fields; `headers_as` is a column for their headers."""
+    """What is read of a cluster, and how its records become fields.
+
+    `headers_as` is a column for their headers. A stream goes no further than the offsets in the file `until`.
+    """
 
     cluster: KafkaCluster
     topics: tuple[str, ...]
@@ -55,10 +61,13 @@ class KafkaReader:
     avro_schema: str | None = None
     json_options: Mapping[str, str] = field(default_factory=dict)
     headers_as: str | None = None
+    until: Path | None = None
 
     def stream(self, spark: SparkSession, *, name: str, starting: Mapping[str, str]) -> DataFrame:
         """Fields and REASON, as a stream that begins where the options `starting` say."""
         reader = self._connected(spark.readStream.name(name).format(FORMAT)).options(**starting)
+        if self.until is not None:
+            reader = reader.format(NOTED).option("rs.source", FORMAT).option("rs.end", str(self.until))
         if self.max_rows_per_batch:
             reader = reader.option("maxOffsetsPerTrigger", self.max_rows_per_batch)
         return self.decoded(reader.load())
