@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from zoneinfo import available_timezones
 
 from rs_assets.errors import TopologyError
 
@@ -50,3 +51,14 @@ def checked_format(text: str, what: str) -> str:
     if not text.strip():
         raise TopologyError(f"the {what} is empty", remedy="write it as 'yyyy-MM-dd HH:mm:ss'")
     return text
+
+
+def checked_zone(zone: str) -> str:
+    """`zone`, if it is one that Java knows, too; TopologyError if not.
+
+    >>> checked_zone("Asia/Shanghai"), checked_zone("+08:00")
+    ('Asia/Shanghai', '+08:00')
+    """
+    if re.fullmatch(r"[+-](?:0\d|1[0-7]):[0-5]\d|[+-]18:00", zone) or zone in available_timezones():
+        return zone
+    raise TopologyError(f"there is no time zone {zone!r}", remedy="write it as Europe/Berlin, UTC or +08:00")

@@ -74,6 +74,10 @@ class Function:
         needed = sum(each.default is None for each in fixed)
         return needed <= arity and (arity <= len(fixed) or len(fixed) < len(self.parameters))
 
+    def kind_at(self, place: int) -> str:
+        """The kind of the parameter that takes the argument at this place."""
+        return self.parameters[min(place, len(self.parameters) - 1)].kind
+
     def sql(self, *arguments: str, zone: str = "UTC") -> str:
         """The Spark SQL of a call with these SQL texts; `zone` is that of times which are written without one.
 

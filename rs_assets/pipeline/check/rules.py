@@ -19,11 +19,13 @@ from rs_assets.engine.window.spec import Aggregate
 from rs_assets.errors import SchemaError, TopologyError, UnknownFieldError
 from rs_assets.pipeline.check.fields import UNKNOWN, Fields, Types, only
 from rs_assets.pipeline.check.sql import Item, all_of, check_sql
-from rs_assets.pipeline.check.types import DdlError, Type, fields_in
+from rs_assets.pipeline.check.types import DdlError, Type, fields_in, type_in
 from rs_assets.pipeline.check.united import check_kinds
+from rs_assets.pipeline.language.condition.bind import condition_sql
+from rs_assets.pipeline.language.script.bind import bound_script
 from rs_assets.pipeline.topology import dim_join, distinct, fold, join, shuffle, sink, source, sqlite, step, window
 from rs_assets.pipeline.topology.base import Node
-from rs_assets.pipeline.topology.expression import ColumnBuilder, Expression, PythonFunction, SqlText
+from rs_assets.pipeline.topology.expression import ColumnBuilder, ConditionText, Expression, PythonFunction, SqlText
 
 Inputs = tuple[Fields, ...]
 Rule = Callable[[Any, Inputs], Fields]
@@ -79,7 +81,14 @@ def _expression(value: Expression, fields: Fields, *, step: str, before: Types |
         return check_sql(value.text, fields, step=step, before=before or {})
     if isinstance(value, ColumnBuilder):
         _check_columns(value, fields, step=step)
+    if isinstance(value, ConditionText) and fields.whole:
+        condition_sql(value.text, field_types(fields), step=step)
     return Item(None)
+
+
+def field_types(fields: Fields) -> dict[str, str | None]:
+    """The fields with their types as Spark names them, as far as they are known."""
+    return {name: _known(kind) for name, kind in fields.types.items()}
 
 
 def _check_columns(value: ColumnBuilder, fields: Fields, *, step: str) -> None:
@@ -115,6 +124,13 @@ def _filtered(node: step.Filter, inputs: Inputs) -> Fields:
             step=node.name,
         )
     return inputs[0]
+
+
+def _scripted(node: step.Script, inputs: Inputs) -> Fields:
+    if not inputs[0].whole:
+        return UNKNOWN
+    bound = bound_script(node.text, field_types(inputs[0]), step=node.name, zone=node.zone, strict=node.strict)
+    return Fields({name: type_in(kind) if kind else None for name, kind in bound.fields})
 
 
 def _labelled(node: step.Split, inputs: Inputs) -> Fields:
@@ -316,6 +332,7 @@ RULES: Mapping[type[Node], Rule] = MappingProxyType(
         step.FlatMap: _flattened,
         step.Filter: _filtered,
         step.ForEach: _passed,
+        step.Script: _scripted,
         step.SelectFields: _selected,
         step.WithFields: _added,
         step.Union: _united,

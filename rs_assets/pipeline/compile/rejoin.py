@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from rs_assets.engine.source.columns import LABEL, PREFIX, hidden, visible
 from rs_assets.errors import TopologyError
-from rs_assets.pipeline.compile.step import as_column, check_united
+from rs_assets.pipeline.compile.step import as_column, check_united, condition_column
 from rs_assets.pipeline.compile.wiring import Flow
 from rs_assets.pipeline.topology import step as nodes
 from rs_assets.pipeline.topology.base import Node
@@ -78,7 +78,7 @@ def _staying(rows: DataFrame, condition: Column) -> DataFrame:
 
 
 def _filter(rows: DataFrame, node: nodes.Filter) -> DataFrame:
-    return _staying(rows, _own(rows, node, as_column(node.condition)))
+    return _staying(rows, _own(rows, node, condition_column(node, rows)))
 
 
 def _split(rows: DataFrame, node: nodes.Split) -> DataFrame:

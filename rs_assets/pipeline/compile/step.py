@@ -14,9 +14,10 @@ from rs_assets.pipeline.compile.python_step import python_step
 from rs_assets.pipeline.compile.traced_step import traced_label, traced_map, without_dropped
 from rs_assets.pipeline.compile.tracing.traced import trace_filter, trace_flat_map
 from rs_assets.pipeline.compile.wiring import Flow, Wiring, parse_ddl
+from rs_assets.pipeline.language.condition.bind import condition_sql
 from rs_assets.pipeline.topology import step as nodes
 from rs_assets.pipeline.topology.base import Node
-from rs_assets.pipeline.topology.expression import ColumnBuilder, PythonFunction, SqlText
+from rs_assets.pipeline.topology.expression import ColumnBuilder, ConditionText, Expression, PythonFunction, SqlText
 
 Inputs = tuple[Flow, ...]
 
@@ -46,7 +47,20 @@ def compile_filter(wiring: Wiring, node: nodes.Filter, inputs: Inputs) -> Flow:
     if isinstance(node.condition, PythonFunction):
         left, whole = without_dropped(wiring, node.condition, inputs[0], trace_filter)
         return left if whole else left.then(python_step("filter", node.name, node.condition.call), wiring)
-    return Flow(inputs[0].df.filter(as_column(node.condition)))
+    return Flow(inputs[0].df.filter(condition_column(node, inputs[0].df)))
+
+
+def condition_column(node: nodes.Filter, df: DataFrame) -> Column:
+    """The condition of a filter over the fields of `df`."""
+    if isinstance(node.condition, ConditionText):
+        return F.expr(condition_sql(node.condition.text, field_types(df), step=node.name))
+    return as_column(node.condition)
+
+
+def field_types(df: DataFrame) -> dict[str, str | None]:
+    """The fields of a frame that users see, with their types as Spark names them."""
+    shown = set(visible(df.columns))
+    return {each.name: each.dataType.simpleString() for each in df.schema.fields if each.name in shown}
 
 
 def compile_for_each(wiring: Wiring, node: nodes.ForEach, inputs: Inputs) -> Flow:
@@ -92,7 +106,7 @@ def compile_select(wiring: Wiring, node: nodes.Select, inputs: Inputs) -> Flow: 
     return Flow(inputs[0].df.filter(F.col(LABEL) == node.label).drop(LABEL))
 
 
-def as_column(expression: SqlText | ColumnBuilder | PythonFunction) -> Column:
+def as_column(expression: Expression) -> Column:
     """A native expression as a Column."""
     match expression:
         case SqlText(text):

@@ -23,6 +23,7 @@ from rs_assets.pipeline.compile.fold import compile_fold
 from rs_assets.pipeline.compile.join import compile_join, late_for_join, probe_join
 from rs_assets.pipeline.compile.readers import READERS
 from rs_assets.pipeline.compile.rejoin import compile_rejoin
+from rs_assets.pipeline.compile.script import compile_script
 from rs_assets.pipeline.compile.shuffle import compile_shuffle, compile_shuffle_read, compile_shuffle_write
 from rs_assets.pipeline.compile.sink import WRITERS, compile_sink
 from rs_assets.pipeline.compile.source import compile_source
@@ -55,6 +56,7 @@ COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
         step.FlatMap: compile_flat_map,
         step.Filter: compile_filter,
         step.ForEach: compile_for_each,
+        step.Script: compile_script,
         step.SelectFields: compile_select_fields,
         step.WithFields: compile_with_fields,
         step.Union: compile_union,

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.connect.kafka.names import SHUFFLES
+from rs_assets.engine.functions.formats import checked_zone
 from rs_assets.engine.names import checked_owners
 from rs_assets.engine.source.schema import Schema
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.check.build import check_fields
 from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.language.condition.parse import parse_condition
+from rs_assets.pipeline.language.script.parse import parse_script
 from rs_assets.pipeline.stream.dim_join_stream import DimJoinSteps
 from rs_assets.pipeline.stream.draft import Draft, late_sink, name_from
 from rs_assets.pipeline.stream.habits import Fluent
@@ -23,6 +26,7 @@ from rs_assets.pipeline.stream.pipeline import Pipeline
 from rs_assets.pipeline.stream.window_stream import WindowStream
 from rs_assets.pipeline.topology.distinct import Distinct
 from rs_assets.pipeline.topology.expression import (
+    ConditionText,
     Expression,
     PythonFunction,
     Record,
@@ -49,6 +53,7 @@ from rs_assets.pipeline.topology.step import (
     FlatMap,
     ForEach,
     Map,
+    Script,
     Select,
     SelectFields,
     Split,
@@ -119,6 +124,40 @@ class DataStream(JoinSteps, DimJoinSteps, Fluent):
         return self._then(
             Filter(name=step, inputs=(self.step,), condition=expression(condition, step=step, trace=trace))
         )
+
+    def filter_by_expression(self, condition: str, *, name: str | None = None) -> DataStream:
+        """Keep the records for which a condition holds: `(age,>,int,18)&((name,like,'a%')|(ip,ipContains,'10.'))`.
+
+        An atom is `(field,operator,value)`, or `(field,operator,type,value)` where a text is to be compared as a number
+        or time; `&`, `|` and `!` join atoms. With null or an empty text an atom is false, but for `!in`, `!like`,
+        `!regex` and `notContains`, which are true then. TopologyError, with line and column, for what cannot be read.
+
+        >>> from rs_assets import StreamBuilder
+        >>> hits = StreamBuilder.data_stream("docs", "wide").from_file("in.jsonl", schema="page string, ms bigint")
+        >>> hits.filter_by_expression("(ms,>,100)&!(page,in,'/health,/ready')").to_print().build().name
+        'docs.wide'
+        """
+        step = self.draft.auto_name("filter", name, after=self.step)
+        parse_condition(condition)
+        return self._then(Filter(name=step, inputs=(self.step,), condition=ConditionText(condition)))
+
+    def script(self, text: str, *, zone: str = "UTC", strict: bool = False, name: str | None = None) -> DataStream:
+        """Fill, drop, rename and multiply by a script: `x=trim(a);if(x==''){break()}else{n=length(x)}`.
+
+        Functions are those of docs/functions.md. A bare word is a field, or the word itself where there is no such
+        field; with `strict` that is an error. Numbers compare as numbers, texts in quotes as texts. `zone` is that of
+        times which are written without one. What a function cannot compute is null. TopologyError, with line and
+        column, for what cannot be read, or fits no field.
+
+        >>> from rs_assets import StreamBuilder
+        >>> hits = StreamBuilder.data_stream("docs", "kinds").from_file("in.jsonl", schema="page string, ms bigint")
+        >>> kinds = hits.script("page=lower(page);if(ms>100){kind='slow'}else{kind='fast'}")
+        >>> kinds.to_print().build().name
+        'docs.kinds'
+        """
+        step = self.draft.auto_name("script", name, after=self.step)
+        parse_script(text)
+        return self._then(Script(name=step, inputs=(self.step,), text=text, zone=checked_zone(zone), strict=strict))
 
     def for_each(self, function: Callable[[Record], Any], *, name: str | None = None) -> DataStream:
         """Call `function` for its side effect; a batch that is repeated calls it again.

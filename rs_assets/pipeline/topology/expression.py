@@ -70,7 +70,18 @@ class PythonFunction:
         return getattr(self.call, "__name__", type(self.call).__name__)
 
 
-Expression = SqlText | ColumnBuilder | PythonFunction
+@dataclass(frozen=True, slots=True)
+class ConditionText:
+    """A condition in the language of conditions; which SQL it is depends on the types of the fields."""
+
+    text: str
+
+    def identity(self) -> str:
+        """What the fingerprint takes of it."""
+        return " ".join(self.text.split())
+
+
+Expression = SqlText | ColumnBuilder | PythonFunction | ConditionText
 
 
 def calls_python(node: object) -> bool:

@@ -16,7 +16,7 @@ from rs_assets.pipeline.topology.fold import Fold
 from rs_assets.pipeline.topology.join import PLACE_FIELDS, StreamJoin
 from rs_assets.pipeline.topology.sink import DeltaSink
 from rs_assets.pipeline.topology.source import Source
-from rs_assets.pipeline.topology.step import FlatMap, Map, SelectFields, WithFields
+from rs_assets.pipeline.topology.step import FlatMap, Map, Script, SelectFields, WithFields
 from rs_assets.pipeline.topology.topology import Topology
 from rs_assets.pipeline.topology.window import WindowAggregate
 
@@ -145,7 +145,7 @@ def _added(node: WithFields, above: Columns) -> Columns:
     return _more(above, {name: _named(expression, above) for name, expression in node.columns})
 
 
-def _computed(node: Map | FlatMap, above: Columns) -> Columns:  # noqa: ARG001  the table's form
+def _computed(node: Map | FlatMap | Script, above: Columns) -> Columns:  # noqa: ARG001  the table's form
     return {ANY: _all(above)}
 
 
@@ -208,6 +208,7 @@ RULES: Mapping[type[Node], Callable[[Any, Columns], Columns]] = MappingProxyType
         WithFields: _added,
         Map: _computed,
         FlatMap: _computed,
+        Script: _computed,
         WindowAggregate: _windowed,
         Fold: _folded,
         StreamJoin: _placed,

@@ -103,6 +103,26 @@ class WithFields(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Script(Node):
+    """Statements in the language of scripts, which fill, drop, rename and multiply.
+
+    `zone` is that of times that are written without one. With `strict` a bare word that is no field is refused.
+    """
+
+    text: str
+    zone: str = "UTC"
+    strict: bool = False
+
+    def detail(self) -> str:
+        """The statements."""
+        return " ".join(self.text.split())
+
+    def identity(self) -> tuple[str, ...]:
+        """The statements and how they are taken."""
+        return (self.detail(), self.zone, str(self.strict))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Union(Node):
     """Feeds several streams of the same fields into one; keeps duplicates, promises no order between them."""
 

@@ -1,0 +1,1 @@
+"""Languages: conditions, scripts and SQL as front ends beside the fluent API."""

@@ -1,0 +1,1 @@
+"""Conditions: `(age,>,int,18)&(name,like,'a%')`."""

@@ -1,0 +1,132 @@
+"""From values and calls to Spark SQL, once the fields are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from rs_assets.engine.functions.function import Function
+from rs_assets.engine.functions.kinds import LITERALS
+from rs_assets.engine.functions.literals import quote, quote_name
+from rs_assets.engine.functions.registry import function_named
+from rs_assets.errors import TopologyError
+from rs_assets.pipeline.language.expression.compare import both, compared, negated
+from rs_assets.pipeline.language.expression.place import LanguageError
+from rs_assets.pipeline.language.expression.tree import Both, Call, Compare, Not, Number, Text, Value, Word
+from rs_assets.pipeline.language.expression.typed import Sql, united_types
+
+# More text than this is no longer a step that Spark can be given: values that are named once are small.
+LONGEST_SQL = 200_000
+CONSTANTS = {"null": Sql("null", "void", literal="null"), "true": Sql("true", "boolean", literal="true")}
+CONSTANTS["false"] = Sql("false", "boolean", literal="false")
+# Comparisons that are written as calls.
+CALLED = {
+    **dict.fromkeys(("equal", "equals", "=="), "=="),
+    **dict.fromkeys(("!equals", "notequals", "!="), "!="),
+    **dict.fromkeys(("great", ">"), ">"),
+    **dict.fromkeys(("greateeq", "greatereq", ">="), ">="),
+    **dict.fromkeys(("less", "<"), "<"),
+    **dict.fromkeys(("lesseq", "<="), "<="),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The fields that may be named, with their Spark types (None: not known), and how words are taken."""
+
+    text: str
+    step: str
+    fields: Mapping[str, str | None]
+    zone: str = "UTC"
+    strict: bool = False
+
+    def with_fields(self, fields: Mapping[str, str | None]) -> Scope:
+        """The same text over other fields."""
+        return Scope(self.text, self.step, MappingProxyType(dict(fields)), self.zone, self.strict)
+
+    def error(self, what: str, at: int, *, remedy: str = "") -> LanguageError:
+        """The error for a fault at a place of the text."""
+        return LanguageError(what, self.text, at, remedy=remedy, step=self.step)
+
+
+def bind(value: Value, scope: Scope) -> Sql:  # noqa: PLR0911  one a kind of value
+    """`value` as Spark SQL; LanguageError for a function, field or literal that does not fit."""
+    match value:
+        case Word():
+            return _word(value, scope)
+        case Text(text):
+            return Sql(quote(text), "string", literal=text, quoted=True)
+        case Number(digits):
+            return Sql(digits, "double" if "." in digits else "bigint", literal=digits)
+        case Compare(operator, left, right):
+            return compared(operator, bind(left, scope), bind(right, scope))
+        case Both(operator, parts):
+            return both(operator, [bind(each, scope) for each in parts])
+        case Not(part):
+            return negated(bind(part, scope))
+        case Call():
+            return _call(value, scope)
+
+
+def _word(word: Word, scope: Scope) -> Sql:
+    if word.name in scope.fields:
+        return Sql(quote_name(word.name), scope.fields[word.name])
+    constant = CONSTANTS.get(word.name.lower())
+    if constant is not None:
+        return constant
+    if scope.strict:
+        near = next((each for each in scope.fields if each.casefold() == word.name.casefold()), None)
+        hint = f"did you mean {near!r}? " if near else ""
+        raise scope.error(
+            f"there is no field {word.name!r}",
+            word.at,
+            remedy=f"{hint}the fields are: {', '.join(scope.fields)}; write a text in quotes",
+        )
+    return Sql(quote(word.name), "string", literal=word.name, quoted=True)
+
+
+def _call(call: Call, scope: Scope) -> Sql:
+    operator = CALLED.get(call.name.casefold())
+    if operator is not None and len(call.arguments) == 2:
+        left, right = (bind(each, scope) for each in call.arguments)
+        return compared(operator, left, right)
+    try:
+        function = function_named(call.name, len(call.arguments))
+        made = _arguments(function, call, scope)
+        sql = function.sql(*(each.text for each in made), zone=scope.zone)
+    except LanguageError:
+        raise
+    except TopologyError as error:
+        raise scope.error(error.what, call.at, remedy=error.remedy) from error
+    if len(sql) > LONGEST_SQL:
+        raise scope.error(
+            "so many calls inside of each other are too much", call.at, remedy="name what is inside: x=..."
+        )
+    return Sql(sql, function.returns or united_types([each.kind for each in _alike(function, made)]))
+
+
+def _arguments(function: Function, call: Call, scope: Scope) -> list[Sql]:
+    made = [
+        _literal(value, scope) if function.kind_at(place) in LITERALS else bind(value, scope)
+        for place, value in enumerate(call.arguments)
+    ]
+    if function.returns:
+        return made
+    # They become one result: Spark would cast texts to numbers, and raise.
+    kind = united_types([each.kind for each in _alike(function, made)])
+    return [
+        each.as_type(kind) if function.kind_at(place) == "any" and kind == "string" else each
+        for place, each in enumerate(made)
+    ]
+
+
+def _alike(function: Function, made: list[Sql]) -> list[Sql]:
+    return [each for place, each in enumerate(made) if function.kind_at(place) == "any"]
+
+
+def _literal(value: Value, scope: Scope) -> Sql:
+    """An argument that is no value of a row: a bare word is taken as it stands."""
+    if isinstance(value, Word) and value.name.lower() != "null":
+        return Sql(quote(value.name), "string", literal=value.name, quoted=True)
+    return bind(value, scope.with_fields({}))

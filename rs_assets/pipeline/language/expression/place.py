@@ -1,0 +1,87 @@
+"""Errors that show the place of a fault in what was written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rs_assets.errors import TopologyError
+
+if TYPE_CHECKING:
+    from lark import Lark
+
+# More of either is no longer something that a person wrote; and trees are walked by recursion.
+DEEPEST, LONGEST = 100, 100_000
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+# What the tokens of the grammars are called in errors.
+TOLD = {"LPAR": "'('", "RPAR": "')'", "COMMA": "','", "BARE": "a name or value", "QUOTED": "a text in quotes"}
+TOLD |= {"VBAR": "'|'", "AMPERSAND": "'&'", "$END": "the end", "BANG": "'!'", "NAME": "a name", "NUMBER": "a number"}
+TOLD |= {"LBRACE": "'{'", "RBRACE": "'}'", "SEMICOLON": "';'", "ASSIGN": "'='", "COMPARE": "a comparison"}
+TOLD |= {"OPERATOR": "a function", "IF": "'if'", "ELSE": "'else'", "ELSEIF": "'elseif'"}
+
+
+class LanguageError(TopologyError):
+    """A text of a language that cannot be read, or that asks for what is not there; `line` and `column` say where."""
+
+    def __init__(self, what: str, text: str, at: int, *, remedy: str = "", step: str | None = None) -> None:
+        before = text[:at]
+        self.line = before.count("\n") + 1
+        self.column = at - (before.rfind("\n") + 1) + 1
+        shown = text.split("\n")[self.line - 1]
+        start = max(0, self.column - 61)
+        self.picture = f"    {shown[start : start + 120]}\n    {' ' * (self.column - 1 - start)}^"
+        super().__init__(f"line {self.line}, column {self.column}: {what}", remedy=remedy, step=step)
+
+    def __str__(self) -> str:
+        """What is wrong, the line with a mark below the place, and what to write."""
+        first, *rest = super().__str__().split("\n  remedy: ", 1)
+        return "\n".join([first, self.picture, *(f"  remedy: {each}" for each in rest)])
+
+
+def read(parser: Lark, text: str, made: Callable[[Any], Any], *, what: str) -> Any:
+    """`text` as `parser` reads it and `made` turns it into trees; LanguageError shows where it cannot be read."""
+    from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+
+    if not text.strip():
+        raise LanguageError(f"the {what} is empty", text, 0)
+    _check_size(text, what)
+    try:
+        return made(parser.parse(text))
+    except UnexpectedToken as error:
+        at = len(text) if error.token.type == "$END" else error.token.start_pos or 0
+        found = "the end" if error.token.type == "$END" else repr(str(error.token))
+        raise _unread(found, text, at, error.accepts or error.expected) from None
+    except UnexpectedCharacters as error:
+        raise _unread(repr(error.char), text, error.pos_in_stream or 0, error.allowed) from None
+    except (UnexpectedEOF, UnexpectedInput):
+        raise LanguageError("something is missing at the end", text, len(text)) from None
+
+
+def _unread(found: str, text: str, at: int, expected: Any) -> LanguageError:
+    rest = text[at:]
+    if rest[:1] in {"'", '"'} and not _QUOTED.match(rest):
+        return LanguageError("the quote is not closed", text, at, remedy="close it, and write a quote inside as \\'")
+    wanted = sorted({TOLD.get(name, name) for name in expected or ()})
+    balance = _brackets(text)
+    hint = ""
+    if balance > 0:
+        hint = f"; {balance} bracket{'s' if balance > 1 else ''} not closed"
+    elif balance < 0:
+        hint = f"; {-balance} closing bracket{'s' if balance < -1 else ''} too many"
+    return LanguageError(f"{found} cannot stand here{hint}", text, at, remedy=f"here may stand {' or '.join(wanted)}")
+
+
+def _brackets(text: str) -> int:
+    plain = _QUOTED.sub("", text)
+    return plain.count("(") - plain.count(")")
+
+
+def _check_size(text: str, what: str) -> None:
+    if len(text) > LONGEST:
+        raise LanguageError(f"the {what} has more than {LONGEST} characters", text, LONGEST, remedy="part it")
+    depth = 0
+    for found in re.finditer(r"[({]|[)}]", _QUOTED.sub(lambda m: "_" * len(m[0]), text)):
+        depth += 1 if found[0] in "({" else -1
+        if depth > DEEPEST:
+            raise LanguageError(f"brackets stand more than {DEEPEST} deep", text, found.start(), remedy="part it")

@@ -1,0 +1,49 @@
+"""Each function gives what its golden rows say: all rows of a family in one select."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from rs_assets.engine.functions.registry import FAMILIES, FUNCTIONS
+from rs_assets.pipeline.language.expression.bind import Scope, bind
+from rs_assets.pipeline.language.script.parse import parse_script
+
+EVERY = [function for table in FAMILIES for function in table]
+EXAMPLES = {
+    family: [each for function in EVERY if function.family == family for each in function.examples]
+    for family in dict.fromkeys(function.family for function in EVERY)
+}
+
+
+def sql_of(call):
+    [statement] = parse_script(f"x={call}")
+    return bind(statement.value, Scope(call, "golden", {})).text
+
+
+def same(found, wanted):
+    if isinstance(wanted, float):
+        return isinstance(found, float) and (math.isclose(found, wanted) or (math.isnan(found) and math.isnan(wanted)))
+    return found == wanted and isinstance(found, bool) == isinstance(wanted, bool)
+
+
+@pytest.mark.parametrize("family", EXAMPLES)
+def test_should_give_what_the_golden_rows_say(family, driver):
+    examples = EXAMPLES[family]
+    selected = [f"{sql_of(each.call)} as r{number}" for number, each in enumerate(examples)]
+    [row] = driver.call(lambda spark: spark.sql(f"select {', '.join(selected)}").collect())
+    pairs = zip(examples, row, strict=True)
+    assert not [(each.call, found, each.result) for each, found in pairs if not same(found, each.result)]
+
+
+def test_every_function_has_a_golden_row_and_a_sentence():
+    for function in EVERY:
+        assert function.examples, function.signature
+        assert function.doc.endswith("."), function.signature
+
+
+def test_no_two_functions_answer_to_one_call():
+    for name, overloads in FUNCTIONS.items():
+        for arity in range(8):
+            assert sum(each.accepts(arity) for each in overloads) <= 1, (name, arity)

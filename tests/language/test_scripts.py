@@ -1,0 +1,35 @@
+"""Scripts on real Spark: what they fill, drop, rename and multiply."""
+
+from __future__ import annotations
+
+SCHEMA = "name string, age int, tags string, items array<struct<id: int, what: string>>"
+ROWS = [
+    {"name": " Ann ", "age": 17, "tags": "a-b", "items": [{"id": 1, "what": "x"}, {"id": 2, "what": "y"}]},
+    {"name": "Bob", "age": 30, "tags": "c", "items": []},
+    {"name": None, "age": None, "tags": None, "items": None},
+]
+
+
+def test_should_fill_branch_drop_and_rename(source, drive):
+    text = """
+        name=trim(name);
+        if(age>=18){kind='grown'; age=concat(age,'!')}
+        elseif(age>10){kind='young'}
+        else{break()};
+        rename(who,name); rm(tags,items)
+    """
+    rows = drive(source(SCHEMA).script(text), ROWS)
+    assert rows == [{"who": "Ann", "age": "17", "kind": "young"}, {"who": "Bob", "age": "30!", "kind": "grown"}]
+
+
+def test_should_make_a_record_of_each_item_and_part(source, drive):
+    rows = drive(source(SCHEMA).script("retain(age,items);splitArray(items)"), ROWS)
+    wanted = [(17, 1, "x"), (17, 2, "y"), (30, None, None), (None, None, None)]
+    assert [(row["age"], row["id"], row["what"]) for row in rows] == wanted
+    rows = drive(source(SCHEMA).script("retain(tags);string_split(tags,'-')"), ROWS)
+    assert [(row["tags"], row["f0"]) for row in rows] == [("a-b", "a"), ("a-b", "b"), ("c", "c")]
+
+
+def test_should_filter_by_an_expression(source, drive):
+    text = "(age,>,int,18)&((name,like,'B%')|(tags,ipContains,'10.'))"
+    assert [row["name"] for row in drive(source(SCHEMA).filter_by_expression(text), ROWS)] == ["Bob"]
