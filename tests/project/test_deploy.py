@@ -1,0 +1,61 @@
+"""docs/deploy: the files say what the commands, Dagster and systemd understand."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from dagster._core.instance.config import dagster_instance_config
+
+from rs_assets.cli.main import main
+
+FOLDER = Path(__file__).parents[2] / "docs" / "deploy"
+DAGSTER = {"dagster-webserver", "dagster-daemon"}
+
+
+@pytest.fixture(scope="module")
+def services():
+    return yaml.safe_load((FOLDER / "compose.yaml").read_text())["services"]
+
+
+def test_should_run_commands_that_exist(services):
+    commands = [service["command"] for service in services.values() if "command" in service]
+    unit = next(line for line in _unit().splitlines() if line.startswith("ExecStart="))
+    commands.append(Path(unit.removeprefix("ExecStart=")).name.split())
+    assert {command[0] for command in commands} == {"rs-assets", *DAGSTER}
+    for name, *arguments in commands:
+        if name == "rs-assets":
+            assert arguments[0] in main.commands
+            main.commands[arguments[0]].make_context(arguments[0], arguments[1:])
+
+
+def test_should_give_streams_the_time_to_drain(services):
+    assert services["revenue"]["stop_grace_period"] == "2m"
+    assert "TimeoutStopSec=120" in _unit()
+
+
+def test_should_be_reached_on_loopback_only(services):
+    ports = [port for service in services.values() for port in service.get("ports", ())]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_dagster_should_take_its_settings(tmp_path, monkeypatch):
+    monkeypatch.setenv("DAGSTER_POSTGRES_PASSWORD", "secret")
+    shutil.copy(FOLDER / "dagster.yaml", tmp_path)
+    settings, _ = dagster_instance_config(str(tmp_path))
+    assert settings["storage"]["postgres"]["postgres_db"]["hostname"] == "postgres"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
+def test_systemd_should_take_the_unit(tmp_path):
+    unit = tmp_path / "stream@revenue.service"
+    binary = shutil.which("true")
+    unit.write_text(_unit().replace("/srv/streams/.venv/bin/rs-assets", binary).replace("User=streams\n", ""))
+    told = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+    assert unit.name not in told.stderr
+
+
+def _unit():
+    return (FOLDER / "stream@.service").read_text()
