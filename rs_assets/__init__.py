@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from rs_assets.orchestration.definitions_of import build_definitions
     from rs_assets.orchestration.runtime import RunResource
     from rs_assets.orchestration.translator import StreamStep, StreamTranslator
+    from rs_assets.pipeline.language.sql.build import pipeline_from_sql
     from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy
     from rs_assets.pipeline.runtime.report import RunReport
     from rs_assets.pipeline.runtime.run.running import RunningPipeline
@@ -81,6 +82,7 @@ __all__ = [
     "WindowResource",
     "build_definitions",
     "column",
+    "pipeline_from_sql",
 ]
 
 # Where each public name lives.
@@ -118,6 +120,7 @@ HOMES = {
     "WindowResource": "rs_assets.engine.window.resource",
     "build_definitions": "rs_assets.orchestration.definitions_of",
     "column": "rs_assets.pipeline.topology.expression",
+    "pipeline_from_sql": "rs_assets.pipeline.language.sql.build",
 }
 
 

@@ -4,7 +4,8 @@
     ├── UserError                 what was written is wrong: nothing has run, nothing was touched
     │   ├── TopologyError         a pipeline that cannot be built (names, fields, illegal combinations)
     │   │   ├── UnknownFieldError a step names a field that is not there
-    │   │   └── UnknownMethodError a stream is asked for a method that it has not
+    │   │   ├── UnknownMethodError a stream is asked for a method that it has not
+    │   │   └── SqlError          streaming SQL that is refused, with line and column
     │   ├── SchemaError           a schema that does not parse, or rows that do not fit it
     │   └── ConfigurationError    a setting, path or option that cannot be used
     ├── StartRefused              the start was refused before a row was written
@@ -77,6 +78,22 @@ class UnknownFieldError(TopologyError):
 
 class UnknownMethodError(TopologyError, AttributeError):
     """A stream has no method of this name; the text says what to write."""
+
+
+class SqlError(TopologyError):
+    """Streaming SQL that is refused; `line` and `column`, counted from 1, say where, `file` in which file if it is one.
+
+    >>> print(SqlError("there is no table 'clicks'", remedy="did you mean 'click'?", line=3, column=8))
+    there is no table 'clicks' [line=3, column=8]
+      remedy: did you mean 'click'?
+    """
+
+    def __init__(
+        self, what: str, *, line: int, column: int, file: str | None = None, remedy: str = "", step: str | None = None
+    ) -> None:
+        super().__init__(what, remedy=remedy, file=file, line=line, column=column, step=step)
+        self.line = line
+        self.column = column
 
 
 class SchemaError(UserError):

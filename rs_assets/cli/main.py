@@ -12,6 +12,7 @@ import click
 
 from rs_assets.cli.base import AS_JSON, MODULES, chosen, guarded
 from rs_assets.cli.project import PROJECT_COMMANDS
+from rs_assets.cli.sql import sql
 from rs_assets.cli.tables import show
 from rs_assets.cli.upkeep import COMMANDS
 from rs_assets.engine.project import project_folder
@@ -123,7 +124,7 @@ def _module_targets(modules: tuple[str, ...]) -> list[str]:
     return ["-m", "rs_assets.definitions"]
 
 
-for command in (*COMMANDS, *PROJECT_COMMANDS, show):
+for command in (*COMMANDS, *PROJECT_COMMANDS, show, sql):
     main.add_command(command)
 
 

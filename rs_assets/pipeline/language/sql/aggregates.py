@@ -1,0 +1,132 @@
+"""Aggregates: as those that windows know by name, else as an aggregate of Spark in text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from rs_assets.pipeline.check.types import Type
+from rs_assets.pipeline.language.sql.expressions import Expressions
+from rs_assets.pipeline.language.sql.lexer import CALL
+from rs_assets.pipeline.language.sql.types import BIGINT, DOUBLE, is_decimal, is_number, is_whole
+from rs_assets.pipeline.language.sql.values import Value
+
+# Aggregates by name, and the window's method that does the same.
+METHODS: Final[Mapping[str, str]] = MappingProxyType({"SUM": "sum", "MIN": "min", "MAX": "max"})
+NUMERIC: Final = ("SUM", "AVG", "STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAMP", "STDDEV", "VARIANCE")
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """An aggregate: `method` of a window over `argument`, or, without one, Spark's aggregate `text`."""
+
+    kind: str
+    text: str
+    type: Type | None
+    method: str = ""
+    argument: Value | None = None
+
+    def before(self, name: str) -> Iterator[tuple[str, Value]]:
+        """What must be a field before the window, for the aggregate called `name`."""
+        if self.argument is not None:
+            yield f"{name}_of", self.argument
+
+    def column(self, name: str, fields: Mapping[str, str]) -> tuple[str, ...] | None:
+        """The field of the window's method, none for COUNT(*); None if it is an aggregate in text."""
+        if not self.method:
+            return None
+        return (fields[f"{name}_of"],) if self.argument is not None else ()
+
+
+def is_aggregate(tree: Any) -> bool:
+    """Whether a call is an aggregate, with FILTER or without."""
+    inner = tree.this if tree.key == "filter" else tree
+    return inner.key == "anonymous" and inner.name.removeprefix(CALL) in AGGREGATES
+
+
+def aggregated(made: Expressions, tree: Any) -> Aggregated:
+    """The aggregate that a call stands for."""
+    where = made.condition(tree.expression.this).text if tree.key == "filter" else None
+    call = tree.this if tree.key == "filter" else tree
+    name = call.name.removeprefix(CALL)
+    arguments = call.expressions
+    distinct = bool(arguments) and arguments[0].key == "distinct"
+    if distinct:
+        arguments = arguments[0].expressions
+    if name == "COUNT" and not distinct and (not arguments or arguments[0].key == "star"):
+        return _rows(where)
+    if len(arguments) != 1 or arguments[0].key == "star":
+        raise made.error(f"{name} takes one argument", call, remedy=f"write {name}(column)")
+    if any(is_aggregate(each) for each in arguments[0].find_all(type(call))):
+        raise made.error(f"{name} of an aggregate", call, remedy="compute the inner one in a sub-query")
+    value = made.value(arguments[0])
+    if name in NUMERIC and value.type is not None and not is_number(value.type):
+        raise made.error(f"{name} of {value.type.text.upper()}, which is no number", call, remedy="CAST(... AS BIGINT)")
+    if distinct and name not in ("COUNT", "MIN", "MAX"):
+        raise made.error(f"{name}(DISTINCT ...) is not supported", call, remedy="group by the value in a sub-query")
+    if where is not None:
+        value = Value(f"(CASE WHEN {where} THEN {value.plain} END)", value.type)
+    return AGGREGATES[name](value, distinct)
+
+
+def _rows(where: str | None) -> Aggregated:
+    if where is None:
+        return Aggregated("COUNT", "count(1)", BIGINT, "count")
+    return Aggregated("COUNT", f"count_if({where})", BIGINT)
+
+
+def _counted(value: Value, distinct: bool) -> Aggregated:  # noqa: FBT001  the table's form
+    if distinct:
+        return Aggregated("COUNT", "", BIGINT, "count_distinct", value)
+    return Aggregated("COUNT", f"count({value.plain})", BIGINT)
+
+
+def _of(name: str, kind: Callable[[Type | None], Type | None]) -> Callable[[Value, bool], Aggregated]:
+    def made(value: Value, distinct: bool) -> Aggregated:  # noqa: ARG001, FBT001
+        if value.field is not None:
+            return Aggregated(name, "", kind(value.type), METHODS[name], value)
+        return Aggregated(name, f"{METHODS[name]}({value.plain})", kind(value.type))
+
+    return made
+
+
+def _same(kind: Type | None) -> Type | None:
+    return kind
+
+
+def _sum_type(kind: Type | None) -> Type | None:
+    if is_whole(kind):
+        return BIGINT
+    if is_decimal(kind) and kind is not None:
+        return Type(f"decimal(38,{kind.name[:-1].rpartition(',')[2]})")
+    return DOUBLE if kind is not None else None
+
+
+def _average(value: Value, distinct: bool) -> Aggregated:  # noqa: ARG001, FBT001
+    """Of whole numbers a whole one, cut behind the point; of others what Spark gives."""
+    if is_whole(value.type):
+        return Aggregated("AVG", f"sum({value.plain}) div count({value.plain})", BIGINT)
+    if is_decimal(value.type):
+        return Aggregated("AVG", f"avg({value.plain})", _sum_type(value.type))
+    return Aggregated("AVG", f"avg(cast({value.plain} AS double))", DOUBLE)
+
+
+def _double(name: str) -> Callable[[Value, bool], Aggregated]:
+    return lambda value, distinct: Aggregated(name, f"{name.lower()}({value.plain})", DOUBLE)  # noqa: ARG005
+
+
+AGGREGATES: Final[Mapping[str, Callable[[Value, bool], Aggregated]]] = MappingProxyType(
+    {
+        "COUNT": _counted,
+        "SUM": _of("SUM", _sum_type),
+        "MIN": _of("MIN", _same),
+        "MAX": _of("MAX", _same),
+        "AVG": _average,
+        "STDDEV_POP": _double("STDDEV_POP"),
+        "STDDEV_SAMP": _double("STDDEV_SAMP"),
+        "VAR_POP": _double("VAR_POP"),
+        "VAR_SAMP": _double("VAR_SAMP"),
+    }
+)

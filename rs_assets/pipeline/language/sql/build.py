@@ -1,0 +1,148 @@
+"""From statements to a pipeline."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from os import PathLike, fspath
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rs_assets.engine.window.firing import HOLD, ONCE, Firing
+from rs_assets.errors import ConfigurationError, SqlError, TopologyError
+from rs_assets.pipeline.language.sql.catalog import catalog_of
+from rs_assets.pipeline.language.sql.durations import duration
+from rs_assets.pipeline.language.sql.planner import Place, Planner, step_name
+from rs_assets.pipeline.language.sql.query import selected_of
+from rs_assets.pipeline.language.sql.reader import statements
+from rs_assets.pipeline.language.sql.sinks import written
+from rs_assets.pipeline.language.sql.source import Text
+from rs_assets.pipeline.language.sql.sources import Bound
+from rs_assets.pipeline.language.sql.statements import Emit, Insert
+from rs_assets.pipeline.stream.builder import StreamBuilder
+
+if TYPE_CHECKING:
+    from rs_assets.pipeline.stream.data_stream import DataStream
+    from rs_assets.pipeline.stream.pipeline import Pipeline
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_STEP = re.compile(r"(?:step|window|union) '([a-z0-9_]+)'")
+
+
+def pipeline_from_sql(
+    sql: str | PathLike[str],
+    *,
+    namespace: str = "sql",
+    job: str | None = None,
+    tables: Mapping[str, Bound] | None = None,
+    variables: Mapping[str, str] | None = None,
+    renamed: Mapping[str, str] | None = None,
+    description: str = "",
+) -> Pipeline:
+    """The pipeline that a file of streaming SQL, or its text, describes; docs/sql.md tells what is read.
+
+    A path is a `Path`, or a text that ends in `.sql`. `job` is by default the name of the file, or of the first table
+    that is written. `tables` gives rows or a `MemoryChannel` for tables by their names, whatever their options say.
+    `${NAME}` in the text stands for a value of `variables`, else of the environment. `renamed` and `description` are as
+    for `build()`.
+
+    SqlError says what is refused, with line and column, before anything is read or written.
+
+    >>> pipeline = pipeline_from_sql('''
+    ...     CREATE TABLE clicks (page STRING, ms BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+    ...         WITH ('connector' = 'filesystem', 'path' = 'clicks.jsonl', 'format' = 'json');
+    ...     CREATE TABLE pages (page STRING, hits BIGINT, until TIMESTAMP(3)) WITH ('connector' = 'print');
+    ...     INSERT INTO pages SELECT page, COUNT(*), TUMBLE_END(ts, INTERVAL '1' MINUTE) FROM clicks
+    ...         WHERE ms > 100 GROUP BY page, TUMBLE(ts, INTERVAL '1' MINUTE)
+    ... ''')
+    >>> print(pipeline.describe())
+    sql.pages  fingerprint ...
+      clicks       file_source  [json clicks.jsonl]
+      pages_where  filter <- clicks  [`ms` > 100]
+    * pages_group  window_aggregate <- pages_where  [tumbling 0:01:00 by page: count]
+      pages_row    map <- pages_group  [...]
+      pages        print_sink <- pages_row
+    """
+    text = text_of(sql, variables or {})
+    catalog = catalog_of(text, statements(text))
+    named = job or step_name(Path(text.file).stem if text.file else catalog.inserts[0].table.text)
+    planner = Planner(text, catalog, StreamBuilder.data_stream(namespace, named), tables or {})
+    last: DataStream | None = None
+    for insert in catalog.inserts:
+        with _Placed(planner, insert.table.start):
+            last = _inserted(planner, insert)
+    assert last is not None  # noqa: S101  a catalog has an INSERT
+    with _Placed(planner, catalog.inserts[0].table.start):
+        return last.build(renamed=renamed, description=description)
+
+
+def text_of(sql: str | PathLike[str], variables: Mapping[str, str]) -> Text:
+    """The text of statements, read from its file, with its variables filled in."""
+    is_path = not isinstance(sql, str) or (sql.strip().endswith(".sql") and "\n" not in sql.strip())
+    file = fspath(sql).strip() if is_path else None
+    try:
+        text = Path(file).read_text(encoding="utf-8") if file is not None else fspath(sql)
+    except OSError as error:
+        raise ConfigurationError(f"the file {file} cannot be read: {error.strerror}", remedy="name a file") from error
+    return Text(_filled(Text(text, file), variables), file)
+
+
+def _filled(text: Text, variables: Mapping[str, str]) -> str:
+    def value(found: re.Match[str]) -> str:
+        name = found[1]
+        made = variables.get(name, os.environ.get(name))
+        if made is None:
+            raise text.error(
+                f"the variable {name!r} has no value", found.start(), remedy=f"variables={{{name!r}: ...}}"
+            )
+        return made
+
+    return _VARIABLE.sub(value, text.sql)
+
+
+def _inserted(planner: Planner, insert: Insert) -> DataStream:
+    place = Place(step_name(insert.table.text), firing=_firing(planner, insert.emit))
+    made = selected_of(planner, insert.tree, place)
+    planner.updating = made.relation.keys is not None
+    return written(planner, insert, made, replace(place, firing=ONCE))
+
+
+def _firing(planner: Planner, emits: tuple[Emit, ...]) -> Firing:
+    """When windows of a statement fire beside their end, as EMIT says."""
+    firing = ONCE
+    for emit in emits:
+        if emit.delay is None:
+            raise planner.error(
+                "EMIT WITHOUT DELAY is not supported", emit.at, remedy="EMIT WITH DELAY '10' SECOND BEFORE WATERMARK"
+            )
+        every = duration(planner.text, emit.delay)
+        if emit.side != "AFTER":
+            firing = replace(firing, before=every)
+        if emit.side != "BEFORE":
+            firing = replace(firing, after=every, hold=HOLD)
+    return firing
+
+
+class _Placed:
+    """Errors of the topology inside get the place of the clause that the step was made for, else `at`."""
+
+    def __init__(self, planner: Planner, at: int) -> None:
+        self.planner, self.at = planner, at
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """SqlError for an error of the topology."""
+        if not isinstance(error, TopologyError) or isinstance(error, SqlError):
+            return
+        found = _STEP.search(error.what)
+        step = str(error.facts.get("step") or (found[1] if found else ""))
+        raise self.planner.text.error(
+            error.what, self.planner.steps.get(step, self.at), remedy=error.remedy, step=step or None
+        ) from error

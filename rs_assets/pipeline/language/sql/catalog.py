@@ -1,0 +1,107 @@
+"""The tables, views, functions and options that a file declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from rs_assets.pipeline.language.sql.functions import SqlFunction
+from rs_assets.pipeline.language.sql.source import Text, meant
+from rs_assets.pipeline.language.sql.statements import (
+    CreateFunction,
+    CreateTable,
+    CreateView,
+    Insert,
+    SetOption,
+    Statement,
+    Word,
+)
+
+# Functions that Flink's programs bring as classes, by the last part of the class.
+KNOWN_CLASSES: Final[Mapping[str, SqlFunction]] = MappingProxyType(
+    {
+        "CountChar": SqlFunction(
+            2, 2, "cast(length({0}) - length(replace({0}, {1}, '')) AS bigint)", "bigint", texts=(0, 1)
+        )
+    }
+)
+ALLOW: Final = "sql.insert-permutation"
+# Options of SET, with the values they may have; all others are refused.
+OPTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {ALLOW: ("refuse", "allow"), "execution.runtime-mode": ("streaming",), "table.local-time-zone": ("UTC",)}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """What is declared, by name; names are told apart by case, but none may differ by case alone."""
+
+    text: Text
+    tables: Mapping[str, CreateTable]
+    views: Mapping[str, CreateView]
+    functions: Mapping[str, SqlFunction]
+    options: Mapping[str, str]
+    inserts: tuple[Insert, ...]
+
+    def table(self, name: str, at: object) -> CreateTable:
+        """The table of a name; SqlError for one that is not there."""
+        found = self.tables.get(name)
+        if found is None:
+            raise self.text.error(
+                f"there is no table {name!r}", at, remedy=meant(name, [*self.tables, *self.views]) or "CREATE TABLE"
+            )
+        return found
+
+
+def catalog_of(text: Text, statements: Iterable[Statement]) -> Catalog:
+    """The catalog of a file; SqlError for names that stand twice, and for a file that writes nothing."""
+    every = tuple(statements)
+    _check_names(text, every)
+    inserts = tuple(each for each in every if isinstance(each, Insert))
+    if not inserts:
+        raise text.error("nothing is written", len(text.sql.rstrip()), remedy="end with INSERT INTO sink SELECT ...")
+    return Catalog(
+        text,
+        MappingProxyType({each.name.text: each for each in every if isinstance(each, CreateTable)}),
+        MappingProxyType({each.name.text: each for each in every if isinstance(each, CreateView)}),
+        MappingProxyType(dict(_function(text, each) for each in every if isinstance(each, CreateFunction))),
+        MappingProxyType(dict(_option(text, each) for each in every if isinstance(each, SetOption))),
+        inserts,
+    )
+
+
+def _check_names(text: Text, statements: tuple[Statement, ...]) -> None:
+    seen: dict[str, Word] = {}
+    for each in statements:
+        name = each.name if isinstance(each, CreateTable | CreateView) else None
+        if name is None:
+            continue
+        other = seen.get(name.text.casefold())
+        if other is not None:
+            why = "already" if other.text == name.text else f"as {other.text!r}, which differs by case only"
+            raise text.error(f"{name.text!r} was created {why}", name.start, remedy="take another name")
+        seen[name.text.casefold()] = name
+
+
+def _function(text: Text, made: CreateFunction) -> tuple[str, SqlFunction]:
+    found = KNOWN_CLASSES.get(made.target.text.rpartition(".")[2])
+    if found is None:
+        raise text.error(
+            f"{made.target.text!r} is no function that is known here",
+            made.target.start,
+            remedy=f"there are: {', '.join(KNOWN_CLASSES)}; else compute it by a fluent step before the SQL",
+        )
+    return made.name.text.upper(), found
+
+
+def _option(text: Text, made: SetOption) -> tuple[str, str]:
+    key, value = made.key.text, made.value.text
+    if key not in OPTIONS:
+        raise text.error(f"there is no option {key!r}", made.key.start, remedy=meant(key, OPTIONS))
+    if value not in OPTIONS[key]:
+        raise text.error(
+            f"the option {key!r} cannot be {value!r}", made.value.start, remedy=f"use {' or '.join(OPTIONS[key])}"
+        )
+    return key, value

@@ -1,0 +1,343 @@
+"""GROUP BY, aggregates, HAVING and DISTINCT: all of them a window of the topology, be it one for all times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Final
+
+from rs_assets.engine.functions.literals import quote_name
+from rs_assets.engine.window.spec import EmitStrategy, TumblingWindow, Window
+from rs_assets.pipeline.language.sql.aggregates import AGGREGATES, Aggregated, aggregated, is_aggregate
+from rs_assets.pipeline.language.sql.durations import duration_text
+from rs_assets.pipeline.language.sql.lexer import CALL
+from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts, name_of
+from rs_assets.pipeline.language.sql.relation import Column, Pending, Relation, Scope, free_name
+from rs_assets.pipeline.language.sql.values import Role, Value
+from rs_assets.pipeline.language.sql.windowing import KINDS, bound_values, regrouped, window_of
+
+# One window for all rows: a hundred years from 1970 on.
+ALL_TIME: Final = timedelta(days=36_500)
+RESERVED: Final = ("start_time", "end_time", "fire_time", "final", "retracted", "rank")
+SUFFIXES: Final[Mapping[str, Role]] = {"_START": "start", "_END": "end", "_ROWTIME": "last"}
+ROWS: Final = "row_count"
+
+
+@dataclass(slots=True)
+class Group:
+    """A group in the making: its keys, its window, and the aggregates that were asked for."""
+
+    planner: Planner
+    relation: Relation
+    place: Place
+    tree: Any
+    keys: dict[str, Value] = field(default_factory=dict)
+    window: Window | None = None
+    # The window is one of rows of windows, and as long as those from its start on.
+    length: timedelta | None = None
+    made: dict[str, Aggregated] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+
+
+def is_grouped(tree: Any) -> bool:
+    """Whether a select makes one row of several."""
+    if tree.args.get("group") is not None or tree.args.get("distinct") is not None:
+        return True
+    return any(is_aggregate(call) for item in tree.expressions for call in _calls(item))
+
+
+def _calls(tree: Any) -> list[Any]:
+    from sqlglot import exp
+
+    return [call for call in tree.find_all(exp.Anonymous) if not isinstance(call.parent, exp.Window)]
+
+
+def grouped(
+    planner: Planner, relation: Relation, tree: Any, place: Place
+) -> tuple[Relation, list[tuple[str, Value, Any]]]:
+    """The rows of groups, and the select list over them."""
+    if relation.keys is not None:
+        raise planner.error(
+            "an aggregate over rows that are replaced later would count them again",
+            tree.args.get("group") or tree.expressions[0],
+            remedy="group by a window before, such as TUMBLE(ts, INTERVAL '1' DAY)",
+        )
+    group = Group(planner, relation, place, tree)
+    items = _items(planner, relation, tree)
+    for name, item in items:
+        if name:
+            group.names[id(item.unalias())] = name
+    keys = _key_trees(planner, tree, items)
+    for key in keys:
+        _add_key(group, key)
+    values = [(name, _value(group, item), item) for name, item in items]
+    having = tree.args.get("having")
+    condition = [_made(group).condition(each) for each in conjuncts(having.this)] if having is not None else []
+    made = _windowed(group)
+    if condition:
+        made = _having(planner, made, condition, having, place)
+    return made, values
+
+
+def _items(planner: Planner, relation: Relation, tree: Any) -> list[tuple[str, Any]]:
+    from sqlglot import exp
+
+    found: list[tuple[str, Any]] = []
+    for item in tree.expressions:
+        star = Scope(planner.text, relation.columns).star(item)
+        if star is None:
+            found.append((name_of(item), item))
+        else:
+            found += [(column.name, exp.column(column.name, table=column.table or None)) for column in star]
+    return found
+
+
+def _key_trees(planner: Planner, tree: Any, items: Sequence[tuple[str, Any]]) -> list[Any]:
+    group = tree.args.get("group")
+    if group is None:
+        return [item.unalias() for _, item in items] if tree.args.get("distinct") is not None else []
+    for part in ("grouping_sets", "cube", "rollup"):
+        if group.args.get(part):
+            raise planner.error(
+                f"{part.upper().replace('_', ' ')} is not supported", group, remedy="write one query for each grouping"
+            )
+    return list(group.expressions)
+
+
+def _add_key(group: Group, tree: Any) -> None:
+    """Take a part of GROUP BY: a window, a bound of one, or a key."""
+    planner = group.planner
+    if tree.key == "literal":
+        raise planner.error("GROUP BY takes no numbers of columns", tree, remedy="write the column or its expression")
+    kind = tree.name.removeprefix(CALL) if tree.key == "anonymous" else ""
+    if kind in KINDS:
+        value = planner.over(group.relation).value(tree.expressions[0])
+        window, _ = window_of(planner, kind, tree.expressions[0], value, tree.expressions[1:], tree)
+        _set_window(group, window, tree)
+        return
+    value = planner.over(group.relation).value(tree)
+    if value.role in ("start", "end", "last") and _bounds(group, value, tree):
+        return
+    if any(key.text == value.text for key in group.keys.values()):
+        return
+    name = tree.name if tree.key == "column" else group.names.get(_same(group, tree), "key")
+    taken = [*RESERVED, *group.keys, *group.relation.fields]
+    wanted = value.field if value.field is not None and value.field not in RESERVED else free_name(name, taken)
+    group.keys[wanted] = value
+
+
+def _same(group: Group, tree: Any) -> int:
+    """The item of the select list that equals a key."""
+    return next((id(item.unalias()) for item in group.tree.expressions if item.unalias() == tree), 0)
+
+
+def _bounds(group: Group, value: Value, tree: Any) -> bool:
+    """Whether the key is the bound of a window, which is then the one to group by."""
+    relation = group.relation
+    if relation.pending is not None:
+        if group.window is None:
+            _set_window(group, relation.pending.window, tree)
+        return True
+    if relation.window is None or value.role == "last":
+        return False
+    start = next((c.value for c in relation.columns if c.value.role == "start"), None)
+    if group.window is None and start is not None:
+        group.window = regrouped(group.planner, relation, start, tree)
+        group.length = relation.window.longest
+    return start is not None
+
+
+def _set_window(group: Group, window: Window, at: Any) -> None:
+    if group.window is not None and group.window != window:
+        raise group.planner.error("GROUP BY names two windows", at, remedy="group by one, and join the two queries")
+    group.window = window
+
+
+def _made(group: Group) -> Any:
+    return group.planner.expressions(lambda tree: _resolved(group, tree))
+
+
+def _value(group: Group, item: Any) -> Value:
+    return _made(group).value(item.unalias())  # type: ignore[no-any-return]
+
+
+def _resolved(group: Group, tree: Any) -> Value | None:
+    """What a tree is behind the group: a key, a bound of the window, or an aggregate."""
+    if tree.key in ("anonymous", "filter") and is_aggregate(tree):
+        return _aggregate(group, tree)
+    if tree.key == "anonymous" and (role := _auxiliary(group, tree)) is not None:
+        return _bound(group, role, tree)
+    if tree.key in ("literal", "null", "boolean"):
+        return None
+    before = _before(group, tree)
+    return None if before is None else _of_group(group, tree, before)
+
+
+def _of_group(group: Group, tree: Any, before: Value) -> Value | None:
+    """What a value of the rows before is behind the group; None for one that is computed of others."""
+    for name, key in group.keys.items():
+        if key.text == before.text:
+            return Value(quote_name(name), key.type, key.role if key.role == "proctime" else "")
+    if before.role in ("start", "end", "last") and group.window is not None:
+        return _bound(group, before.role, tree)
+    if tree.key in ("column", "dot"):
+        raise group.planner.error(
+            f"{tree.name!r} is neither a key of GROUP BY nor inside an aggregate",
+            tree,
+            remedy=f"add it to GROUP BY, or write MAX({tree.name})",
+        )
+    return None
+
+
+def _before(group: Group, tree: Any) -> Value | None:
+    """The value of a tree over the rows before; None for one that holds aggregates or auxiliary functions."""
+    if any(is_aggregate(call) or _auxiliary(group, call) is not None for call in _calls(tree)):
+        return None
+    return group.planner.over(group.relation).value(tree)
+
+
+def _auxiliary(group: Group, tree: Any) -> Role | None:
+    """The bound that TUMBLE_START(...) and the like stand for."""
+    name = tree.name.removeprefix(CALL)
+    kind, sign, last = name.partition("_")
+    role = SUFFIXES.get(sign + last) if kind in KINDS else None
+    if role is None and kind in KINDS and sign:
+        raise group.planner.error(
+            f"{name} is not supported", tree, remedy=f"use {kind}_START, {kind}_END, {kind}_ROWTIME"
+        )
+    return role
+
+
+def _bound(group: Group, role: Role, tree: Any) -> Value:
+    if group.window is None:
+        raise group.planner.error(
+            "there is no window in GROUP BY", tree, remedy="GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)"
+        )
+    if tree.key == "anonymous":
+        value = group.planner.over(group.relation).value(tree.expressions[0])
+        kind = tree.name.removeprefix(CALL).partition("_")[0]
+        window, _ = window_of(group.planner, kind, tree.expressions[0], value, tree.expressions[1:], tree)
+        if window != group.window:
+            raise group.planner.error("this is another window than that of GROUP BY", tree, remedy="write the same one")
+    return _bound_values(group)[role]
+
+
+def _bound_values(group: Group) -> Mapping[Role, Value]:
+    assert group.window is not None  # noqa: S101  asked for before
+    end = "`end_time`" if group.length is None else f"(`start_time` + {duration_text(group.length)})"
+    return bound_values("`start_time`", end)
+
+
+def _aggregate(group: Group, tree: Any) -> Value:
+    made = aggregated(group.planner.over(group.relation), tree)
+    known = next((name for name, other in group.made.items() if other == made), None)
+    if known is None:
+        wanted = group.names.get(id(tree)) or made.kind.lower()
+        known = free_name(wanted, [*RESERVED, *group.keys, *group.made])
+        group.made[known] = made
+    return Value(quote_name(known), made.type)
+
+
+def _windowed(group: Group) -> Relation:
+    """The window, with what must be computed before it."""
+    planner, place, relation = group.planner, group.place, group.relation
+    often = group.window is None
+    if often and relation.stateful:
+        relation = shuffled(planner, relation, place, group.tree)
+    before = {name: _renamed(name, value) for name, value in group.keys.items()}
+    before |= {field: value for name, made in group.made.items() for field, value in made.before(name)}
+    relation, fields = planner.with_fields(relation, before, place, "keys", group.tree)
+    window = group.window or all_time(relation)
+    emit: EmitStrategy = "on_window_update" if often else "on_window_close"
+    stream = relation.stream.window(window, name=planner.name(place, "group", group.tree), emit=emit)
+    stream = stream.group_by(*(fields[name] for name in group.keys))
+    own: dict[str, str] = {}
+    if not group.made:
+        stream = stream.count(free_name(ROWS, group.keys))
+    for name, made in group.made.items():
+        column = made.column(name, fields)
+        if column is None:
+            own[name] = made.text
+        else:
+            stream = getattr(stream, made.method)(*column, name=name) if column else stream.count(name)
+    if own:
+        stream = stream.aggregate(**own)
+    delay = relation.own_delay if window.time_field is not None else timedelta(0)
+    if delay:
+        stream = stream.water_mark(delay)
+    return _result(group, relation, fired(stream, place, often=often), fields, often=often)
+
+
+def _renamed(name: str, value: Value) -> Value:
+    """A key under its name; one whose field is called otherwise is computed."""
+    return value if value.field == name else replace(value, text=f"({value.text})")
+
+
+def fired(stream: Any, place: Place, *, often: bool) -> Any:
+    """The stream of a window's rows, fired as EMIT says."""
+    from rs_assets.engine.window.firing import ONCE
+
+    if not often and place.firing != ONCE:
+        stream = replace(stream, firing=place.firing)
+    return stream.to_data_stream()
+
+
+def _result(group: Group, relation: Relation, stream: Any, fields: Mapping[str, str], *, often: bool) -> Relation:
+    """The rows of groups; their columns are asked for by `_resolved`, so none has a name yet."""
+    twice = place_fires_often(group.place) and not often
+    keys = tuple(fields[name] for name in group.keys)
+    names = (*keys, *group.made, "start_time", "end_time", "fire_time")
+    return replace(
+        relation,
+        stream=stream,
+        fields=names,
+        columns=(),
+        stateful=True,
+        delay=timedelta(0),
+        keys=keys if often else (*keys, "start_time") if twice else None,
+        window=None if often or group.window is None else replace_size(group),
+        pending=None,
+    )
+
+
+def place_fires_often(place: Place) -> bool:
+    """Whether EMIT lets windows fire more than once."""
+    from rs_assets.engine.window.firing import ONCE
+
+    return place.firing != ONCE
+
+
+def replace_size(group: Group) -> Window | None:
+    """The window whose bounds the rows have: of windows grouped again it is that of before."""
+    return group.window if group.length is None else group.relation.window
+
+
+def all_time(relation: Relation) -> TumblingWindow:
+    """One window for all rows, by their event time if they have one."""
+    times = [c.value.field for c in relation.columns if c.value.role == "rowtime" and c.value.field is not None]
+    return TumblingWindow.of(ALL_TIME, times[0] if times else None)
+
+
+def shuffled(planner: Planner, relation: Relation, place: Place, at: Any) -> Relation:
+    """The rows through a durable shuffle: what follows is a query of its own, which may fire more than once."""
+    columns = relation.columns
+    needed = tuple(dict.fromkeys(c.value.field for c in columns if c.value.field is not None))
+    stream = relation.stream
+    if needed and set(needed) != set(relation.fields):
+        stream = stream.select_fields(*needed, name=planner.name(place, "fields", at))
+    stream = stream.shuffle(1, strategy="delta", name=planner.name(place, "shuffle", at))
+    return replace(relation, stream=stream, fields=needed or relation.fields, stateful=False, delay=timedelta(0))
+
+
+def _having(planner: Planner, relation: Relation, conditions: Sequence[Value], tree: Any, place: Place) -> Relation:
+    if relation.keys is not None:
+        raise planner.error(
+            "HAVING over a group that changes would have to take rows back", tree, remedy="group by a window"
+        )
+    text = " AND ".join(each.text for each in conditions)
+    stream = relation.stream.filter(Value(text).plain, name=planner.name(place, "having", tree))
+    return replace(relation, stream=stream)
+
+
+__all__ = ["AGGREGATES", "ALL_TIME", "Column", "Pending", "all_time", "fired", "grouped", "is_grouped", "shuffled"]

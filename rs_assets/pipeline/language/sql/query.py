@@ -1,0 +1,336 @@
+"""Queries: FROM, WHERE, the select list, and what stands between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from rs_assets.engine.functions.literals import quote_name
+from rs_assets.pipeline.language.sql import joining
+from rs_assets.pipeline.language.sql.grouping import grouped, is_grouped
+from rs_assets.pipeline.language.sql.lexer import CALL
+from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts, name_of, step_name
+from rs_assets.pipeline.language.sql.ranking import ranked, ranking_of
+from rs_assets.pipeline.language.sql.relation import Column, Relation, Scope
+from rs_assets.pipeline.language.sql.sources import source_of
+from rs_assets.pipeline.language.sql.types import common
+from rs_assets.pipeline.language.sql.values import Value
+from rs_assets.pipeline.language.sql.windowing import pending
+
+# Parts of a SELECT that are read; what else stands there is refused by its name.
+READ: Final = frozenset(
+    {"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_", "kind", "hint"}
+)
+UNREAD: Final = {
+    "limit": "streams have no end: rank with ROW_NUMBER() and keep WHERE rn <= n",
+    "order": "streams have no end, so nothing can be ordered: rank with ROW_NUMBER(), or order what is read later",
+    "laterals": "make the rows before, by a fluent step such as .flat_map",
+    "qualify": "write ROW_NUMBER() into a sub-query and limit it in WHERE",
+    "windows": "write the window behind OVER",
+}
+UNION_OTHERS: Final = {"except": "EXCEPT", "intersect": "INTERSECT"}
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A column of a select list: its name, none if it has none, and its value over the rows before."""
+
+    name: str
+    value: Value
+    at: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A relation, and what a select list makes of its rows."""
+
+    relation: Relation
+    outputs: tuple[Output, ...]
+
+
+def relation_of(planner: Planner, tree: Any, place: Place, names: Sequence[str] = ()) -> Relation:
+    """The rows of a query as a relation; `names` are those of a view's columns."""
+    return named(planner, selected_of(planner, tree, place), place, tree, names)
+
+
+def selected_of(planner: Planner, tree: Any, place: Place) -> Selected:
+    """The select list of a query over the rows that it stands on."""
+    if tree.key in ("subquery", "paren"):
+        return selected_of(planner, tree.this, place)
+    if tree.args.get("with_") is not None:
+        local = {each.alias: each.this for each in tree.args["with_"].expressions}
+        place = replace(place, local={**place.local, **local})
+    if tree.key == "union":
+        return _united(planner, tree, place)
+    if tree.key != "select":
+        what = UNION_OTHERS.get(tree.key, tree.key.upper())
+        raise planner.error(f"{what} is not supported", tree, remedy="write a SELECT, or UNION ALL of several")
+    return _select(planner, tree, place)
+
+
+def _select(planner: Planner, tree: Any, place: Place) -> Selected:
+    _check_parts(planner, tree)
+    if not tree.expressions:
+        raise planner.error("the select list is empty", tree, remedy="name columns: SELECT a, b FROM ...")
+    if tree.args.get("from_") is None:
+        raise planner.error("there is no FROM", tree, remedy="streams come from tables: SELECT ... FROM table")
+    conditions = list(conjuncts(tree.args["where"].this)) if tree.args.get("where") else []
+    relation, conditions = _from(planner, tree, conditions, place)
+    relation = filtered(planner, relation, conditions, place, "where")
+    if is_grouped(tree):
+        relation, outputs = grouped(planner, relation, tree, place)
+        return Selected(relation, tuple(Output(*each) for each in outputs))
+    return Selected(relation, outputs_of(planner, relation, tree.expressions))
+
+
+def _check_parts(planner: Planner, tree: Any) -> None:
+    for name, part in tree.args.items():
+        if part and name not in READ:
+            at = part[0] if isinstance(part, list) else part
+            shown = name.rstrip("_").upper().replace("LATERALS", "LATERAL VIEW")
+            raise planner.error(f"{shown} is not supported", at, remedy=UNREAD.get(name, "leave it out"))
+
+
+def outputs_of(planner: Planner, relation: Relation, items: Sequence[Any]) -> tuple[Output, ...]:
+    """A select list over a relation, `*` taken apart."""
+    scope = Scope(planner.text, relation.columns)
+    made = planner.over(relation)
+    found: list[Output] = []
+    for item in items:
+        star = scope.star(item)
+        if star is not None:
+            found += [Output(column.name, column.value, item) for column in star]
+        else:
+            found.append(Output(name_of(item), made.value(item.unalias()), item))
+    return tuple(found)
+
+
+def filtered(planner: Planner, relation: Relation, conditions: Sequence[Any], place: Place, kind: str) -> Relation:
+    """The rows for which all conditions hold."""
+    if not conditions:
+        return relation
+    made = planner.over(relation)
+    texts = [made.condition(each).text for each in conditions]
+    if relation.keys is not None:
+        _check_keys(planner, relation, conditions)
+    text = texts[0] if len(texts) == 1 else f"({' AND '.join(texts)})"
+    stream = relation.stream.filter(Value(text).plain, name=planner.name(place, kind, conditions[0]))
+    return replace(relation, stream=stream)
+
+
+def _check_keys(planner: Planner, relation: Relation, conditions: Sequence[Any]) -> None:
+    """Of rows that are replaced only the keys stay as they are: by others a row that was told might have to go."""
+    scope = Scope(planner.text, relation.columns)
+    for tree in (column for each in conditions for column in each.find_all(_column_type())):
+        value = scope.find(tree)
+        if value is not None and value.field not in (relation.keys or ()):
+            raise planner.error(
+                f"{tree.name!r} changes with each update, so a row that passed might have to be taken back",
+                tree,
+                remedy="filter before the aggregate, or read the table that it writes",
+            )
+
+
+def _column_type() -> Any:
+    from sqlglot import exp
+
+    return exp.Column
+
+
+def _from(planner: Planner, tree: Any, conditions: list[Any], place: Place) -> tuple[Relation, list[Any]]:
+    first, joins = tree.args["from_"].this, tree.args.get("joins") or []
+    inner = ranking_of(planner, first, place)
+    if inner is not None and not joins:
+        return ranked(planner, inner, conditions, rows_of=_select_rows, list_of=outputs_of)
+    relation = item(planner, first, place)
+    for join in joins:
+        relation, conditions = joining.joined(planner, relation, join, conditions, place, item)
+    return relation, conditions
+
+
+def _select_rows(planner: Planner, tree: Any, place: Place) -> Relation:
+    """FROM and WHERE of a select, for a ranking over its rows."""
+    conditions = list(conjuncts(tree.args["where"].this)) if tree.args.get("where") else []
+    relation, conditions = _from(planner, tree, conditions, place)
+    return filtered(planner, relation, conditions, place, "where")
+
+
+def item(planner: Planner, tree: Any, place: Place) -> Relation:
+    """What stands in FROM: a table, a view, a sub-query or a window over one."""
+    alias = tree.alias
+    if tree.key == "subquery":
+        return relation_of(planner, tree.this, place.inside(alias), _alias_columns(tree)).called(alias)
+    if tree.key != "table":
+        raise planner.error(f"{tree.key.upper()} is not supported in FROM", tree, remedy="name a table or a view")
+    if tree.this.key == "anonymous":
+        return pending(planner, tree.this, place, table).called(alias)
+    if tree.args.get("version") is not None:
+        raise planner.error(
+            "FOR SYSTEM_TIME AS OF belongs to the right side of a join",
+            tree,
+            remedy="FROM stream JOIN table FOR SYSTEM_TIME AS OF stream.p AS t ON ...",
+        )
+    return table(planner, tree.this, place).called(alias or tree.name)
+
+
+def _alias_columns(tree: Any) -> list[str]:
+    found = tree.args.get("alias")
+    return [column.name for column in found.columns] if found is not None else []
+
+
+def table(planner: Planner, name: Any, place: Place) -> Relation:
+    """A table, a view or a query of WITH by its name."""
+    text = name.name
+    if text in place.local:
+        hidden = {key: tree for key, tree in place.local.items() if key != text}
+        return relation_of(planner, place.local[text], replace(place.inside(text), local=hidden))
+    key = (text, place.reading, place.firing)
+    if key not in planner.made:
+        view = planner.catalog.views.get(text)
+        if view is not None:
+            planner.made[key] = _view(planner, view, place)
+        else:
+            source = planner.catalog.table(text, name)
+            planner.made[key] = source_of(planner, source, replace(place, base=step_name(text)))
+    return planner.made[key]
+
+
+def _view(planner: Planner, view: Any, place: Place) -> Relation:
+    name = view.name.text
+    if name in planner.reading:
+        raise planner.error(f"the view {name!r} reads from itself", view.name.start, remedy="read from another one")
+    planner.reading.add(name)
+    inside = Place(step_name(name), place.reading, firing=place.firing)
+    made = relation_of(planner, view.tree, inside, [column.text for column in view.columns])
+    planner.reading.discard(name)
+    return made
+
+
+def named(planner: Planner, made: Selected, place: Place, at: Any, names: Sequence[str] = ()) -> Relation:
+    """What a query selected, as a relation of columns with names: computed ones become fields of its rows."""
+    outputs = _called(planner, made.outputs, names, at)
+    relation = made.relation
+    computed = {out.name: out.value for out in outputs if out.value.field is None and not _virtual(out.value, relation)}
+    if computed and not relation.stateful and relation.keys is None and relation.pending is None:
+        return _mapped(planner, relation, outputs, place, at)
+    relation, fields = planner.with_fields(relation, computed, place, "select", at)
+    columns = tuple(
+        Column(out.name, replace(out.value, text=quote_name(fields[out.name])) if out.name in fields else out.value)
+        for out in outputs
+    )
+    return replace(relation, columns=columns)
+
+
+def _virtual(value: Value, relation: Relation) -> bool:
+    """Whether a value is the clock, or the bound of a window whose rows are not grouped yet."""
+    return value.role == "proctime" or (relation.pending is not None and value.role in ("start", "end", "last"))
+
+
+def _called(planner: Planner, outputs: Sequence[Output], names: Sequence[str], at: Any) -> list[Output]:
+    if names and len(names) != len(outputs):
+        raise planner.error(f"{len(names)} names are given to {len(outputs)} columns", at, remedy="name each column")
+    made = [replace(out, name=name) for out, name in zip(outputs, names or [o.name for o in outputs], strict=True)]
+    seen: set[str] = set()
+    for out in made:
+        if not out.name:
+            raise planner.error("a computed column has no name", out.at, remedy="name it: expression AS name")
+        if out.name.casefold() in seen:
+            raise planner.error(
+                f"two columns are called {out.name!r}", out.at, remedy=f"rename one of them: ... AS {out.name}_2"
+            )
+        seen.add(out.name.casefold())
+    return made
+
+
+def _mapped(planner: Planner, relation: Relation, outputs: Sequence[Output], place: Place, at: Any) -> Relation:
+    """Rows of just these columns."""
+    real = [out for out in outputs if not _virtual(out.value, relation)]
+    texts = [f"{out.value.plain} AS {quote_name(out.name)}" for out in real]
+    stream = relation.stream.map(*texts, name=planner.name(place, "select", at))
+    columns = tuple(
+        Column(out.name, out.value if out not in real else replace(out.value, text=quote_name(out.name)))
+        for out in outputs
+    )
+    return replace(relation, stream=stream, fields=tuple(out.name for out in real), columns=columns)
+
+
+def _united(planner: Planner, tree: Any, place: Place) -> Selected:
+    if tree.args.get("distinct"):
+        raise planner.error(
+            "UNION drops rows that are equal, which needs all rows for ever",
+            tree.expression,
+            remedy="write UNION ALL, and SELECT DISTINCT in a window behind it",
+        )
+    sides = [
+        selected_of(planner, side, place.inside(kind)) for side, kind in ((tree.this, "a"), (tree.expression, "b"))
+    ]
+    left, right = sides
+    if len(left.outputs) != len(right.outputs):
+        raise planner.error(
+            f"UNION ALL of {len(left.outputs)} and {len(right.outputs)} columns",
+            tree.expression,
+            remedy="select equally many columns on both sides",
+        )
+    if any(side.relation.keys is not None for side in sides):
+        raise planner.error("UNION ALL of rows that are replaced later", tree, remedy="write them to two tables")
+    names = [out.name for out in left.outputs]
+    kinds = [_one_type(planner, *pair) for pair in zip(left.outputs, right.outputs, strict=True)]
+    made = [
+        _branch(planner, side, names, kinds, place.inside(name), tree) for side, name in zip(sides, "ab", strict=True)
+    ]
+    stream = made[0].stream.union(made[1].stream, name=planner.name(place, "union", tree))
+    columns = tuple(
+        replace(
+            column, value=replace(column.value, role=column.value.role if column.value.role == other.value.role else "")
+        )
+        for column, other in zip(made[0].columns, made[1].columns, strict=True)
+    )
+    whole = replace(
+        made[0],
+        stream=stream,
+        columns=columns,
+        origins=made[0].origins | made[1].origins,
+        delay=max(each.delay for each in made),
+        stateful=any(each.stateful for each in made),
+    )
+    return Selected(whole, tuple(Output(column.name, column.value, tree) for column in columns))
+
+
+def _one_type(planner: Planner, left: Output, right: Output) -> Any:
+    """The type of a column of a union; None if it is not known."""
+    one, two = left.value.type, right.value.type
+    if one is None or two is None or one.text == two.text:
+        return one or two
+    shared = common(one, two)
+    if shared is None:
+        raise planner.error(
+            f"the column {left.name!r} is {one.text.upper()} before UNION ALL and {two.text.upper()} behind it",
+            right.at,
+            remedy="CAST one of them",
+        )
+    return shared
+
+
+def _branch(planner: Planner, side: Selected, names: list[str], kinds: list[Any], place: Place, at: Any) -> Relation:
+    """One side of a union: just its columns, with the names of the first one and types that both sides have."""
+    outputs = [
+        replace(out, value=out.value if kind is None or (out.value.type and out.value.type.text == kind.text)
+                else replace(out.value, text=f"cast({out.value.plain} AS {kind.text})", type=kind))
+        for out, kind in zip(side.outputs, kinds, strict=True)
+    ]  # fmt: skip
+    return _mapped(planner, side.relation, _called(planner, outputs, names, at), place, at)
+
+
+__all__ = [
+    "CALL",
+    "Output",
+    "Selected",
+    "filtered",
+    "item",
+    "named",
+    "outputs_of",
+    "relation_of",
+    "selected_of",
+    "table",
+]

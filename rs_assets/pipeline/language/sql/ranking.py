@@ -1,0 +1,212 @@
+"""ROW_NUMBER() in a sub-query whose number is limited outside: the first rows of a group, and one row of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Final
+
+from rs_assets.engine.functions.literals import quote_name
+from rs_assets.engine.window.spec import EmitStrategy, Window
+from rs_assets.pipeline.check.types import Type
+from rs_assets.pipeline.language.sql.grouping import all_time, fired, place_fires_often, shuffled
+from rs_assets.pipeline.language.sql.lexer import CALL
+from rs_assets.pipeline.language.sql.planner import Place, Planner
+from rs_assets.pipeline.language.sql.relation import Column, Relation, free_name
+from rs_assets.pipeline.language.sql.types import is_number
+from rs_assets.pipeline.language.sql.values import Value
+from rs_assets.pipeline.language.sql.windowing import bound_values, regrouped
+
+ROW_NUMBER: Final = f"{CALL}ROW_NUMBER"
+OTHERS: Final = (f"{CALL}RANK", f"{CALL}DENSE_RANK")
+WINDOW_TIMES: Final = ("start_time", "end_time", "fire_time")
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A select with ROW_NUMBER() as one of its columns; `alias` is the name of the sub-query."""
+
+    tree: Any
+    window: Any
+    rank: str
+    alias: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a ranking is by: fields of the rows before, the first of them ascending or descending as all are."""
+
+    parts: tuple[str, ...]
+    by: tuple[str, ...]
+    descending: bool
+
+
+def ranking_of(planner: Planner, first: Any, place: Place) -> Numbered | None:
+    """The numbered select that FROM names, as a sub-query, a view or a query of WITH; None for another one."""
+    if first.key == "subquery":
+        return _numbered(planner, first.this, first.alias, place.inside(first.alias))
+    if first.key != "table" or first.this.key != "identifier":
+        return None
+    name = first.name
+    view = planner.catalog.views.get(name)
+    tree = place.local.get(name) or (view.tree if view is not None else None)
+    return _numbered(planner, tree, first.alias or name, place.inside(name)) if tree is not None else None
+
+
+def _numbered(planner: Planner, tree: Any, alias: str, place: Place) -> Numbered | None:
+    if tree.key != "select":
+        return None
+    found = [each for each in tree.expressions if each.unalias().key == "window"]
+    if not found:
+        return None
+    window = found[0].unalias()
+    if window.this.name in OTHERS:
+        raise planner.error(
+            f"{window.this.name.removeprefix(CALL)} is not supported", window, remedy="use ROW_NUMBER()"
+        )
+    if len(found) > 1 or window.this.name != ROW_NUMBER or not found[0].alias:
+        raise planner.error(
+            "OVER is read with one ROW_NUMBER() AS name only",
+            window,
+            remedy="SELECT *, ROW_NUMBER() OVER (PARTITION BY a ORDER BY b DESC) AS rn FROM t",
+        )
+    return Numbered(tree, window, found[0].alias, alias, place)
+
+
+def ranked(
+    planner: Planner,
+    numbered: Numbered,
+    conditions: list[Any],
+    *,
+    rows_of: Callable[[Planner, Any, Place], Relation],
+    list_of: Callable[[Planner, Relation, Sequence[Any]], Sequence[Any]],
+) -> tuple[Relation, list[Any]]:
+    """The rows whose number is within the limit, and the conditions that are left."""
+    limit, rest = _limit(planner, numbered, conditions)
+    if numbered.tree.args.get("group") is not None:
+        raise planner.error(
+            "ROW_NUMBER() beside GROUP BY", numbered.window, remedy="group in a sub-query of its own, and rank its rows"
+        )
+    relation = rows_of(planner, numbered.tree, numbered.place)
+    if relation.keys is not None:
+        raise planner.error(
+            "ROW_NUMBER() over rows that are replaced later", numbered.window, remedy="group by a window before"
+        )
+    items = [each for each in numbered.tree.expressions if each.unalias() is not numbered.window]
+    outputs = {out.name: out.value for out in list_of(planner, relation, items)}
+    return _top(planner, relation, numbered, outputs, limit), rest
+
+
+def _limit(planner: Planner, numbered: Numbered, conditions: list[Any]) -> tuple[int, list[Any]]:
+    """The greatest number that passes, from `rn <= 3`, `rn < 4` or `rn = 1`."""
+    limit, rest = 0, list[Any]()
+    for each in conditions:
+        named = each.key in ("lte", "lt", "eq") and each.this.key == "column" and each.this.name == numbered.rank
+        number = each.expression.name if named and each.expression.key == "literal" else ""
+        if named and number.isdigit() and (each.key != "eq" or number == "1"):
+            limit = int(number) - (each.key == "lt")
+        else:
+            rest.append(each)
+    if limit < 1:
+        raise planner.error(
+            f"nothing limits {numbered.rank!r}, so all rows would be kept for ever",
+            numbered.window,
+            remedy=f"add WHERE {numbered.rank} <= 3 around the sub-query",
+        )
+    return limit, rest
+
+
+def _top(
+    planner: Planner, relation: Relation, numbered: Numbered, outputs: Mapping[str, Value], limit: int
+) -> Relation:
+    at, place = numbered.window, numbered.place
+    window, length, parts = _window(planner, relation, at)
+    often = window is None
+    if often and relation.stateful:
+        relation = shuffled(planner, relation, place, at)
+    orders = _orders(planner, relation, at)
+    values = {**outputs, **{f"part_{n}": v for n, v in enumerate(parts, 1)}}
+    values |= {f"order_{n}": v for n, (v, _) in enumerate(orders, 1)}
+    kept = {
+        name: value for name, value in values.items() if value.role not in ("proctime", "end", "last") or value.field
+    }
+    relation, fields = planner.with_fields(relation, kept, place, "ranked", at)
+    by = list(dict.fromkeys(fields[f"order_{n}"] for n in range(1, len(orders) + 1)))
+    groups = tuple(dict.fromkeys(fields[f"part_{n}"] for n in range(1, len(parts) + 1)))
+    shown = [f for name, f in fields.items() if name in outputs and f not in groups and f not in by]
+    rank = free_name(numbered.rank, [*fields.values(), *WINDOW_TIMES])
+    made = window or all_time(relation)
+    emit: EmitStrategy = "on_window_update" if often else "on_window_close"
+    stream = relation.stream.window(made, name=planner.name(place, "top", at), emit=emit).group_by(*groups)
+    by = [field for field in by if field not in groups] or by
+    stream = stream.top_n(limit, by=by, fields=list(dict.fromkeys(shown)), descending=orders[0][1], rank=rank)
+    if relation.own_delay and made.time_field is not None:
+        stream = stream.water_mark(relation.own_delay)
+    names = (*groups, rank, *by, *dict.fromkeys(shown), *WINDOW_TIMES)
+    bounds = bound_values("`start_time`", "`end_time`")
+    columns = [_column(name, value, fields, bounds) for name, value in outputs.items()]
+    columns.append(Column(numbered.rank, Value(quote_name(rank), Type("int")), ""))
+    keys = (*groups, *((rank,) if limit > 1 else ()))
+    twice = place_fires_often(place) and not often
+    return replace(
+        relation,
+        stream=fired(stream, place, often=often),
+        fields=names,
+        columns=tuple(replace(column, table=numbered.alias) for column in columns),
+        stateful=True,
+        delay=timedelta(0),
+        keys=keys if often else (*keys, "start_time") if twice else None,
+        window=None if often else length or made,
+        pending=None,
+    )
+
+
+def _column(name: str, value: Value, fields: Mapping[str, str], bounds: Mapping[Any, Value]) -> Column:
+    if name not in fields:
+        return Column(name, bounds.get(value.role, value))
+    role = value.role if value.role == "rowtime" else ""
+    return Column(name, Value(quote_name(fields[name]), value.type, role))
+
+
+def _window(planner: Planner, relation: Relation, at: Any) -> tuple[Window | None, Window | None, list[Value]]:
+    """The window that rows are ranked in, that of their bounds, and the other keys; no window if none is among them."""
+    made = planner.over(relation)
+    values = [(each, made.value(each)) for each in at.args.get("partition_by") or []]
+    bounds = [each for each, value in values if value.role in ("start", "end", "last")]
+    rest = [value for _, value in values if value.role not in ("start", "end", "last")]
+    if not bounds:
+        return None, None, rest
+    if relation.pending is not None:
+        return relation.pending.window, None, rest
+    if relation.window is None:
+        return None, None, [value for _, value in values]
+    start = next(c.value for c in relation.columns if c.value.role == "start")
+    return regrouped(planner, relation, start, at), relation.window, rest
+
+
+def _orders(planner: Planner, relation: Relation, at: Any) -> list[tuple[Value, bool]]:
+    """What rows are ordered by, all in the direction of the first: others are turned round."""
+    found = at.args["order"].expressions if at.args.get("order") is not None else []
+    if not found:
+        raise planner.error("ROW_NUMBER() without ORDER BY", at, remedy="OVER (PARTITION BY a ORDER BY b DESC)")
+    made = planner.over(relation)
+    first = bool(found[0].args.get("desc"))
+    return [(_turned(planner, made.value(each.this), each, first), first) for each in found]
+
+
+def _turned(planner: Planner, value: Value, each: Any, first: bool) -> Value:  # noqa: FBT001  a direction
+    if value.role == "proctime":
+        raise planner.error(
+            "the time of arrival orders no rows", each, remedy="order by the event time: ORDER BY ts DESC"
+        )
+    if bool(each.args.get("desc")) == first:
+        return value
+    if value.type is not None and value.type.name == "timestamp":
+        return Value(f"(- unix_micros({value.text}))", Type("bigint"))
+    if value.type is None or not is_number(value.type):
+        raise planner.error(
+            "ORDER BY goes up and down, which is possible for numbers and times only", each, remedy="use one direction"
+        )
+    return Value(f"(- {value.text})", value.type)

@@ -1,0 +1,193 @@
+"""Tables as sinks: the columns of a query, by their places, as the declared ones, into a sink of the fluent API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from rs_assets.engine.functions.literals import quote_name
+from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.pipeline.language.sql.casts import cast, fits
+from rs_assets.pipeline.language.sql.catalog import ALLOW
+from rs_assets.pipeline.language.sql.options import Options
+from rs_assets.pipeline.language.sql.planner import Place, Planner
+from rs_assets.pipeline.language.sql.query import Output, Selected
+from rs_assets.pipeline.language.sql.sources import connector
+from rs_assets.pipeline.language.sql.statements import Column, CreateTable, Insert
+from rs_assets.pipeline.language.sql.tables import unknown_column
+from rs_assets.pipeline.language.sql.values import Value
+
+if TYPE_CHECKING:
+    from rs_assets.pipeline.stream.data_stream import DataStream
+
+GUARANTEES: Final = {"at-least-once": "at_least_once", "exactly-once": "exactly_once"}
+Sink = Callable[[Planner, Options, "DataStream", str, Sequence[str]], "DataStream"]
+
+
+def written(planner: Planner, insert: Insert, made: Selected, place: Place) -> DataStream:
+    """What an INSERT selects, in its sink."""
+    table = planner.catalog.table(insert.table.text, insert.table.start)
+    columns = _targets(planner, insert, table)
+    if len(columns) != len(made.outputs):
+        raise planner.error(
+            f"{len(made.outputs)} columns are selected for the {len(columns)} of {table.name.text!r}",
+            insert.table.start,
+            remedy=f"select: {', '.join(column.name.text for column in columns)}",
+        )
+    _check_order(planner, insert, columns, made.outputs)
+    texts = [_text(planner, column, out) for column, out in zip(columns, made.outputs, strict=True)]
+    missing = [column for column in table.declared if column not in columns]
+    texts += [f"cast(NULL AS {c.type.text if c.type else 'string'}) AS {quote_name(c.name.text)}" for c in missing]
+    stream = made.relation.stream.map(*texts, name=planner.name(place, "row", insert.table.start))
+    options = Options.of(planner.text, table, "sink")
+    bound = planner.bound.get(table.name.text)
+    keys = _keys(planner, insert, table, columns, made)
+    write = SINKS[connector(options, bound, SINKS)]
+    _check_updates(planner, insert, made, write)
+    result = write(planner, options, stream, planner.name(place, "", insert.table.start), keys)
+    options.check_all_read()
+    return result
+
+
+def _targets(planner: Planner, insert: Insert, table: CreateTable) -> list[Column]:
+    """The columns that are written, in the order of the select list."""
+    if not insert.columns:
+        return list(table.declared)
+    known = {column.name.text: column for column in table.declared}
+    for word in insert.columns:
+        if word.text not in known:
+            raise unknown_column(planner.text, word, known, table.name.text)
+    return [known[word.text] for word in insert.columns]
+
+
+def _check_order(planner: Planner, insert: Insert, columns: Sequence[Column], outputs: Sequence[Output]) -> None:
+    """SqlError if the names are those of the sink in another order: by place, values would land in other columns."""
+    names, given = [column.name.text for column in columns], [out.name for out in outputs]
+    if (
+        insert.columns
+        or names == given
+        or sorted(names) != sorted(given)
+        or planner.catalog.options.get(ALLOW) == "allow"
+    ):
+        return
+    at = next(out.at for name, out in zip(names, outputs, strict=True) if name != out.name)
+    raise planner.error(
+        f"columns go by their places, but these are those of {insert.table.text!r} in another order",
+        at,
+        remedy=f"INSERT INTO {insert.table.text} ({', '.join(given)}) SELECT ..., or SET '{ALLOW}' = 'allow'",
+    )
+
+
+def _text(planner: Planner, column: Column, out: Output) -> str:
+    """A column of the sink: the value, cast to the declared type."""
+    value, kind = out.value, column.type
+    if kind is not None and not fits(value.type, kind):
+        known = value.type.text.upper() if value.type else ""
+        raise planner.error(
+            f"the column {column.name.text!r} is {kind.text.upper()}, and {known} is selected for it",
+            out.at,
+            remedy=f"CAST(... AS {kind.text.upper()})",
+        )
+    if kind is not None and (value.type is None or value.type.text != kind.text):
+        value = (
+            Value(f"cast({value.plain} AS {kind.text})")
+            if value.type is None
+            else cast(planner.text, value, kind, out.at)
+        )
+    return f"{value.plain} AS {quote_name(column.name.text)}"
+
+
+def _keys(
+    planner: Planner, insert: Insert, table: CreateTable, columns: Sequence[Column], made: Selected
+) -> tuple[str, ...]:
+    """The columns by which rows are replaced: the primary key, else those that the query's rows are replaced by."""
+    if table.key:
+        return tuple(word.text for word in table.key)
+    found: list[str] = []
+    for key in made.relation.keys or ():
+        place = next((n for n, out in enumerate(made.outputs) if out.value.field == key), None)
+        if place is None:
+            raise planner.error(
+                f"rows are replaced by {key!r}, which is not selected",
+                insert.table.start,
+                remedy=f"select {key}, or declare a PRIMARY KEY of {table.name.text!r}",
+            )
+        found.append(columns[place].name.text)
+    return tuple(found)
+
+
+def _check_updates(planner: Planner, insert: Insert, made: Selected, write: Sink) -> None:
+    if made.relation.keys is not None and write in (_files, _sqlite):
+        raise planner.error(
+            "the query replaces rows, which this sink cannot", insert.table.start,
+            remedy="write to 'connector' = 'delta', or group by a window",
+        )  # fmt: skip
+
+
+def _print(planner: Planner, options: Options, stream: DataStream, name: str, keys: Sequence[str]) -> DataStream:  # noqa: ARG001
+    return stream.to_print(max_rows=options.number("max-rows") or 20, name=name)
+
+
+def _files(planner: Planner, options: Options, stream: DataStream, name: str, keys: Sequence[str]) -> DataStream:  # noqa: ARG001
+    options.choice("format", {"json": "json"}, "json")
+    if options.table.partitioned_by:
+        raise options.error(
+            "files are not written by partitions", at=options.table.partitioned_by[0].start,
+            remedy="write to 'connector' = 'delta'",
+        )  # fmt: skip
+    return stream.to_file(options.need("path", "/data/out").removeprefix("file://"), name=name)
+
+
+def _delta(planner: Planner, options: Options, stream: DataStream, name: str, keys: Sequence[str]) -> DataStream:
+    if not keys and planner.updating:
+        raise options.error(
+            "the query replaces its one row, but the table has no key",
+            remedy="declare a PRIMARY KEY, or group by a column",
+        )
+    return stream.to_delta(
+        options.take("path") or options.need("table", "totals"),
+        mode="upsert" if keys else "append",
+        keys=keys,
+        order_by=tuple(filter(None, (options.take("order-by") or "").split(","))),
+        partition_by=[word.text for word in options.table.partitioned_by],
+        name=name,
+    )
+
+
+def _kafka(planner: Planner, options: Options, stream: DataStream, name: str, keys: Sequence[str]) -> DataStream:
+    options.choice("format", {"json": "json"}, "json")
+    options.take("properties.group.id")
+    options.take("scan.startup.mode")
+    if planner.updating and len(keys) != 1:
+        raise options.error(
+            "the query replaces rows, and a record of Kafka has one key", remedy="declare a PRIMARY KEY of one column"
+        )
+    key = options.take("key.fields") or (keys[0] if len(keys) == 1 else None)
+    return stream.to_kafka(
+        options.need("properties.bootstrap.servers", "localhost:9092"),
+        options.need("topic", "totals"),
+        key=key,
+        delivery=options.choice("sink.delivery-guarantee", GUARANTEES, "at-least-once"),
+        name=name,
+    )
+
+
+def _sqlite(planner: Planner, options: Options, stream: DataStream, name: str, keys: Sequence[str]) -> DataStream:  # noqa: ARG001
+    return stream.to_sqlite(options.need("path", "shop.db"), options.need("table", "totals"), name=name)
+
+
+def _memory(planner: Planner, options: Options, stream: DataStream, name: str, keys: Sequence[str]) -> DataStream:  # noqa: ARG001
+    table = options.table.name.text
+    bound: Any = planner.bound.get(table)
+    if not isinstance(bound, MemoryChannel):
+        raise options.error(
+            f"no channel is given for {table!r}",
+            remedy=f"pipeline_from_sql(..., tables={{{table!r}: MemoryChannel(...)}})",
+        )
+    return stream.to_memory(bound, name=name)
+
+
+SINKS: Final[Mapping[str, Sink]] = MappingProxyType(
+    {"print": _print, "filesystem": _files, "delta": _delta, "kafka": _kafka, "sqlite": _sqlite, "memory": _memory}
+)

@@ -1,0 +1,75 @@
+"""The text of a file of statements, and its errors with line and column."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from rs_assets.errors import SqlError
+
+# Quoted pieces and remarks; what stands alone at the end is a quote or remark that nobody closes.
+_PIECES = re.compile(r"'(?:[^']|'')*'|`[^`]*`|--[^\n]*|/\*.*?\*/|['`]|/\*", re.DOTALL)
+_OPEN = {"'": "a text", "`": "a name in backticks", "/*": "a remark"}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Statements as they were written, and the file that they stand in, if there is one."""
+
+    sql: str
+    file: str | None = None
+
+    def error(self, what: str, at: object, *, remedy: str = "", step: str | None = None) -> SqlError:
+        r"""The error for what stands `at` an offset, a token or a tree.
+
+        >>> Text("SELECT a\nFROM b").error("no", 14).facts
+        {'line': 2, 'column': 6}
+        """
+        offset = start_of(at)
+        line = self.sql.count("\n", 0, offset) + 1
+        column = offset - (self.sql.rfind("\n", 0, offset) + 1) + 1
+        return SqlError(what, line=line, column=column, file=self.file, remedy=remedy, step=step)
+
+    def written(self, tree: Any) -> str:
+        """The text that `tree` was read from, from its first named part to its last."""
+        starts = [node.meta for node in tree.walk() if "start" in node.meta]
+        if not starts:
+            return ""
+        return self.sql[min(m["start"] for m in starts) : max(m["end"] for m in starts) + 1]
+
+    def check_closed(self) -> None:
+        """SqlError for a quote or a remark that is not closed."""
+        for found in _PIECES.finditer(self.sql):
+            if found.group() in _OPEN:
+                raise self.error(
+                    f"{_OPEN[found.group()]} begins here and does not end", found.start(), remedy="close it"
+                )
+
+
+def start_of(at: object) -> int:
+    """Where an offset, a token or a tree begins in its text.
+
+    A tree begins where the first of its parts does that has a place; 0 if none has one.
+    """
+    if isinstance(at, int):
+        return at
+    if hasattr(at, "walk"):
+        return min((node.meta["start"] for node in at.walk() if "start" in node.meta), default=0)
+    return int(getattr(at, "start", 0))
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """A remedy for the unknown `name`: the nearest of those that are known, or all of them.
+
+    >>> meant("pirce", ["price", "bidder"])
+    "did you mean 'price'?"
+    """
+    names = list(known)
+    near = next((each for each in names if each.casefold() == name.casefold()), None)
+    near = near or next(iter(get_close_matches(name, names, n=1)), None)
+    if near is not None:
+        return f"did you mean {near!r}?"
+    return f"there are: {', '.join(names)}" if names else ""

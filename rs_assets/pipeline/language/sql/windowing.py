@@ -1,0 +1,145 @@
+"""Windows: as table functions, TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), size)), and inside GROUP BY, TUMBLE(ts, size)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any, Final
+
+from rs_assets.engine.window.spec import HoppingWindow, SessionWindow, TumblingWindow, Window
+from rs_assets.errors import SqlError, TopologyError
+from rs_assets.pipeline.language.sql.durations import duration, duration_text
+from rs_assets.pipeline.language.sql.lexer import CALL
+from rs_assets.pipeline.language.sql.planner import Place, Planner
+from rs_assets.pipeline.language.sql.relation import Column, Pending, Relation, Scope
+from rs_assets.pipeline.language.sql.source import meant
+from rs_assets.pipeline.language.sql.types import TIMESTAMP
+from rs_assets.pipeline.language.sql.values import Role, Value
+
+Table = Callable[[Planner, Any, Place], Relation]
+KINDS: Final = ("TUMBLE", "HOP", "SESSION")
+# The columns that a window as a table function adds, and what they mean.
+BOUNDS: Final[Mapping[str, Role]] = MappingProxyType(
+    {"window_start": "start", "window_end": "end", "window_time": "last"}
+)
+MILLISECOND: Final = timedelta(milliseconds=1)
+# What only grouping a window can give, before it is known.
+UNGROUPED: Final = "window bound"
+
+
+def pending(planner: Planner, call: Any, place: Place, table: Table) -> Relation:
+    """The rows of a table that a window function names, to be grouped by the window's bounds."""
+    kind = call.name.removeprefix(CALL)
+    if kind not in KINDS:
+        remedy = "use TUMBLE or HOP" if kind == "CUMULATE" else meant(kind, KINDS)
+        raise planner.error(f"{kind} is no window that is known here", call, remedy=remedy)
+    arguments = [_argument(each) for each in call.expressions]
+    if len(arguments) < 3 or arguments[0].key != "column" or arguments[1].key != "column":
+        raise planner.error(
+            f"{kind} takes a table, a column and its times",
+            call,
+            remedy=f"write TABLE({kind}(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))",
+        )
+    relation = table(planner, arguments[0].this, place)
+    if relation.pending is not None:
+        raise planner.error("a window over rows that are in a window", call, remedy="group the rows of the first one")
+    value = Scope(planner.text, relation.columns).find(arguments[1])
+    window, field = window_of(planner, kind, arguments[1], value, arguments[2:], call)
+    columns = (*relation.columns, *_bounds(planner, window, value, relation, call))
+    return replace(relation, columns=columns, pending=Pending(window, field))
+
+
+def _argument(tree: Any) -> Any:
+    """An argument, also a named one: SIZE => INTERVAL '10' SECOND."""
+    return tree.expression if tree.key == "kwarg" else tree
+
+
+def window_of(
+    planner: Planner, kind: str, at: Any, value: Value | None, times: Sequence[Any], call: Any
+) -> tuple[Window, str | None]:
+    """The window that a call stands for, and its field of event time; None for one by arrival."""
+    field = event_field(planner, at, value)
+    spans = [duration(planner.text, each) for each in times]
+    wanted = 2 if kind == "HOP" else 1
+    if not wanted <= len(spans) <= wanted + (kind != "SESSION"):
+        raise planner.error(
+            f"{kind} takes {'a slide and a size' if kind == 'HOP' else 'one time'}, not {len(spans)}",
+            call,
+            remedy=f"write {kind}(ts, {', '.join(['INTERVAL ...'] * wanted)})",
+        )
+    offset = spans[wanted] if len(spans) > wanted else timedelta(0)
+    try:
+        if kind == "SESSION":
+            return SessionWindow.of(spans[0], field), field
+        if kind == "TUMBLE":
+            return TumblingWindow.of(spans[0], field, offset=offset), field
+        # The slide comes first.
+        return HoppingWindow.of(spans[1], spans[0], field, offset=offset), field
+    except TopologyError as error:
+        raise planner.error(error.what, call, remedy=error.remedy) from error
+
+
+def event_field(planner: Planner, at: Any, value: Value | None) -> str | None:
+    """The field of the event time that a window goes by, None for the time of arrival; SqlError for no time."""
+    if value is not None and value.role == "proctime":
+        return None
+    if value is None or value.role not in ("rowtime", "start", "end") or value.field is None:
+        raise planner.error(
+            f"{planner.text.written(at) or 'this'} is no event time",
+            at,
+            remedy="declare it in CREATE TABLE: WATERMARK FOR ts AS ts - INTERVAL '4' SECOND",
+        )
+    return value.field
+
+
+def _bounds(planner: Planner, window: Window, value: Value | None, relation: Relation, call: Any) -> list[Column]:
+    taken = {column.name.casefold() for column in relation.columns}
+    twice = next((name for name in BOUNDS if name in taken), None)
+    if twice is not None:
+        raise planner.error(
+            f"the table has a column {twice!r} already", call, remedy="select the columns under other names before"
+        )
+    texts = _texts(window, value)
+    return [Column(name, Value(texts[role], TIMESTAMP, role)) for name, role in BOUNDS.items()]
+
+
+def _texts(window: Window, value: Value | None) -> Mapping[str, str]:
+    """The bounds of the one window that a row is in; of several, or of a session, only groups have them."""
+    if not isinstance(window, TumblingWindow) or value is None or value.field is None:
+        return dict.fromkeys(BOUNDS.values(), UNGROUPED)
+    size, offset = (each // timedelta(microseconds=1) for each in (window.size, window.offset))
+    micros = f"unix_micros({value.text})"
+    start = f"timestamp_micros({micros} - pmod({micros} - {offset}, {size}))"
+    return {
+        "start": start,
+        "end": f"({start} + {duration_text(window.size)})",
+        "last": f"({start} + {duration_text(window.size - MILLISECOND)})",
+    }
+
+
+def bound_values(start: str, end: str) -> Mapping[Role, Value]:
+    """The bounds of a window's rows, whose fields are called `start` and `end`."""
+    return {
+        "start": Value(start, TIMESTAMP, "start"),
+        "end": Value(end, TIMESTAMP, "end"),
+        "last": Value(f"({end} - {duration_text(MILLISECOND)})", TIMESTAMP, "last"),
+    }
+
+
+def regrouped(planner: Planner, relation: Relation, start: Value, at: Any) -> TumblingWindow:
+    """The window that has just the rows of one window of `relation`: as long as the distance between two starts."""
+    window = relation.window
+    if not isinstance(window, TumblingWindow | HoppingWindow) or start.field is None:
+        raise planner.error(
+            "the rows of these windows cannot be grouped by their windows again", at, remedy="use TUMBLE or HOP"
+        )
+    return TumblingWindow.of(window.slide, start.field, offset=window.offset)
+
+
+def no_bound(planner: Planner, at: Any) -> SqlError:
+    """The error for the bound of a window whose rows are not grouped."""
+    return planner.error(
+        "the bounds of this window are known only behind GROUP BY", at, remedy="GROUP BY window_start, window_end"
+    )
