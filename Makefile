@@ -69,6 +69,10 @@ lint: setup  ## check style, format, types and the direction of imports
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
+.PHONY: functions
+functions: setup  ## make docs/functions.md from the tables of functions
+	@$(BIN)/python -m rs_assets.engine.functions.document docs/functions.md
+
 .PHONY: lock
 lock: setup  ## renew requirements.lock from pyproject.toml; UV="--upgrade" takes newer versions
 	@$(BIN)/uv pip compile pyproject.toml --quiet --group dev --universal --python-version 3.11 --generate-hashes \

@@ -46,7 +46,8 @@ class Example:
 class Function:
     """A function of the languages, total for all values: what cannot be computed is null, and nothing raises.
 
-    `returns` is the Spark type of the result, empty if it depends on the arguments.
+    `returns` is the Spark type of the result: empty if it is what the arguments of the kind `any` have in common,
+    "unknown" if only Spark can say.
     """
 
     name: str
@@ -91,12 +92,25 @@ class Function:
             raise TopologyError(
                 f"{self.name} takes other arguments than {len(arguments)}", remedy=f"write {self.signature}"
             )
+        return self.template(self._texts(arguments, zone))
+
+    def type_of(self, *arguments: str) -> str:
+        """The Spark type of the result of a call, empty if it is that of the arguments in common.
+
+        >>> from rs_assets.engine.functions.registry import function_named
+        >>> function_named("cast", 2).type_of("a", "'long'")
+        'bigint'
+        """
+        return self.returns.format_map(self._texts(arguments, "UTC")) if "{" in self.returns else self.returns
+
+    def _texts(self, arguments: tuple[str, ...], zone: str) -> Mapping[str, str]:
+        """The SQL texts of the arguments, as the parameters take them."""
         texts = {"zone": zone}
         for place, parameter in enumerate(self.parameters):
             given = arguments[place:] if parameter.variadic else arguments[place : place + 1] or (parameter.default,)
             made = [coerced(str(text), parameter.kind, f"{parameter.name} of {self.name}") for text in given]
             texts[parameter.name] = ", ".join(made)
-        return self.template(texts)
+        return texts
 
 
 def parameters_of(signature: str) -> tuple[Parameter, ...]:

@@ -52,8 +52,11 @@ def _cast(kind: str) -> Callable[[str, str], str]:
 
 
 def time_of(text: str) -> str:
-    """The SQL of the time that a text tells: ISO 8601, also with several blanks; null for one that tells none."""
-    return f"try_to_timestamp(regexp_replace(trim({text}), ' +', ' '))"
+    """The SQL of the time that a text tells: ISO 8601, also with several blanks; null for one that tells none.
+
+    Years of more than four digits are none: Spark raises where it moves them.
+    """
+    return f"try_to_timestamp(regexp_replace(trim({text}), '^[+-]?[0-9]{{5,}}-.*$| +', ' '))"
 
 
 def _time(sql: str, what: str) -> str:

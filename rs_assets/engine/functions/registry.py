@@ -6,13 +6,38 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 
+from rs_assets.engine.functions.arrays import ARRAYS
+from rs_assets.engine.functions.bits import BITS
+from rs_assets.engine.functions.casts import CASTS
+from rs_assets.engine.functions.conditional import CONDITIONAL
+from rs_assets.engine.functions.date_parts import DATE_PARTS
+from rs_assets.engine.functions.dates import DATES
+from rs_assets.engine.functions.encoding import ENCODING
+from rs_assets.engine.functions.epochs import EPOCHS
 from rs_assets.engine.functions.function import Function
+from rs_assets.engine.functions.json import JSON
+from rs_assets.engine.functions.math import MATH
+from rs_assets.engine.functions.regexp import REGEXP
 from rs_assets.engine.functions.text import TEXT
 from rs_assets.engine.functions.text_parts import TEXT_PARTS
 from rs_assets.errors import TopologyError
 
 # One table a family, in the order of the documentation.
-FAMILIES: tuple[tuple[Function, ...], ...] = (TEXT, TEXT_PARTS)
+FAMILIES: tuple[tuple[Function, ...], ...] = (
+    TEXT,
+    TEXT_PARTS,
+    REGEXP,
+    CONDITIONAL,
+    MATH,
+    BITS,
+    DATES,
+    DATE_PARTS,
+    EPOCHS,
+    JSON,
+    ARRAYS,
+    ENCODING,
+    CASTS,
+)
 
 
 class UnknownFunctionError(TopologyError):
@@ -40,7 +65,7 @@ def function_named(name: str, arity: int) -> Function:
     >>> function_named("uper", 1)
     Traceback (most recent call last):
     rs_assets.engine.functions.registry.UnknownFunctionError: there is no function 'uper'
-      remedy: did you mean 'upper' or 'toupper'?
+      remedy: did you mean 'upper' or 'toupper' or 'power'?
     """
     overloads = FUNCTIONS.get(name.casefold(), ())
     fitting = next((each for each in overloads if each.accepts(arity)), None)

@@ -7,10 +7,14 @@ from rs_assets.engine.functions.function import Family
 _family = Family("text")
 _row = _family.row
 
+# Longer texts are not made out of nothing: a number in a row could fill the memory.
+LONGEST = 10_000_000
+
 
 def _padded(builtin: str) -> str:
-    """Null for a length below zero and for padding that is needed and empty."""
-    return f"if({{n}} < 0 or ({{pad}} = '' and {{n}} > length({{s}})), null, {builtin}({{s}}, {{n}}, {{pad}}))"
+    """Null for a length below zero or beyond LONGEST, and for padding that is needed and empty."""
+    refused = f"{{n}} not between 0 and {LONGEST} or ({{pad}} = '' and {{n}} > length({{s}}))"
+    return f"if({refused}, null, {builtin}({{s}}, {{n}}, {{pad}}))"
 
 
 _SUBSTRING = "if({p} < -length({s}), '', substring({s}, {p}))"
@@ -114,7 +118,7 @@ TEXT = (
     _row(
         "repeat",
         "s text, n int",
-        "repeat({s}, {n})",
+        f"if(cast({{n}} as bigint) * length({{s}}) <= {LONGEST}, repeat({{s}}, {{n}}), null)",
         "string",
         "The text `n` times; empty for 0 and less.",
         {
@@ -124,7 +128,14 @@ TEXT = (
             "repeat(null,9)": None,
         },
     ),
-    _row("space", "n int", "space({n})", "string", "`n` blanks.", {"concat(space(2),'a')": "  a", "space(-1)": ""}),
+    _row(
+        "space",
+        "n int",
+        f"if({{n}} <= {LONGEST}, space({{n}}), null)",
+        "string",
+        "`n` blanks.",
+        {"concat(space(2),'a')": "  a", "space(-1)": ""},
+    ),
     _row("initcap", "s text", "initcap({s})", "string", "Each word with a capital.", {"initcap('aADvbn')": "Aadvbn"}),
     _row(
         "reverse",

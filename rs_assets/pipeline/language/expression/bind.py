@@ -29,6 +29,7 @@ CALLED = {
     **dict.fromkeys(("less", "<"), "<"),
     **dict.fromkeys(("lesseq", "<="), "<="),
 }
+JOINED = {"and": "&", "&": "&", "or": "|", "|": "|"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,8 @@ def _call(call: Call, scope: Scope) -> Sql:
     if operator is not None and len(call.arguments) == 2:
         left, right = (bind(each, scope) for each in call.arguments)
         return compared(operator, left, right)
+    if call.name.casefold() in JOINED and call.arguments:
+        return both(JOINED[call.name.casefold()], [bind(each, scope) for each in call.arguments])
     try:
         function = function_named(call.name, len(call.arguments))
         made = _arguments(function, call, scope)
@@ -103,7 +106,10 @@ def _call(call: Call, scope: Scope) -> Sql:
         raise scope.error(
             "so many calls inside of each other are too much", call.at, remedy="name what is inside: x=..."
         )
-    return Sql(sql, function.returns or united_types([each.kind for each in _alike(function, made)]))
+    kind = function.type_of(*(each.text for each in made)) or united_types(
+        [each.kind for each in _alike(function, made)]
+    )
+    return Sql(sql, None if kind == "unknown" else kind)
 
 
 def _arguments(function: Function, call: Call, scope: Scope) -> list[Sql]:
