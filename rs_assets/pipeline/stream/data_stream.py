@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from os import PathLike, fspath
+from os import PathLike
 from typing import TYPE_CHECKING, Any, get_args
 
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
@@ -19,10 +19,11 @@ from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.language.condition.parse import parse_condition
 from rs_assets.pipeline.language.script.parse import parse_script
 from rs_assets.pipeline.stream.dim_join_stream import DimJoinSteps
-from rs_assets.pipeline.stream.draft import Draft, late_sink, name_from
+from rs_assets.pipeline.stream.draft import Draft, late_sink
 from rs_assets.pipeline.stream.habits import Fluent
 from rs_assets.pipeline.stream.join_stream import JoinSteps
 from rs_assets.pipeline.stream.pipeline import Pipeline
+from rs_assets.pipeline.stream.sink_steps import SinkSteps
 from rs_assets.pipeline.stream.window_stream import WindowStream
 from rs_assets.pipeline.topology.distinct import Distinct
 from rs_assets.pipeline.topology.expression import (
@@ -36,18 +37,7 @@ from rs_assets.pipeline.topology.expression import (
     returned_schema,
 )
 from rs_assets.pipeline.topology.shuffle import DurableStrategy, Shuffle, ShuffleRead, ShuffleWrite, Strategy
-from rs_assets.pipeline.topology.sink import (
-    Connector,
-    Delivery,
-    DeltaMode,
-    DeltaSink,
-    FileSink,
-    KafkaSink,
-    MemorySink,
-    PrintSink,
-    WriterSink,
-)
-from rs_assets.pipeline.topology.sqlite import SqliteSink
+from rs_assets.pipeline.topology.sink import MemorySink
 from rs_assets.pipeline.topology.step import (
     Filter,
     FlatMap,
@@ -63,14 +53,17 @@ from rs_assets.pipeline.topology.step import (
 from rs_assets.pipeline.topology.topology import Topology
 
 if TYPE_CHECKING:
-    from rs_assets.engine.sink.base import SinkWriter
-    from rs_assets.engine.source.memory import MemoryChannel
+    from rs_assets.engine.spark.driver import SparkDriver
     from rs_assets.engine.window.spec import EmitStrategy, Window
     from rs_assets.pipeline.topology.base import Node
 
+Rows = Iterable[Mapping[str, Any]]
+# The sink of a preview.
+PREVIEW = "preview"
+
 
 @dataclass(frozen=True, slots=True)
-class DataStream(JoinSteps, DimJoinSteps, Fluent):
+class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
     """The output of one step. Each method adds a step and returns its output; sinks return the same stream.
 
     A Python function gets a record as a dict of its own, with maps as dicts; a filter gets a mapping that it can only
@@ -304,122 +297,36 @@ class DataStream(JoinSteps, DimJoinSteps, Fluent):
             upstream=self.step, window=window, name=name, resume=self._then, beside=self.draft.add, emit=emit
         )
 
-    def to_print(self, *, max_rows: int = 20, name: str = "print") -> DataStream:
-        """Show each batch as a table on standard output."""
-        return self._sink(PrintSink(name=name, inputs=(self.step,), max_rows=max_rows))
-
-    def to_file(self, path: str | PathLike[str], *, name: str | None = None) -> DataStream:
-        """Write JSON lines: one folder a batch below `path`, made visible by one rename."""
-        where = fspath(path)
-        return self._sink(FileSink(name=name or name_from(where, suffix="files"), inputs=(self.step,), path=where))
-
-    def to_delta(
+    def preview(
         self,
-        table: str | PathLike[str],
+        rows: Rows | Mapping[str, Rows] | None = None,
         *,
-        mode: DeltaMode = "append",
-        keys: Sequence[str] = (),
-        connector: Connector = "native",
-        order_by: Sequence[str] = (),
-        deletes: str | None = None,
-        partition_by: Sequence[str] = (),
-        name: str | None = None,
-    ) -> DataStream:
-        """Write to a Delta table: a name below RS_HOME, or a path.
+        records: int = 20,
+        spark: SparkDriver | None = None,
+    ) -> list[dict[str, Any]]:
+        """What this step gives for the first `records` of each file or array that it reads, with all windows fired.
 
-        `append` adds rows, `upsert` replaces rows of the same `keys`, `complete` (behind a tumbling or hopping window)
-        holds all windows as they are after each batch. A repeated batch changes nothing.
-
-        Of rows of the same keys the greatest by the fields `order_by` stays, whenever it comes; without `order_by` the
-        one that was read last: of the newer file, in it the later line. Where the boolean field `deletes` is true, the
-        row of its keys goes and none is put in its place; the table does not remember that it was there, so an older
-        row that comes later is taken for a new one. `partition_by` makes the partitions of a table that is not there
-        yet.
-        """
-        where = fspath(table)
-        node = DeltaSink(
-            name=name or name_from(where, suffix="table"),
-            inputs=(self.step,),
-            table=where,
-            mode=mode,
-            keys=(keys,) if isinstance(keys, str) else tuple(keys),
-            connector=connector,
-            order_by=(order_by,) if isinstance(order_by, str) else tuple(order_by),
-            deletes=deletes,
-            partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
-        )
-        return self._sink(node)
-
-    def to_kafka(
-        self,
-        bootstrap_servers: str | KafkaCluster,
-        topic: str | None = None,
-        *,
-        topic_field: str | None = None,
-        key: str | None = None,
-        value: str | None = None,
-        partition: str | None = None,
-        headers: str | None = None,
-        delivery: Delivery = "at_least_once",
-        options: Mapping[str, str] | None = None,
-        name: str | None = None,
-    ) -> DataStream:
-        """Write records to `topic`, or to the one that each row names in `topic_field`; the topics must be there.
-
-        The value is a JSON object of all fields, or the field `value` as it is (text or binary; null is a tombstone).
-        `key` decides the partition as Java's clients do it, unless the field `partition` holds its number. `headers` is
-        a map of text, or an array of structs of key and value.
-
-        "at_least_once" sends from Spark's tasks; a repeated batch is sent again. "exactly_once" sends each
-        batch in a transaction that notes the batch too (in the compacted topic rs-assets-commits): readers with
-        `isolation.level=read_committed` see it once. It is sent by the driver, one row after the other, so limit the
-        rows of a batch. `options` are settings of the producer by their Java names: `{"compression.type": "gzip"}`.
+        With `rows` it reads these instead, by the names of the sources if there are several. It runs in a folder of its
+        own: sinks are not touched, and nothing is kept. `spark` is the SparkDriver to use. TopologyError for a source
+        whose first records cannot be told; else errors as for `run()`.
 
         >>> from rs_assets import StreamBuilder
-        >>> stream = StreamBuilder.data_stream("shop", "copy").from_kafka("localhost:9092", "in", format="text")
-        >>> stream.to_kafka("localhost:9092", "out", value="value", delivery="exactly_once").build().name
-        'shop.copy'
+        >>> hits = StreamBuilder.data_stream("shop", "look").from_array([{"ms": 12}, {"ms": 120}, {"ms": 7}])
+        >>> hits.with_fields(slow="ms > 100").preview(records=2)
+        [{'ms': 12, 'slow': False}, {'ms': 120, 'slow': True}]
         """
-        node = KafkaSink(
-            name=name or name_from(topic or str(topic_field), suffix="topic"),
-            inputs=(self.step,),
-            cluster=KafkaCluster.of(bootstrap_servers),
-            topic=topic,
-            topic_field=topic_field,
-            key=key,
-            value=value,
-            partition=partition,
-            headers=headers,
-            delivery=delivery,
-            options=dict(options or {}),
-        )
-        return self._sink(node)
+        from rs_assets.engine.source.memory import MemoryChannel
+        from rs_assets.engine.spark.driver import SparkDriver
+        from rs_assets.pipeline.runtime.run.preview import preview
+        from rs_assets.pipeline.runtime.run.trial import try_rows
 
-    def to_sqlite(self, path: str | PathLike[str], table: str, *, name: str | None = None) -> DataStream:
-        """Add the rows to a table of SQLite, exactly once: a batch and its marker are one transaction.
-
-        Database and table are made if they are not there; a table that is there may have more columns. Times are text
-        (ISO 8601, UTC), nested fields JSON. A batch passes through the driver, so limit its rows. The rows cannot be
-        taken back: a rewind or restore of the pipeline is refused, and a new generation adds its rows to the old ones.
-
-        >>> from rs_assets import StreamBuilder
-        >>> stream = StreamBuilder.data_stream("shop", "late").from_array([{"page": "/a", "ms": 120}])
-        >>> stream.to_sqlite("shop.db", "slow_pages").build().name
-        'shop.late'
-        """
-        step = name or name_from(table, suffix="table")
-        return self._sink(SqliteSink(name=step, inputs=(self.step,), path=fspath(path), table=table))
-
-    def to_memory(self, channel: MemoryChannel, *, name: str = "collect") -> DataStream:
-        """Collect the rows into `channel` of this process."""
-        return self._sink(MemorySink(name=name, inputs=(self.step,), channel=channel))
-
-    def to(self, sink: SinkWriter, *, name: str = "sink") -> DataStream:
-        """Write the rows by an object of your own, which stages and commits batches (rs_assets.sinks.SinkWriter).
-
-        If it has a method `on_system_message`, it is told of splits and checkpoints in order, and can flush first.
-        """
-        return self._sink(WriterSink(name=name, inputs=(self.step,), writer=sink))
+        nodes = self.draft.leading_to(self.step)
+        end = MemorySink(name=PREVIEW, inputs=(str(self.step),), channel=MemoryChannel())
+        topology = Topology(self.draft.namespace, self.draft.job, (*nodes, end))
+        check_fields(topology)
+        driver = spark or SparkDriver.shared()
+        found = preview(topology, records, driver) if rows is None else try_rows(topology, rows, driver)
+        return found[PREVIEW]
 
     def build(
         self,

@@ -34,7 +34,7 @@ class Written(str):
         made.node, made.number, made.sinks = node, number, sinks
         return made
 
-    def way(self) -> Iterator[Written]:
+    def way(self, *, sinks: bool = True) -> Iterator[Written]:
         """This step, all that it gets rows from, and their sinks."""
         waiting, seen = [self], set[int]()
         while waiting:
@@ -43,7 +43,8 @@ class Written(str):
                 continue
             seen.add(id(current))
             yield current
-            waiting += [name for name in (*current.node.follows, *current.sinks) if isinstance(name, Written)]
+            waiting += [name for name in current.node.follows if isinstance(name, Written)]
+            waiting += current.sinks if sinks else ()
 
 
 @dataclass(slots=True)
@@ -105,6 +106,11 @@ class Draft:
         while f"{kind}_{place}" in taken:
             place += 1
         return f"{kind}_{place}"
+
+    def leading_to(self, step: str) -> tuple[Node, ...]:
+        """The nodes that `step` gets its rows through, and itself, in the order of writing; none of their sinks."""
+        ways = step.way(sinks=False) if isinstance(step, Written) else ()
+        return tuple(_plain(each.node) for each in sorted(ways, key=lambda each: each.number))
 
     def take(self, step: str) -> tuple[Node, ...]:
         """The nodes of the pipeline that `step` stands in, in the order of writing; what is written later is another.

@@ -28,11 +28,15 @@ Rows = Iterable[Mapping[str, Any]]
 def try_rows(topology: Topology, rows: Rows | Mapping[str, Rows], driver: SparkDriver) -> Mapping[str, list[Record]]:
     """What each sink would get of `rows`, to the end of all windows."""
     given = _by_source(topology, rows)
+    nodes = tuple(_array(topology, n.name, given[n.name]) if n.name in given else n for n in topology)
+    return collected(replace(topology, nodes=nodes), driver)
+
+
+def collected(topology: Topology, driver: SparkDriver) -> Mapping[str, list[Record]]:
+    """Run a topology in a home of its own that goes again, to the end of all windows; what each sink would get."""
     channels: dict[str, MemoryChannel] = {}
 
     def replaced(node: Node) -> Node:
-        if node.name in given:
-            return _array(topology, node.name, given[node.name])
         if isinstance(node, Sink) and not isinstance(node, ShuffleWrite):
             channels[node.name] = MemoryChannel()
             return MemorySink(name=node.name, inputs=node.inputs, channel=channels[node.name])

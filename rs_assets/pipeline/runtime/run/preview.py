@@ -1,0 +1,88 @@
+"""The rows that one step gives for the first records of the input: nothing of it stays."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any
+
+import pyarrow as pa
+
+from rs_assets.engine.source.lines.files import CODECS
+from rs_assets.engine.source.memory.channel import Record
+from rs_assets.engine.source.native import existing_files
+from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.errors import TopologyError
+from rs_assets.pipeline.runtime.run.trial import collected
+from rs_assets.pipeline.topology.base import Node
+from rs_assets.pipeline.topology.source import ArraySource, FileSource, Source
+from rs_assets.pipeline.topology.topology import Topology
+
+
+def preview(topology: Topology, records: int, driver: SparkDriver) -> Mapping[str, list[Record]]:
+    """What each sink would get of the first `records` of each source, to the end of all windows."""
+    if records < 1:
+        raise TopologyError("a preview needs at least one record")
+    with tempfile.TemporaryDirectory(prefix="rs-preview-") as folder:
+        nodes = tuple(_shortened(node, records, Path(folder)) for node in topology)
+        return collected(replace(topology, nodes=nodes), driver)
+
+
+def _shortened(node: Node, records: int, folder: Path) -> Node:
+    if not isinstance(node, Source) or node.follows:
+        return node
+    shorten = SHORTENED.get(type(node))
+    if shorten is None:
+        raise TopologyError(
+            f"step {node.name!r}: only files and arrays can be previewed by themselves",
+            remedy="give rows: .preview([{...}])",
+            step=node.name,
+        )
+    return shorten(node, records, folder)
+
+
+def _array(node: ArraySource, records: int, folder: Path) -> Node:  # noqa: ARG001  the table's form
+    return replace(node, rows=node.rows[:records])
+
+
+def _files(node: FileSource, records: int, folder: Path) -> Node:
+    """One file with the first lines, whole ones, in the order of the files' names; of headers the first stays."""
+    header = node.format == "csv" and node.header
+    found: list[bytes] = []
+    for file in existing_files(node.path):
+        skipped = 1 if header and found else 0
+        lines = islice(_lines(file), skipped, skipped + records + header - len(found))
+        found += [line.rstrip(b"\n") + b"\n" for line in lines]
+        if len(found) == records + header:
+            break
+    place = folder / f"records of {node.name}"
+    place.write_bytes(b"".join(found))
+    # A followed file would wait for more, and a line is a record for both readers.
+    return replace(node, path=str(place), tail=False, max_rows_per_batch=None)
+
+
+def _lines(file: Path) -> Iterator[bytes]:
+    with ExitStack() as stack:
+        codec = CODECS.get(file.suffix)
+        opened: IO[bytes] | pa.NativeFile
+        if codec is None:
+            opened = stack.enter_context(file.open("rb"))
+            yield from opened
+            return
+        opened = stack.enter_context(pa.input_stream(str(file), compression=codec))
+        rest = b""
+        while block := opened.read(1 << 16):
+            *whole, rest = (rest + block).split(b"\n")
+            yield from (line + b"\n" for line in whole)
+        if rest:
+            yield rest
+
+
+SHORTENED: Mapping[type[Source], Callable[[Any, int, Path], Node]] = MappingProxyType(
+    {ArraySource: _array, FileSource: _files}
+)

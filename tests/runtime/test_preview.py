@@ -1,0 +1,53 @@
+"""stream.preview: the rows of a step for the first records of what it reads."""
+
+import gzip
+
+import pytest
+from deltalake import DeltaTable
+
+from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.errors import TopologyError
+
+HITS = [b'{"page": "/a", "ms": %d}\n' % ms for ms in (5, 50, 500)]
+
+
+def stream(name):
+    return StreamBuilder.data_stream("test", name)
+
+
+def test_should_read_the_first_lines_of_the_first_files(driver, tmp_path):
+    (tmp_path / "b.jsonl").write_bytes(HITS[2] * 1000)
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(HITS[0] + HITS[1].rstrip()))
+    hits = stream("files").from_file(tmp_path, schema="page string, ms bigint")
+    assert [row["ms"] for row in hits.preview(records=4, spark=driver)] == [5, 50, 500, 500]
+
+
+def test_should_not_take_headers_for_records(driver, tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("page,ms\n/x,1\n/y,2\n")
+    hits = stream("headers").from_file(tmp_path, format="csv", schema="page string, ms bigint")
+    assert [row["ms"] for row in hits.preview(records=3, spark=driver)] == [1, 2, 1]
+
+
+def test_should_end_at_a_followed_file_and_fire_windows(driver, tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(b"".join(b'{"ts": "2026-01-01T00:00:%02dZ"}\n' % second for second in range(30)))
+    log = stream("followed").from_file(log, schema="ts timestamp", tail=True)
+    counted = log.window(TumblingWindow.of(Time.seconds(10), "ts")).count("n")
+    assert sorted(row["n"] for row in counted.preview(records=25, spark=driver)) == [5, 10, 10]
+
+
+def test_should_touch_no_sink_and_leave_the_stream_as_it_is(driver, tmp_path):
+    rows = stream("sinks").from_array([{"n": n} for n in range(3)]).to_delta(str(tmp_path / "table")).filter("n > 0")
+    assert rows.preview(spark=driver) == [{"n": 1}, {"n": 2}]
+    assert rows.preview([{"n": 7}], spark=driver) == [{"n": 7}]
+    assert not DeltaTable.is_deltatable(str(tmp_path / "table"))
+    assert [sink.family for sink in rows.to_print().build().topology.sinks] == ["sink", "sink"]
+
+
+def test_should_say_what_cannot_be_told():
+    records = stream("kafka").from_kafka("localhost:9092", "hits", schema="n bigint")
+    with pytest.raises(TopologyError, match="only files and arrays"):
+        records.preview()
+    with pytest.raises(TopologyError, match="at least one"):
+        stream("none").from_array([{"n": 1}]).preview(records=0)
