@@ -32,7 +32,8 @@ class Reading:
 
     `name` keys the source in Spark's checkpoint, and `folder` belongs to the query that reads it. `schema_of(infer)` is
     the declared schema of the source, or what `infer` gave at the first start: it is pinned with the checkpoint.
-    `written_by(step)` is the schema of what a step writes into a durable shuffle.
+    `written_by(step)` is the schema of what a step writes into a durable shuffle. `pruned`: the stream may pass over
+    what nobody reads of a record (see `Pruning`).
     """
 
     spark: SparkSession
@@ -41,6 +42,7 @@ class Reading:
     schema_of: Callable[[Callable[[], StructType]], StructType]
     written_by: Callable[[str], StructType]
     max_line_bytes: int
+    pruned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +116,10 @@ class Watch:
     def computed(self) -> None:
         """The batch was read; BadRecordError or SourceReadError if Spark read something else than is there."""
 
+    def plain(self) -> int | None:
+        """How many records the batch has, if a stream that is pruned cannot have missed a bad one; None otherwise."""
+        return None
+
     def check(self, batch_id: int) -> None:
         """The last look before the sinks commit; DataLossError if the batch may lack records."""
 
@@ -141,7 +147,7 @@ class Watching:
     """What a run lends a watch.
 
     `known()` is what the manifest keeps of the source's input now, `keep(facts)` adds to it at once. `note` is that of
-    `Start`.
+    `Start`, `pruned` that of the query's `Reading`.
     """
 
     log: SourceLog
@@ -149,6 +155,7 @@ class Watching:
     keep: Callable[[Known], None]
     note: Callable[[Sequence[object]], None]
     max_line_bytes: int
+    pruned: bool = False
 
 
 @runtime_checkable
@@ -157,6 +164,19 @@ class Watched(Protocol):
 
     def watch(self, watching: Watching) -> Watch:
         """The guard for one query of a run."""
+        ...
+
+
+@runtime_checkable
+class Pruning(Protocol):
+    """A reader whose stream can leave to its watch to find out that no record is bad.
+
+    Such a stream passes over the fields that nobody reads, and over the rest of a record that a filter drops; its rows
+    are counted by `Watch.plain`. What that cannot answer for is read again without.
+    """
+
+    def prunes(self, max_line_bytes: int) -> bool:
+        """Whether it is worth trying with the input that is there."""
         ...
 
 

@@ -49,12 +49,14 @@ def read_stream(
     path: str,
     form: LineFormat,
     in_parser: bool = True,
+    pruned: bool = False,
     max_files_per_batch: int | None = None,
 ) -> DataFrame:
     """Fields and REASON of the records below `path`, as a stream. `name` keys the source in the checkpoint.
 
     Without `in_parser` JSON and CSV are parsed line by line: Spark's own reader makes any number of rows of a line of
-    JSON that holds an array, and says nothing of a quote in CSV that is not closed.
+    JSON that holds an array, and says nothing of a quote in CSV that is not closed. A `pruned` stream of JSON has no
+    REASON: somebody else finds out that its lines are plain.
     """
     if not has_input(path):
         raise ConfigurationError(f"there is no file at {path}", remedy="check the path of the source", step=name)
@@ -67,6 +69,10 @@ def read_stream(
         return parse_lines(_lines(reader, as_glob(path), form), form)
     if form.format == "json" and not in_parser:
         return parsed_text(_load(reader, as_glob(path), LineFormat("text")), form)
+    if pruned and form.schema is not None:
+        # Plain lines end as any reader thinks they do, and Hadoop's own way of finding the ends is faster.
+        rows = reader.schema(form.schema).json(as_glob(path))
+        return rows.withColumn(REASON, F.lit(None).cast("string"))
     return _with_reason(_load(reader, as_glob(path), form), form)
 
 
@@ -138,14 +144,20 @@ def infer_schema(spark: SparkSession, *, step: str, path: str, form: LineFormat)
 
 def existing_files(path: str) -> list[Path]:
     """The files below `path` that Spark would read now, by name."""
+    return sorted(files_below(path))
+
+
+def files_below(path: str) -> Iterator[Path]:
+    """The same as they come."""
     place = Path(path)
     if place.exists():
-        found = [place]
+        found: Iterable[Path] = [place]
     elif place.parent.is_dir():
-        found = list(place.parent.glob(place.name))
+        found = place.parent.glob(place.name)
     else:
-        found = list(Path(place.anchor or ".").glob(_relative(place)))
-    return sorted(file for top in found for file in _below(top))
+        found = Path(place.anchor or ".").glob(_relative(place))
+    for top in found:
+        yield from _below(top)
 
 
 def check_name(file: Path) -> None:

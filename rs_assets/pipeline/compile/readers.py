@@ -113,6 +113,7 @@ def reading_of(wiring: Wiring, node: nodes.Source) -> Reading:
         schema_of=partial(wiring.schema_of, node),
         written_by=wiring.behind,
         max_line_bytes=wiring.max_line_bytes,
+        pruned=node.name in wiring.pruned,
     )
 
 

@@ -17,7 +17,8 @@ POISON = "/poison"
 def compile_source(wiring: Wiring, node: Source, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
     """Read `node` as the wiring says, and admit what can be used."""
     frame = wiring.read(wiring, node)
-    good = wiring.gates.admit(frame, step=node.name, policy=node.bad_records, counted=True)
+    counted = node.name not in wiring.pruned
+    good = wiring.gates.admit(frame, step=node.name, policy=node.bad_records, counted=counted)
     return Flow(_without_poison(wiring, node, good))
 
 

@@ -120,7 +120,8 @@ class Wiring:
     the name of the source of control rows for each that follows none. `late` are steps whose late rows a sink gets.
     `dimension` gives what a step looks rows up in, `noted` the versions that were noted for a batch, by step, and
     `versions` those to look into; None: those that the tasks of a batch are told.
-    `trace`: Python functions become plans, as far as they are understood.
+    `trace`: Python functions become plans, as far as they are understood. `pruned` are sources of which only what the
+    query uses is parsed; their watches count the records, and answer for what was passed over.
     """
 
     spark: SparkSession
@@ -145,6 +146,7 @@ class Wiring:
     now: Callable[[], Column] = F.current_timestamp
     max_line_bytes: int = MAX_LINE_BYTES
     trace: bool = True
+    pruned: frozenset[str] = frozenset()
 
     def schema_of(self, source: Source, infer: Callable[[], StructType]) -> StructType:
         """The declared schema of `source`, or the pinned one; SchemaError if the text does not parse."""

@@ -23,6 +23,8 @@ class Node:
     stateful: ClassVar[bool] = False
     # Whether Spark can spread this state over another number of partitions without loss.
     rescalable: ClassVar[bool] = True
+    # Whether somebody may see what it does with a row before the batch is committed.
+    at_once: ClassVar[bool] = False
     # What kind of system it reads or writes: Dagster has an icon for many. Empty for none.
     icon: ClassVar[str] = ""
 

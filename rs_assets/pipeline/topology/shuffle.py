@@ -49,6 +49,7 @@ class ShuffleWrite(Sink):
     """
 
     family: ClassVar[Family] = "shuffle"
+    at_once: ClassVar[bool] = True
 
     place: str
     strategy: DurableStrategy

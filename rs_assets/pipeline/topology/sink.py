@@ -148,6 +148,7 @@ class KafkaSink(Sink):
     settings of Kafka's producer by their Java names.
     """
 
+    at_once: ClassVar[bool] = True
     icon: ClassVar[str] = "kafka"
 
     cluster: KafkaCluster
@@ -200,6 +201,8 @@ class KafkaSink(Sink):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterSink(Sink):
     """A sink of the user's own: any object with the methods of `rs_assets.sinks.SinkWriter`."""
+
+    at_once: ClassVar[bool] = True
 
     writer: SinkWriter = field(repr=False, compare=False)
 

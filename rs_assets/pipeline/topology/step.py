@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.topology.base import Node
@@ -58,6 +59,8 @@ class Filter(Node):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForEach(Node):
     """Calls a function for its side effect and passes the record on unchanged; a retried batch calls it again."""
+
+    at_once: ClassVar[bool] = True
 
     function: PythonFunction
 

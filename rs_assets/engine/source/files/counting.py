@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import numpy as np
-import pyarrow as pa
 
 from rs_assets.engine.checkpoint.log import PlannedFile
+from rs_assets.engine.source.files.plain import PlainLines, parts_of
 from rs_assets.engine.source.header import check_header
+from rs_assets.engine.source.lines.files import CODECS, opened
 from rs_assets.engine.source.lines.reading import MAX_LINE_BYTES
 from rs_assets.engine.source.native import check_name
 from rs_assets.engine.source.parse import UNBALANCED
@@ -25,7 +25,6 @@ BLOCK_BYTES = 1 << 18
 NEWLINE, SPACE, QUOTE, BRACKET = 10, 32, 34, 91
 # A line that begins with a bracket, white space aside.
 ARRAY_LINE = re.compile(rb"\n\s*(?:\xef\xbb\xbf)?\[")
-CODECS = {".gz": "gzip", ".zst": "zstd"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ def count_records(path: Path, *, cap: int = MAX_LINE_BYTES, quotes: bool = True)
     last = NEWLINE
     open_line_blank = True
     arrays = False
-    with _opened(path) as file:
+    with opened(path) as file:
         while block := file.read(BLOCK_BYTES):
             data = np.frombuffer(block, np.uint8)
             ends = np.flatnonzero(data == NEWLINE)
@@ -139,21 +138,10 @@ def _blank(block: bytes, *, open_line_blank: bool) -> tuple[int, bool]:
     return count, blank_so_far and not pieces[-1].strip()
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes] | pa.NativeFile]:
-    codec = CODECS.get(path.suffix)
-    if codec is None:
-        with path.open("rb", buffering=0) as file:
-            yield file
-    else:
-        with pa.input_stream(str(path), compression=codec) as stream:
-            yield stream
-
-
 class FileWatch:
     """The files that one batch planned: counted while Spark reads them, and checked to be what was planned."""
 
-    _pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rs-count")
+    _pool = ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="rs-count")
 
     def __init__(
         self,
@@ -165,6 +153,7 @@ class FileWatch:
         header: bool,
         cap: int,
         schema: str | None = None,
+        plain: PlainLines | None = None,
     ) -> None:
         self.files = files
         self.batch_id = batch_id
@@ -175,8 +164,10 @@ class FileWatch:
         self.check()
         for file in files if header and form == "csv" else ():
             check_header(file.local, schema)
+        # Of plain lines each is a record, and none is beyond the cap.
+        self._plain = [self._pool.submit(plain.count, p) for f in files for p in parts_of(f.local)] if plain else None
         self._count: Future[Counted] | None = (
-            self._pool.submit(self._count_all) if counted or self._may_exceed() else None
+            self._pool.submit(self._count_all) if plain is None and (counted or self._may_exceed()) else None
         )
 
     def check(self) -> None:
@@ -189,6 +180,12 @@ class FileWatch:
                 raise self._loss("is gone", file) from error
             if int(facts.st_mtime * 1000) != file.modified_ms:
                 raise self._loss("has changed", file)
+
+    def plain_rows(self) -> int | None:
+        """The records in all files, if every line was looked at and is plain; waits for that."""
+        counts = [part.result() for part in self._plain] if self._plain is not None else [None]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
 
     def rows(self) -> int:
         """The records in all files; waits for the count.

@@ -15,6 +15,8 @@ from rs_assets.engine.source.base import Ends, Known, Positions, Reading, Start,
 from rs_assets.engine.source.files.changes import check_whole
 from rs_assets.engine.source.files.counting import FileWatch
 from rs_assets.engine.source.files.form import file_sizes, form_with_schema, read_ranges
+from rs_assets.engine.source.files.plain import BLOCK_BYTES, PlainLines
+from rs_assets.engine.source.files.shape import Shape
 from rs_assets.engine.source.files.watch import FilesWatch
 from rs_assets.engine.source.parse import LineFormat
 
@@ -41,6 +43,7 @@ class FilesReader:
             path=self.path,
             form=self._form(reading),
             in_parser=self.in_parser,
+            pruned=reading.pruned,
             max_files_per_batch=self.max_files_per_batch,
         )
 
@@ -62,7 +65,7 @@ class FilesReader:
     def watch(self, watching: Watching) -> Watch:
         """The files of a batch must stay as they were planned."""
 
-        def over(batch_id: int) -> FileWatch:
+        def over(batch_id: int, plain: PlainLines | None) -> FileWatch:
             return FileWatch(
                 watching.log.batch(batch_id).files,
                 batch_id=batch_id,
@@ -71,9 +74,23 @@ class FilesReader:
                 header=self.form.header,
                 cap=watching.max_line_bytes,
                 schema=self.schema,
+                plain=plain,
             )
 
-        return FilesWatch(over)
+        return FilesWatch(over, self._plain(watching.max_line_bytes) if watching.pruned else None)
+
+    def prunes(self, max_line_bytes: int) -> bool:
+        """Whether the first lines are plain JSON of a schema that was declared, so that all may be."""
+        plain = self._plain(max_line_bytes)
+        first = next((f for f in native.files_below(self.path) if f.stat().st_size), None) if plain else None
+        return plain is not None and (first is None or plain.samples(first))
+
+    def _plain(self, max_line_bytes: int) -> PlainLines | None:
+        """What tells plain lines from others; None where nothing does. It takes no line that is longer than a block."""
+        if not self.in_parser or self.form.format != "json" or self.form.time_format or max_line_bytes < BLOCK_BYTES:
+            return None
+        shape = Shape.of(self.schema)
+        return PlainLines(shape) if shape is not None else None
 
     def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  nobody has to be asked
         """The sizes of the files."""

@@ -6,7 +6,9 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -165,6 +167,18 @@ def _head_hash(file: BinaryIO, count: int) -> str:
 def codec_of(file: Path) -> str | None:
     """How the file is packed, by its ending; None for a plain one."""
     return CODECS.get(file.suffix)
+
+
+@contextmanager
+def opened(file: Path) -> Iterator[BufferedReader]:
+    """The bytes of a file, an archive unpacked."""
+    codec = codec_of(file)
+    if codec is None:
+        with file.open("rb") as source:
+            yield source
+    else:
+        with pa.input_stream(str(file), compression=codec) as packed, BufferedReader(packed) as source:
+            yield source
 
 
 def unreadable(file: Path, error: OSError) -> SourceReadError:

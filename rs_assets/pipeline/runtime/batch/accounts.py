@@ -13,6 +13,10 @@ from rs_assets.pipeline.runtime.batch.execution import BatchExecution
 from rs_assets.pipeline.topology.topology import Topology
 
 
+class NotPlainError(Exception):
+    """A batch was read by halves, and cannot stand: there may be a bad record in it that nobody has seen."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """Rows that one batch of one query read and refused.
@@ -38,10 +42,11 @@ def counts_of(
 ) -> Counts:
     """The counts of the batch that `execution` has computed; waits for what `watches` count beside Spark."""
     found = {gate: execution.observed(gate) for gate in _gates(topology, plan, wiring)}
+    plain = plain_rows(wiring, watches)
     rows_in = in_again = shuffled = 0
     for source in plan.sources:
         watch, observed = watches.get(source), found[source]
-        rows = observed.rows if observed else 0
+        rows = plain.get(source, observed.rows if observed else 0)
         if topology[source].family == "shuffle":
             shuffled += rows
         else:
@@ -56,8 +61,27 @@ def counts_of(
         shuffled=shuffled,
         dead=sum(gate.dead for gate in gates),
         dead_again=sum(gate.shared for gate in gates),
-        sources=frozenset(name for name in plan.sources if (gate := found[name]) is not None and gate.rows),
+        sources=frozenset(
+            name for name in plan.sources if plain.get(name) or ((gate := found[name]) is not None and gate.rows)
+        ),
     )
+
+
+def acts_at_once(topology: Topology, plan: QueryPlan) -> bool:
+    """Whether somebody sees rows of a batch before it is committed: those of one that cannot stand must not be seen."""
+    return any(topology[name].at_once for name in plan.nodes)
+
+
+def plain_rows(wiring: Wiring, watches: Mapping[str, Watch]) -> Mapping[str, int]:
+    """The records of each source that is pruned; waits for its watch.
+
+    NotPlainError if that cannot answer for all of them.
+    """
+    found = {source: watches[source].plain() for source in wiring.pruned}
+    known = {source: rows for source, rows in found.items() if rows is not None}
+    if len(known) < len(found):
+        raise NotPlainError(sorted(found.keys() - known.keys()))
+    return known
 
 
 def _gates(topology: Topology, plan: QueryPlan, wiring: Wiring) -> list[str]:

@@ -30,7 +30,7 @@ from rs_assets.errors import BadRecordError, DataLossError, RsError, StepError
 from rs_assets.pipeline.compile.plan import QueryPlan
 from rs_assets.pipeline.compile.table import wire_node
 from rs_assets.pipeline.compile.wiring import Flow, Wiring
-from rs_assets.pipeline.runtime.batch.accounts import Counts, counts_of
+from rs_assets.pipeline.runtime.batch.accounts import Counts, NotPlainError, acts_at_once, counts_of, plain_rows
 from rs_assets.pipeline.runtime.batch.below_trunk import Behind
 from rs_assets.pipeline.runtime.batch.calls import BatchNotDone, calling
 from rs_assets.pipeline.runtime.batch.dimensions import BatchVersions
@@ -89,6 +89,7 @@ class QueryRun:
     failed_batch: int = -1  # a batch that failed on its data, -1 for none
     given_up: bool = False  # quarantine was tried for that batch
     restarts_left: int = RESTARTS
+    misread: bool = False  # the batch must be read again, with every field of its records
     read: dict[str, dict[str, int]] = field(default_factory=dict)
     heard: dict[str, float] = field(default_factory=dict)  # when each source last had rows, by the monotonic clock
     _planned_before: int = -1
@@ -117,6 +118,7 @@ class QueryRun:
         self._wait_until_gone()
         self._started.clear()
         self.failure, self.failed_batch, self.given_up, self._cut_off = None, -1, False, False
+        self.misread = False
         self.book.listeners = tuple(w for w in self.writers.values() if isinstance(w, SystemMessageListener))
         self.wiring.spark.conf.set(PARTITIONS, self.partitions)
         self.wiring.spark.conf.set(CHAINS, len(self.plan.states) > 1)
@@ -177,8 +179,8 @@ class QueryRun:
 
     @property
     def goes_on(self) -> bool:
-        """Whether it has ended and may be started again, with what is found to keep out or as it was."""
-        return self.examinable or self.starved
+        """Whether it has ended and may be started again: as it was, with whole records, or without those that fail."""
+        return self.examinable or self.starved or (self.misread and not self._cut_off)
 
     def untouched(self, batch_id: int) -> bool:
         """Whether neither a sink nor the dead letters have anything of the batch."""
@@ -256,6 +258,9 @@ class QueryRun:
         except Exception as error:  # noqa: BLE001  kept in `failure`, and raised from there
             if self._cut_off:
                 raise BatchNotDone("the query was stopped") from None
+            if self._is_misread():
+                self.misread = True
+                raise BatchNotDone("the batch is read again") from None
             self.failed_batch = batch_id if self.wiring.quarantines and blames_a_record(error) else -1
             failure = self._explained(error, batch_id)
             failure.__cause__ = error if failure is not error else error.__cause__
@@ -267,9 +272,19 @@ class QueryRun:
             self.report = self.report.plus(progress)
             self.on_progress(progress)
 
+    def _is_misread(self) -> bool:
+        """Whether a batch that failed was read by halves, so that its failure says nothing."""
+        try:
+            plain_rows(self.wiring, self.watches)
+        except NotPlainError:
+            return True
+        return False
+
     def _commit_batch(self, batch: DataFrame, batch_id: int, began: float) -> BatchProgress | None:
         for watch in self.watches.values():
             watch.planned(batch_id)
+        if acts_at_once(self.topology, self.plan):
+            plain_rows(self.wiring, self.watches)
         self._settle_versions(batch_id)
         self.book.before(batch_id)
         staged, out, refused = self._stage(batch, batch_id)

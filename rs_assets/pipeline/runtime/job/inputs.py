@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from rs_assets.engine.checkpoint.log import CheckpointLog
@@ -60,6 +60,7 @@ def watches_of(
     keep: Callable[[str, Known], None],
     note: NoteLoss,
     max_line_bytes: int,
+    pruned: Collection[str] = (),
 ) -> dict[str, Watch]:
     """The guards of the sources that one query reads; `log` is its log, `known` and `keep` are about the manifest."""
     return {
@@ -70,6 +71,7 @@ def watches_of(
                 keep=partial(keep, name),
                 note=partial(note, name),
                 max_line_bytes=max_line_bytes,
+                pruned=name in pruned,
             )
         )
         for name, reader in readers.items()

@@ -26,7 +26,7 @@ from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.engine.checkpoint.storage import storage_named
 from rs_assets.engine.sink.base import Claim, Closing, SinkWriter
 from rs_assets.engine.sink.dead_letters import DeadLetters
-from rs_assets.engine.source.base import Known, SourceReader, Watch, listed
+from rs_assets.engine.source.base import Known, Pruning, SourceReader, Watch, listed
 from rs_assets.engine.source.policy import BadRecords
 from rs_assets.errors import ConfigurationError
 from rs_assets.pipeline.compile.late import unmarked
@@ -234,7 +234,7 @@ class JobSession:
             letters=DeadLetters(self.options.home.dead_letters),
             on_progress=self.options.on_progress,
             rows_open=facts.rows_open,
-            watches=self._watches(plan),
+            watches=self._watches(plan, wiring),
             dimensions=dimensions,
             notes=SinkNotes({n: facts.sinks[n] for n in plan.sinks if n in self.remembering}, self._noting(plan)),
         )
@@ -263,7 +263,7 @@ class JobSession:
         """The readers of all sources."""
         return {source.name: self.reader(source.name) for source in self.topology.sources}
 
-    def _watches(self, plan: QueryPlan) -> dict[str, Watch]:
+    def _watches(self, plan: QueryPlan, wiring: Wiring) -> dict[str, Watch]:
         """The guards of the sources that a query reads."""
         made = watches_of(
             {name: self.reader(name) for name in plan.sources},
@@ -272,6 +272,7 @@ class JobSession:
             keep=self.keep_input,
             note=self.note_loss,
             max_line_bytes=self.options.max_line_bytes,
+            pruned=wiring.pruned,
         )
         for watch in made.values():
             self._stack.callback(watch.close)
@@ -336,7 +337,13 @@ class JobSession:
             controls=plan.controls,
             dimension=lambda node: self.dimensions.by_step[node.name].held,
             trace=self.options.trace,
+            pruned=self._pruned(plan),
         )
+
+    def _pruned(self, plan: QueryPlan) -> frozenset[str]:
+        """The sources of a query whose records need not be parsed as a whole."""
+        readers = ((name, self.reader(name)) for name in plan.sources)
+        return frozenset(n for n, r in readers if isinstance(r, Pruning) and r.prunes(self.options.max_line_bytes))
 
     def poisons(self, plan: QueryPlan) -> Mapping[str, Mapping[str, str]]:
         """What `Wiring.poisons` of a query must be: all that the manifest knows, if a batch is not committed yet.

@@ -29,14 +29,16 @@ LOOK = timedelta(seconds=0.1)
 def go_on(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> bool:
     """Whether `query`, which a batch has ended, runs again without the records on which it failed.
 
-    To be called on the Spark driver's thread. A query for which no Python worker could be started runs again as it was.
+    To be called on the Spark driver's thread. A query for which no Python worker could be started runs again as it was,
+    and one that was misread with whole records, from then on.
     The records are in the manifest before the batch is tried again; a crash before that leaves nothing behind, and the
     next start finds them once more. False leaves the query as it ended: nothing to blame was found, or more than
     `RunOptions.max_poisons` records of the batch, which tells of a fault of the pipeline. Of that the failure gets the
     first record's address.
     """
-    if query.starved:
-        query.restarts_left -= 1
+    if query.misread or query.starved:
+        query.restarts_left -= query.starved
+        _read_whole(query)
         query.stop()
         restart(session, query, trigger)
         return True
@@ -64,6 +66,12 @@ def go_on(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> b
     _keep(session, query, found, batch_id)
     restart(session, query, trigger)
     return True
+
+
+def _read_whole(query: QueryRun) -> None:
+    """Read whole records where the last batch was misread; nothing changes where it was not."""
+    plain = (name for name in query.wiring.pruned if query.watches[name].plain() is not None)
+    query.wiring = replace(query.wiring, pruned=frozenset(plain))
 
 
 def process_all(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> None:

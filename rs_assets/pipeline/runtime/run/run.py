@@ -91,7 +91,7 @@ def _until_caught_up(session: JobSession, queries: Sequence[QueryRun], stop: thr
     for query in queries:
         driver.call(lambda _, q=query: q.start(AVAILABLE_NOW))  # type: ignore[misc]
     while not driver.call(lambda _: all(q.ended(wait_s=LOOK_S) and not q.goes_on for q in queries)):
-        failed = driver.call(lambda _: next((q for q in queries if q.failure is not None or q.starved), None))
+        failed = driver.call(lambda _: next((q for q in queries if q.failure is not None or q.goes_on), None))
         if failed is not None and driver.call(lambda _, q=failed: go_on(session, q, AVAILABLE_NOW)):  # type: ignore[misc]
             continue
         if failed is not None or _stopped(stop):
