@@ -46,19 +46,29 @@ def show(table: str, rows: int, modules: tuple[str, ...], as_json: bool) -> None
 
 
 def _path(table: str, pipelines: Sequence[Pipeline]) -> str:
-    """Where the table lies that is called so, or that the step of this name writes."""
-    known = dict(_tables(pipelines))
-    if table not in known:
-        raise ConfigurationError(f"there is no table {table!r}", remedy=f"use one of: {', '.join(known) or 'none'}")
-    return known[table]
+    """Where the table lies that is called so, or that the step of this name writes.
+
+    ConfigurationError if there is none, and if there are several: a namespace before the name tells them apart.
+    """
+    known = list(_tables(pipelines))
+    found = sorted({path for names, path in known if table in names})
+    if len(found) == 1:
+        return found[0]
+    if found:
+        whole = sorted({names[-1] for names, path in known if path in found})
+        raise ConfigurationError(f"several tables are called {table!r}", remedy=f"use one of: {', '.join(whole)}")
+    there = dict.fromkeys(name for names, _ in known for name in names[:-1])
+    raise ConfigurationError(f"there is no table {table!r}", remedy=f"use one of: {', '.join(there) or 'none'}")
 
 
-def _tables(pipelines: Sequence[Pipeline]) -> Iterator[tuple[str, str]]:
+def _tables(pipelines: Sequence[Pipeline]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """What each table is called, the name that no other one has last, and its path."""
     from rs_assets.engine.home import Home
     from rs_assets.pipeline.topology.sink import DeltaSink
 
     for pipeline in pipelines:
+        space = pipeline.topology.namespace
         for sink in pipeline.topology.sinks:
             if isinstance(sink, DeltaSink):
-                path = Home.default().table(pipeline.topology.namespace, sink.table)
-                yield from ((name, path) for name in dict.fromkeys((sink.table, sink.name)))
+                path = Home.default().table(space, sink.table)
+                yield (sink.table, sink.name, path, f"{space}.{sink.table}"), path

@@ -45,10 +45,7 @@ def build_definitions(
     from rs_assets.orchestration.stream_assets import StreamAssets
 
     _check_built(pipelines)
-    names = [pipeline.name for pipeline in pipelines]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise TopologyError(f"two pipelines are called {twice[0]}", remedy="give one another job name")
+    _check_names(pipelines)
     shared = resources_of(resources or {})
     return Definitions.merge(*(_definitions(StreamAssets.of(p, translator), shared) for p in pipelines))
 
@@ -73,6 +70,21 @@ def _definitions(assets: StreamAssets, resources: Mapping[str, Any]) -> Definiti
         asset_checks=[*checks_of(assets), *freshness_checks(assets)],
         resources=dict(resources),
     )
+
+
+def _check_names(pipelines: Sequence[Pipeline]) -> None:
+    """Names differ, also as Dagster has them: `a_b.c` and `a.b_c` would be one there."""
+    known: dict[str, str] = {}
+    for pipeline in pipelines:
+        name, label = pipeline.name, pipeline.topology.label
+        other = known.setdefault(label, name)
+        if other != name:
+            what = f"the pipelines {other} and {name} are both called {label} in Dagster"
+            raise TopologyError(what, remedy="give one another job name")
+    names = [pipeline.name for pipeline in pipelines]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise TopologyError(f"two pipelines are called {twice[0]}", remedy="give one another job name")
 
 
 def _check_built(pipelines: Sequence[object]) -> None:

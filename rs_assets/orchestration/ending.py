@@ -14,19 +14,22 @@ from rs_assets.orchestration.runtime import Ended
 DRAINED = "drained and stopped; the next run goes on from here"
 # The tag of a run that a person has launched on a terminal; the value does not matter.
 BY_HAND = "rs/by_hand"
+# Dagster's tag of a run that was made of another one, with all tags of that one.
+PARENT = "dagster/parent_run_id"
 
 
 def was_wished(context: OpExecutionContext) -> bool:
     """Whether the interrupt of this run was wished for: asked for in Dagster, or at the terminal that it runs in.
 
-    The latter is noted in Dagster too, so that nobody starts the run again, whatever becomes of it now.
+    The latter is noted in Dagster too, so that nobody starts the run again, whatever becomes of it now. A run that
+    Dagster made of one at a terminal has its tags, and no terminal.
     """
     run = context.instance.get_run_by_id(context.run_id)
     if run is None:
         return False
     if run.status in (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED):
         return True
-    if BY_HAND not in run.tags:
+    if BY_HAND not in run.tags or PARENT in run.tags:
         return False
     context.instance.report_run_canceling(run, message="told to stop at its terminal")
     return True

@@ -23,6 +23,7 @@ from dagster import (
 
 from rs_assets.engine.background import Troubles
 from rs_assets.engine.sink.delta_table import open_table
+from rs_assets.orchestration.freshness import has_ended
 from rs_assets.orchestration.newest_rows import newest_rows
 from rs_assets.orchestration.roles import Role, roles_of
 from rs_assets.orchestration.stream_assets import StreamAssets
@@ -31,15 +32,20 @@ from rs_assets.pipeline.topology.provenance import fields_of, provenance
 
 # Each event costs Dagster tens of milliseconds and stays in its memory, so a live stream reports this often at most.
 LIVE_EVERY_S = 10.0
-# A stream says in its run's log what it does: each batch, but not more often than this, and that it waits for input.
+# A stream says in its run's log what it does: each batch, but not more often than this, and if there was none for long.
 SAID_EVERY_S, WAITING_EVERY_S = 2.0, 30.0
 Metadata = dict[str, Any]
 
 
 class StepEvents:
-    """Gathers the batches of one run. `put` is called by the runtime; a thread of its own talks to Dagster."""
+    """Gathers the batches of one run. `put` is called by the runtime; a thread of its own talks to Dagster.
 
-    def __init__(self, assets: StreamAssets, context: OpExecutionContext, *, live: bool) -> None:
+    `tables` are the paths of the Delta tables by sink: what is in them is shown too, while a stream runs as at its end.
+    """
+
+    def __init__(
+        self, assets: StreamAssets, context: OpExecutionContext, *, live: bool, tables: Mapping[str, str]
+    ) -> None:
         self.assets = assets
         self.topology = assets.topology
         self.context = context
@@ -54,7 +60,7 @@ class StepEvents:
         self._seconds: dict[str, float] = {}
         self._logged = time.monotonic()
         self._said = 0.0
-        self._tables: Mapping[str, str] = {}
+        self._tables = tables
         self.troubles = Troubles()
         self._thread = threading.Thread(target=self._work, name="rs-events", daemon=True)
         self._thread.start()
@@ -72,14 +78,8 @@ class StepEvents:
         """The steps that data went through, with their roles."""
         return [(step, role) for step, role in roles_of(self.topology) if self._query_of(step) is not None]
 
-    def log_all(self) -> None:
-        """Report every step that data went through, now."""
-        self.close()
-        self._log()
-
     def summary(self, report: RunReport) -> str:
         """One line on the run."""
-        self._tables = report.tables
         return f"{report.rows_in_words}, {report.batches} batches in {report.seconds:.1f} s"
 
     def metadata(self, step: str, role: Role) -> Metadata:
@@ -130,26 +130,33 @@ class StepEvents:
         }
         if progress.watermark is not None:
             made["watermark"] = MetadataValue.timestamp(progress.watermark)
-            made["watermark_lag_seconds"] = round((datetime.now(UTC) - progress.watermark).total_seconds(), 1)
+            if not has_ended(progress.watermark):
+                made["watermark_lag_seconds"] = round((datetime.now(UTC) - progress.watermark).total_seconds(), 1)
         return made
 
     def _output(self, step: str, progress: BatchProgress) -> Metadata:
         made: Metadata = {"rows_out": self._sums.get((progress.query, step), 0)}
+        # The rows are committed: a table that somebody removed meanwhile, or a row that cannot be shown, fails no run.
+        with self.troubles.guarding(f"Dagster does not show the table of {step}"):
+            made |= self._table(step, progress)
+        return made
+
+    def _table(self, step: str, progress: BatchProgress) -> Metadata:
         path = self._tables.get(step)
         table = open_table(path) if path else None
-        if path and table is not None:
-            columns = [TableColumn(field.name, str(field.type.type)) for field in table.schema().fields]
-            made |= {
-                "dagster/uri": MetadataValue.path(path),
-                "dagster/column_schema": TableSchema(columns=columns),
-                "dagster/row_count": table.count(),
-                "delta_version": table.version(),
-                "generation": str(progress.generation),
-                "newest_rows": MetadataValue.md(newest_rows(table) or "none"),
-                "dagster/column_lineage": self._column_lineage(step, [column.name for column in columns]),
-                "made_from": MetadataValue.table(_offset_records(progress)) if progress.offsets else "nothing",
-            }
-        return made
+        if path is None or table is None:
+            return {}
+        columns = [TableColumn(field.name, str(field.type.type)) for field in table.schema().fields]
+        return {
+            "dagster/uri": MetadataValue.path(path),
+            "dagster/column_schema": TableSchema(columns=columns),
+            "dagster/row_count": table.count(),
+            "delta_version": table.version(),
+            "generation": str(progress.generation),
+            "newest_rows": MetadataValue.md(newest_rows(table) or "none"),
+            "dagster/column_lineage": self._column_lineage(step, [column.name for column in columns]),
+            "made_from": MetadataValue.table(_offset_records(progress)) if progress.offsets else "nothing",
+        }
 
     def _column_lineage(self, step: str, columns: Sequence[str]) -> TableColumnLineage:
         """For each column the fields of the sources that it is made of, as the topology tells."""
@@ -192,7 +199,7 @@ class StepEvents:
 
     def _waiting(self) -> str:
         batches = sum(self._batches.values())
-        return f"waiting for input; {batches} batches so far" if batches else "waiting for the first input"
+        return f"no new batch: nothing came, or it takes long; {batches} batches so far"
 
     def _note(self, progress: BatchProgress) -> None:
         query = progress.query

@@ -13,6 +13,8 @@ from dagster import (
     asset_check,
 )
 
+from rs_assets.engine.window.event_time import END_OF_TIME
+from rs_assets.engine.window.spec import EPOCH
 from rs_assets.orchestration.catalogued import checkpoints_of
 from rs_assets.orchestration.place import Place, place_of
 from rs_assets.orchestration.stream_assets import StreamAssets
@@ -20,6 +22,7 @@ from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.topology.topology import Topology
 
 NAME = "event_time_is_fresh"
+AHEAD = "the watermark is ahead of the clock, so rows of now are late: a row came with a time of the future"
 
 
 def freshness_checks(assets: StreamAssets) -> list[AssetChecksDefinition]:
@@ -39,18 +42,29 @@ def watermarks(topology: Topology, place: Place) -> Mapping[str, datetime]:
     """The newest watermark of each query that has had one."""
     known: dict[str, datetime] = {}
     for row in checkpoints_of(topology, place):
-        if row.watermark is not None:
+        if row.watermark is not None and row.watermark > EPOCH:
             known[row.name] = max(known.get(row.name, row.watermark), row.watermark)
     return known
 
 
+def has_ended(watermark: datetime) -> bool:
+    """Whether a watermark, which has a delay, says that the input has come to its end."""
+    return watermark > END_OF_TIME - timedelta(days=365)
+
+
 def event_time_is_fresh(watermark: datetime | None, within: timedelta) -> AssetCheckResult:
-    """The watermark of an output's query is at most as old as the pipeline promises (`fresh_within`)."""
+    """The watermark of an output's query is at most as old as the pipeline promises (`fresh_within`).
+
+    Nor is it further ahead of the clock than that: rows of now would be late, and nothing would ever seem old.
+    """
     if watermark is None:
         return AssetCheckResult(passed=False, description="no batch has had a watermark yet")
+    if has_ended(watermark):
+        return AssetCheckResult(passed=True, description="the input has ended, and everything was told")
     lag = datetime.now(UTC) - watermark
     return AssetCheckResult(
-        passed=lag <= within,
+        passed=abs(lag) <= within,
+        description=AHEAD if lag < -within else None,
         metadata={
             "watermark": MetadataValue.timestamp(watermark),
             "watermark_lag_seconds": round(lag.total_seconds(), 1),

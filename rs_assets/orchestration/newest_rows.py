@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ ROWS = 5
 # What fits on a page.
 COLUMNS = 12
 LETTERS = 60
+# What Markdown or HTML would take for a mark: rows are shown as they are, and no picture of theirs is fetched.
+MARKED = re.compile(r"[\\|`*_\[\]<>&!~]")
 # What `get_add_actions` calls the values of a partition.
 PARTITION = "partition."
 
@@ -45,7 +48,7 @@ def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         return ""
     names = list(rows[0])[:COLUMNS]
     left = len(rows[0]) - len(names)
-    head = [*names, *([f"{left} more"] if left else [])]
+    head = [*map(_cell, names), *([f"{left} more"] if left else [])]
     lines = ([*(_cell(row[name]) for name in names), *([""] if left else [])] for row in rows)
     return "\n".join([_line(head), "|" + "---|" * len(head), *map(_line, lines)])
 
@@ -58,10 +61,22 @@ def _rows_of(root: Path, action: Mapping[str, Any], rows: int) -> list[dict[str,
     parts = {name.removeprefix(PARTITION): value for name, value in action.items() if name.startswith(PARTITION)}
     with pq.ParquetFile(root / unquote(action["path"])) as file:
         first = next(file.iter_batches(batch_size=rows), None)
-    return [] if first is None else [{**row, **parts} for row in first.to_pylist()]
+    return [] if first is None else [{**_values_of(first, row), **parts} for row in range(first.num_rows)]
+
+
+def _values_of(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
+    return {name: _value(column[row]) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+
+
+def _value(scalar: pa.Scalar) -> object:
+    """A value as Python has it; times beyond Python's years 1 to 9999, which Spark has, as text."""
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        return str(scalar.type) if pa.types.is_nested(scalar.type) else scalar.cast(pa.string()).as_py()
 
 
 def _cell(value: object) -> str:
-    text = "" if value is None else str(value)
+    text = "" if value is None else " ".join(str(value).splitlines())
     short = text if len(text) <= LETTERS else text[: LETTERS - 1] + "…"
-    return short.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+    return MARKED.sub(r"\\\g<0>", short)

@@ -7,6 +7,7 @@ from typing import Any
 
 from dagster import In, Nothing, OpDefinition, OpExecutionContext, Out, Output, op
 
+from rs_assets.orchestration.compaction import delta_outputs
 from rs_assets.orchestration.ending import DRAINED, refuse_if_unfinished, shown_in, was_wished
 from rs_assets.orchestration.events import StepEvents
 from rs_assets.orchestration.resource_keys import IN_PROCESS
@@ -93,7 +94,8 @@ def process_op(assets: StreamAssets) -> OpDefinition:
         rs_runtime: RuntimeResource,
         **after: Flows,  # noqa: ARG001  they order the ops
     ) -> Iterator[Output[None]]:
-        events = StepEvents(assets, context, live=rs_runtime.run.mode == "start")
+        tables = delta_outputs(topology, rs_runtime.run.place().home)
+        events = StepEvents(assets, context, live=rs_runtime.run.mode == "start", tables=tables)
         rs_runtime.listen(events.put)
         with shown_in(context):
             try:
@@ -101,10 +103,11 @@ def process_op(assets: StreamAssets) -> OpDefinition:
             finally:
                 events.close()
         context.log.info(events.summary(ended.report))
+        told = {output_name(step, role): events.metadata(step, role) for step, role in events.seen()}
         for warning in (*ended.report.warnings, *events.troubles.warnings):
             context.log.warning(warning)
-        for step, role in events.seen():
-            yield Output(None, output_name(step, role), metadata=events.metadata(step, role))
+        for name, metadata in told.items():
+            yield Output(None, name, metadata=metadata)
         if ended.interrupted:
             context.log.info(DRAINED)
             refuse_if_unfinished(ended, rs_runtime.run.mode)

@@ -35,7 +35,7 @@ from rs_assets.orchestration.roles import Role, roles_of
 from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.pipeline.runtime.job import preflight
 from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.pipeline.runtime.run.rescale import rescale
+from rs_assets.pipeline.runtime.run.rescale import check_partitions, rescale
 from rs_assets.pipeline.runtime.upkeep import travel
 from rs_assets.pipeline.topology.topology import Topology
 
@@ -74,6 +74,7 @@ def _rewind(context: OpExecutionContext, assets: StreamAssets, options: RunOptio
 
 
 def _rescale(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
+    check_partitions(assets.topology, config["partitions"])
     with _stopped(context, assets.topology, options, "a rescale"):
         report = rescale(assets.topology, config["partitions"], options)
     rows = sum(report.state_rows.values())

@@ -67,6 +67,19 @@ def test_should_say_how_to_name_pipelines_where_there_are_none(tmp_path, monkeyp
     assert "does not parse" in call("list")[1]
 
 
+def test_should_not_choose_between_tables_of_one_name(project):
+    (project / "hits.py").write_text(
+        "from rs_assets import StreamBuilder\n"
+        "one, two = (\n"
+        "    StreamBuilder.data_stream(space, 'hits').from_array([{'n': 1}]).to_delta('hits').build()\n"
+        "    for space in ('shop', 'web')\n"
+        ")\n"
+    )
+    code, text = call("show", "hits")
+    assert (code, "several tables are called 'hits'" in text, "shop.hits, web.hits" in text) == (1, True, True)
+    assert "'web.hits' is not there yet" in call("show", "web.hits")[1]
+
+
 @pytest.mark.alone
 def test_should_answer_in_half_a_second():
     def seconds():

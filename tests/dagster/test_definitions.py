@@ -1,12 +1,18 @@
 """What a code location gets: keys, groups, owners, a translator, merged definitions, a component."""
 
+import logging
+import tomllib
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from dagster import (
     AssetKey,
     AssetMaterialization,
+    AssetSpec,
     AutomationCondition,
     DagsterInstance,
     Definitions,
@@ -16,6 +22,7 @@ from dagster import (
     build_sensor_context,
     evaluate_automation_conditions,
 )
+from dagster.components.core.package_entry import DG_PLUGIN_ENTRY_POINT_GROUP, get_package_objects_in_module
 from dagster.components.testing import create_defs_folder_sandbox
 from deltalake import DeltaTable, write_deltalake
 
@@ -30,10 +37,13 @@ from rs_assets import (
 )
 from rs_assets.engine.checkpoint.storage import CheckpointRow, storage_named
 from rs_assets.engine.home import Home
-from rs_assets.errors import TopologyError
+from rs_assets.engine.window.event_time import END_OF_TIME
+from rs_assets.errors import ConfigurationError, TopologyError
+from rs_assets.orchestration import events as events_module
 from rs_assets.orchestration import freshness
-from rs_assets.orchestration.events import in_words
+from rs_assets.orchestration.events import StepEvents, in_words
 from rs_assets.orchestration.newest_rows import as_markdown, newest_rows
+from rs_assets.orchestration.place import Place
 from rs_assets.orchestration.recorded import job_origin
 from rs_assets.orchestration.sensors import freshness_sensor
 from rs_assets.orchestration.stream_assets import StreamAssets
@@ -81,6 +91,23 @@ class TestSpecs:
     def test_an_owner_that_is_none_is_refused_at_the_build(self):
         with pytest.raises(TopologyError, match=r"(?s)'web' is no owner.*'team:web'"):
             pipeline(owners=["web"])
+
+    @pytest.mark.parametrize(("described", "what"), [(AssetSpec("same"), "one key, same"), (None, "by a NoneType")])
+    def test_a_translator_that_describes_no_assets_is_refused(self, described, what):
+        class Bad(StreamTranslator):
+            def get_asset_spec(self, step):
+                return described
+
+        with pytest.raises(ConfigurationError, match=what):
+            build_definitions([pipeline()], translator=Bad())
+
+    def test_names_that_are_one_in_dagster_are_refused(self):
+        made = [
+            StreamBuilder.data_stream(space, job).from_array(ROWS).to_delta("pages").build()
+            for space, job in (("web", "shop_pages"), ("web_shop", "pages"))
+        ]
+        with pytest.raises(TopologyError, match=r"web.shop_pages and web_shop.pages are both called web_shop_pages"):
+            build_definitions(made)
 
     def test_a_translator_is_believed_everywhere(self):
         class Lake(StreamTranslator):
@@ -149,7 +176,56 @@ def test_pipelines_are_a_component_of_a_defs_folder(tmp_path, monkeypatch):
             assert keys_of(definitions) == {"shop/made/array", "shop/made/made"}
 
 
+def test_dg_lists_the_component():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    [module] = project["entry-points"][DG_PLUGIN_ENTRY_POINT_GROUP].values()
+    assert dict(get_package_objects_in_module(import_module(module))) == {"PipelineComponent": PipelineComponent}
+
+
 class TestEvents:
+    PROGRESS = BatchProgress(
+        query="tens", steps=frozenset({"log", "tens", "pages_table"}), batch_id=7, rows_in=3, rows_dead=0, rows_late=0,
+        rows_out={"pages_table": 3}, seconds=0.2,
+    )  # fmt: skip
+
+    def events(self, tables, *, live=True):
+        heard = []
+        context = SimpleNamespace(
+            log=logging.getLogger("nowhere"), log_event=heard.append, run=SimpleNamespace(tags={})
+        )
+        events = StepEvents(StreamAssets.of(pipeline()), context, live=live, tables=tables)
+        events.put(self.PROGRESS)
+        return events, heard
+
+    def test_a_stream_shows_its_tables_while_it_runs(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(events_module, "LIVE_EVERY_S", 0.0)
+        write_deltalake(str(tmp_path), pa.table({"n": [1, 2, 3]}))
+        events, heard = self.events({"pages_table": str(tmp_path)})
+        events.close()
+        told = {event.asset_key.path[-1]: event.metadata for event in heard}
+        assert told["pages"]["dagster/row_count"].value == 3
+        assert told["pages"]["newest_rows"].value.startswith("| n |")
+
+    def test_a_table_that_cannot_be_shown_fails_no_run(self, tmp_path):
+        write_deltalake(str(tmp_path), pa.table({"n": [1]}))
+        next(tmp_path.glob("*.parquet")).unlink()
+        events, _ = self.events({"pages_table": str(tmp_path)}, live=False)
+        events.close()
+        told = events.metadata("pages_table", "output")
+        assert (told["rows_out"], "newest_rows" in told) == (3, False)
+        assert "Dagster does not show the table of pages_table" in events.troubles.warnings[0]
+
+    def test_times_that_python_lacks_are_shown(self, tmp_path):
+        times = pa.array([253_402_300_800_000_000, -(10**18)], pa.timestamp("us", "UTC"))
+        nested = pa.StructArray.from_arrays([times], ["at"])
+        write_deltalake(str(tmp_path), pa.table({"at": times, "in": nested}))
+        _, _, *rows = newest_rows(DeltaTable(str(tmp_path))).splitlines()
+        assert [row.split()[1] for row in rows] == ["10000-01-01", "-29719-04-05"]
+
+    def test_rows_are_shown_as_they_are_and_no_mark_of_theirs_counts(self):
+        head, _, line = as_markdown([{"a|b": "x\r\n![i](http://e/x.png) <b>"}]).splitlines()
+        assert (head, line) == ("| a\\|b |", r"| x \!\[i\](http://e/x.png) \<b\> |")
+
     def test_the_newest_rows_are_those_of_the_last_file_with_their_partitions(self, tmp_path):
         path = str(tmp_path / "t t")
         for n in (1, 2):
@@ -221,6 +297,18 @@ class TestFreshness:
         assert isinstance(tick(second.cursor)[0], SkipReason)
         monkeypatch.setattr(freshness, "datetime", Later)
         assert not tick(second.cursor)[1].passed
+
+    @pytest.mark.parametrize(("ahead", "passed"), [(timedelta(minutes=4), True), (timedelta(days=1), False)])
+    def test_a_watermark_of_the_future_is_not_fresh(self, ahead, passed):
+        told = freshness.event_time_is_fresh(datetime.now(UTC) + ahead, timedelta(minutes=5))
+        assert (told.passed, "ahead of the clock" in (told.description or "")) == (passed, not passed)
+
+    def test_an_input_that_has_ended_is_fresh_and_one_without_event_times_is_not(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("RS_HOME", str(tmp_path))
+        made = pipeline(fresh_within=Time.minutes(5))
+        assert freshness.event_time_is_fresh(END_OF_TIME - timedelta(days=30), timedelta(minutes=5)).passed
+        self.stored(Home(tmp_path), datetime.fromtimestamp(0, UTC))
+        assert freshness.watermarks(made.topology, Place()) == {}
 
     def test_without_a_promise_there_is_no_check(self):
         assert freshness_sensor(StreamAssets.of(pipeline())) is None

@@ -31,10 +31,10 @@ from rs_assets.engine.home import Home
 from rs_assets.engine.source.lines.offsets import dump_offsets
 from rs_assets.engine.source.lines.planner import Planner
 from rs_assets.engine.spark.resource import SparkResource
-from rs_assets.errors import CheckpointError, PipelineBusyError, TopologyChangedError
+from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError, TopologyChangedError
 from rs_assets.orchestration import runtime, upkeep
 from rs_assets.orchestration.checks import checks_of
-from rs_assets.orchestration.ending import BY_HAND, DRAINED
+from rs_assets.orchestration.ending import BY_HAND, DRAINED, PARENT
 from rs_assets.orchestration.ops import process_op
 from rs_assets.orchestration.place import Place, place_of
 from rs_assets.orchestration.runtime import Ended
@@ -177,7 +177,6 @@ class TestUpkeep:
 
     @pytest.fixture(autouse=True)
     def _hurry(self, monkeypatch):
-        monkeypatch.setattr(upkeep, "STOP_S", 0.3)
         monkeypatch.setattr(upkeep, "LOOK_S", 0.01)
 
     def stopped(self, pipeline, instance):
@@ -205,11 +204,22 @@ class TestUpkeep:
             pause.wait(0.01)
         give_back()
 
-    def test_a_stream_that_drains_for_too_long_is_started_again_all_the_same(self, pipeline, instance, held):
+    def test_a_stream_that_drains_for_too_long_is_started_again_all_the_same(
+        self, pipeline, instance, held, monkeypatch
+    ):
+        monkeypatch.setattr(upkeep, "STOP_S", 0.1)
         held(created(instance, pipeline, "start").run_id)
         with pytest.raises(PipelineBusyError):
             self.stopped(pipeline, instance)
         assert self.asked(pipeline, "resume") is not None
+
+    def test_a_number_of_partitions_that_is_none_stops_no_stream(self, pipeline, instance, held, monkeypatch):
+        monkeypatch.setattr(upkeep, "STOP_S", 0.1)
+        held(created(instance, pipeline, "start").run_id)
+        act = upkeep.ACTIONS["rescale"].act
+        with build_op_context(instance=instance) as context, pytest.raises(ConfigurationError, match="0 is no number"):
+            act(context, StreamAssets.of(pipeline), Place().options(), {"partitions": 0})
+        assert self.asked(pipeline, "resume") is None
 
     def test_a_batch_run_is_waited_for_and_no_stream_is_made_of_it(self, pipeline, instance, held):
         give_back = held(created(instance, pipeline, "run").run_id)
@@ -224,7 +234,7 @@ class TestStop:
     def run(self, instance, pipeline, mode, ended, *, canceling=False, tags=None):
 
         class Runtime:
-            run = SimpleNamespace(mode=mode)
+            run = SimpleNamespace(mode=mode, place=Place)
 
             def listen(self, listener):
                 pass
@@ -262,6 +272,11 @@ class TestStop:
         status, heard = self.run(instance, pipeline, "start", "interrupted", tags={BY_HAND: "start"})
         assert status == DagsterRunStatus.SUCCESS
         assert any("told to stop at its terminal" in text for text in heard)
+
+    def test_a_run_that_dagster_made_of_one_at_a_terminal_has_none(self, pipeline, instance):
+        made = {BY_HAND: "start", PARENT: "a"}
+        status, _ = self.run(instance, pipeline, "start", "interrupted", tags=made)
+        assert status == DagsterRunStatus.FAILURE
 
     def test_an_interrupt_that_nobody_wished_for_is_a_failure(self, pipeline, instance):
         status, heard = self.run(instance, pipeline, "start", "interrupted")

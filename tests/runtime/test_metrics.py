@@ -60,7 +60,7 @@ def test_the_environment_names_the_port(text, port, monkeypatch):
     assert default_metrics_port() == port
 
 
-@pytest.mark.parametrize("text", ["-1", "http", "70000"])
+@pytest.mark.parametrize("text", ["-1", "http", "70000", "²"])
 def test_what_is_no_port_is_refused(text, monkeypatch):
     monkeypatch.setenv("RS_METRICS_PORT", text)
     with pytest.raises(ConfigurationError, match="RS_METRICS_PORT"):

@@ -28,7 +28,7 @@ def default_metrics_port() -> int | None:
     text = os.environ.get("RS_METRICS_PORT", "")
     if not text:
         return None
-    if not text.isdigit() or int(text) > LAST_PORT:
+    if not text.isdecimal() or int(text) > LAST_PORT:
         raise ConfigurationError(f"RS_METRICS_PORT is {text!r}", remedy=f"use a port from 0 to {LAST_PORT}")
     return int(text)
 

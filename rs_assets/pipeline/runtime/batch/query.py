@@ -26,6 +26,7 @@ from rs_assets.engine.sink.dead_letters import SCHEMA, DeadLetters
 from rs_assets.engine.source.base import Watch
 from rs_assets.engine.spark.settings import CHAINS
 from rs_assets.engine.window.event_time import END_OF_TIME, control_folder, send_control
+from rs_assets.engine.window.spec import EPOCH
 from rs_assets.errors import BadRecordError, DataLossError, RsError, StepError
 from rs_assets.pipeline.compile.plan import QueryPlan
 from rs_assets.pipeline.compile.table import wire_node
@@ -414,8 +415,9 @@ class QueryRun:
         return BatchMark(self.pipeline_id, self.generation, stored, batch_id, self.lease.token, claim)
 
     def _watermark(self, batch_id: int) -> datetime | None:
+        """The watermark of a batch; None before one with an event time, when Spark has the epoch."""
         offsets = self.log.offsets(batch_id) if self.plan.stateful else None
-        return offsets.watermark if offsets else None
+        return offsets.watermark if offsets and offsets.watermark > EPOCH else None
 
     def _offsets(self, batch_id: int) -> Mapping[str, str]:
         offsets = self.log.offsets(batch_id)

@@ -39,7 +39,7 @@ def rescale(topology: Topology, partitions: int, options: RunOptions | None = No
     """
     options = options or RunOptions()
     began = datetime.now(UTC)
-    _check(topology, partitions)
+    check_partitions(topology, partitions)
     with opened(topology, options) as session:
         options.driver.call(lambda spark: wire_all(session, spark))
         before = session.manifest.partitions
@@ -59,7 +59,8 @@ def rescale(topology: Topology, partitions: int, options: RunOptions | None = No
     return report
 
 
-def _check(topology: Topology, partitions: int) -> None:
+def check_partitions(topology: Topology, partitions: int) -> None:
+    """ConfigurationError for a number of partitions that is none, and for state that cannot be spread anew."""
     if not isinstance(partitions, int) or isinstance(partitions, bool) or not 1 <= partitions <= MOST_PARTITIONS:
         raise ConfigurationError(f"{partitions!r} is no number of partitions", remedy=f"use 1 to {MOST_PARTITIONS}")
     fixed = [node.name for node in topology if node.stateful and not node.rescalable]
