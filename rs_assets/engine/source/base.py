@@ -33,7 +33,7 @@ class Reading:
     `name` keys the source in Spark's checkpoint, and `folder` belongs to the query that reads it. `schema_of(infer)` is
     the declared schema of the source, or what `infer` gave at the first start: it is pinned with the checkpoint.
     `written_by(step)` is the schema of what a step writes into a durable shuffle. `pruned`: the stream may pass over
-    what nobody reads of a record (see `Pruning`).
+    what nobody reads of a record (see `Pruning`). `placed`: its rows have their ADDRESS, if the reader is `Placed`.
     """
 
     spark: SparkSession
@@ -43,6 +43,7 @@ class Reading:
     written_by: Callable[[str], StructType]
     max_line_bytes: int
     pruned: bool = False
+    placed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +254,16 @@ class Ordered(Protocol):
 
     def order(self) -> tuple[Column, Column, Column]:
         """Where a row stands among those of its batch, as ORDER has it; null where that says nothing."""
+        ...
+
+
+@runtime_checkable
+class Placed(Protocol):
+    """A reader of splits that grow, whose stream can tell of each row which of them it came from."""
+
+    @property
+    def placed(self) -> bool:
+        """True: `stream` obeys `Reading.placed`, and `splits` gives the names that SPLIT has."""
         ...
 
 

@@ -13,12 +13,23 @@ REASON = "_rs_reason"
 CORRUPT = "_rs_corrupt"
 # The label that a split step gave it.
 LABEL = "_rs_label"
+# The split that it came from, with the source: see `origin_of`.
+ORIGIN = "_rs_origin"
 # The event time, and the mark of a control row.
 EVENT_TIME, CONTROL = "_rs_event_time", "_rs_control"
 
 PREFIX = "_rs_"
 # How much of a bad record's text is kept: enough to see what it is, small enough for a table.
 RAW_LIMIT_BYTES = 65_536
+
+
+def origin_of(source: str, split: str = "") -> str:
+    """A split among those of all sources, as ORIGIN has it; a source that is a single split has no more than a name.
+
+    >>> origin_of("clicks", "web-3"), origin_of("clicks")
+    ('clicks web-3', 'clicks ')
+    """
+    return f"{source} {split}"
 
 
 def visible(names: list[str] | tuple[str, ...]) -> list[str]:

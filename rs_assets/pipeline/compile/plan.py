@@ -13,6 +13,7 @@ from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.branches import dominators, rejoined
 from rs_assets.pipeline.topology.chain import DURABLE, entries, inputs_of
 from rs_assets.pipeline.topology.expression import calls_python
+from rs_assets.pipeline.topology.shuffle import ShuffleRead
 from rs_assets.pipeline.topology.sink import DeltaSink, Sink
 from rs_assets.pipeline.topology.timed import TimedState
 from rs_assets.pipeline.topology.topology import Topology
@@ -177,6 +178,7 @@ def _plan(topology: Topology, sinks: list[Sink], known: set[str], *, taken: set[
     assert trunk is not None  # noqa: S101  a single sink always has one
     used = {s.name for s in sinks}.union(*(topology.ancestors(s.name) for s in sinks))
     sources = tuple(n.name for n in topology.sources if n.name in used)
+    _check_splits(topology, states, sources)
     mode = _mode(topology, sinks[0], states)
     nodes = [node for node in map(topology.__getitem__, states) if isinstance(node, TimedState)]
     name = (states[-1] if states else "_".join(sources)) + ("_complete" if mode == "complete" else "")
@@ -193,6 +195,29 @@ def _plan(topology: Topology, sinks: list[Sink], known: set[str], *, taken: set[
         entries=tuple(side.gate for node in nodes for side in entries(node, set(states), topology.ancestors)),
         output_mode=mode,
     )
+
+
+def _check_splits(topology: Topology, states: tuple[str, ...], sources: tuple[str, ...]) -> None:
+    """Refuse a watermark by split where rows do not tell their split, or where the query has another one."""
+    nodes = [node for node in map(topology.__getitem__, states) if isinstance(node, TimedState)]
+    for node in nodes:
+        if node.by_split is None:
+            continue
+        gates = [side.gate for each in nodes for side in entries(each, set(states), topology.ancestors)]
+        if len(gates) > 1:
+            raise TopologyError(
+                f"step {node.name!r} has a water mark per split, and its query has others: {', '.join(gates)}",
+                remedy=f"leave per='split' out, or put {DURABLE} behind {node.name!r}",
+                step=node.name,
+            )
+        shuffled = next((name for name in sources if isinstance(topology[name], ShuffleRead)), None)
+        if shuffled is not None:
+            raise TopologyError(
+                f"step {node.name!r} has a water mark per split, but behind the durable shuffle {shuffled!r} no row"
+                " knows its split",
+                remedy="leave per='split' out, or the shuffle",
+                step=node.name,
+            )
 
 
 def _fresh(topology: Topology, name: str, states: tuple[str, ...]) -> bool:

@@ -15,8 +15,8 @@ from rs_assets.engine.checkpoint.source_log import SourceLog
 from rs_assets.engine.home import Home
 from rs_assets.engine.shuffle.reader import ShuffleReader
 from rs_assets.engine.source.array.reader import ArrayReader
-from rs_assets.engine.source.base import Ordered, Reading, SourceReader
-from rs_assets.engine.source.columns import ORDER
+from rs_assets.engine.source.base import Ordered, Placed, Reading, SourceReader
+from rs_assets.engine.source.columns import ADDRESS, ORDER, ORIGIN, SPLIT, origin_of
 from rs_assets.engine.source.files.reader import FilesReader
 from rs_assets.engine.source.kafka.reader import TopicsReader
 from rs_assets.engine.source.kafka.reading import KafkaReader
@@ -91,7 +91,16 @@ def stream(wiring: Wiring, node: nodes.Source) -> DataFrame:
     """The rows of `node` as a stream: its fields and REASON."""
     reader = reader_of(node, wiring.home)
     rows = reader.stream(reading_of(wiring, node))
-    return rows.withColumns(_order(reader)) if wiring.ordered else rows
+    rows = rows.withColumns(_order(reader)) if wiring.ordered else rows
+    if not wiring.by_split:
+        return rows
+    split = F.col(SPLIT) if isinstance(reader, Placed) else F.lit("")
+    return rows.withColumn(ORIGIN, F.concat(F.lit(origin_of(node.name)), split)).drop(*ADDRESS)
+
+
+def placed(node: nodes.Source) -> bool:
+    """Whether the rows of `node` are told apart by the split that they came from; else it counts for a single one."""
+    return isinstance(reader_of(node), Placed)
 
 
 def batch_reader(log: CheckpointLog, batch_id: int) -> Callable[[Wiring, nodes.Source], DataFrame]:
@@ -114,6 +123,7 @@ def reading_of(wiring: Wiring, node: nodes.Source) -> Reading:
         written_by=wiring.behind,
         max_line_bytes=wiring.max_line_bytes,
         pruned=node.name in wiring.pruned,
+        placed=wiring.by_split,
     )
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from rs_assets.engine.source.columns import EVENT_TIME, REASON, hidden, visible
+from rs_assets.engine.source.columns import EVENT_TIME, ORIGIN, REASON, hidden, visible
 from rs_assets.engine.source.policy import BadRecords
 from rs_assets.engine.window.aggregate import check_fields, duration_text, later
 from rs_assets.engine.window.event_time import (
@@ -19,6 +19,7 @@ from rs_assets.engine.window.event_time import (
     time_reason,
     with_control,
 )
+from rs_assets.engine.window.observed import observed_splits
 from rs_assets.pipeline.compile.late_rows import check_late
 from rs_assets.pipeline.compile.wiring import Wiring
 from rs_assets.pipeline.topology.timed import NONE, Side, TimedState
@@ -47,7 +48,9 @@ def timed(
         return judged
     name = wiring.controls[side.gate]
     controlled = with_control(wiring.spark, judged, control_folder(wiring.folder, name), name=name)
-    watched = drop_control(controlled.withWatermark(EVENT_TIME, duration_text(side.water_mark)))
+    if node.by_split is not None:
+        controlled = observed_splits(controlled, gate=side.gate)
+    watched = drop_control(controlled.withWatermark(EVENT_TIME, duration_text(side.water_mark))).drop(ORIGIN)
     if lag:
         watched = watched.withColumn(EVENT_TIME, later(F.col(EVENT_TIME), lag))
     return marked(watched, kept) if lag or kept != side.water_mark else watched

@@ -116,8 +116,9 @@ class Wiring:
     `behind` gives the schema of what goes into a durable shuffle, by the name of the step that writes it. `now` is the
     clock of the batch. `quarantines`: a record on which a Python step raises is kept out of the batch. `poisons` are
     records that were found to fail: by stored name of the source and digest, with the reason.
-    `ordered`: rows carry where they were read. `links` tell how steps with state follow others of the query, `controls`
-    the name of the source of control rows for each that follows none. `late` are steps whose late rows a sink gets.
+    `ordered`: rows carry where they were read, `by_split`: those of a stream their ORIGIN. `links` tell how steps with
+    state follow others of the query, `controls` the name of the source of control rows for each that follows none.
+    `late` are steps whose late rows a sink gets.
     `dimension` gives what a step looks rows up in, `noted` the versions that were noted for a batch, by step, and
     `versions` those to look into; None: those that the tasks of a batch are told.
     `trace`: Python functions become plans, as far as they are understood. `pruned` are sources of which only what the
@@ -135,6 +136,7 @@ class Wiring:
     policy: BadRecords = BadRecords.FAIL
     quarantines: bool = False
     ordered: bool = False
+    by_split: bool = False
     poisons: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     links: Mapping[str, Link] = field(default_factory=dict)
     controls: Mapping[str, str] = field(default_factory=dict)

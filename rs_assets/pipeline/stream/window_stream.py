@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from os import PathLike
-from typing import Any, Generic, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from rs_assets.engine.source.policy import BadRecords
 from rs_assets.engine.window.firing import HOLD, ONCE, Firing, LateFirings
@@ -20,6 +20,7 @@ from rs_assets.engine.window.spec import (
     Ranking,
     Window,
 )
+from rs_assets.engine.window.splits import BySplit
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.stream.draft import late_sink
 from rs_assets.pipeline.stream.habits import no_such_method
@@ -54,6 +55,7 @@ class WindowStream(Generic[S]):
     bounds: EventTimeBounds = EventTimeBounds()
     emit: EmitStrategy = "on_window_close"
     firing: Firing = ONCE
+    splits: BySplit | None = None
     late: DeltaSink | None = None
 
     def __post_init__(self) -> None:
@@ -209,12 +211,41 @@ class WindowStream(Generic[S]):
         step = name or f"{self.name}_reduce"
         return replace(self, reductions=(*self.reductions, reduction(step, function, schema, names)))
 
-    def water_mark(self, delay: timedelta) -> WindowStream[S]:
+    def water_mark(
+        self, delay: timedelta, *, per: Literal["input", "split"] = "input", idle_timeout: timedelta | None = None
+    ) -> WindowStream[S]:
         """How long a window waits for rows that are out of order before it closes.
 
         By default it does not wait: a row that is older than a window's end by the greatest time seen is late for it.
+        With `per="split"` each split of the input (a partition of a topic, a file that is followed, any other source as
+        a whole) has a greatest time of its own, and the least of them counts: so a split that lags behind the others is
+        not late because of them. One that has no rows for `idle_timeout` (default: a minute) while others have some is
+        waited for no longer, until it has rows again; those that lie behind the watermark then are late.
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> builder = StreamBuilder.data_stream("shop", "orders")
+        >>> orders = builder.from_file("in/*.jsonl", schema="id bigint, ts timestamp", tail=True)
+        >>> window = orders.window(TumblingWindow.of(Time.minutes(1), "ts"), name="minutes").count("n")
+        >>> window = window.water_mark(Time.seconds(5), per="split", idle_timeout=Time.minutes(2))
+        >>> print(window.to_data_stream().to_delta("per_minute").build().describe())
+        shop.orders  fingerprint ...
+          file              file_source  [json in/*.jsonl, followed]
+        * minutes           window_aggregate <- file  [tumbling 0:01:00: n, by split]
+          per_minute_table  delta_sink <- minutes  [append per_minute]
         """
-        return replace(self, delay=delay)
+        return replace(self, delay=delay, splits=self._split_mark(per, idle_timeout))
+
+    def _split_mark(self, per: str, idle_timeout: timedelta | None) -> BySplit | None:
+        if per not in {"input", "split"} or (per == "input" and idle_timeout is not None):
+            told = f"per={per!r}" if idle_timeout is None else f"per={per!r}, idle_timeout={idle_timeout!r}"
+            raise TopologyError(
+                f"window {self.name!r} cannot have a water mark with {told}",
+                remedy="use per='input' without idle_timeout, or per='split'",
+                step=self.name,
+            )
+        if per == "input":
+            return None
+        return BySplit() if idle_timeout is None else BySplit(idle_timeout)
 
     def late_to(self, table: str | PathLike[str], *, name: str | None = None) -> WindowStream[S]:
         """Append the rows that come too late to a Delta table, each exactly once: a name below RS_HOME, or a path.
@@ -302,6 +333,7 @@ class WindowStream(Generic[S]):
                 bounds=self.bounds,
                 emit=self.emit,
                 firing=self.firing,
+                splits=self.splits,
             )
         )
         if self.late is not None:

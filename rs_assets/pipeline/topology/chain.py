@@ -108,7 +108,7 @@ def _chainable(node: Node, known: Mapping[str, Node], ancestors: Ancestors) -> T
         why, remedy = TIMELESS[node.family]
         raise _refused(node, first, why, remedy=remedy)
     linked = not entries(node, {each.name for each in above if each.stateful}, ancestors)
-    if linked and (node.own_delay or node.bounds != EventTimeBounds()):
+    if linked and (node.own_delay or node.by_split or node.bounds != EventTimeBounds()):
         raise _refused(
             node,
             first,

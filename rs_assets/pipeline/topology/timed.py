@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import ClassVar
 
 from rs_assets.engine.window.spec import EventTimeBounds, checked_duration
+from rs_assets.engine.window.splits import BySplit
 from rs_assets.pipeline.topology.base import Node
 
 NONE = timedelta(0)
@@ -57,6 +58,11 @@ class TimedState(Node):
     def event_time(self) -> str | None:
         """The field with the event time; None for the time of arrival."""
         raise NotImplementedError
+
+    @property
+    def by_split(self) -> BySplit | None:
+        """How its watermark goes by the splits of the input; None if the greatest time of all of them counts."""
+        return None
 
     @property
     def delay(self) -> timedelta:

@@ -33,6 +33,7 @@ from rs_assets.engine.window.spec import (
     Window,
     checked_duration,
 )
+from rs_assets.engine.window.splits import BySplit
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.topology.base import Family
 from rs_assets.pipeline.topology.expression import ColumnBuilder, SqlText
@@ -64,6 +65,7 @@ class WindowAggregate(TimedState):
     rows: Rows | None = None
     emit: EmitStrategy = "on_window_close"
     firing: Firing = ONCE
+    splits: BySplit | None = None
 
     def __post_init__(self) -> None:
         """Refuse a window that computes nothing, and columns that would have one name."""
@@ -83,6 +85,18 @@ class WindowAggregate(TimedState):
                 remedy="give the aggregate another name",
             )
         self._check_emit()
+        self._check_splits()
+
+    def _check_splits(self) -> None:
+        if self.splits is None:
+            return
+        checked_duration(self.splits.idle_timeout, what="the idle timeout of splits")
+        if self.event_time is None:
+            raise TopologyError(
+                f"window {self.name!r} goes by the time of arrival, in which no split lies behind another",
+                remedy="leave per='split' out, or name the time field of the window",
+                step=self.name,
+            )
 
     def _check_emit(self) -> None:
         if self.emit not in get_args(EmitStrategy):
@@ -203,6 +217,11 @@ class WindowAggregate(TimedState):
         return self.often and not self.firing.deltas
 
     @property
+    def by_split(self) -> BySplit | None:
+        """How its watermark goes by the splits of the input."""
+        return self.splits
+
+    @property
     def delay(self) -> timedelta:
         """The water mark, and as long as windows are held open behind it."""
         return self.water_mark + self.firing.hold
@@ -233,7 +252,8 @@ class WindowAggregate(TimedState):
         ranked = [_ranking_text(self.ranking)] if self.ranking else []
         rows = ["rows"] if self.rows else []
         made = [*(a.alias for a in self.aggregates), *(name for name, _ in self.own), *rows, *ranked]
-        return f"{window_text(self.window)}{by}: {', '.join(made)}{when}"
+        splits = ", by split" if self.splits else ""
+        return f"{window_text(self.window)}{by}: {', '.join(made)}{when}{splits}"
 
     def identity(self) -> tuple[str, ...]:
         """Everything that decides what the state means, and which of its windows were emitted."""

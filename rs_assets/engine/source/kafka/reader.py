@@ -40,11 +40,17 @@ class TopicsReader:
         begun = bool(initial_offsets(reading.folder / "checkpoint", reading.name))
         read = self.read
         starting = "earliest" if begun else resolved(read.cluster, read.topics, read.pattern, self.group, self.starting)
-        return self._read(reading).stream(reading.spark, name=reading.name, starting=starting_options(starting))
+        options = starting_options(starting)
+        return self._read(reading).stream(reading.spark, name=reading.name, starting=options, addressed=reading.placed)
 
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
         """The records between the offsets of a batch."""
         return self._read(reading).batch(reading.spark, *range_of(batch))
+
+    @property
+    def placed(self) -> bool:
+        """A record knows its partition."""
+        return True
 
     def splits(self, batch: SourceBatch) -> Positions:
         """A partition is a split; its offset is that of the next record."""

@@ -63,14 +63,16 @@ class KafkaReader:
     headers_as: str | None = None
     until: Path | None = None
 
-    def stream(self, spark: SparkSession, *, name: str, starting: Mapping[str, str]) -> DataFrame:
-        """Fields and REASON, as a stream that begins where the options `starting` say."""
+    def stream(
+        self, spark: SparkSession, *, name: str, starting: Mapping[str, str], addressed: bool = False
+    ) -> DataFrame:
+        """Fields and REASON (and ADDRESS), as a stream that begins where the options `starting` say."""
         reader = self._connected(spark.readStream.name(name).format(FORMAT)).options(**starting)
         if self.until is not None:
             reader = reader.format(NOTED).option("rs.source", FORMAT).option("rs.end", str(self.until))
         if self.max_rows_per_batch:
             reader = reader.option("maxOffsetsPerTrigger", self.max_rows_per_batch)
-        return self.decoded(reader.load())
+        return self.decoded(reader.load(), addressed=addressed)
 
     def batch(self, spark: SparkSession, start: Offsets, end: Offsets) -> DataFrame:
         """Fields, REASON and ADDRESS of the records between two sets of offsets."""

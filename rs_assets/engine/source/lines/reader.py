@@ -50,12 +50,17 @@ class LinesReader:
         reader = reader.option("max_line_bytes", form.max_line_bytes)
         if self.max_rows_per_batch:
             reader = reader.option("max_rows_per_batch", self.max_rows_per_batch)
-        return parse_lines(reader.load(), form)
+        return parse_lines(reader.load(), form, addressed=reading.placed)
 
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
         """The records between the offsets of a batch."""
         end = batch.end
         return read_ranges(reading, self._form(reading), ranges_between(batch.start, end) if end is not None else [])
+
+    @property
+    def placed(self) -> bool:
+        """A line knows its file."""
+        return True
 
     def splits(self, batch: SourceBatch) -> Positions:
         """A file is a split for as long as it is there; its offset is the next byte and line."""

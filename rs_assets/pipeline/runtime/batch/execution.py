@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from rs_assets.engine.source.admit import DEAD, ROWS, SHARED
+from rs_assets.engine.window.splits import LATEST, splits_metric
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 DROPPED, STATE_ROWS = "numRowsDroppedByWatermark", "numTotalStateRows"
+WATERMARK = "EventTimeWatermark"
 CHANGED = ("numUpdatedStateRows", "numRemovedStateRows")
 
 
@@ -58,6 +62,23 @@ class BatchExecution:
         # Only a gate that lets a batch go on refuses rows, and of those only some have the third counter.
         shared = int(values.getAs(SHARED)) if dead and values.size() > len((ROWS, DEAD)) else 0
         return Observed(int(values.getAs(ROWS)), dead, shared)
+
+    def latest(self, gate: str) -> Mapping[str, int]:
+        """The greatest event time of each split that came to `gate`, in microseconds."""
+        row = self.execution.observedMetrics().get(splits_metric(gate))
+        return {} if row.isEmpty() else orjson.loads(row.get().getAs(LATEST))
+
+    def move_event_time(self, at: int | None) -> None:
+        """Let Spark take `at` (microseconds) for the greatest event time of the batch; None: for one without rows.
+
+        The watermark behind the batch follows from that; it never goes back.
+        """
+        for plan in _walk(self.execution.executedPlan()):
+            if plan.nodeName() == WATERMARK:
+                stats = plan.eventTimeStats()
+                stats.reset()
+                if at is not None:
+                    stats.add(at // 1000)
 
     def state(self) -> StateMetrics:
         """The sums over the stateful operators, in one walk over the plan: each step of it is a call to the JVM."""

@@ -37,6 +37,7 @@ from rs_assets.pipeline.runtime.batch.calls import BatchNotDone, calling
 from rs_assets.pipeline.runtime.batch.dimensions import BatchVersions
 from rs_assets.pipeline.runtime.batch.execution import BatchExecution, StateMetrics, planning_held
 from rs_assets.pipeline.runtime.batch.sink_notes import SinkNotes
+from rs_assets.pipeline.runtime.batch.split_marks import SplitMarks
 from rs_assets.pipeline.runtime.batch.starved import RESTARTS, lacks_worker, trying_again
 from rs_assets.pipeline.runtime.record.bookkeeping import Bookkeeper
 from rs_assets.pipeline.runtime.replay.examine import blames_a_record
@@ -82,6 +83,7 @@ class QueryRun:
     watches: Mapping[str, Watch]
     dimensions: BatchVersions
     notes: SinkNotes
+    marks: SplitMarks | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     rows_open: int = 0
     flows: dict[str, Flow] = field(default_factory=dict)
@@ -306,7 +308,7 @@ class QueryRun:
         for name, part in staged.items():
             self.lease.check()
             out[name] = part.commit()
-        self.notes.note(batch_id, out)
+        self._settle(execution, batch_id, out)
         self.book.after(batch_id)
         for name, watch in self.watches.items():
             if known := watch.read():
@@ -334,6 +336,12 @@ class QueryRun:
             generation=self.generation,
             replayed=batch_id == self._planned_before,
         )
+
+    def _settle(self, execution: BatchExecution, batch_id: int, out: Mapping[str, int]) -> None:
+        """Note what the sinks have of a committed batch, and how far its splits have come."""
+        self.notes.note(batch_id, out)
+        if self.marks is not None:
+            self.marks.settle(execution, batch_id, first=self.log.planned_batches()[0])
 
     def _settle_versions(self, batch_id: int) -> None:
         """Note which versions of its dimensions the batch uses, and tell the tasks of this thread."""

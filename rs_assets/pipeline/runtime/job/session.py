@@ -38,6 +38,7 @@ from rs_assets.pipeline.runtime.batch.below_trunk import before_python
 from rs_assets.pipeline.runtime.batch.gates import StreamGates
 from rs_assets.pipeline.runtime.batch.query import QueryRun
 from rs_assets.pipeline.runtime.batch.sink_notes import SinkNotes
+from rs_assets.pipeline.runtime.batch.split_marks import by_split_of, marks_of
 from rs_assets.pipeline.runtime.job.dimensions import Dimensions, dimensions_of, versions_begun
 from rs_assets.pipeline.runtime.job.inputs import watches_of
 from rs_assets.pipeline.runtime.options import RunOptions
@@ -236,6 +237,7 @@ class JobSession:
             rows_open=facts.rows_open,
             watches=self._watches(plan, wiring),
             dimensions=dimensions,
+            marks=marks_of(self.topology, plan, self.log(plan), folder, self.options.home),
             notes=SinkNotes({n: facts.sinks[n] for n in plan.sinks if n in self.remembering}, self._noting(plan)),
         )
 
@@ -328,6 +330,7 @@ class JobSession:
             policy=policy,
             quarantines=policy is BadRecords.QUARANTINE,
             late=frozenset(step for name in plan.late for step in self.topology[name].inputs),
+            by_split=by_split_of(self.topology, plan) is not None,
             ordered=any(isinstance(s, DeltaSink) and s.read_order for s in map(self.topology.__getitem__, plan.sinks)),
             poisons=self.poisons(plan),
             max_line_bytes=self.options.max_line_bytes,

@@ -63,6 +63,25 @@ def _arrival_window(query: QueryRun) -> WindowAggregate | None:
 
 
 @dataclass(slots=True)
+class IdleSplits:
+    """Lets go of splits that have fallen silent, where no batch comes that would."""
+
+    queries: tuple[QueryRun, ...]
+
+    @property
+    def shortest(self) -> timedelta | None:
+        """The shortest time after which a split is silent; None if no query waits for splits."""
+        return min((query.marks.by_split.idle_timeout for query in self.queries if query.marks), default=None)
+
+    def look(self) -> None:
+        """Look once at all queries; a control row is sent where event time may go on."""
+        for query in self.queries:
+            at = query.marks.due() if query.marks is not None else None
+            if at is not None:
+                query.move_watermark(at)
+
+
+@dataclass(slots=True)
 class IdleSides:
     """Moves the watermark of a side to the clock that had no rows for `timeout`, while another side of its query had.
 

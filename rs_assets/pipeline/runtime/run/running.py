@@ -17,7 +17,7 @@ from rs_assets.pipeline.runtime.job.ending import NOT_AS_ROWS, NOT_SAVED, record
 from rs_assets.pipeline.runtime.job.session import JobSession
 from rs_assets.pipeline.runtime.job.tidying import NOT_TIDY, tidy
 from rs_assets.pipeline.runtime.report import RunReport
-from rs_assets.pipeline.runtime.run.idle import PARTS, SHORTEST, IdleClock, IdleSides
+from rs_assets.pipeline.runtime.run.idle import PARTS, SHORTEST, IdleClock, IdleSides, IdleSplits
 from rs_assets.pipeline.runtime.run.idle_time import IdleTime
 from rs_assets.pipeline.runtime.run.quarantine import Warden
 from rs_assets.pipeline.runtime.run.stopping import drain_and_stop
@@ -88,6 +88,10 @@ class RunningPipeline:
         idle, queries = self.session.options.idle_timeout, tuple(self.session.queries.values())
         if idle is not None:
             tasks.append((IdleSides(queries, idle).look, "rs-idle-sides", idle / 4, "silent sides hold joins back"))
+        splits = IdleSplits(queries)
+        if splits.shortest is not None:
+            pause = max(splits.shortest / PARTS, SHORTEST)
+            tasks.append((splits.look, "rs-idle-splits", pause, "silent splits hold windows back"))
         close = self.session.options.close_on_idle
         if close is not None:
             look = IdleTime(queries, close).look

@@ -1,0 +1,29 @@
+"""How far the splits of a batch came, observed while Spark computes it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from py4j.java_gateway import JavaClass
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rs_assets.engine.source.columns import EVENT_TIME, ORIGIN
+from rs_assets.engine.window.splits import LATEST, NO_SPLIT, splits_metric
+from rs_assets.errors import ConfigurationError
+
+
+def observed_splits(frame: DataFrame, *, gate: str) -> DataFrame:
+    """`frame` (with EVENT_TIME and ORIGIN, which control rows do not have), observed by the name of `gate`.
+
+    ConfigurationError if the session was made without the jar of the processors.
+    """
+    package = cast("Any", frame.sparkSession._jvm).org.apache.spark.sql.rsassets  # noqa: SLF001  there is no public way
+    if not isinstance(package.LatestBySplit, JavaClass):
+        raise ConfigurationError(
+            "this Spark session has no function for watermarks of splits",
+            remedy="add the jar that `python -m rs_assets.engine.processor.library` names to spark.jars",
+        )
+    split, at = F.coalesce(F.col(ORIGIN), F.lit(NO_SPLIT)), F.unix_micros(F.col(EVENT_TIME))
+    latest = Column(package.LatestBySplit.column(*(cast("Any", each)._jc for each in (split, at))))  # noqa: SLF001
+    return frame.observe(splits_metric(gate), F.to_json(latest).alias(LATEST))
