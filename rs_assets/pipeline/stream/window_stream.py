@@ -229,7 +229,7 @@ class WindowStream(Generic[S]):
         >>> window = window.water_mark(Time.seconds(5), per="split", idle_timeout=Time.minutes(2))
         >>> print(window.to_data_stream().to_delta("per_minute").build().describe())
         shop.orders  fingerprint ...
-          file              file_source  [json in/*.jsonl, followed]
+          file              file_source  [json, tail in/*.jsonl]
         * minutes           window_aggregate <- file  [tumbling 0:01:00: n, by split]
           per_minute_table  delta_sink <- minutes  [append per_minute]
         """
