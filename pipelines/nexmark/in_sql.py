@@ -17,8 +17,9 @@ TABLES = FOLDER / "tables.sql"
 QUERIES = tuple(sorted((path.stem for path in FOLDER.glob("q*.sql")), key=lambda name: int(name[1:])))
 
 
-def nexmark_in_sql(query: str, folder: Path, *, longest_auction: timedelta = LONGEST_AUCTION) -> Pipeline:
-    """The pipeline of one query over the generator's files below `folder`."""
-    text = "\n".join(path.read_text(encoding="utf-8") for path in (TABLES, FOLDER / f"{query}.sql"))
+def nexmark_in_sql(*queries: str, folder: Path, longest_auction: timedelta = LONGEST_AUCTION) -> Pipeline:
+    """The pipeline of one query, or of several, over the generator's files below `folder`."""
+    files = (TABLES, *(FOLDER / f"{query}.sql" for query in queries))
     variables = {"NEXMARK": str(folder), "LONGEST": str(longest_auction.total_seconds())}
-    return pipeline_from_sql(text, namespace="nexmark_sql", job=query, variables=variables)
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    return pipeline_from_sql(text, namespace="nexmark_sql", job="_".join(queries), variables=variables)

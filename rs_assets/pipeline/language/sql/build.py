@@ -118,7 +118,7 @@ def _firing(planner: Planner, emits: tuple[Emit, ...]) -> Firing:
             raise planner.error(
                 "EMIT WITHOUT DELAY is not supported", emit.at, remedy="EMIT WITH DELAY '10' SECOND BEFORE WATERMARK"
             )
-        every = duration(planner.text, emit.delay)
+        every = duration(planner.text, emit.delay, emit.at)
         if emit.side != "AFTER":
             firing = replace(firing, before=every)
         if emit.side != "BEFORE":

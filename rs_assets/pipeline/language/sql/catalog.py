@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Final
 
-from rs_assets.pipeline.language.sql.functions import SqlFunction
+from rs_assets.engine.functions.registry import FUNCTIONS
+from rs_assets.pipeline.language.sql.functions import SQL_FUNCTIONS
 from rs_assets.pipeline.language.sql.source import Text, meant
 from rs_assets.pipeline.language.sql.statements import (
     CreateFunction,
@@ -20,13 +22,7 @@ from rs_assets.pipeline.language.sql.statements import (
 )
 
 # Functions that Flink's programs bring as classes, by the last part of the class.
-KNOWN_CLASSES: Final[Mapping[str, SqlFunction]] = MappingProxyType(
-    {
-        "CountChar": SqlFunction(
-            2, 2, "cast(length({0}) - length(replace({0}, {1}, '')) AS bigint)", "bigint", texts=(0, 1)
-        )
-    }
-)
+KNOWN_CLASSES: Final[Mapping[str, str]] = MappingProxyType({"CountChar": "COUNT_CHAR"})
 ALLOW: Final = "sql.insert-permutation"
 # Options of SET, with the values they may have; all others are refused.
 OPTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -41,7 +37,7 @@ class Catalog:
     text: Text
     tables: Mapping[str, CreateTable]
     views: Mapping[str, CreateView]
-    functions: Mapping[str, SqlFunction]
+    functions: Mapping[str, str]
     options: Mapping[str, str]
     inserts: tuple[Insert, ...]
 
@@ -85,13 +81,17 @@ def _check_names(text: Text, statements: tuple[Statement, ...]) -> None:
         seen[name.text.casefold()] = name
 
 
-def _function(text: Text, made: CreateFunction) -> tuple[str, SqlFunction]:
-    found = KNOWN_CLASSES.get(made.target.text.rpartition(".")[2])
-    if found is None:
+def _function(text: Text, made: CreateFunction) -> tuple[str, str]:
+    """A name, and the function that it stands for."""
+    last = made.target.text.rpartition(".")[2]
+    found = KNOWN_CLASSES.get(last, last.upper())
+    if found not in SQL_FUNCTIONS and found.casefold() not in FUNCTIONS:
+        known = [*KNOWN_CLASSES, *SQL_FUNCTIONS, *FUNCTIONS]
+        near = get_close_matches(last, known, n=1)
         raise text.error(
             f"{made.target.text!r} is no function that is known here",
             made.target.start,
-            remedy=f"there are: {', '.join(KNOWN_CLASSES)}; else compute it by a fluent step before the SQL",
+            remedy=meant(last, near) or "name one of docs/functions.md, or compute it by a fluent step",
         )
     return made.name.text.upper(), found
 

@@ -25,10 +25,13 @@ MONTHS: Final = ("MONTH", "QUARTER", "YEAR")
 PARTS: Final = ("DAY", "HOUR", "MINUTE", "SECOND")
 
 
-def duration(text: Text, tree: Any) -> timedelta:
-    """The time that an INTERVAL stands for; SqlError for months, whose length differs, and for what is no interval."""
+def duration(text: Text, tree: Any, at: object = None) -> timedelta:
+    """The time that an INTERVAL stands for; SqlError for months, whose length differs, and for what is none.
+
+    What is none may have no place of its own: then the error stands at `at`.
+    """
     if tree.key != "interval":
-        raise text.error("expected an interval", tree, remedy="write it as INTERVAL '10' SECOND")
+        raise text.error("expected an interval", tree if at is None else at, remedy="write it as INTERVAL '10' SECOND")
     unit = tree.args.get("unit")
     if unit is not None and unit.key == "intervalspan":
         return _span(text, tree, unit.this.name.upper(), unit.expression.name.upper())
@@ -37,7 +40,7 @@ def duration(text: Text, tree: Any) -> timedelta:
     if name in MONTHS:
         raise text.error(f"a {name} has no fixed length", tree, remedy="write it in days: INTERVAL '30' DAY")
     if name not in UNITS or not re.fullmatch(r"-?\d+(\.\d+)?", number):
-        raise text.error("this is no interval", tree, remedy="write it as INTERVAL '10' SECOND")
+        raise text.error("this is no interval", tree if at is None else at, remedy="write it as INTERVAL '10' SECOND")
     return UNITS[name] * float(number) if "." in number else UNITS[name] * int(number)
 
 

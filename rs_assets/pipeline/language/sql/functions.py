@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -11,7 +12,8 @@ from rs_assets.engine.functions.literals import quote, unquote
 from rs_assets.engine.functions.registry import FUNCTIONS, UnknownFunctionError, function_named
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.check.types import Type, type_in
-from rs_assets.pipeline.language.sql.expressions import Expressions, branches_type
+from rs_assets.pipeline.language.sql.expressions import Expressions
+from rs_assets.pipeline.language.sql.predicates import branches_type
 from rs_assets.pipeline.language.sql.source import meant
 from rs_assets.pipeline.language.sql.types import is_whole
 from rs_assets.pipeline.language.sql.values import Value
@@ -35,6 +37,8 @@ class SqlFunction:
     returns: Returns
     texts: tuple[int, ...] = ()
     numbers: tuple[int, ...] = ()
+    # What the first argument, a word, may be.
+    words: tuple[str, ...] = ()
 
     def sql(self, arguments: Sequence[str]) -> str:
         """The Spark SQL of a call."""
@@ -96,7 +100,7 @@ def _extracted(arguments: Sequence[str]) -> str:
 
 def _in_unit(name: str) -> Callable[[Sequence[str]], str]:
     def made(arguments: Sequence[str]) -> str:
-        return f"{name}({unquote(arguments[0]) or ''}, {arguments[1]}, {arguments[2]})"
+        return f"{name}({unquote(arguments[0])}, {arguments[1]}, {arguments[2]})"
 
     return made
 
@@ -146,6 +150,9 @@ SQL_FUNCTIONS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
         "CONCAT": SqlFunction(1, MANY, "concat({all})", "string"),
         "CONCAT_WS": SqlFunction(2, MANY, "concat_ws({all})", "string", texts=(0,)),
         "REPLACE": _text("replace({all})", 3, 3, texts=(0, 1, 2)),
+        "COUNT_CHAR": _text(
+            "cast(length({0}) - length(replace({0}, {1}, '')) AS bigint)", 2, 2, "bigint", (0, 1)
+        ),
         "REVERSE": _text("reverse({0})", 1, 1),
         "SPLIT_INDEX": _text(_split_index, 3, 3, texts=(0, 1)),
         "REGEXP": _text("({0} RLIKE {1})", 2, 2, "boolean", (0, 1)),
@@ -159,8 +166,8 @@ SQL_FUNCTIONS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
         "TO_DATE": _text("cast(try_to_timestamp({all}) AS date)", 1, 2, "date", (0, 1)),
         "UNIX_TIMESTAMP": SqlFunction(0, 2, "unix_timestamp({all})", "bigint"),
         "FROM_UNIXTIME": SqlFunction(1, 2, "from_unixtime({all})", "string", numbers=(0,)),
-        "TIMESTAMPADD": SqlFunction(3, 3, _in_unit("timestampadd"), "timestamp", texts=(0,), numbers=(1,)),
-        "TIMESTAMPDIFF": SqlFunction(3, 3, _in_unit("timestampdiff"), "bigint", texts=(0,)),
+        "TIMESTAMPADD": SqlFunction(3, 3, _in_unit("timestampadd"), "timestamp", numbers=(1,), words=UNITS),
+        "TIMESTAMPDIFF": SqlFunction(3, 3, _in_unit("timestampdiff"), "bigint", words=UNITS),
         "NOW": SqlFunction(0, 0, "current_timestamp()", "timestamp"),
         "PROCTIME": SqlFunction(0, 0, "current_timestamp()", "timestamp"),
         "YEAR": _part("year"),
@@ -189,13 +196,14 @@ def _unless_null(name: str, arguments: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Calls by name: functions of the file's own, those of SQL, those of the registry."""
+    """Calls by name: `own` are names that the file gives to functions, which are those of SQL and of the registry."""
 
-    own: Mapping[str, SqlFunction]
+    own: Mapping[str, str]
 
     def __call__(self, made: Expressions, name: str, values: list[Value], tree: Any) -> Value:
         """The Spark SQL of a call; SqlError for one that is unknown, or has other arguments."""
-        function = self.own.get(name) or SQL_FUNCTIONS.get(name)
+        name = self.own.get(name, name)
+        function = SQL_FUNCTIONS.get(name)
         if function is None:
             return _registered(made, name, values, tree)
         if not function.least <= len(values) <= function.most:
@@ -215,6 +223,10 @@ def _operand(text: str) -> str:
 
 
 def _check(made: Expressions, name: str, function: SqlFunction, values: list[Value], tree: Any) -> None:
+    if function.words and unquote(values[0].text) not in function.words:
+        raise made.error(
+            f"{name} knows no unit {unquote(values[0].text)!r}", tree, remedy=f"use one of: {', '.join(function.words)}"
+        )
     wanted = {**dict.fromkeys(function.texts, "text"), **dict.fromkeys(function.numbers, "number")}
     for place, what in wanted.items():
         kind = values[place].type if place < len(values) else None
@@ -241,14 +253,9 @@ def _registered(made: Expressions, name: str, values: list[Value], tree: Any) ->
         function = function_named(name, len(values))
         text = function.sql(*(value.plain for value in values))
     except UnknownFunctionError as error:
-        known = [*SQL_FUNCTIONS, *made_names()]
-        remedy = error.remedy if name.casefold() in FUNCTIONS else meant(name, known) if name not in known else ""
-        raise made.error(error.what, tree, remedy=remedy[:300]) from error
+        known = [*SQL_FUNCTIONS, *(each.upper() for each in FUNCTIONS)]
+        near = meant(name, get_close_matches(name, known, n=1)) or "docs/sql.md and docs/functions.md list them"
+        raise made.error(error.what, tree, remedy=error.remedy if name in known else near) from error
     except TopologyError as error:
         raise made.error(error.what, tree, remedy=error.remedy) from error
     return Value(_operand(text), type_in(function.returns) if function.returns else None)
-
-
-def made_names() -> list[str]:
-    """The names of the registry, in upper case."""
-    return [name.upper() for name in FUNCTIONS]

@@ -8,20 +8,21 @@ from datetime import timedelta
 from typing import Any, Final
 
 from rs_assets.engine.functions.literals import quote_name
-from rs_assets.engine.window.spec import EmitStrategy, TumblingWindow, Window
-from rs_assets.pipeline.language.sql.aggregates import AGGREGATES, Aggregated, aggregated, is_aggregate
+from rs_assets.engine.window.spec import EmitStrategy, Window
+from rs_assets.pipeline.language.sql.aggregates import Aggregated, aggregated, is_aggregate
 from rs_assets.pipeline.language.sql.durations import duration_text
 from rs_assets.pipeline.language.sql.lexer import CALL
 from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts, name_of
-from rs_assets.pipeline.language.sql.relation import Column, Pending, Relation, Scope, free_name
+from rs_assets.pipeline.language.sql.relation import Relation, Scope, free_name
+from rs_assets.pipeline.language.sql.states import all_time, fired, fires_often, shuffled
 from rs_assets.pipeline.language.sql.values import Role, Value
 from rs_assets.pipeline.language.sql.windowing import KINDS, bound_values, regrouped, window_of
 
-# One window for all rows: a hundred years from 1970 on.
-ALL_TIME: Final = timedelta(days=36_500)
 RESERVED: Final = ("start_time", "end_time", "fire_time", "final", "retracted", "rank")
 SUFFIXES: Final[Mapping[str, Role]] = {"_START": "start", "_END": "end", "_ROWTIME": "last"}
 ROWS: Final = "row_count"
+# Several groupings in one.
+SEVERAL: Final = {"cube": "CUBE", "rollup": "ROLLUP", "groupingsets": "GROUPING SETS"}
 
 
 @dataclass(slots=True)
@@ -48,9 +49,9 @@ def is_grouped(tree: Any) -> bool:
 
 
 def _calls(tree: Any) -> list[Any]:
-    from sqlglot import exp
-
-    return [call for call in tree.find_all(exp.Anonymous) if not isinstance(call.parent, exp.Window)]
+    """The calls in a tree, without those of sub-queries and those before OVER."""
+    nodes = tree.walk(prune=lambda node: node.key in ("subquery", "exists", "select"))
+    return [node for node in nodes if node.key == "anonymous" and (node.parent is None or node.parent.key != "window")]
 
 
 def grouped(
@@ -68,7 +69,7 @@ def grouped(
     for name, item in items:
         if name:
             group.names[id(item.unalias())] = name
-    keys = _key_trees(planner, tree, items)
+    keys = _key_trees(tree, items)
     for key in keys:
         _add_key(group, key)
     values = [(name, _value(group, item), item) for name, item in items]
@@ -93,21 +94,18 @@ def _items(planner: Planner, relation: Relation, tree: Any) -> list[tuple[str, A
     return found
 
 
-def _key_trees(planner: Planner, tree: Any, items: Sequence[tuple[str, Any]]) -> list[Any]:
+def _key_trees(tree: Any, items: Sequence[tuple[str, Any]]) -> list[Any]:
     group = tree.args.get("group")
     if group is None:
         return [item.unalias() for _, item in items] if tree.args.get("distinct") is not None else []
-    for part in ("grouping_sets", "cube", "rollup"):
-        if group.args.get(part):
-            raise planner.error(
-                f"{part.upper().replace('_', ' ')} is not supported", group, remedy="write one query for each grouping"
-            )
     return list(group.expressions)
 
 
 def _add_key(group: Group, tree: Any) -> None:
     """Take a part of GROUP BY: a window, a bound of one, or a key."""
     planner = group.planner
+    if tree.key in SEVERAL:
+        raise planner.error(f"{SEVERAL[tree.key]} is not supported", tree, remedy="write one query for each grouping")
     if tree.key == "literal":
         raise planner.error("GROUP BY takes no numbers of columns", tree, remedy="write the column or its expression")
     kind = tree.name.removeprefix(CALL) if tree.key == "anonymous" else ""
@@ -274,18 +272,9 @@ def _renamed(name: str, value: Value) -> Value:
     return value if value.field == name else replace(value, text=f"({value.text})")
 
 
-def fired(stream: Any, place: Place, *, often: bool) -> Any:
-    """The stream of a window's rows, fired as EMIT says."""
-    from rs_assets.engine.window.firing import ONCE
-
-    if not often and place.firing != ONCE:
-        stream = replace(stream, firing=place.firing)
-    return stream.to_data_stream()
-
-
 def _result(group: Group, relation: Relation, stream: Any, fields: Mapping[str, str], *, often: bool) -> Relation:
     """The rows of groups; their columns are asked for by `_resolved`, so none has a name yet."""
-    twice = place_fires_often(group.place) and not often
+    twice = fires_often(group.place) and not often
     keys = tuple(fields[name] for name in group.keys)
     names = (*keys, *group.made, "start_time", "end_time", "fire_time")
     return replace(
@@ -301,33 +290,9 @@ def _result(group: Group, relation: Relation, stream: Any, fields: Mapping[str, 
     )
 
 
-def place_fires_often(place: Place) -> bool:
-    """Whether EMIT lets windows fire more than once."""
-    from rs_assets.engine.window.firing import ONCE
-
-    return place.firing != ONCE
-
-
 def replace_size(group: Group) -> Window | None:
     """The window whose bounds the rows have: of windows grouped again it is that of before."""
     return group.window if group.length is None else group.relation.window
-
-
-def all_time(relation: Relation) -> TumblingWindow:
-    """One window for all rows, by their event time if they have one."""
-    times = [c.value.field for c in relation.columns if c.value.role == "rowtime" and c.value.field is not None]
-    return TumblingWindow.of(ALL_TIME, times[0] if times else None)
-
-
-def shuffled(planner: Planner, relation: Relation, place: Place, at: Any) -> Relation:
-    """The rows through a durable shuffle: what follows is a query of its own, which may fire more than once."""
-    columns = relation.columns
-    needed = tuple(dict.fromkeys(c.value.field for c in columns if c.value.field is not None))
-    stream = relation.stream
-    if needed and set(needed) != set(relation.fields):
-        stream = stream.select_fields(*needed, name=planner.name(place, "fields", at))
-    stream = stream.shuffle(1, strategy="delta", name=planner.name(place, "shuffle", at))
-    return replace(relation, stream=stream, fields=needed or relation.fields, stateful=False, delay=timedelta(0))
 
 
 def _having(planner: Planner, relation: Relation, conditions: Sequence[Value], tree: Any, place: Place) -> Relation:
@@ -338,6 +303,3 @@ def _having(planner: Planner, relation: Relation, conditions: Sequence[Value], t
     text = " AND ".join(each.text for each in conditions)
     stream = relation.stream.filter(Value(text).plain, name=planner.name(place, "having", tree))
     return replace(relation, stream=stream)
-
-
-__all__ = ["AGGREGATES", "ALL_TIME", "Column", "Pending", "all_time", "fired", "grouped", "is_grouped", "shuffled"]

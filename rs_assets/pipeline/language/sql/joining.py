@@ -3,57 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from dataclasses import replace
 from typing import Any, Final
 
 from rs_assets.engine.functions.literals import quote_name
 from rs_assets.engine.join.spec import Bound, Interval, JoinType
 from rs_assets.engine.window.spec import HoppingWindow, TumblingWindow
 from rs_assets.errors import TopologyError
-from rs_assets.pipeline.language.sql.durations import duration
-from rs_assets.pipeline.language.sql.expressions import check_alike
-from rs_assets.pipeline.language.sql.grouping import shuffled
+from rs_assets.pipeline.language.sql.join_conditions import Join, later, same_window, take
 from rs_assets.pipeline.language.sql.origins import origins_of
 from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts
-from rs_assets.pipeline.language.sql.relation import Column, Relation, Scope
-from rs_assets.pipeline.language.sql.values import Value
+from rs_assets.pipeline.language.sql.relation import NONE, Column, Relation, Scope
+from rs_assets.pipeline.language.sql.states import shuffled
 from rs_assets.pipeline.language.sql.windowing import bound_values
 
 Item = Callable[[Planner, Any, Place], Relation]
-NONE: Final = timedelta(0)
 KINDS: Final[dict[str, JoinType]] = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
-# What `a op b` says of the difference b - a: whether it is bounded below, above, or on both sides.
-COMPARED: Final = {
-    "lte": (True, False),
-    "lt": (True, False),
-    "gte": (False, True),
-    "gt": (False, True),
-    "eq": (True, True),
-}
-
-
-@dataclass(slots=True)
-class Join:
-    """A join in the making: its sides, and what its conditions are for."""
-
-    planner: Planner
-    left: Relation
-    right: Relation
-    how: JoinType
-    at: Any
-    place: Place
-    pairs: list[tuple[Value, Value]] = field(default_factory=list)
-    rest: list[Any] = field(default_factory=list)
-    lower: timedelta | None = None
-    upper: timedelta | None = None
-    times: tuple[Value, Value] | None = None
-    timed: list[Any] = field(default_factory=list)
-
-    @property
-    def both(self) -> tuple[Column, ...]:
-        """The columns of both sides."""
-        return (*self.left.columns, *self.right.columns)
 
 
 def joined(
@@ -70,9 +35,9 @@ def joined(
     _check_sides(planner, left, right, tree)
     join = Join(planner, left, right, how, tree, place)
     on = list(conjuncts(tree.args["on"])) if tree.args.get("on") is not None else []
-    moved = [each for each in conditions if how == "inner" and not _later(join, each)]
+    moved = [each for each in conditions if how == "inner" and not later(join, each)]
     for each in [*on, *moved]:
-        _take(join, each)
+        take(join, each)
     return _made(join), [each for each in conditions if each not in moved]
 
 
@@ -106,145 +71,6 @@ def _check_sides(planner: Planner, left: Relation, right: Relation, tree: Any) -
     twice = left.tables & right.tables
     if twice:
         raise planner.error(f"two tables are called {min(twice)!r}", tree, remedy="name one of them: JOIN t AS other")
-
-
-def _later(join: Join, tree: Any) -> bool:
-    """Whether a condition of WHERE names a table that is joined only later."""
-    from sqlglot import exp
-
-    tables = join.left.tables | join.right.tables
-    names = {column.name for column in join.both}
-    for column in tree.find_all(exp.Column):
-        parts = [part.name for part in column.parts]
-        if parts[0] not in tables and parts[0] not in names:
-            return True
-    return False
-
-
-def _side(join: Join, tree: Any) -> str:
-    """Which sides a tree names columns of: 'left', 'right', 'both' or '' for neither."""
-    from sqlglot import exp
-
-    scope = Scope(join.planner.text, join.both)
-    sides = set()
-    for column in tree.find_all(exp.Column):
-        value = scope.find(column)
-        here = any(value is not None and _within(value, each.value) for each in _named(join.left, column))
-        sides.add("left" if here else "right")
-    return "both" if len(sides) > 1 else next(iter(sides), "")
-
-
-def _named(relation: Relation, column: Any) -> list[Column]:
-    parts = [part.name for part in column.parts]
-    named = [c for c in relation.columns if (c.table, c.name) == tuple(parts[:2])]
-    return named or [c for c in relation.columns if c.name == parts[0]]
-
-
-def _within(value: Value, of: Value) -> bool:
-    return value.text.startswith(of.text)
-
-
-def _take(join: Join, tree: Any) -> None:
-    """Decide what a condition is for: one side, the keys, the bound in time, or the pairs that are left."""
-    if tree.key == "between":
-        from sqlglot import exp
-
-        for made in (
-            exp.GTE(this=tree.this, expression=tree.args["low"]),
-            exp.LTE(this=tree.this, expression=tree.args["high"]),
-        ):
-            _take(join, made)
-        return
-    side = _side(join, tree)
-    if side in ("left", "right") and _may_filter(join, side):
-        _filter(join, side, tree)
-    elif side != "both" or tree.key not in COMPARED or not _compared(join, tree):
-        join.rest.append(tree)
-
-
-def _may_filter(join: Join, side: str) -> bool:
-    """Whether a condition on one side may drop its rows before the join."""
-    return join.how == "inner" or (join.how, side) in (("left", "right"), ("right", "left"))
-
-
-def _filter(join: Join, side: str, tree: Any) -> None:
-    from rs_assets.pipeline.language.sql.query import filtered
-
-    relation = join.left if side == "left" else join.right
-    tables = sorted(relation.tables)
-    place = join.place.inside(tables[0] if tables else side)
-    setattr(join, side, filtered(join.planner, relation, [tree], place, "where"))
-
-
-def _compared(join: Join, tree: Any) -> bool:
-    """Take a comparison of both sides as a key or as a bound in time; False if it is neither."""
-    first, second = tree.this, tree.expression
-    swapped = _side(join, first) == "right"
-    if swapped:
-        first, second = second, first
-    if (_side(join, first), _side(join, second)) != ("left", "right"):
-        return False
-    if _bound(join, first, second, tree, swapped=swapped):
-        return True
-    if tree.key != "eq":
-        return False
-    left, right = (join.planner.over(side).value(each) for side, each in ((join.left, first), (join.right, second)))
-    check_alike(join.planner.over(join.left), left, right, tree)
-    join.pairs.append((left, right))
-    return True
-
-
-def _bound(join: Join, first: Any, second: Any, tree: Any, *, swapped: bool) -> bool:
-    left, right = _time(join, join.left, first), _time(join, join.right, second)
-    if left is None or right is None:
-        return False
-    if tree.key == "eq" and left[0].role == right[0].role == "end":
-        # Windows that start together end together if they are of one kind.
-        return _same_window(join)
-    times = (left[0], right[0])
-    if join.times is not None and join.times != times:
-        return False
-    below, above = COMPARED[tree.key]
-    if swapped:
-        below, above = above, below
-    # left + a <= right + b: the right one is later by a - b at least.
-    difference = left[1] - right[1]
-    if below:
-        join.lower = difference if join.lower is None else max(join.lower, difference)
-    if above:
-        join.upper = difference if join.upper is None else min(join.upper, difference)
-    join.times = times
-    join.timed.append(tree)
-    if tree.key in ("lt", "gt"):
-        join.rest.append(tree)
-    return True
-
-
-def _same_window(join: Join) -> bool:
-    """Whether both sides are in windows of one kind, be they grouped or not."""
-    kinds = [_kind(side) for side in (join.left, join.right)]
-    return kinds[0] is not None and kinds[0] == kinds[1]
-
-
-def _kind(relation: Relation) -> tuple[timedelta, timedelta, timedelta] | None:
-    window = relation.pending.window if relation.pending is not None else relation.window
-    if not isinstance(window, TumblingWindow | HoppingWindow):
-        return None
-    return window.size, window.slide, window.offset
-
-
-def _time(join: Join, relation: Relation, tree: Any) -> tuple[Value, timedelta] | None:
-    """The event time that a tree is, with an interval added or not; None for something else."""
-    if tree.key == "paren":
-        return _time(join, relation, tree.this)
-    if tree.key in ("add", "sub") and tree.expression.key == "interval":
-        inner = _time(join, relation, tree.this)
-        span = duration(join.planner.text, tree.expression)
-        return (inner[0], inner[1] + (span if tree.key == "add" else -span)) if inner is not None else None
-    if tree.key != "column":
-        return None
-    value = Scope(join.planner.text, relation.columns).find(tree)
-    return (value, NONE) if value is not None and value.role in ("rowtime", "start", "end") else None
 
 
 def _made(join: Join) -> Relation:
@@ -289,7 +115,7 @@ def _interval(join: Join) -> Interval | None:
 def _by_window(join: Join) -> Relation:
     """A join of rows of two tables that are in the same window."""
     left, right = join.left.pending, join.right.pending
-    same = left is not None and right is not None and left.field and right.field and _same_window(join)
+    same = left is not None and right is not None and left.field and right.field and same_window(join)
     if not same or join.lower != NONE or join.upper != NONE or left is None or right is None:
         raise join.planner.error(
             "a join of rows in windows goes by equal windows of both sides",

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 CALL: Final = "RS_"
 # Words before a bracket that make no call.
 STRUCTURE: Final = frozenset({
-    "ALL", "AND", "ANY", "AS", "BETWEEN", "BY", "CASE", "CROSS", "DISTINCT", "ELSE", "END", "EXCEPT", "EXISTS",
-    "FILTER", "FROM", "FULL", "GROUP", "GROUPING", "HAVING", "IN", "INNER", "INTERSECT", "INTERVAL", "INTO",
-    "IS", "JOIN", "LATERAL", "LEFT", "LIKE", "LIMIT", "NOT", "NULL", "ON", "OR", "ORDER", "OUTER", "OVER",
-    "RIGHT", "SELECT", "SETS", "SOME", "TABLE", "THEN", "UNION", "USING", "VALUES", "WHEN", "WHERE", "WINDOW",
-    "WITH",
+    "ALL", "AND", "ANY", "AS", "BETWEEN", "BY", "CASE", "CROSS", "CUBE", "DISTINCT", "ELSE", "END", "EXCEPT",
+    "EXISTS", "FILTER", "FROM", "FULL", "GROUP", "GROUPING", "HAVING", "IN", "INNER", "INTERSECT", "INTERVAL",
+    "INTO", "IS", "JOIN", "LATERAL", "LEFT", "LIKE", "LIMIT", "NOT", "NULL", "ON", "OR", "ORDER", "OUTER",
+    "OVER", "RIGHT", "ROLLUP", "SELECT", "SETS", "SOME", "TABLE", "THEN", "UNION", "USING", "VALUES", "WHEN",
+    "WHERE", "WINDOW", "WITH",
 })  # fmt: skip
 # Calls whose arguments are words of their own, which sqlglot reads well.
 STOCK: Final = frozenset({"CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION"})
@@ -197,6 +197,13 @@ class _Rewriter:
 
     def _peek(self) -> Token | None:
         return self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else None
+
+
+def as_interval(tokens: Sequence[Token]) -> list[Token]:
+    """`tokens` with the word INTERVAL before them, which EMIT WITH DELAY '10' SECOND leaves out."""
+    if not tokens or word(tokens[0]) == "INTERVAL":
+        return list(tokens)
+    return [_like(tokens[0], "INTERVAL", "INTERVAL"), *tokens]
 
 
 def _like(token: Token, kind: str, text: str) -> Token:

@@ -13,7 +13,8 @@ from rs_assets.errors import SqlError
 from rs_assets.pipeline.language.sql.expressions import Expressions, Resolve
 from rs_assets.pipeline.language.sql.functions import Calls
 from rs_assets.pipeline.language.sql.relation import Relation, Scope, free_name
-from rs_assets.pipeline.language.sql.source import Text
+from rs_assets.pipeline.language.sql.rules import REFUSED, RULES
+from rs_assets.pipeline.language.sql.source import Text, start_of
 from rs_assets.pipeline.language.sql.values import Value
 
 if TYPE_CHECKING:
@@ -59,8 +60,6 @@ class Planner:
 
     def name(self, place: Place, kind: str, at: object) -> str:
         """A name for a step, which depends on nothing but the names in the statement and what the step is for."""
-        from rs_assets.pipeline.language.sql.source import start_of
-
         again = f"_{place.reading}" if place.reading > 1 else ""
         made = free_name(step_name(f"{place.base}_{kind}{again}" if kind else f"{place.base}{again}"), self.steps)
         self.steps[made] = start_of(at)
@@ -68,7 +67,7 @@ class Planner:
 
     def expressions(self, resolve: Resolve) -> Expressions:
         """Expressions over what `resolve` knows."""
-        return Expressions(self.text, resolve, Calls(self.catalog.functions))
+        return Expressions(self.text, resolve, Calls(self.catalog.functions), RULES, REFUSED)
 
     def over(self, relation: Relation) -> Expressions:
         """Expressions over the columns of a relation."""

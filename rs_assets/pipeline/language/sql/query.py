@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
-from rs_assets.engine.functions.literals import quote_name
 from rs_assets.pipeline.language.sql import joining
 from rs_assets.pipeline.language.sql.grouping import grouped, is_grouped
-from rs_assets.pipeline.language.sql.lexer import CALL
-from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts, name_of, step_name
+from rs_assets.pipeline.language.sql.outputs import Output, Selected, called, filtered, mapped, named, outputs_of
+from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts, step_name
 from rs_assets.pipeline.language.sql.ranking import ranked, ranking_of
-from rs_assets.pipeline.language.sql.relation import Column, Relation, Scope
+from rs_assets.pipeline.language.sql.relation import Relation
 from rs_assets.pipeline.language.sql.sources import source_of
 from rs_assets.pipeline.language.sql.types import common
-from rs_assets.pipeline.language.sql.values import Value
 from rs_assets.pipeline.language.sql.windowing import pending
 
 # Parts of a SELECT that are read; what else stands there is refused by its name.
@@ -30,23 +28,6 @@ UNREAD: Final = {
     "windows": "write the window behind OVER",
 }
 UNION_OTHERS: Final = {"except": "EXCEPT", "intersect": "INTERSECT"}
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A column of a select list: its name, none if it has none, and its value over the rows before."""
-
-    name: str
-    value: Value
-    at: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Selected:
-    """A relation, and what a select list makes of its rows."""
-
-    relation: Relation
-    outputs: tuple[Output, ...]
 
 
 def relation_of(planner: Planner, tree: Any, place: Place, names: Sequence[str] = ()) -> Relation:
@@ -90,52 +71,6 @@ def _check_parts(planner: Planner, tree: Any) -> None:
             at = part[0] if isinstance(part, list) else part
             shown = name.rstrip("_").upper().replace("LATERALS", "LATERAL VIEW")
             raise planner.error(f"{shown} is not supported", at, remedy=UNREAD.get(name, "leave it out"))
-
-
-def outputs_of(planner: Planner, relation: Relation, items: Sequence[Any]) -> tuple[Output, ...]:
-    """A select list over a relation, `*` taken apart."""
-    scope = Scope(planner.text, relation.columns)
-    made = planner.over(relation)
-    found: list[Output] = []
-    for item in items:
-        star = scope.star(item)
-        if star is not None:
-            found += [Output(column.name, column.value, item) for column in star]
-        else:
-            found.append(Output(name_of(item), made.value(item.unalias()), item))
-    return tuple(found)
-
-
-def filtered(planner: Planner, relation: Relation, conditions: Sequence[Any], place: Place, kind: str) -> Relation:
-    """The rows for which all conditions hold."""
-    if not conditions:
-        return relation
-    made = planner.over(relation)
-    texts = [made.condition(each).text for each in conditions]
-    if relation.keys is not None:
-        _check_keys(planner, relation, conditions)
-    text = texts[0] if len(texts) == 1 else f"({' AND '.join(texts)})"
-    stream = relation.stream.filter(Value(text).plain, name=planner.name(place, kind, conditions[0]))
-    return replace(relation, stream=stream)
-
-
-def _check_keys(planner: Planner, relation: Relation, conditions: Sequence[Any]) -> None:
-    """Of rows that are replaced only the keys stay as they are: by others a row that was told might have to go."""
-    scope = Scope(planner.text, relation.columns)
-    for tree in (column for each in conditions for column in each.find_all(_column_type())):
-        value = scope.find(tree)
-        if value is not None and value.field not in (relation.keys or ()):
-            raise planner.error(
-                f"{tree.name!r} changes with each update, so a row that passed might have to be taken back",
-                tree,
-                remedy="filter before the aggregate, or read the table that it writes",
-            )
-
-
-def _column_type() -> Any:
-    from sqlglot import exp
-
-    return exp.Column
 
 
 def _from(planner: Planner, tree: Any, conditions: list[Any], place: Place) -> tuple[Relation, list[Any]]:
@@ -207,54 +142,6 @@ def _view(planner: Planner, view: Any, place: Place) -> Relation:
     return made
 
 
-def named(planner: Planner, made: Selected, place: Place, at: Any, names: Sequence[str] = ()) -> Relation:
-    """What a query selected, as a relation of columns with names: computed ones become fields of its rows."""
-    outputs = _called(planner, made.outputs, names, at)
-    relation = made.relation
-    computed = {out.name: out.value for out in outputs if out.value.field is None and not _virtual(out.value, relation)}
-    if computed and not relation.stateful and relation.keys is None and relation.pending is None:
-        return _mapped(planner, relation, outputs, place, at)
-    relation, fields = planner.with_fields(relation, computed, place, "select", at)
-    columns = tuple(
-        Column(out.name, replace(out.value, text=quote_name(fields[out.name])) if out.name in fields else out.value)
-        for out in outputs
-    )
-    return replace(relation, columns=columns)
-
-
-def _virtual(value: Value, relation: Relation) -> bool:
-    """Whether a value is the clock, or the bound of a window whose rows are not grouped yet."""
-    return value.role == "proctime" or (relation.pending is not None and value.role in ("start", "end", "last"))
-
-
-def _called(planner: Planner, outputs: Sequence[Output], names: Sequence[str], at: Any) -> list[Output]:
-    if names and len(names) != len(outputs):
-        raise planner.error(f"{len(names)} names are given to {len(outputs)} columns", at, remedy="name each column")
-    made = [replace(out, name=name) for out, name in zip(outputs, names or [o.name for o in outputs], strict=True)]
-    seen: set[str] = set()
-    for out in made:
-        if not out.name:
-            raise planner.error("a computed column has no name", out.at, remedy="name it: expression AS name")
-        if out.name.casefold() in seen:
-            raise planner.error(
-                f"two columns are called {out.name!r}", out.at, remedy=f"rename one of them: ... AS {out.name}_2"
-            )
-        seen.add(out.name.casefold())
-    return made
-
-
-def _mapped(planner: Planner, relation: Relation, outputs: Sequence[Output], place: Place, at: Any) -> Relation:
-    """Rows of just these columns."""
-    real = [out for out in outputs if not _virtual(out.value, relation)]
-    texts = [f"{out.value.plain} AS {quote_name(out.name)}" for out in real]
-    stream = relation.stream.map(*texts, name=planner.name(place, "select", at))
-    columns = tuple(
-        Column(out.name, out.value if out not in real else replace(out.value, text=quote_name(out.name)))
-        for out in outputs
-    )
-    return replace(relation, stream=stream, fields=tuple(out.name for out in real), columns=columns)
-
-
 def _united(planner: Planner, tree: Any, place: Place) -> Selected:
     if tree.args.get("distinct"):
         raise planner.error(
@@ -274,7 +161,7 @@ def _united(planner: Planner, tree: Any, place: Place) -> Selected:
         )
     if any(side.relation.keys is not None for side in sides):
         raise planner.error("UNION ALL of rows that are replaced later", tree, remedy="write them to two tables")
-    names = [out.name for out in left.outputs]
+    names = [out.name or f"column_{n}" for n, out in enumerate(left.outputs, 1)]
     kinds = [_one_type(planner, *pair) for pair in zip(left.outputs, right.outputs, strict=True)]
     made = [
         _branch(planner, side, names, kinds, place.inside(name), tree) for side, name in zip(sides, "ab", strict=True)
@@ -319,18 +206,4 @@ def _branch(planner: Planner, side: Selected, names: list[str], kinds: list[Any]
                 else replace(out.value, text=f"cast({out.value.plain} AS {kind.text})", type=kind))
         for out, kind in zip(side.outputs, kinds, strict=True)
     ]  # fmt: skip
-    return _mapped(planner, side.relation, _called(planner, outputs, names, at), place, at)
-
-
-__all__ = [
-    "CALL",
-    "Output",
-    "Selected",
-    "filtered",
-    "item",
-    "named",
-    "outputs_of",
-    "relation_of",
-    "selected_of",
-    "table",
-]
+    return mapped(planner, side.relation, called(planner, outputs, names, at), place, at)

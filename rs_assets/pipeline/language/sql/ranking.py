@@ -10,10 +10,11 @@ from typing import Any, Final
 from rs_assets.engine.functions.literals import quote_name
 from rs_assets.engine.window.spec import EmitStrategy, Window
 from rs_assets.pipeline.check.types import Type
-from rs_assets.pipeline.language.sql.grouping import all_time, fired, place_fires_often, shuffled
+from rs_assets.pipeline.language.sql.durations import duration_text
 from rs_assets.pipeline.language.sql.lexer import CALL
 from rs_assets.pipeline.language.sql.planner import Place, Planner
 from rs_assets.pipeline.language.sql.relation import Column, Relation, free_name
+from rs_assets.pipeline.language.sql.states import all_time, fired, fires_often, shuffled
 from rs_assets.pipeline.language.sql.types import is_number
 from rs_assets.pipeline.language.sql.values import Value
 from rs_assets.pipeline.language.sql.windowing import bound_values, regrouped
@@ -129,9 +130,7 @@ def _top(
     orders = _orders(planner, relation, at)
     values = {**outputs, **{f"part_{n}": v for n, v in enumerate(parts, 1)}}
     values |= {f"order_{n}": v for n, (v, _) in enumerate(orders, 1)}
-    kept = {
-        name: value for name, value in values.items() if value.role not in ("proctime", "end", "last") or value.field
-    }
+    kept = {name: _apart(value) for name, value in values.items() if not _given(value, often=often)}
     relation, fields = planner.with_fields(relation, kept, place, "ranked", at)
     by = list(dict.fromkeys(fields[f"order_{n}"] for n in range(1, len(orders) + 1)))
     groups = tuple(dict.fromkeys(fields[f"part_{n}"] for n in range(1, len(parts) + 1)))
@@ -145,11 +144,12 @@ def _top(
     if relation.own_delay and made.time_field is not None:
         stream = stream.water_mark(relation.own_delay)
     names = (*groups, rank, *by, *dict.fromkeys(shown), *WINDOW_TIMES)
-    bounds = bound_values("`start_time`", "`end_time`")
+    end = f"(`start_time` + {duration_text(length.longest)})" if length is not None else "`end_time`"
+    bounds = bound_values("`start_time`", end)
     columns = [_column(name, value, fields, bounds) for name, value in outputs.items()]
     columns.append(Column(numbered.rank, Value(quote_name(rank), Type("int")), ""))
     keys = (*groups, *((rank,) if limit > 1 else ()))
-    twice = place_fires_often(place) and not often
+    twice = fires_often(place) and not often
     return replace(
         relation,
         stream=fired(stream, place, often=often),
@@ -161,6 +161,16 @@ def _top(
         window=None if often else length or made,
         pending=None,
     )
+
+
+def _given(value: Value, *, often: bool) -> bool:
+    """Whether a value is no field of the rows that are ranked: the clock, or a bound, which the window gives again."""
+    return value.role == "proctime" or (not often and value.role in ("start", "end", "last"))
+
+
+def _apart(value: Value) -> Value:
+    """A value that is no field called as the window's own times are."""
+    return replace(value, text=f"({value.text})") if value.field in WINDOW_TIMES else value
 
 
 def _column(name: str, value: Value, fields: Mapping[str, str], bounds: Mapping[Any, Value]) -> Column:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from rs_assets.pipeline.language.sql.cursor import Cursor
-from rs_assets.pipeline.language.sql.lexer import parsed, tokens_of
+from rs_assets.pipeline.language.sql.lexer import as_interval, parsed, tokens_of
 from rs_assets.pipeline.language.sql.source import Text
 from rs_assets.pipeline.language.sql.statements import (
     CreateFunction,
@@ -124,7 +124,7 @@ class _Reader(Cursor):
         if not without:
             self.need("WITH")
         self.need("DELAY")
-        delay = None if without else parsed(self.text, self.until("BEFORE", "AFTER", ","))
+        delay = None if without else parsed(self.text, as_interval(self.until("BEFORE", "AFTER", ",")))
         side = "BEFORE" if self.take("BEFORE") else "AFTER" if self.take("AFTER") else ""
         if side:
             self.need("WATERMARK")

@@ -11,18 +11,21 @@ from rs_assets.engine.source.memory import MemoryChannel
 from rs_assets.pipeline.language.sql.casts import cast, fits
 from rs_assets.pipeline.language.sql.catalog import ALLOW
 from rs_assets.pipeline.language.sql.options import Options
+from rs_assets.pipeline.language.sql.outputs import Output, Selected
 from rs_assets.pipeline.language.sql.planner import Place, Planner
-from rs_assets.pipeline.language.sql.query import Output, Selected
 from rs_assets.pipeline.language.sql.sources import connector
 from rs_assets.pipeline.language.sql.statements import Column, CreateTable, Insert
 from rs_assets.pipeline.language.sql.tables import unknown_column
 from rs_assets.pipeline.language.sql.values import Value
+from rs_assets.pipeline.language.sql.windowing import check_bounds
 
 if TYPE_CHECKING:
     from rs_assets.pipeline.stream.data_stream import DataStream
 
 GUARANTEES: Final = {"at-least-once": "at_least_once", "exactly-once": "exactly_once"}
-Sink = Callable[[Planner, Options, "DataStream", str, Sequence[str]], "DataStream"]
+# The columns by which rows are replaced, for a sink that asks for them.
+Keys = Callable[[], tuple[str, ...]]
+Sink = Callable[[Planner, Options, "DataStream", str, Keys], "DataStream"]
 
 
 def written(planner: Planner, insert: Insert, made: Selected, place: Place) -> DataStream:
@@ -42,10 +45,15 @@ def written(planner: Planner, insert: Insert, made: Selected, place: Place) -> D
     stream = made.relation.stream.map(*texts, name=planner.name(place, "row", insert.table.start))
     options = Options.of(planner.text, table, "sink")
     bound = planner.bound.get(table.name.text)
-    keys = _keys(planner, insert, table, columns, made)
     write = SINKS[connector(options, bound, SINKS)]
     _check_updates(planner, insert, made, write)
-    result = write(planner, options, stream, planner.name(place, "", insert.table.start), keys)
+    result = write(
+        planner,
+        options,
+        stream,
+        planner.name(place, "", insert.table.start),
+        lambda: keys_of(planner, insert, table, columns, made),
+    )
     options.check_all_read()
     return result
 
@@ -82,6 +90,7 @@ def _check_order(planner: Planner, insert: Insert, columns: Sequence[Column], ou
 def _text(planner: Planner, column: Column, out: Output) -> str:
     """A column of the sink: the value, cast to the declared type."""
     value, kind = out.value, column.type
+    check_bounds(planner, value, out.at)
     if kind is not None and not fits(value.type, kind):
         known = value.type.text.upper() if value.type else ""
         raise planner.error(
@@ -98,7 +107,7 @@ def _text(planner: Planner, column: Column, out: Output) -> str:
     return f"{value.plain} AS {quote_name(column.name.text)}"
 
 
-def _keys(
+def keys_of(
     planner: Planner, insert: Insert, table: CreateTable, columns: Sequence[Column], made: Selected
 ) -> tuple[str, ...]:
     """The columns by which rows are replaced: the primary key, else those that the query's rows are replaced by."""
@@ -125,11 +134,11 @@ def _check_updates(planner: Planner, insert: Insert, made: Selected, write: Sink
         )  # fmt: skip
 
 
-def _print(planner: Planner, options: Options, stream: DataStream, name: str, keys: Sequence[str]) -> DataStream:  # noqa: ARG001
+def _print(planner: Planner, options: Options, stream: DataStream, name: str, keys: Keys) -> DataStream:  # noqa: ARG001
     return stream.to_print(max_rows=options.number("max-rows") or 20, name=name)
 
 
-def _files(planner: Planner, options: Options, stream: DataStream, name: str, keys: Sequence[str]) -> DataStream:  # noqa: ARG001
+def _files(planner: Planner, options: Options, stream: DataStream, name: str, keys: Keys) -> DataStream:  # noqa: ARG001
     options.choice("format", {"json": "json"}, "json")
     if options.table.partitioned_by:
         raise options.error(
@@ -139,31 +148,33 @@ def _files(planner: Planner, options: Options, stream: DataStream, name: str, ke
     return stream.to_file(options.need("path", "/data/out").removeprefix("file://"), name=name)
 
 
-def _delta(planner: Planner, options: Options, stream: DataStream, name: str, keys: Sequence[str]) -> DataStream:
-    if not keys and planner.updating:
+def _delta(planner: Planner, options: Options, stream: DataStream, name: str, keys: Keys) -> DataStream:
+    found = keys()
+    if not found and planner.updating:
         raise options.error(
             "the query replaces its one row, but the table has no key",
             remedy="declare a PRIMARY KEY, or group by a column",
         )
     return stream.to_delta(
         options.take("path") or options.need("table", "totals"),
-        mode="upsert" if keys else "append",
-        keys=keys,
+        mode="upsert" if found else "append",
+        keys=found,
         order_by=tuple(filter(None, (options.take("order-by") or "").split(","))),
         partition_by=[word.text for word in options.table.partitioned_by],
         name=name,
     )
 
 
-def _kafka(planner: Planner, options: Options, stream: DataStream, name: str, keys: Sequence[str]) -> DataStream:
+def _kafka(planner: Planner, options: Options, stream: DataStream, name: str, keys: Keys) -> DataStream:
     options.choice("format", {"json": "json"}, "json")
     options.take("properties.group.id")
     options.take("scan.startup.mode")
-    if planner.updating and len(keys) != 1:
+    found = keys()
+    if planner.updating and len(found) != 1:
         raise options.error(
             "the query replaces rows, and a record of Kafka has one key", remedy="declare a PRIMARY KEY of one column"
         )
-    key = options.take("key.fields") or (keys[0] if len(keys) == 1 else None)
+    key = options.take("key.fields") or (found[0] if len(found) == 1 else None)
     return stream.to_kafka(
         options.need("properties.bootstrap.servers", "localhost:9092"),
         options.need("topic", "totals"),
@@ -173,11 +184,11 @@ def _kafka(planner: Planner, options: Options, stream: DataStream, name: str, ke
     )
 
 
-def _sqlite(planner: Planner, options: Options, stream: DataStream, name: str, keys: Sequence[str]) -> DataStream:  # noqa: ARG001
+def _sqlite(planner: Planner, options: Options, stream: DataStream, name: str, keys: Keys) -> DataStream:  # noqa: ARG001
     return stream.to_sqlite(options.need("path", "shop.db"), options.need("table", "totals"), name=name)
 
 
-def _memory(planner: Planner, options: Options, stream: DataStream, name: str, keys: Sequence[str]) -> DataStream:  # noqa: ARG001
+def _memory(planner: Planner, options: Options, stream: DataStream, name: str, keys: Keys) -> DataStream:  # noqa: ARG001
     table = options.table.name.text
     bound: Any = planner.bound.get(table)
     if not isinstance(bound, MemoryChannel):

@@ -130,8 +130,8 @@ def read_type(cursor: Cursor) -> Type:
 
 def _ddl(cursor: Cursor) -> str:
     at, name = cursor.start, cursor.word()
-    if not name:
-        raise cursor.error(f"expected a type, found {cursor.shown()}")
+    if not name[:1].isalpha():
+        raise cursor.error(f"expected a type, found {cursor.shown()}", remedy="write it as id BIGINT")
     cursor.place += 1
     if name == "ARRAY":
         return f"array<{_ddl_inside(cursor)}>"

@@ -74,7 +74,8 @@ def unknown_type(text: Text, name: str, at: object) -> Exception:
 
 def type_of_cast(text: Text, tree: exp.DataType, at: object) -> Type:
     """The type that a CAST names; SqlError for one that is not supported there."""
-    name = tree.this.name if hasattr(tree.this, "name") else str(tree.this).upper()
+    own = tree.args.get("kind")
+    name = str(own).upper() if own is not None else tree.this.name
     found = SIMPLE.get(name)
     if found is None and name in DECIMALS:
         sizes = [param.this.name for param in tree.expressions]

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from rs_assets.engine.window.spec import HoppingWindow, SessionWindow, TumblingWindow, Window
-from rs_assets.errors import SqlError, TopologyError
+from rs_assets.errors import TopologyError
 from rs_assets.pipeline.language.sql.durations import duration, duration_text
 from rs_assets.pipeline.language.sql.lexer import CALL
 from rs_assets.pipeline.language.sql.planner import Place, Planner
@@ -26,7 +26,7 @@ BOUNDS: Final[Mapping[str, Role]] = MappingProxyType(
 )
 MILLISECOND: Final = timedelta(milliseconds=1)
 # What only grouping a window can give, before it is known.
-UNGROUPED: Final = "window bound"
+UNGROUPED: Final = "\0window bound"
 
 
 def pending(planner: Planner, call: Any, place: Place, table: Table) -> Relation:
@@ -138,8 +138,9 @@ def regrouped(planner: Planner, relation: Relation, start: Value, at: Any) -> Tu
     return TumblingWindow.of(window.slide, start.field, offset=window.offset)
 
 
-def no_bound(planner: Planner, at: Any) -> SqlError:
-    """The error for the bound of a window whose rows are not grouped."""
-    return planner.error(
-        "the bounds of this window are known only behind GROUP BY", at, remedy="GROUP BY window_start, window_end"
-    )
+def check_bounds(planner: Planner, value: Value, at: Any, *, alone: bool = False) -> None:
+    """SqlError for the bound of a window whose rows are not grouped; `alone` it may be passed on."""
+    if UNGROUPED in value.text and not (alone and value.text == UNGROUPED):
+        raise planner.error(
+            "the bounds of this window are known only behind GROUP BY", at, remedy="GROUP BY window_start, window_end"
+        )

@@ -1,0 +1,136 @@
+"""Conditions and choices: comparisons, three-valued logic, LIKE, CASE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from rs_assets.engine.functions.literals import quote
+from rs_assets.pipeline.check.types import Type
+from rs_assets.pipeline.language.sql.expressions import Expressions, a_type
+from rs_assets.pipeline.language.sql.types import BOOLEAN, common, is_number
+from rs_assets.pipeline.language.sql.values import Value
+
+
+def _compared(sign: str) -> Callable[[Expressions, Any], Value]:
+    def rule(made: Expressions, tree: Any) -> Value:
+        left, right = made.value(tree.this), made.value(tree.expression)
+        check_alike(made, left, right, tree)
+        return Value(f"({left.text} {sign} {right.text})", BOOLEAN)
+
+    return rule
+
+
+def _distinct(made: Expressions, tree: Any) -> Value:
+    same = _compared("<=>")(made, tree)
+    return Value(f"(NOT {same.text})", BOOLEAN)
+
+
+def check_alike(made: Expressions, left: Value, right: Value, tree: Any) -> None:
+    """SqlError for values that Spark would compare by a cast that may end the run, or hide a mistake."""
+    kinds = [kind for kind in (left.type, right.type) if kind is not None]
+    if len(kinds) < 2 or kinds[0].name == kinds[1].name or all(map(is_number, kinds)):
+        return
+    names = {kind.name for kind in kinds}
+    if names <= {"timestamp", "date", "string"} or "void" in names:
+        return
+    raise made.error(
+        f"{a_type(kinds[0])} is compared with {a_type(kinds[1])} in {made.shown(tree)}",
+        tree,
+        remedy=f"CAST one of them: CAST(... AS {kinds[0].text.upper()})",
+    )
+
+
+def _joined(sign: str) -> Callable[[Expressions, Any], Value]:
+    def rule(made: Expressions, tree: Any) -> Value:
+        parts = [made.condition(part).text for part in (tree.this, tree.expression)]
+        return Value(f"({f' {sign} '.join(parts)})", BOOLEAN)
+
+    return rule
+
+
+def _not(made: Expressions, tree: Any) -> Value:
+    return Value(f"(NOT {made.condition(tree.this).text})", BOOLEAN)
+
+
+def _is(made: Expressions, tree: Any) -> Value:
+    value, what = made.value(tree.this), made.value(tree.expression)
+    return Value(f"({value.text} IS {what.text.upper()})", BOOLEAN)
+
+
+def _between(made: Expressions, tree: Any) -> Value:
+    parts = [made.value(part) for part in (tree.this, tree.args["low"], tree.args["high"])]
+    for part in parts[1:]:
+        check_alike(made, parts[0], part, tree)
+    return Value(f"({parts[0].text} BETWEEN {parts[1].text} AND {parts[2].text})", BOOLEAN)
+
+
+def _in(made: Expressions, tree: Any) -> Value:
+    if tree.args.get("query") is not None or not tree.expressions:
+        raise made.error("IN (SELECT ...) is not supported", tree, remedy="write it as a JOIN")
+    value, among = made.value(tree.this), [made.value(each) for each in tree.expressions]
+    for each in among:
+        check_alike(made, value, each, tree)
+    return Value(f"({value.text} IN ({', '.join(each.text for each in among)}))", BOOLEAN)
+
+
+def _like(made: Expressions, tree: Any) -> Value:
+    value = made.value(tree.this)
+    if value.type is not None and value.type.name != "string":
+        what = f"{made.shown(tree.this)} is {a_type(value.type)}, no text"
+        raise made.error(what, tree, remedy="CAST(... AS STRING)")
+    pattern = tree.expression
+    # In Flink a backslash is a letter of a pattern unless ESCAPE names it.
+    text = quote(pattern.this.replace("\\", "\\\\")) if pattern.is_string else (
+        f"replace({made.value(pattern).text}, {quote(chr(92))}, {quote(chr(92) * 2)})"
+    )  # fmt: skip
+    return Value(f"({value.text} LIKE {text})", BOOLEAN)
+
+
+def _escape(made: Expressions, tree: Any) -> Value:
+    like = tree.this
+    parts = [made.value(part).text for part in (like.this, like.expression, tree.expression)]
+    return Value(f"({parts[0]} LIKE {parts[1]} ESCAPE {parts[2]})", BOOLEAN)
+
+
+def _case(made: Expressions, tree: Any) -> Value:
+    subject = made.value(tree.this) if tree.this is not None else None
+    parts, kinds = [], list[Type | None]()
+    for branch in tree.args["ifs"]:
+        when = made.value(branch.this) if subject is not None else made.condition(branch.this)
+        then = made.value(branch.args["true"])
+        kinds.append(then.type)
+        parts.append(f"WHEN {when.plain} THEN {then.plain}")
+    if tree.args.get("default") is not None:
+        other = made.value(tree.args["default"])
+        kinds.append(other.type)
+        parts.append(f"ELSE {other.plain}")
+    head = f"CASE {subject.text}" if subject is not None else "CASE"
+    return Value(f"{head} {' '.join(parts)} END", branches_type(made, kinds, tree))
+
+
+def branches_type(made: Expressions, kinds: list[Type | None], tree: Any) -> Type | None:
+    """The type that all branches share; SqlError if a text and a number would become one."""
+    known = [kind for kind in kinds if kind is not None and kind.name != "void"]
+    if any(kind is None for kind in kinds) or not known:
+        return None
+    made_of = known[0]
+    for kind in known[1:]:
+        shared = common(made_of, kind)
+        if shared is None:
+            raise made.error(
+                f"{made.shown(tree)} is once {a_type(made_of)} and once {a_type(kind)}", tree, remedy="CAST one of them"
+            )
+        made_of = shared
+    return made_of
+
+
+PREDICATES: Final[Mapping[str, Callable[[Expressions, Any], Value]]] = MappingProxyType(
+    {
+        "eq": _compared("="), "neq": _compared("<>"), "gt": _compared(">"), "gte": _compared(">="),
+        "lt": _compared("<"), "lte": _compared("<="), "nullsafeeq": _compared("<=>"), "nullsafeneq": _distinct,
+        "and": _joined("AND"), "or": _joined("OR"), "not": _not, "is": _is, "between": _between, "in": _in,
+        "like": _like, "escape": _escape, "case": _case,
+    }
+)  # fmt: skip

@@ -1,0 +1,216 @@
+"""The rules by which trees become Spark SQL, by their kinds; what has none is refused with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from rs_assets.engine.functions.literals import quote, quote_name
+from rs_assets.pipeline.check.types import Type, type_in
+from rs_assets.pipeline.language.sql.casts import cast
+from rs_assets.pipeline.language.sql.durations import interval_text
+from rs_assets.pipeline.language.sql.expressions import Expressions, a_type
+from rs_assets.pipeline.language.sql.lexer import CALL
+from rs_assets.pipeline.language.sql.predicates import PREDICATES
+from rs_assets.pipeline.language.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    TEXT,
+    TIMESTAMP,
+    common,
+    is_number,
+    is_whole,
+    type_of_cast,
+)
+from rs_assets.pipeline.language.sql.values import Value
+
+LARGEST_INT: Final = 2**31 - 1
+
+
+def _literal(made: Expressions, tree: Any) -> Value:  # noqa: ARG001  the table's form
+    if tree.is_string:
+        return Value(quote(tree.this), TEXT)
+    number = tree.this
+    if number.isdigit():
+        return Value(number, Type("int") if int(number) <= LARGEST_INT else BIGINT)
+    if "e" in number.casefold():
+        return Value(number, DOUBLE)
+    whole, _, behind = number.partition(".")
+    return Value(number, type_in(f"decimal({max(len(whole.lstrip('0')) + len(behind), 1)},{len(behind)})"))
+
+
+def _fixed(text: str, kind: Type | None) -> Callable[[Expressions, Any], Value]:
+    return lambda made, tree: Value(text, kind)  # noqa: ARG005  the table's form
+
+
+def _boolean(made: Expressions, tree: Any) -> Value:  # noqa: ARG001
+    return Value("true" if tree.this else "false", BOOLEAN)
+
+
+def _bracketed(made: Expressions, tree: Any) -> Value:
+    return made.value(tree.this)
+
+
+def _negative(made: Expressions, tree: Any) -> Value:
+    value = made.value(tree.this)
+    _need_number(made, value, tree)
+    return Value(f"(- {value.text})", value.type)
+
+
+def _arithmetic(sign: str) -> Callable[[Expressions, Any], Value]:
+    def rule(made: Expressions, tree: Any) -> Value:
+        moved = _moved(made, tree, sign)
+        if moved is not None:
+            return moved
+        left, right = made.value(tree.this), made.value(tree.expression)
+        for value, part in ((left, tree.this), (right, tree.expression)):
+            _need_number(made, value, part)
+        return Value(f"({left.text} {sign} {right.text})", _result(sign, left.type, right.type))
+
+    return rule
+
+
+def _moved(made: Expressions, tree: Any, sign: str) -> Value | None:
+    """A time and an interval."""
+    parts = (tree.this, tree.expression)
+    if sign not in "+-" or not any(part.key == "interval" for part in parts):
+        return None
+    at, span = parts if parts[1].key == "interval" else (parts[1], parts[0])
+    value = made.value(at)
+    if value.type is not None and value.type.name not in ("timestamp", "date"):
+        raise made.error(f"{made.shown(at)} is {a_type(value.type)}, no time", at, remedy="add intervals to timestamps")
+    return Value(f"({value.text} {sign} {interval_text(made.text, span)})", value.type)
+
+
+def _need_number(made: Expressions, value: Value, tree: Any) -> None:
+    if value.type is not None and not is_number(value.type):
+        raise made.error(
+            f"{made.shown(tree)} is {a_type(value.type)}, no number",
+            tree,
+            remedy="write || to join texts" if value.type.name == "string" else "CAST(... AS BIGINT)",
+        )
+
+
+def _result(sign: str, left: Type | None, right: Type | None) -> Type | None:
+    """The type of a sum or a product; of decimals only that it is one, for digits are Spark's matter."""
+    kind = common(left, right)
+    if kind is None or is_whole(kind) or kind.name in ("float", "double"):
+        return kind
+    scales = [0 if is_whole(each) else int(each.name[:-1].rpartition(",")[2]) for each in (left, right) if each]
+    return type_in(f"decimal(38,{min(sum(scales) if sign == '*' else max(scales), 38)})")
+
+
+def _divided(made: Expressions, tree: Any) -> Value:
+    left, right = made.value(tree.this), made.value(tree.expression)
+    for value, part in ((left, tree.this), (right, tree.expression)):
+        _need_number(made, value, part)
+        if value.type is None:
+            raise made.error(
+                f"the type of {made.shown(part)} is not known, so neither is whether / drops what is behind the point",
+                part,
+                remedy="CAST(... AS BIGINT) or CAST(... AS DOUBLE)",
+            )
+    if is_whole(left.type) and is_whole(right.type):
+        return Value(f"({left.text} div {right.text})", BIGINT)
+    double = "double" if common(left.type, right.type) == DOUBLE else None
+    return Value(f"({left.text} / {right.text})", type_in(double) if double else type_in("decimal(38,6)"))
+
+
+def _cast(made: Expressions, tree: Any) -> Value:
+    kind = type_of_cast(made.text, tree.args["to"], tree)
+    return cast(made.text, made.value(tree.this), kind, tree, failing="cast")
+
+
+def _try_cast(made: Expressions, tree: Any) -> Value:
+    kind = type_of_cast(made.text, tree.args["to"], tree)
+    return cast(made.text, made.value(tree.this), kind, tree, failing="try_cast")
+
+
+def _call(made: Expressions, tree: Any) -> Value:
+    name = tree.name.removeprefix(CALL)
+    return made.calls(made, name, [made.value(each) for each in arguments(tree)], tree)
+
+
+def arguments(tree: Any) -> list[Any]:
+    """The arguments of a call; a unit of time as the first one becomes a text."""
+    from sqlglot import exp
+
+    return [
+        exp.Literal.string(each.name.upper()) if tree.name.startswith("RS_TIMESTAMP") and place == 0 else each
+        for place, each in enumerate(tree.expressions)
+    ]
+
+
+def _extract(made: Expressions, tree: Any) -> Value:
+    return made.calls(made, tree.this.name.upper(), [made.value(tree.expression)], tree)
+
+
+def _trim(made: Expressions, tree: Any) -> Value:
+    value = made.value(tree.this).text
+    side = tree.args.get("position") or "BOTH"
+    letters = f"{made.value(tree.expression).text} " if tree.expression is not None else ""
+    return Value(f"trim({side} {letters}FROM {value})", TEXT)
+
+
+def _position(made: Expressions, tree: Any) -> Value:
+    return Value(f"locate({made.value(tree.args['substr']).text}, {made.value(tree.this).text})", Type("int"))
+
+
+def _concat(made: Expressions, tree: Any) -> Value:
+    parts = [made.value(part) for part in (tree.this, tree.expression)]
+    for part, each in zip(parts, (tree.this, tree.expression), strict=True):
+        if part.type is not None and part.type.name != "string":
+            raise made.error(f"{made.shown(each)} is {a_type(part.type)}, no text", each, remedy="CAST(... AS STRING)")
+    return Value(f"({parts[0].text} || {parts[1].text})", TEXT)
+
+
+def _bracket(made: Expressions, tree: Any) -> Value:
+    value, place = made.value(tree.this), made.value(tree.expressions[0])
+    kind = value.type
+    if kind is not None and kind.name not in ("array", "map"):
+        raise made.error(f"{made.shown(tree.this)} is {a_type(kind)}, which has no elements", tree)
+    of = dict(kind.parts).get("element" if kind.name == "array" else "value") if kind is not None else None
+    # Places are counted from 1; what is not there is null.
+    return Value(f"try_element_at({value.text}, {place.text})", of)
+
+
+def _dot(made: Expressions, tree: Any) -> Value:
+    value = made.value(tree.this)
+    kind = dict(value.type.parts).get(tree.expression.name) if value.type is not None else None
+    return Value(f"{value.text}.{quote_name(tree.expression.name)}", kind)
+
+
+def _interval(made: Expressions, tree: Any) -> Value:
+    raise made.error("an INTERVAL alone is no value", tree, remedy="add it to a time: ts + INTERVAL '1' HOUR")
+
+
+def _column(made: Expressions, tree: Any) -> Value:
+    raise made.error(f"there is no column {made.shown(tree)} here", tree)
+
+
+# Kinds of trees that are refused with more than their place.
+REFUSED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "similarto": "write REGEXP(text, 'pattern')",
+        "subquery": "join with it: JOIN (SELECT ...) AS s ON ...",
+        "exists": "write it as a JOIN",
+        "window": "OVER is read with ROW_NUMBER() in a sub-query whose rows are limited: WHERE rn <= 3",
+        "struct": "name the columns one by one",
+        "star": "name the columns, or write COUNT(*)",
+        "tuple": "compare the columns one by one",
+    }
+)
+RULES: Final[Mapping[str, Callable[[Expressions, Any], Value]]] = MappingProxyType(
+    {
+        **PREDICATES,
+        "literal": _literal, "null": _fixed("NULL", Type("void")), "boolean": _boolean, "paren": _bracketed,
+        "neg": _negative, "add": _arithmetic("+"), "sub": _arithmetic("-"), "mul": _arithmetic("*"),
+        "mod": _arithmetic("%"), "div": _divided, "cast": _cast, "trycast": _try_cast, "anonymous": _call,
+        "extract": _extract, "trim": _trim, "strposition": _position, "dpipe": _concat, "bracket": _bracket,
+        "dot": _dot, "interval": _interval, "column": _column,
+        "currenttimestamp": _fixed("current_timestamp()", TIMESTAMP),
+        "currentdate": _fixed("current_date()", type_in("date")),
+    }
+)  # fmt: skip

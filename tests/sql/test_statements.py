@@ -1,0 +1,195 @@
+"""Statements against what plain Python says of the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rs_assets import MemoryChannel, pipeline_from_sql
+from rs_assets.engine.spark.driver import SparkDriver
+
+BEGIN = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
+TABLES = """
+    CREATE TABLE clicks (id BIGINT, page STRING, ms BIGINT, ts TIMESTAMP(3),
+        WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) WITH ('connector' = 'memory');
+    CREATE TABLE buys (id BIGINT, price BIGINT, ts TIMESTAMP(3),
+        WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) WITH ('connector' = 'memory');
+"""
+# (id, page, ms, second)
+CLICKS = [(1, "/a", 30, 1), (2, "/b", 10, 2), (1, "/a", 20, 9), (3, "/a", 90, 12), (2, "/c", 70, 15), (1, "/b", 50, 27)]
+# (id, price, second)
+BUYS = [(1, 5, 3), (1, 7, 12), (2, 9, 40), (3, 4, 18)]
+
+
+def at(second: int) -> datetime:
+    return BEGIN + timedelta(seconds=second)
+
+
+def run(sql: str, driver: SparkDriver, **sinks: str) -> Mapping[str, list[dict[str, Any]]]:
+    tables = "".join(
+        f"CREATE TABLE {name} ({columns}) WITH ('connector' = 'print');" for name, columns in sinks.items()
+    )
+    pipeline = pipeline_from_sql(TABLES + tables + sql, tables={"clicks": [], "buys": []})
+    rows = {
+        "clicks": [{"id": i, "page": page, "ms": ms, "ts": at(s)} for i, page, ms, s in CLICKS],
+        "buys": [{"id": i, "price": price, "ts": at(s)} for i, price, s in BUYS],
+    }
+    given = {source.name: rows[source.name.removesuffix("_2")] for source in pipeline.topology.origins}
+    return pipeline.try_(given, spark=driver)
+
+
+def values(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row.values()) for row in rows), key=repr)
+
+
+def test_should_read_a_shared_view_once_for_all_statements(driver: SparkDriver) -> None:
+    found = run(
+        """
+        CREATE VIEW slow AS SELECT id, page, ms * 2 AS twice, ts FROM clicks WHERE ms >= 20;
+        EXECUTE STATEMENT SET BEGIN
+            INSERT INTO raw SELECT page, twice FROM slow WHERE page <> '/c';
+            INSERT INTO both_kinds SELECT page, 'fast' FROM slow WHERE twice < 60
+                UNION ALL SELECT page, 'slow' FROM slow WHERE twice >= 60;
+            INSERT INTO busy SELECT page, COUNT(*), MAX(twice), TUMBLE_START(ts, INTERVAL '10' SECOND) FROM slow
+                GROUP BY page, TUMBLE(ts, INTERVAL '10' SECOND) HAVING COUNT(*) > 1 OR MAX(twice) > 100;
+        END;
+        """,
+        driver,
+        raw="page STRING, twice BIGINT",
+        both_kinds="page STRING, kind STRING",
+        busy="page STRING, n BIGINT, most BIGINT, start TIMESTAMP(3)",
+    )
+    slow = [(page, ms * 2, s) for _, page, ms, s in CLICKS if ms >= 20]
+    assert values(found["raw"]) == sorted((page, twice) for page, twice, _ in slow if page != "/c")
+    assert values(found["both_kinds"]) == sorted((page, "fast" if twice < 60 else "slow") for page, twice, _ in slow)
+    assert values(found["busy"]) == [("/a", 1, 180, at(10)), ("/a", 2, 60, at(0)), ("/c", 1, 140, at(10))]
+
+
+def test_should_join_by_time_and_by_window(driver: SparkDriver) -> None:
+    found = run(
+        """
+        INSERT INTO bought SELECT c.id, c.page, b.price FROM clicks AS c LEFT JOIN buys AS b
+            ON c.id = b.id AND b.ts BETWEEN c.ts AND c.ts + INTERVAL '10' SECOND AND b.price > 4;
+        """,
+        driver,
+        bought="id BIGINT, page STRING, price BIGINT",
+    )
+    expected = []
+    for i, page, _, s in CLICKS:
+        partners = [price for other, price, t in BUYS if other == i and s <= t <= s + 10 and price > 4]
+        expected += [(i, page, price) for price in partners or [None]]
+    assert values(found["bought"]) == sorted(expected, key=repr)
+    found = run(
+        """
+        INSERT INTO together SELECT c.id, c.page, b.price, c.window_start
+        FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS c
+        JOIN TABLE(TUMBLE(TABLE buys, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS b
+            ON c.id = b.id AND c.window_start = b.window_start AND c.window_end = b.window_end;
+        """,
+        driver,
+        together="id BIGINT, page STRING, price BIGINT, start TIMESTAMP(3)",
+    )
+    pairs = [(i, page, price, at(s // 10 * 10)) for i, page, _, s in CLICKS for other, price, t in BUYS
+             if i == other and s // 10 == t // 10]  # fmt: skip
+    assert values(found["together"]) == sorted(pairs, key=repr)
+
+
+def test_should_rank_in_windows_and_over_counts(driver: SparkDriver) -> None:
+    found = run(
+        """
+        INSERT INTO slowest SELECT page, ms, window_end, rn FROM (
+            SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY ms DESC) AS rn
+            FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '20' SECOND))
+        ) WHERE rn <= 2;
+        """,
+        driver,
+        slowest="page STRING, ms BIGINT, until TIMESTAMP(3), rn BIGINT",
+    )
+    expected = []
+    for window in {s // 20 for *_, s in CLICKS}:
+        rows = sorted(((ms, page) for _, page, ms, s in CLICKS if s // 20 == window), reverse=True)[:2]
+        expected += [(page, ms, at(window * 20 + 20), n) for n, (ms, page) in enumerate(rows, 1)]
+    assert values(found["slowest"]) == sorted(expected, key=repr)
+    found = run(
+        """
+        CREATE VIEW counts AS SELECT page, COUNT(*) AS n, window_start, window_end
+            FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '20' SECOND))
+            GROUP BY page, window_start, window_end;
+        INSERT INTO top SELECT page, n, window_start FROM (
+            SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY n DESC, page) AS rn FROM counts
+        ) WHERE rn = 1;
+        """.replace("n DESC, page)", "n DESC)"),
+        driver,
+        top="page STRING, n BIGINT, start TIMESTAMP(3)",
+    )
+    assert values(found["top"]) == [("/a", 3, at(0)), ("/b", 1, at(20))]
+
+
+def test_should_keep_the_first_row_of_a_key_and_count_what_is_different(driver: SparkDriver) -> None:
+    found = run(
+        """
+        INSERT INTO once SELECT id, page FROM (
+            SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY ts ASC) AS rn FROM clicks
+        ) WHERE rn = 1;
+        INSERT INTO pages SELECT DISTINCT page FROM clicks;
+        INSERT INTO spread SELECT id, COUNT(DISTINCT page), COUNT(DISTINCT page) FILTER (WHERE ms > 40), AVG(ms),
+            SUM(ms) / 3 FROM clicks GROUP BY id;
+        """,
+        driver,
+        once="id BIGINT, page STRING",
+        pages="page STRING",
+        spread="id BIGINT, pages BIGINT, slow BIGINT, mean BIGINT, third BIGINT",
+    )
+    assert values(found["once"]) == [(1, "/a"), (2, "/b"), (3, "/a")]
+    assert {row["page"] for row in found["pages"]} == {"/a", "/b", "/c"}
+    assert values(found["spread"]) == [(1, 2, 1, 33, 33), (2, 2, 1, 40, 26), (3, 1, 1, 90, 30)]
+
+
+def test_should_give_state_the_names_of_the_statement() -> None:
+    sql = """
+        CREATE TABLE out1 (page STRING, n BIGINT) WITH ('connector' = 'print');
+        CREATE VIEW hourly AS SELECT page, COUNT(*) AS n FROM clicks GROUP BY page, TUMBLE(ts, INTERVAL '1' HOUR);
+        INSERT INTO out1 SELECT page, n FROM hourly
+    """
+    given = {"clicks": [], "buys": []}
+    before, after = (
+        pipeline_from_sql(TABLES + text, tables=given)
+        for text in (sql, "CREATE TABLE more (page STRING) WITH ('connector' = 'print');" + sql + " WHERE n > 1;"
+                     "INSERT INTO more SELECT page FROM clicks")
+    )  # fmt: skip
+    names = [[node.name for node in pipeline.topology if node.stateful] for pipeline in (before, after)]
+    assert names == [["hourly_group"], ["hourly_group"]]
+    assert before.topology.fingerprint == after.topology.fingerprint
+
+
+def test_should_fire_early_and_late_as_emit_says() -> None:
+    pipeline = pipeline_from_sql(
+        TABLES + """CREATE TABLE out1 (page STRING, n BIGINT) WITH ('connector' = 'print');
+        INSERT INTO out1 SELECT page, COUNT(*) FROM clicks GROUP BY page, TUMBLE(ts, INTERVAL '1' HOUR)
+        EMIT WITH DELAY '10' SECOND BEFORE WATERMARK, WITH DELAY '1' MINUTE AFTER WATERMARK""",
+        tables={"clicks": []},
+    )  # fmt: skip
+    firing = pipeline.topology["out1_group"].firing
+    assert (firing.before, firing.after) == (timedelta(seconds=10), timedelta(minutes=1))
+
+
+def test_should_take_channels_for_tables(driver: SparkDriver) -> None:
+    rows = MemoryChannel(schema="id bigint, page string, ms bigint, ts timestamp")
+    collected = MemoryChannel()
+    pipeline = pipeline_from_sql(
+        TABLES + """CREATE TABLE pages (page STRING) WITH ('connector' = 'memory');
+        INSERT INTO pages SELECT page FROM clicks WHERE ms > 5""",
+        tables={"clicks": rows, "pages": collected},
+    )  # fmt: skip
+    assert [node.kind for node in pipeline.topology] == ["memory_source", "filter", "map", "memory_sink"]
+
+
+def test_should_fill_in_variables_and_read_files(tmp_path: Any) -> None:
+    file = tmp_path / "pages.sql"
+    file.write_text(
+        "CREATE TABLE t (page STRING) WITH ('connector' = 'filesystem', 'path' = '${FOLDER}/t');\n"
+        "CREATE TABLE u (page STRING) WITH ('type' = 'print');\nINSERT INTO u SELECT page FROM t"
+    )
+    pipeline = pipeline_from_sql(file, variables={"FOLDER": "/data"})
+    assert (pipeline.name, pipeline.topology["t"].path) == ("sql.pages", "/data/t")
