@@ -15,8 +15,9 @@ import pytest
 
 # A start and a few batches on a busy machine.
 PATIENCE_S = 300
-# A JVM that lives for a test does not earn back what its second compiler and the threads of its collector cost.
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# A JVM that lives for a test does not earn back what its second compiler and the threads of its collector cost. With
+# one compiler the JVM has 48 MB for code, which many queries fill; then it compiles nothing any more, and calls fail.
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=160m"
 
 
 @contextmanager

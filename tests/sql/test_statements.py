@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from click.testing import CliRunner
+
 from rs_assets import MemoryChannel, pipeline_from_sql
+from rs_assets.cli.main import main
 from rs_assets.engine.spark.driver import SparkDriver
 
 BEGIN = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
@@ -194,3 +197,19 @@ def test_should_fill_in_variables_and_read_files(tmp_path: Any) -> None:
     )
     pipeline = pipeline_from_sql(file, variables={"FOLDER": "/data"})
     assert (pipeline.name, pipeline.topology["t"].path) == ("sql.pages", "/data/t")
+
+
+def test_should_explain_a_file_on_the_command_line(tmp_path: Any) -> None:
+    file = tmp_path / "pages.sql"
+    file.write_text(
+        "CREATE TABLE t (page STRING) WITH ('connector' = 'filesystem', 'path' = '${FOLDER}/t');\n"
+        "CREATE TABLE u (page STRING) WITH ('connector' = 'print');\nINSERT INTO u SELECT pgae FROM t"
+    )
+    refused = CliRunner().invoke(main, ["sql", str(file), "--explain", "--set", "FOLDER=/data"])
+    assert refused.exit_code == 1
+    assert "there is no column 'pgae'" in refused.output
+    assert "line=3, column=22" in refused.output
+    file.write_text(file.read_text().replace("pgae", "page"))
+    shown = CliRunner().invoke(main, ["sql", str(file), "--explain", "--set", "FOLDER=/data"])
+    assert shown.exit_code == 0
+    assert "u_row  map <- t" in shown.output
