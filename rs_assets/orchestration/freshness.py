@@ -15,6 +15,7 @@ from dagster import (
 
 from rs_assets.engine.window.event_time import END_OF_TIME
 from rs_assets.engine.window.spec import EPOCH
+from rs_assets.errors import RsError
 from rs_assets.orchestration.catalogued import checkpoints_of
 from rs_assets.orchestration.place import Place, place_of
 from rs_assets.orchestration.stream_assets import StreamAssets
@@ -73,14 +74,22 @@ def event_time_is_fresh(watermark: datetime | None, within: timedelta) -> AssetC
     )
 
 
+def judged(topology: Topology, query: str, place: Place, within: timedelta) -> AssetCheckResult:
+    """Whether the outputs of a query are fresh; where that cannot be known they are not."""
+    try:
+        return event_time_is_fresh(watermarks(topology, place).get(query), within)
+    except RsError as error:
+        return AssetCheckResult(passed=False, description=str(error))
+
+
 def evaluations(assets: StreamAssets, place: Place) -> list[AssetCheckEvaluation]:
     """What the checks say now, without a run."""
     within, topology = assets.pipeline.fresh_within, assets.topology
     if within is None:
         return []
-    found, known = [], watermarks(topology, place)
+    found = []
     for sink, query in fresh_sinks(topology).items():
-        result = event_time_is_fresh(known.get(query), within)
+        result = judged(topology, query, place, within)
         found.append(
             AssetCheckEvaluation(
                 asset_key=assets.key(sink),
@@ -98,6 +107,6 @@ def _check(assets: StreamAssets, sink: str, query: str, within: timedelta) -> As
 
     @asset_check(asset=assets.key(sink), name=NAME, description=f"Event time is at most {within} behind the clock.")
     def check(context: AssetCheckExecutionContext) -> AssetCheckResult:
-        return event_time_is_fresh(watermarks(topology, place_of(context, topology)).get(query), within)
+        return judged(topology, query, place_of(context, topology), within)
 
     return check

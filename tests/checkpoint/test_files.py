@@ -69,6 +69,13 @@ def test_a_rewritten_plan_survives_a_power_cut(tmp_path, calls):
     check(calls, query.checkpoint / "offsets" / "0")
 
 
+def test_where_the_folder_cannot_be_reached_nobody_has_asked(tmp_path):
+    (tmp_path / "home").write_text("a file where the mount was")
+    assert requests.asked(tmp_path / "home" / "job", "stop") is None
+    (tmp_path / "stop.wanted").mkdir()
+    assert requests.asked(tmp_path, "stop") == {"id": "unknown", "reason": "unknown"}
+
+
 def test_a_request_survives_a_power_cut(tmp_path, calls):
     requests.ask(tmp_path, "stop", reason="a rescale")
     check(calls, tmp_path / "stop.wanted")

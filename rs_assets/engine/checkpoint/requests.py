@@ -28,13 +28,19 @@ def ask(folder: Path, request: Request, *, reason: str) -> str:
 
 
 def asked(folder: Path, request: Request) -> dict[str, Any] | None:
-    """The request that waits, None without one; a file that cannot be read is one without a reason."""
+    """The request that waits, None without one; a file that cannot be read is one without a reason.
+
+    Where the folder itself cannot be reached, nobody has asked for anything: a stream would end for good, and well.
+    """
+    path = _path(folder, request)
     try:
-        content = orjson.loads(_path(folder, request).read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, orjson.JSONDecodeError):
-        return {"id": "unknown", "reason": "unknown"}
+        content = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError:
+        content = None
+    except OSError:
+        if not os.path.lexists(path):
+            return None
+        content = None
     return content if isinstance(content, dict) else {"id": "unknown", "reason": "unknown"}
 
 
