@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+
 import pytest
 from pyspark.sql import SparkSession
 
 from rs_assets.engine.spark.driver import make_session
+from rs_assets.engine.spark.java import java_home
 from rs_assets.engine.spark.settings import SparkSettings
 from rs_assets.errors import ConfigurationError
 
@@ -17,6 +21,16 @@ def test_should_be_reached_from_this_machine_only(master):
     assert {conf["spark.driver.host"], conf["spark.driver.bindAddress"]} == {"127.0.0.1"}
     # Spark's UI would listen everywhere.
     assert settings.environment() == {"SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+@pytest.mark.parametrize("memory_gb", [8, 256])
+def test_a_lean_heap_begins_small_however_large_the_machine_is(memory_gb):
+    options = SparkSettings(memory="512m", lean=True).conf()["spark.driver.extraJavaOptions"].split()
+    machine = [f"-XX:MaxRAM={memory_gb}g", "-Xmx512m", "-XX:+PrintFlagsFinal", "-version"]
+    told = subprocess.check_output([str(java_home() / "bin" / "java"), *options, *machine], text=True)
+    first = re.search(r"InitialHeapSize\s*=\s*(\d+)", told)
+    assert first is not None
+    assert int(first[1]) == 64 << 20
 
 
 @pytest.mark.parametrize("master", ["spark://10.0.0.5:7077", "yarn"])

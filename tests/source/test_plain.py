@@ -145,6 +145,7 @@ def test_spark_takes_all_that_is_plain_whatever_it_parses_of_it(spark, tmp_path:
     path = str(tmp_path / "a.jsonl")
     whole = spark.read.schema(f"{SCHEMA}, _bad string").option("columnNameOfCorruptRecord", "_bad").json(path).cache()
     assert (whole.count(), whole.filter("_bad is not null").count()) == (len(lines), 0)
+    assert spark.read.schema(SCHEMA).json(path).count() == len(lines)
     for name in whole.columns[:-1]:
         rows = spark.read.schema(SCHEMA).json(path).select(f"`{name}`")
         assert repr(rows.collect()) == repr(whole.select(f"`{name}`").collect())

@@ -56,8 +56,9 @@ FIXED_SETTINGS: Mapping[str, str] = {
 # In one process a stage fails again for the reason that it failed for. Tasks that never run twice may send records in
 # the driver's transaction (rs_assets/engine/sink/kafka).
 ONE_PROCESS_SETTINGS: Mapping[str, str] = {"spark.stage.maxConsecutiveAttempts": "1"}
-# The collector with one thread keeps the least beside the heap, and gives back what the heap does not need.
-LEAN_JAVA = "-XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30 -XX:ReservedCodeCacheSize=128m"
+# The collector with one thread keeps the least beside the heap, and gives back what the heap does not need. Java would
+# begin with a heap of a 64th of the machine's memory, whatever the heap may become.
+LEAN_JAVA = "-Xms64m -XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30 -XX:ReservedCodeCacheSize=128m"
 LEAN_SETTINGS: Mapping[str, str] = {
     # All state stores of a process share one cache and one budget of write buffers.
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",

@@ -82,8 +82,14 @@ class FilesReader:
     def prunes(self, max_line_bytes: int) -> bool:
         """Whether the first lines are plain JSON of a schema that was declared, so that all may be."""
         plain = self._plain(max_line_bytes)
-        first = next((f for f in native.files_below(self.path) if f.stat().st_size), None) if plain else None
-        return plain is not None and (first is None or plain.samples(first))
+        if plain is None:
+            return False
+        try:
+            first = next((f for f in native.files_below(self.path) if f.stat().st_size), None)
+        except OSError:
+            # It went while it was looked at; the batch that has it will tell.
+            return False
+        return first is None or plain.samples(first)
 
     def _plain(self, max_line_bytes: int) -> PlainLines | None:
         """What tells plain lines from others; None where nothing does. It takes no line that is longer than a block."""
