@@ -302,6 +302,29 @@ def test_windows_over_the_time_of_the_record_or_of_a_field(broker, topic, option
     assert read.report.sealed
 
 
+def test_a_partition_that_lags_is_not_late(broker, topic, options):
+    broker.create_topic(topic, partitions=3)
+    read = Reader(broker, options, topic, schema="at timestamp")
+    seconds = Time.seconds(10)
+
+    def run(*records, finish=False):
+        times = [(partition, when(T0 + second * 1000).isoformat()) for partition, second in records]
+        broker.produce(topic, [KafkaRecord(value=json.dumps({"at": at}).encode(), partition=p) for p, at in times])
+        read.rows(
+            steps=lambda s: (
+                s.window(TumblingWindow.of(seconds, "at"), name="tens").count().water_mark(seconds, per="split")
+            ).to_data_stream(),
+            finish=finish,
+        )
+        return read.report.rows_late
+
+    # Nothing moves before each partition has a record.
+    assert run((0, 500), (1, 45)) == run((1, 3), (2, 900)) == 0
+    # The one that is behind has come to 45, so the watermark stands at 35.
+    assert run((1, 38), (1, 29), (1, 61)) == 1
+    assert run(finish=True) == 0
+
+
 # Records that cannot be used.
 
 

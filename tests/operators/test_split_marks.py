@@ -141,6 +141,7 @@ def test_files_lag_behind_one_another_over_runs_and_behind_a_rewind(options, tmp
     world.run(behind=[31])
     # The file that is ahead says nothing now: the other one alone has moved the watermark to 26.
     world.run(behind=[12, 29])
+    assert [(row["n"], second(row["watermark"])) for row in world.read("late")] == [(12, 26)]
     rewind(world.pipeline().topology, 0, options)
     world.run(finish=True)
     # Read again in one batch, no row of the file is before another that closed its window.
