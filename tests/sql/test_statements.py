@@ -178,6 +178,23 @@ def test_should_fire_early_and_late_as_emit_says() -> None:
     assert (firing.before, firing.after) == (timedelta(seconds=10), timedelta(minutes=1))
 
 
+def test_should_read_a_source_once_though_statements_emit_differently() -> None:
+    pipeline = pipeline_from_sql(
+        TABLES + """CREATE TABLE out1 (page STRING, n BIGINT) WITH ('connector' = 'print');
+        CREATE TABLE out2 (page STRING, n BIGINT) WITH ('connector' = 'print');
+        CREATE VIEW hourly AS SELECT page, COUNT(*) AS n FROM clicks GROUP BY page, TUMBLE(ts, INTERVAL '1' HOUR);
+        INSERT INTO out1 SELECT * FROM hourly;
+        INSERT INTO out2 SELECT * FROM hourly EMIT WITH DELAY '10' SECOND BEFORE WATERMARK""",
+        tables={"clicks": []},
+    )  # fmt: skip
+    assert [source.name for source in pipeline.topology.sources] == ["clicks"]
+    windows = [node for node in pipeline.topology if node.stateful]
+    assert [(node.name, node.firing.before > timedelta(0)) for node in windows] == [
+        ("hourly_group", False),
+        ("hourly_out2_group", True),
+    ]
+
+
 def test_should_take_channels_for_tables(driver: SparkDriver) -> None:
     rows = MemoryChannel(schema="id bigint, page string, ms bigint, ts timestamp")
     collected = MemoryChannel()

@@ -104,7 +104,8 @@ def _filled(text: Text, variables: Mapping[str, str]) -> str:
 
 
 def _inserted(planner: Planner, insert: Insert) -> DataStream:
-    place = Place(step_name(insert.table.text), firing=_firing(planner, insert.emit))
+    name = step_name(insert.table.text)
+    place = Place(name, firing=_firing(planner, insert.emit), root=name)
     made = selected_of(planner, insert.tree, place)
     planner.updating = made.relation.keys is not None
     return written(planner, insert, made, replace(place, firing=ONCE))

@@ -72,13 +72,14 @@ def grouped(
     keys = _key_trees(tree, items)
     for key in keys:
         _add_key(group, key)
-    values = [(name, _value(group, item), item) for name, item in items]
+    made = _made(group)
+    values = [(name, made.value(item.unalias()), item) for name, item in items]
     having = tree.args.get("having")
-    condition = [_made(group).condition(each) for each in conjuncts(having.this)] if having is not None else []
-    made = _windowed(group)
+    condition = [made.condition(each) for each in conjuncts(having.this)] if having is not None else []
+    rows = _windowed(group)
     if condition:
-        made = _having(planner, made, condition, having, place)
-    return made, values
+        rows = _having(planner, rows, condition, having, place)
+    return rows, values
 
 
 def _items(planner: Planner, relation: Relation, tree: Any) -> list[tuple[str, Any]]:
@@ -154,10 +155,6 @@ def _set_window(group: Group, window: Window, at: Any) -> None:
 
 def _made(group: Group) -> Any:
     return group.planner.expressions(lambda tree: _resolved(group, tree))
-
-
-def _value(group: Group, item: Any) -> Value:
-    return _made(group).value(item.unalias())  # type: ignore[no-any-return]
 
 
 def _resolved(group: Group, tree: Any) -> Value | None:
@@ -285,14 +282,10 @@ def _result(group: Group, relation: Relation, stream: Any, fields: Mapping[str, 
         stateful=True,
         delay=timedelta(0),
         keys=keys if often else (*keys, "start_time") if twice else None,
-        window=None if often or group.window is None else replace_size(group),
+        # Of windows that are grouped again it is the one of before.
+        window=None if often else group.window if group.length is None else group.relation.window,
         pending=None,
     )
-
-
-def replace_size(group: Group) -> Window | None:
-    """The window whose bounds the rows have: of windows grouped again it is that of before."""
-    return group.window if group.length is None else group.relation.window
 
 
 def _having(planner: Planner, relation: Relation, conditions: Sequence[Value], tree: Any, place: Place) -> Relation:

@@ -36,6 +36,8 @@ class Place:
     reading: int = 1
     local: Mapping[str, Any] = field(default_factory=dict)
     firing: Firing = ONCE
+    # The table whose INSERT it belongs to.
+    root: str = ""
 
     def inside(self, name: str) -> Place:
         """The place of a sub-query."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from rs_assets.engine.window.firing import ONCE
 from rs_assets.pipeline.language.sql import joining
 from rs_assets.pipeline.language.sql.grouping import grouped, is_grouped
 from rs_assets.pipeline.language.sql.outputs import Output, Selected, called, filtered, mapped, named, outputs_of
@@ -120,9 +121,10 @@ def table(planner: Planner, name: Any, place: Place) -> Relation:
     if text in place.local:
         hidden = {key: tree for key, tree in place.local.items() if key != text}
         return relation_of(planner, place.local[text], replace(place.inside(text), local=hidden))
-    key = (text, place.reading, place.firing)
+    view = planner.catalog.views.get(text)
+    # EMIT holds for the windows of views, too; a source is the same for all statements.
+    key = (text, place.reading, place.firing if view is not None else ONCE)
     if key not in planner.made:
-        view = planner.catalog.views.get(text)
         if view is not None:
             planner.made[key] = _view(planner, view, place)
         else:
@@ -136,7 +138,8 @@ def _view(planner: Planner, view: Any, place: Place) -> Relation:
     if name in planner.reading:
         raise planner.error(f"the view {name!r} reads from itself", view.name.start, remedy="read from another one")
     planner.reading.add(name)
-    inside = Place(step_name(name), place.reading, firing=place.firing)
+    base = name if place.firing == ONCE else f"{name}_{place.root}"
+    inside = Place(step_name(base), place.reading, firing=place.firing, root=place.root)
     made = relation_of(planner, view.tree, inside, [column.text for column in view.columns])
     planner.reading.discard(name)
     return made
