@@ -16,6 +16,8 @@ DEFAULT = "'yyyy-MM-dd HH:mm:ss'"
 # So many of a unit are ten thousand years: Spark raises on times that it cannot hold.
 MOST = {"YEAR": 10_000, "QUARTER": 40_000, "MONTH": 120_000, "WEEK": 520_000, "DAY": 3_650_000}
 _DATE = "try_cast(trim({s}) as date)"
+# Behind the last year there are dates, but not all that a function looks for.
+_NEAR = f"year({_DATE}) between 1 and 9999"
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
@@ -44,7 +46,7 @@ def _moved(unit: str = "") -> Template:
 
 
 def _moved_date(sign: str) -> str:
-    near = f"{{n}} between -{MOST['DAY']} and {MOST['DAY']} and year({_DATE}) between 1 and 9999"
+    near = f"{{n}} between -{MOST['DAY']} and {MOST['DAY']} and {_NEAR}"
     return f"if({near}, date_format(date_add({_DATE}, {sign}{{n}}), 'yyyy-MM-dd'), null)"
 
 
@@ -52,7 +54,8 @@ def _next_day(texts: Mapping[str, str]) -> str:
     day = (unquote(texts["day"]) or "").lower()
     if len(day) < 2 or not any(each.startswith(day) for each in _DAYS):
         raise TopologyError(f"{day!r} is no day of the week", remedy=f"use one of: {', '.join(_DAYS)}")
-    return f"date_format(next_day({_DATE.format_map(texts)}, '{day[:3]}'), 'yyyy-MM-dd')"
+    made = f"if({_NEAR}, date_format(next_day({_DATE}, '{day[:3]}'), 'yyyy-MM-dd'), null)"
+    return made.format_map(texts)
 
 
 ONE, TWO = "s text", "s text, f format"
@@ -179,7 +182,7 @@ DATES = (
     _row(
         "lastday last_day",
         ONE,
-        f"date_format(last_day({_DATE}), 'yyyy-MM-dd')",
+        f"if({_NEAR}, date_format(last_day({_DATE}), 'yyyy-MM-dd'), null)",
         "string",
         "The last date of its month.",
         {"lastday('2017-02-03')": "2017-02-28", "lastday('x')": None},

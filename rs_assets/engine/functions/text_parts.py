@@ -18,6 +18,15 @@ def _indexed(texts: Mapping[str, str]) -> str:
     return f"if({texts['sep']} = '', null, get(split({texts['s']}, {pattern}), {texts['i']}))"
 
 
+def _masked(texts: Mapping[str, str]) -> str:
+    """Null for lengths below zero or beyond all reason."""
+    text, first, last = texts["s"], texts["first"], texts["last"]
+    legal = f"{first} between 0 and 10000000 and {last} between 0 and 10000000"
+    parts = f"left({text}, {first}), repeat('*', length({text}) - {first} - {last}), right({text}, {last})"
+    whole = f"length({text}) <= {first} + {last}"
+    return f"case when {legal} then if({whole}, repeat('*', length({text})), concat({parts})) end"
+
+
 _DIGITS = "coalesce({{s}} rlike '{}', false)"
 
 TEXT_PARTS = (
@@ -32,7 +41,7 @@ TEXT_PARTS = (
     _row(
         "instr indexOf",
         "s text, part text, start int",
-        "coalesce(locate({part}, {s}, {start} + 1) - 1, -1)",
+        "coalesce(if({start} < 2147483647, locate({part}, {s}, {start} + 1) - 1, -1), -1)",
         "int",
         "Where `part` first stands at or behind `start`, both counted from 0; -1 if it does not.",
         {"instr('hello','l',3)": 3, "instr('hello','l',4)": -1},
@@ -118,7 +127,7 @@ TEXT_PARTS = (
     _row(
         "substringindex substr_index substring_index",
         "s text, sep text, n int",
-        "substring_index({s}, {sep}, {n})",
+        "if({n} between -10000000 and 10000000, substring_index({s}, {sep}, {n}), null)",
         "string",
         "What stands before the separator for the `n`-th time; behind it, counted from the end, if `n` is negative.",
         {"substringindex('www.apache.org','.',2)": "www.apache", "substringindex('www.apache.org','.',-1)": "org"},
@@ -198,8 +207,7 @@ TEXT_PARTS = (
     _row(
         "mask_text maskText",
         "s text, first int, last int",
-        "if(length({s}) <= {first} + {last}, repeat('*', length({s})),"
-        " concat(left({s}, {first}), repeat('*', length({s}) - {first} - {last}), right({s}, {last})))",
+        _masked,
         "string",
         "All but the first and last characters replaced by stars; all of them where that would leave none.",
         {"mask_text('13812345678',3,4)": "138****5678", "mask_text('abc',2,2)": "***"},

@@ -1,0 +1,121 @@
+"""What is wrong is refused when the pipeline is written or built, with its place and what to write."""
+
+from __future__ import annotations
+
+import pytest
+
+from rs_assets.errors import TopologyError, UnknownFieldError
+from rs_assets.pipeline.language.expression.place import LanguageError
+
+SCHEMA = "name string, age int, score double, at timestamp, items array<struct<id: int>>, ok boolean"
+# A condition, the column of the fault, and a part of what is said.
+CONDITIONS = [
+    ("", 1, "is empty"),
+    ("(age,>,18", 10, "1 bracket not closed"),
+    ("(age,>,18))", 11, "1 closing bracket too many"),
+    ("age,>,18", 1, "cannot stand here"),
+    ("(age,>,int,18)&((name,like,'a%')|(name,ipContains,'10.')))", 58, "1 closing bracket too many"),
+    ("(age,>,18)(name,=,a)", 11, "cannot stand here"),
+    ("(age,>,18)&", 12, "the end cannot stand here"),
+    ("(age,>,'18)", 8, "quote is not closed"),
+    ("(age,>)", 1, "2 parts are no comparison"),
+    ("(age)", 5, "cannot stand here"),
+    ("(age,over,18)", 6, "no operator 'over'"),
+    ("(age,in,1,2)", 9, "'1' is no type"),
+    ("(age,>,int,1,2)", 1, "5 parts"),
+    ("(age,>,int,abc)", 12, "'abc' is no number"),
+    ("(age,>,)", 8, "cannot stand here"),
+    ("(age,>,abc)", 8, "'abc' is no number"),
+    ("(score,=,1e999)", 10, "is no number"),
+    ("(ok,=,maybe)", 7, "neither true nor false"),
+    ("(at,>,yesterday)", 7, "is no time"),
+    ("(name,>,date,soon)", 14, "is no time"),
+    ("(name,regex,'(')", 13, "'(' is not closed"),
+    ("(name,regex,'*a')", 13, "repeats nothing"),
+    ("(name,ipContains,'ten')", 18, "is no network"),
+    ("(name,ipContains,'10.0.0.0/40')", 18, "is no network"),
+    ("(name,=,trim(name))", 9, "must be a constant"),
+    ("(trimm(name),=,a)", 2, "no function 'trimm'"),
+    ("(trim(),=,a)", 2, "takes other arguments than 0"),
+    ("(substring(name),=,a)", 2, "takes other arguments than 1"),
+    ("(" * 101 + "age,>,1" + ")" * 101, 101, "more than 100 deep"),
+]
+# The same of scripts.
+SCRIPTS = [
+    ("", 1, "is empty"),
+    ("x=", 3, "the end cannot stand here"),
+    ("x=trim(name", 12, "1 bracket not closed"),
+    ("x=trim(name))", 13, "1 closing bracket too many"),
+    ("x='abc", 3, "quote is not closed"),
+    ("x y", 3, "cannot stand here"),
+    ("=1", 1, "cannot stand here"),
+    ("x=1 y=2", 5, "cannot stand here"),
+    ("if(age>1)x=2", 10, "cannot stand here"),
+    ("if(age>1){x=2", 14, "the end cannot stand here"),
+    ("if age>1 {x=2}", 4, "cannot stand here"),
+    ("else{x=1}", 5, "cannot stand here"),
+    ("if(age>1){x=1}else{x=2}elseif(age>2){x=3}", 24, "cannot stand here"),
+    ("x=age>1>2", 8, "cannot stand here"),
+    ("x=upperr(name)", 3, "no function 'upperr'"),
+    ("x=upper(name,1)", 3, "takes other arguments than 2"),
+    ("x=upper()", 3, "takes other arguments than 0"),
+    ("x=1;\ny=upperr(name)", 3, "no function 'upperr'"),
+    ("upper(name)", 1, "goes nowhere"),
+    ("upperr(name)", 1, "no function 'upperr'"),
+    ("x=date_format(at,'YYYY')", 3, "no part of a time"),
+    ("x=dateadd(at,1,'fortnight')", 3, "no unit of time"),
+    ("x=cast(name,'money')", 3, "cannot be 'money'"),
+    ("x=conv(name,1,99)", 3, "between 2 and 36"),
+    ("x=round(score,age)", 3, "must be a whole number"),
+    ("x=regexp_extract(name,'a(b)',2)", 3, "has 1 groups, not 2"),
+    ("x=regexp_replace(name,'a','$1')", 3, "names a group"),
+    ("x=parse_url(name,'PORT')", 3, "no part 'PORT'"),
+    ("x=math('^',1,2)", 3, "no operator '^'"),
+    ("x=nextday(at,'someday')", 3, "no day of the week"),
+    ("x=regex(name,upper('a'))", 3, "must be a literal"),
+    ("rm(nothing)", 4, "no field 'nothing'"),
+    ("rm(trim(name))", 4, "takes names of fields"),
+    ("rename(a)", 1, "takes two names"),
+    ("rename(a,nothing)", 10, "no field 'nothing'"),
+    ("break(1)", 1, "takes no argument"),
+    ("retain()", 1, "no field is left"),
+    ("Name='x'", 1, "differ by case only"),
+    ("_rs_line='x'", 1, "a name of the project's own"),
+    ("splitArray(name)", 1, "is no array of objects"),
+    ("splitArray(nothing)", 12, "no field 'nothing'"),
+    ("if(age>1){splitArray(items)}", 11, "cannot stand in a branch"),
+    ("string_split(name)", 1, "takes a text and a separator"),
+    ("x=" + "concat(" * 101 + "name" + ")" * 101, 709, "more than 100 deep"),
+]
+
+
+@pytest.mark.parametrize(("text", "column", "told"), CONDITIONS, ids=lambda value: str(value)[:30])
+def test_should_refuse_a_wrong_condition(source, text, column, told):
+    with pytest.raises(LanguageError) as refused:
+        source(SCHEMA).filter_by_expression(text).to_print().build()
+    assert told in str(refused.value)
+    assert (refused.value.line, refused.value.column) == (1, column)
+
+
+@pytest.mark.parametrize(("text", "column", "told"), SCRIPTS, ids=lambda value: str(value)[:30])
+def test_should_refuse_a_wrong_script(source, text, column, told):
+    with pytest.raises(LanguageError) as refused:
+        source(SCHEMA).script(text).to_print().build()
+    assert told in str(refused.value)
+    assert (refused.value.line, refused.value.column) == (text.count("\n") + 1, column)
+
+
+def test_should_name_the_nearest_field(source):
+    with pytest.raises(UnknownFieldError, match="did you mean 'age'"):
+        source(SCHEMA).filter_by_expression("(agee,>,18)").to_print().build()
+    with pytest.raises(LanguageError, match="there is no field 'agee'"):
+        source(SCHEMA).script("x=trim(agee)", strict=True).to_print().build()
+    with pytest.raises(TopologyError, match="no time zone"):
+        source(SCHEMA).script("x=now()", zone="Mars/Olympus")
+
+
+def test_should_know_the_fields_behind_a_script(source):
+    stream = source(SCHEMA).script("n=length(name);rename(years,age);splitArray(items)")
+    stream.filter("n > 1 and years > 2 and id > 3").to_print().build()
+    with pytest.raises(UnknownFieldError):
+        stream.filter("age > 1").to_print().build()
