@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from rs_assets.pipeline.language.expression.bind import Scope, bind
@@ -41,7 +41,13 @@ def test_should_compute_what_python_does(spark):
         call: list(dict.fromkeys(word for word in words_in(value) if word in FIELDS)) for call, value in calls.items()
     }
 
-    @settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=3,
+        deadline=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(ROWS)
     def computed(rows):
         frame = spark.createDataFrame(rows, ", ".join(f"{name} {kind}" for name, kind in FIELDS.items()))

@@ -112,7 +112,7 @@ ENCODING = (
     _row(
         "tobase64 base64 encode64",
         "s text",
-        "base64({s})",
+        r"replace(base64({s}), '\r\n', '')",
         "string",
         "The bytes in base 64.",
         {"tobase64('hello')": "aGVsbG8="},

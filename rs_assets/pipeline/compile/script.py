@@ -19,10 +19,11 @@ def compile_script(wiring: Wiring, node: nodes.Script, inputs: Inputs) -> Flow: 
     """The steps of a script, one after the other."""
     df = inputs[0].df
     bound = bound_script(node.text, field_types(df), step=node.name, zone=node.zone, strict=node.strict)
-    return Flow(reduce(_done, bound.steps, df))
+    return Flow(reduce(applied, bound.steps, df))
 
 
-def _done(df: DataFrame, step: Step) -> DataFrame:
+def applied(df: DataFrame, step: Step) -> DataFrame:
+    """The frame behind a step of a script; hidden columns stay."""
     match step:
         case Fill(columns):
             return df.withColumns({name: F.expr(sql) for name, sql in columns})
