@@ -17,9 +17,9 @@ EXAMPLES = {
 }
 
 
-def sql_of(call):
+def sql_of(call, zone="UTC"):
     [statement] = parse_script(f"x={call}")
-    return bind(statement.value, Scope(call, "golden", {})).text
+    return bind(statement.value, Scope(call, "golden", {}, zone)).text
 
 
 def same(found, wanted):
@@ -35,6 +35,18 @@ def test_should_give_what_the_golden_rows_say(family, driver):
     [row] = driver.call(lambda spark: spark.sql(f"select {', '.join(selected)}").collect())
     pairs = zip(examples, row, strict=True)
     assert not [(each.call, found, each.result) for each, found in pairs if not same(found, each.result)]
+
+
+def test_should_take_times_in_the_zone_of_the_script(driver):
+    golden = {
+        "fromunixtime(1505404800)": "2017-09-15 00:00:00",
+        "fromunixtime(1505404800,'MMdd-yyyy')": "0915-2017",
+        "unixtimestamp('2017-09-15 00:00:00')": 1505404800,
+        "date_format('2017-09-15 00:00:00','HH')": "00",
+    }
+    selected = ", ".join(sql_of(call, "Asia/Shanghai") for call in golden)
+    [row] = driver.call(lambda spark: spark.sql(f"select {selected}").collect())
+    assert list(row) == list(golden.values())
 
 
 def test_every_function_has_a_golden_row_and_a_sentence():
