@@ -29,7 +29,8 @@ def build_definitions(
     families (spark, source, shuffle, window, join, sink, run) by others of the same class: made with
     `configure_at_launch` its settings are defaults, which the Launchpad shows and may change; made directly they are
     fixed. Their keys in Dagster are `rs_spark`, `rs_source`... Calls that are merged must be given the same objects.
-    `translator` says how the steps look as assets.
+    `translator` says how the steps look as assets. Assets whose rows were looked up in a Delta table that another of
+    the pipelines writes depend on that table's.
     TopologyError if two pipelines have one name, ConfigurationError if a resource is of no family.
 
     >>> from rs_assets import StreamBuilder
@@ -42,12 +43,13 @@ def build_definitions(
     """
     from dagster import Definitions
 
-    from rs_assets.orchestration.stream_assets import StreamAssets
+    from rs_assets.orchestration.stream_assets import StreamAssets, with_lineage
 
     _check_built(pipelines)
     _check_names(pipelines)
     shared = resources_of(resources or {})
-    return Definitions.merge(*(_definitions(StreamAssets.of(p, translator), shared) for p in pipelines))
+    every = with_lineage([StreamAssets.of(pipeline, translator) for pipeline in pipelines])
+    return Definitions.merge(*(_definitions(assets, shared) for assets in every))
 
 
 def _definitions(assets: StreamAssets, resources: Mapping[str, Any]) -> Definitions:

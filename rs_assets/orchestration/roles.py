@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal
 
+from rs_assets.engine.dimension.spec import DeltaOrigin
 from rs_assets.pipeline.topology.base import Node
+from rs_assets.pipeline.topology.dim_join import DimJoin
 from rs_assets.pipeline.topology.topology import Topology
 
 Role = Literal["checkpoint", "state", "output"]
@@ -28,12 +30,21 @@ def output_name(step: str, role: Role) -> str:
 
 def upstream_roles(topology: Topology, node: Node) -> list[tuple[str, Role]]:
     """The nearest steps above `node` that are assets."""
-    found: dict[str, Role] = {}
+    above = _up_to_assets(topology, node)
+    return sorted({each.name: ROLE_OF[each.family] for each in above if each.family in ROLE_OF}.items())
+
+
+def looked_up(topology: Topology, node: Node) -> frozenset[str]:
+    """The Delta tables in which the rows of `node` were looked up since the nearest steps above that are assets."""
+    dimensions = (each.dimension.origin for each in _up_to_assets(topology, node) if isinstance(each, DimJoin))
+    return frozenset(origin.table for origin in dimensions if isinstance(origin, DeltaOrigin))
+
+
+def _up_to_assets(topology: Topology, node: Node) -> Iterator[Node]:
+    """The steps above `node`, up to and with the nearest that are assets."""
     waiting = list(node.follows)
     while waiting:
         current = topology[waiting.pop()]
-        if current.family in ROLE_OF:
-            found[current.name] = ROLE_OF[current.family]
-        else:
+        yield current
+        if current.family not in ROLE_OF:
             waiting.extend(current.follows)
-    return sorted(found.items())

@@ -27,6 +27,7 @@ from dagster.components.testing import create_defs_folder_sandbox
 from deltalake import DeltaTable, write_deltalake
 
 from rs_assets import (
+    Dimension,
     PipelineComponent,
     SparkResource,
     StreamBuilder,
@@ -331,3 +332,25 @@ class Later(datetime):
     @classmethod
     def now(cls, tz=None):
         return datetime.now(tz) + timedelta(minutes=10)
+
+
+def test_what_is_looked_up_in_a_table_of_another_pipeline_depends_on_its_asset():
+    def stream(job):
+        return StreamBuilder.data_stream("shop", job).from_array([{"k": "a"}], name="rows")
+
+    users, missing = Dimension.from_delta("users"), Dimension.from_delta("/elsewhere/users")
+    writing = stream("users").to_delta("users").build()
+    behind = stream("clicks").dim_join(users, on="k").dim_join(missing, on="k", prefix="m_")
+    behind = behind.with_fields(ts="current_timestamp()").distinct(
+        "k", within=Time.hours(1), time_field="ts", name="once"
+    )
+    reading = behind.to_delta("clicks").build()
+    circle = stream("circle").dim_join(Dimension.from_delta("square"), on="k").to_delta("circle").build()
+    square = stream("square").dim_join(Dimension.from_delta("circle"), on="k").to_delta("square").build()
+    own = stream("own").dim_join(Dimension.from_delta("own"), on="k").to_delta("own").build()
+    specs = build_definitions([reading, writing, circle, square, own]).resolve_all_asset_specs()
+    above = {spec.key.to_user_string(): {dep.asset_key.to_user_string() for dep in spec.deps} for spec in specs}
+    assert above["shop/clicks/once"] == {"shop/clicks/rows", "shop/users/users"}
+    assert above["shop/clicks/clicks"] == {"shop/clicks/once"}
+    for name in ("circle", "square", "own"):
+        assert above[f"shop/{name}/{name}"] == {f"shop/{name}/rows"}
