@@ -93,3 +93,34 @@ class Joined:
             and all(left[key] == right[key] and left[key] not in {None, ""} for key in self.keys)
             and (self.condition is None or self.condition(left, right))
         )
+
+
+@dataclass(frozen=True)
+class AsOf:
+    """A join as of a time: each left row with the newest right one that is not newer, of several the greatest."""
+
+    how: str
+    tolerance: int | None
+    keys: tuple[str, ...] = ("k",)
+
+    def accepted(self, batches, delays, restarts=()):
+        """As of a join by interval: each row in time for the watermark of its batch."""
+        return Joined(timedelta(0), self.how, self.keys).accepted(batches, delays, restarts)
+
+    def rows(self, kept):
+        """The rows of the join of all that came in time."""
+        made = []
+        for left, place in kept[0]:
+            before = [right for right, _ in kept[1] if self.meet(left, right)]
+            newest = max(before, key=lambda row: (row["ts"], row["w"]), default=None)
+            if newest is not None or self.how == "left":
+                made.append((left, newest, place))
+        return made
+
+    def meet(self, left, right):
+        apart = left["ts"] - right["ts"]
+        return (
+            timedelta(0) <= apart
+            and (self.tolerance is None or apart <= timedelta(seconds=self.tolerance))
+            and all(left[key] == right[key] and left[key] not in {None, ""} for key in self.keys)
+        )

@@ -46,6 +46,11 @@ REFUSED = {
     "prefix": ({"how": "semi", "prefix": "r_"}, "a prefix without a use"),
     "water mark": ({"water_mark": (SECOND, -SECOND)}, "water mark of the right side"),
     "condition": ({"condition": lambda row: row}, "takes SQL text or a Spark Column"),
+    "early inner": ({"early": True}, "early=True without a use"),
+    "early without bound": (
+        {"early": True, "within": None, "time_field": None, "how": "left"},
+        "without a bound in time",
+    ),
 }
 
 
@@ -54,6 +59,28 @@ def test_what_cannot_be_meant_is_refused(kind):
     settings, why = REFUSED[kind]
     with pytest.raises(TopologyError, match=f"(?s){why}"):
         joined(*streams("a", "b"), **settings)
+
+
+def test_what_a_processor_joins_is_refused_where_its_rows_cannot_go():
+    [a] = streams("a")
+    for settings in ({"within": None, "time_field": None}, {"water_mark": (SECOND, 2 * SECOND)}):
+        with pytest.raises(TopologyError, match="joins a stream with itself"):
+            joined(a, a, **settings)
+    for make in (
+        lambda a, b: minutes(joined(a, b, how="left", early=True), "ts"),
+        lambda a, b: minutes(a.asof_join(b, on="id", time_field="ts"), "ts"),
+        lambda a, b: joined(tens(a, "one"), tens(b, "two"), time_field="end_time", how="left", early=True),
+    ):
+        with pytest.raises(TopologyError, match="would take rows that|that a processor does, for a single"):
+            built(make(*streams("a", "b")))
+    early = joined(*streams("a", "b"), how="left", early=True, prefix="r_")
+    with pytest.raises(TopologyError, match="(?s)would keep rows that the join 'join' takes back.*deletes='retracted'"):
+        early.to_delta("t", mode="upsert", keys="id").build()
+    with pytest.raises(TopologyError, match="would take rows that the join 'join' takes back"):
+        built(joined(*streams("a", "b"), how="left", early=True).shuffle(1, strategy="delta"))
+    a, b = streams("a", "b")
+    with pytest.raises(TopologyError, match=r"at least 0:00:00"):
+        a.asof_join(b, on="id", time_field="ts", tolerance=-SECOND)
 
 
 def test_an_interval_without_time_is_refused():
@@ -68,10 +95,17 @@ def test_streams_of_two_pipelines_are_not_joined():
         joined(*streams("a"), *streams("b"))
 
 
-def test_a_stream_is_not_joined_with_itself_but_with_a_second_reading_or_behind_a_shuffle():
+def test_a_stream_is_joined_with_itself_in_one_reading_if_the_steps_between_are_in_sql():
     [a] = streams("a")
-    joined(a, a.filter("ms > 1")).to_print()
-    with pytest.raises(TopologyError, match=r"both sides of the join 'join' come from step 'a'.*source once"):
+    topology = built(joined(a, a.filter("ms > 1")))
+    (plan,) = plan_queries(topology)
+    assert (plan.sources, plan.roots, plan.entries) == (("a",), ("join",), ("join",))
+    assert plan.feeding(topology) == {"join": {"a"}}
+    [a] = streams("a")
+    assert built(joined(a, a))["join"].inputs == ("a", "a")
+    [a] = streams("a")
+    joined(a, a.filter(lambda row: row["ms"] > 1, trace=False)).to_print()
+    with pytest.raises(TopologyError, match=r"(?s)both sides of the join 'join' come from step 'a'.*in SQL.*twice"):
         a.build()
     # The ways out that are printed.
     [a] = streams("a")

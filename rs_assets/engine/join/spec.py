@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
-from rs_assets.engine.window.spec import HoppingWindow, TumblingWindow
+from rs_assets.engine.window.spec import HoppingWindow, TumblingWindow, checked_duration
 from rs_assets.errors import TopologyError
 
 JoinType = Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -63,9 +63,22 @@ class Interval:
         return max(self.before, self.after, timedelta(0))
 
 
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """The newest right row at or before the left one's time, at most `tolerance` before; None: however old."""
+
+    tolerance: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a tolerance that is none."""
+        if self.tolerance is not None:
+            checked_duration(self.tolerance, what="the tolerance of an as-of join", least=timedelta(0))
+
+
 Within = timedelta | Interval | TumblingWindow | HoppingWindow | None
 # The same with a plain duration made an interval.
 Bound = Interval | TumblingWindow | HoppingWindow | None
+AnyBound = Bound | AsOf
 
 
 def bound_of(within: Within, *, step: str) -> Bound:

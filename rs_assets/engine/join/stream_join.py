@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType, StringType
 
-from rs_assets.engine.join.spec import OF_BOTH, Bound, Interval, JoinType, two_fields, unlike_keys
+from rs_assets.engine.join.spec import OF_BOTH, AnyBound, AsOf, Interval, JoinType, two_fields, unlike_keys
 from rs_assets.engine.source.columns import EVENT_TIME, PREFIX, visible
 from rs_assets.engine.source.schema import quoted
 from rs_assets.engine.state.settled import settled
@@ -41,15 +41,20 @@ SPARKS: Final[Mapping[JoinType, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinSpec:
-    """Pairs of keys, kind, bound, fields with the times, condition, and how far EVENT_TIME lies behind those times."""
+    """Pairs of keys, kind, bound, fields with the times, condition, and how far EVENT_TIME lies behind those times.
+
+    Only processors know `early`, whether rows without partner come at once, and the `longest_delay` of a watermark.
+    """
 
     on: Sequence[tuple[str, str]]
     how: JoinType
-    bound: Bound
+    bound: AnyBound
     times: tuple[str, str] | None = None
     prefix: str | None = None
     condition: Column | None = None
     lag: timedelta = timedelta(0)
+    early: bool = False
+    longest_delay: timedelta = timedelta(0)
 
 
 def stream_join(left: DataFrame, right: DataFrame, spec: JoinSpec) -> DataFrame:
@@ -58,8 +63,9 @@ def stream_join(left: DataFrame, right: DataFrame, spec: JoinSpec) -> DataFrame:
     two = _side(right, [name for _, name in spec.on], spec, absent=2).alias(RIGHT)
     joined = one.join(two, _condition(spec), SPARKS[spec.how])
     if spec.how == "anti":
-        joined = joined.filter(_of(RIGHT, GUARD).isNull())
-    return settled(joined.select(*_fields(left, right, spec), *_place(spec)))
+        joined = joined.filter(side_of(RIGHT, GUARD).isNull())
+    fields = joined_fields(visible(left.columns), visible(right.columns), spec)
+    return settled(joined.select(*fields, *_place(spec)))
 
 
 def _side(frame: DataFrame, keys: Sequence[str], spec: JoinSpec, *, absent: int) -> DataFrame:
@@ -70,6 +76,7 @@ def _side(frame: DataFrame, keys: Sequence[str], spec: JoinSpec, *, absent: int)
     if spec.bound is None:
         return frame.select(*columns, guard)
     if not isinstance(spec.bound, Interval):
+        assert not isinstance(spec.bound, AsOf)  # noqa: S101  a processor's
         return frame.select(*columns, guard, assigned(spec.bound, spec.lag).alias(WINDOW))
     plain = F.timestamp_micros(F.unix_micros(EVENT_TIME)).alias(PLAIN_TIME)
     return frame.select(*columns, guard, F.col(EVENT_TIME), plain)
@@ -83,20 +90,20 @@ def _missing(frame: DataFrame, name: str) -> Column:
 
 
 def _condition(spec: JoinSpec) -> Column:
-    equal = [_of(LEFT, GUARD) == _of(RIGHT, GUARD)]
-    equal += [_of(LEFT, one) == _of(RIGHT, two) for one, two in spec.on]
+    equal = [side_of(LEFT, GUARD) == side_of(RIGHT, GUARD)]
+    equal += [side_of(LEFT, one) == side_of(RIGHT, two) for one, two in spec.on]
     parts = [*equal, *_near(spec.bound), *([spec.condition] if spec.condition is not None else [])]
     return reduce(and_, parts)
 
 
-def keys_of(on: Sequence[tuple[str, str]], bound: Bound) -> tuple[str, ...]:
+def keys_of(on: Sequence[tuple[str, str]], bound: AnyBound) -> tuple[str, ...]:
     """What the fields of a key in state are, in the order of the conditions: guard, keys of the left side, place."""
     exact = isinstance(bound, Interval) and bound.exact
     place = ("time",) if exact else () if bound is None or isinstance(bound, Interval) else ("window",)
     return ("guard", *(left for left, _ in on), *place)
 
 
-def _near(bound: Bound) -> list[Column]:
+def _near(bound: AnyBound) -> list[Column]:
     """That two rows lie near each other.
 
     Spark learns from comparisons of the marked times when it may forget a row. It must not forget one in the batch in
@@ -105,9 +112,9 @@ def _near(bound: Bound) -> list[Column]:
     if bound is None:
         return []
     if not isinstance(bound, Interval):
-        return [_of(LEFT, WINDOW) == _of(RIGHT, WINDOW)]
+        return [side_of(LEFT, WINDOW) == side_of(RIGHT, WINDOW)]
     if bound.exact:
-        return [_of(LEFT, EVENT_TIME) == _of(RIGHT, EVENT_TIME)]
+        return [side_of(LEFT, EVENT_TIME) == side_of(RIGHT, EVENT_TIME)]
     least, most = max(bound.before, timedelta(0)), max(bound.after, timedelta(0))
     near = _between(EVENT_TIME, least, most)
     wider = (least, most) != (bound.before, bound.after)
@@ -115,32 +122,32 @@ def _near(bound: Bound) -> list[Column]:
 
 
 def _between(time: str, before: timedelta, after: timedelta) -> list[Column]:
-    left, right = _of(LEFT, time), _of(RIGHT, time)
+    left, right = side_of(LEFT, time), side_of(RIGHT, time)
     return [right >= left - F.lit(before), right <= left + F.lit(after)]
 
 
-def _of(side: str, name: str) -> Column:
+def side_of(side: str, name: str) -> Column:
+    """A field of one side."""
     return F.col(f"{side}.{quoted(name)}")
 
 
-def _fields(left: DataFrame, right: DataFrame, spec: JoinSpec) -> list[Column]:
-    """The fields of the rows: those of the left side, and those of the right one beside them or in their place."""
-    ours, theirs = visible(left.columns), visible(right.columns)
+def joined_fields(ours: Sequence[str], theirs: Sequence[str], spec: JoinSpec) -> list[Column]:
+    """The fields of the rows: `ours`, of the left side, and `theirs` beside them or in their place."""
     if spec.how not in OF_BOTH:
-        return [_of(LEFT, name).alias(name) for name in ours]
+        return [side_of(LEFT, name).alias(name) for name in ours]
     if spec.prefix is not None:
-        beside = [_of(RIGHT, name).alias(f"{spec.prefix}{name}") for name in theirs]
-        return [*(_of(LEFT, name).alias(name) for name in ours), *beside]
+        beside = [side_of(RIGHT, name).alias(f"{spec.prefix}{name}") for name in theirs]
+        return [*(side_of(LEFT, name).alias(name) for name in ours), *beside]
     same = {name.casefold(): name for name in theirs}
     merged = [_merged(name, same.pop(name.casefold(), None)) for name in ours]
-    return [*merged, *(_of(RIGHT, name).alias(name) for name in same.values())]
+    return [*merged, *(side_of(RIGHT, name).alias(name) for name in same.values())]
 
 
 def _merged(name: str, other: str | None) -> Column:
     """A field of the left side, or of the right one if it has one of that name and is there."""
     if other is None:
-        return _of(LEFT, name).alias(name)
-    return F.when(_of(RIGHT, GUARD).isNotNull(), _of(RIGHT, other)).otherwise(_of(LEFT, name)).alias(name)
+        return side_of(LEFT, name).alias(name)
+    return F.when(side_of(RIGHT, GUARD).isNotNull(), side_of(RIGHT, other)).otherwise(side_of(LEFT, name)).alias(name)
 
 
 def _place(spec: JoinSpec) -> list[Column]:
@@ -148,7 +155,11 @@ def _place(spec: JoinSpec) -> list[Column]:
     if not _windowed(spec):
         return []
     sides = (LEFT, RIGHT) if spec.how in OF_BOTH else (LEFT,)
-    window = F.coalesce(*(_of(side, WINDOW) for side in sides))
+    return placed(F.coalesce(*(side_of(side, WINDOW) for side in sides)), spec)
+
+
+def placed(window: Column, spec: JoinSpec) -> list[Column]:
+    """Start and end of a window, by the time that it is over."""
     return [earlier(window[edge], spec.lag).alias(f"{edge}_time") for edge in ("start", "end")]
 
 
@@ -175,10 +186,12 @@ def _check_names(left: DataFrame, right: DataFrame, spec: JoinSpec, step: str) -
             raise two_fields(ours[folded], why, step=step)
         if spec.times is not None and spec.times[0] != spec.times[1] and ours[folded] in spec.times:
             raise two_fields(ours[folded], ", one of them the time of a side", step=step)
-    placed = {"start_time", "end_time"} & {*ours, *theirs} if _windowed(spec) else set()
-    if placed:
-        raise two_fields(min(placed), ", one of them of the join's window", step=step, remedy=RENAMED)
+    taken = {"start_time", "end_time"} & {*ours, *theirs} if _windowed(spec) else set()
+    if taken:
+        raise two_fields(min(taken), ", one of them of the join's window", step=step, remedy=RENAMED)
+    if spec.early and "retracted" in {*ours, *theirs}:
+        raise two_fields("retracted", ", one of them of an early join", step=step, remedy="rename it before")
 
 
 def _windowed(spec: JoinSpec) -> bool:
-    return spec.bound is not None and not isinstance(spec.bound, Interval)
+    return spec.bound is not None and not isinstance(spec.bound, Interval | AsOf)

@@ -81,8 +81,18 @@ def waiting_rows(spark: SparkSession, state: StateOf) -> DataFrame:
 
     A row in several windows is there for each of them. Semi joins keep left rows only until they are matched.
     """
+    if state.variable is not None:
+        waiting = state_frame(spark, state)
+        frames = [_waiting(waiting, side) for side in ("left", "right")]
+        return reduce(lambda one, two: one.unionByName(two, allowMissingColumns=True), frames)
     frames = [_side(store_frame(spark, state, store), side) for side, store in (state.stores or {}).items()]
     return reduce(lambda one, two: one.unionByName(two, allowMissingColumns=True), frames)
+
+
+def _waiting(frame: DataFrame, side: str) -> DataFrame:
+    """The rows of one side that a processor keeps."""
+    rows = frame.select(F.explode(f"{VALUE}.{side}").alias("row")).select("row.*")
+    return rows.select(F.lit(side).alias("side"), "matched", F.col("row").alias(side))
 
 
 def _side(frame: DataFrame, side: str) -> DataFrame:

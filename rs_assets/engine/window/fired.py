@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
-from py4j.java_gateway import JavaClass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DayTimeIntervalType, YearMonthIntervalType
 
+from rs_assets.engine.processor.session import check_types, processors_of
 from rs_assets.engine.window.firing import NEVER, Firing, tells_end, tells_final
 from rs_assets.engine.window.spec import (
     CalendarWindow,
@@ -23,7 +22,6 @@ from rs_assets.engine.window.spec import (
     SlidingWindow,
     Window,
 )
-from rs_assets.errors import ConfigurationError, TopologyError
 
 FIRE_TIME, FINAL, RETRACTED = "_rs_fire_time", "_rs_final", "_rs_retracted"
 # What the processor tells of a window before it closes: 1 in each batch, 2 at each record.
@@ -47,8 +45,8 @@ class FiredWindows:
         FIRE_TIME is null for an update, which no time has caused. Rows of sessions have RETRACTED besides.
         ConfigurationError if the session was made without the jar of the processors.
         """
-        processors = _processors(windows)
-        _check_types(windows)
+        processors = processors_of(windows)
+        check_types(windows.schema)
         if isinstance(self.window, InOrder):
             return DataFrame(self._in_order(processors, windows._jdf), windows.sparkSession)  # noqa: SLF001
         firing, open_for = self.firing, self.water_mark + self.firing.hold
@@ -85,26 +83,6 @@ def _slide(window: Window) -> timedelta:
         case SessionWindow():
             return window.gap
     return window.slide
-
-
-def _check_types(windows: DataFrame) -> None:
-    """Refuse what Spark cannot write into the state of a processor."""
-    for field in windows.schema.fields:
-        if isinstance(field.dataType, DayTimeIntervalType | YearMonthIntervalType):
-            raise TopologyError(
-                f"{field.name!r} is an interval, which windows that fire more than once cannot keep",
-                remedy="make it a number before: .with_fields(seconds='unix_seconds(a) - unix_seconds(b)')",
-            )
-
-
-def _processors(frame: DataFrame) -> Any:
-    package = cast("Any", frame.sparkSession._jvm).org.apache.spark.sql.rsassets  # noqa: SLF001  there is no public way
-    if not isinstance(package.FiringWindows, JavaClass):
-        raise ConfigurationError(
-            "this Spark session has no processors for windows that fire more than once",
-            remedy="add the jar that `python -m rs_assets.engine.processor.library` names to spark.jars",
-        )
-    return package
 
 
 def _millis(duration: timedelta) -> int:

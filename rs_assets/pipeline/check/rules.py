@@ -255,8 +255,8 @@ def _both_sides(node: join.StreamJoin, left: Fields, right: Fields) -> Fields:
         _check_names(node, left, beside)
         types |= {name: kind for name, kind in beside.items() if left.find(name) is None}
         whole = whole and right.whole
-    times = join.PLACE_FIELDS if node.place is not None else ()
-    return Fields(types | dict.fromkeys(times, Type("timestamp")), whole)
+    times = dict.fromkeys(join.PLACE_FIELDS if node.place is not None else (), Type("timestamp"))
+    return Fields(types | times | ({"retracted": Type("boolean")} if node.early else {}), whole)
 
 
 def _looked_up(node: dim_join.DimJoin, inputs: Inputs) -> Fields:

@@ -1,4 +1,4 @@
-"""Joins of two streams: event time, control rows and watermark of each side, then Spark's own join."""
+"""Joins of two streams: event time, control rows and watermark of each side, then Spark's own join or a processor."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rs_assets.engine.join.spec import Interval
-from rs_assets.engine.join.stream_join import JoinSpec, check_join, stream_join
+from rs_assets.engine.join.processed import both_sides, processed_join
+from rs_assets.engine.join.spec import AsOf, Interval
+from rs_assets.engine.join.stream_join import stream_join
 from rs_assets.engine.source.columns import ADDRESS, EVENT_TIME, PREFIX, hidden, visible
-from rs_assets.engine.window.aggregate import check_fields, last_end
-from rs_assets.pipeline.compile.step import as_column
+from rs_assets.engine.window.aggregate import last_end
+from rs_assets.pipeline.compile.join_spec import spec_of
+from rs_assets.pipeline.compile.self_join import replayed_self_join
 from rs_assets.pipeline.compile.timed import timed
 from rs_assets.pipeline.compile.wiring import Flow, Wiring
-from rs_assets.pipeline.topology.chain import link_of
 from rs_assets.pipeline.topology.join import StreamJoin
 
 
@@ -22,25 +23,16 @@ def compile_join(wiring: Wiring, node: StreamJoin, inputs: tuple[Flow, ...]) -> 
     """Join the two inputs. A replay stops at the gates of event times, of the sides that have passed no other state."""
     frames = [flow.df for flow in inputs]
     if not wiring.streaming:
-        return Flow(_replayed(wiring, node, frames))
+        return Flow(replayed_self_join(wiring, node, frames) if node.shared else _replayed(wiring, node, frames))
     left, right = frames
-    for frame, keys in zip(frames, zip(*node.on, strict=True), strict=True):
-        check_fields(frame, keys, step=node.name)
-    spec = JoinSpec(
-        on=node.on,
-        how=node.how,
-        bound=node.bound,
-        prefix=node.prefix,
-        times=node.time_fields,
-        condition=as_column(node.condition) if node.condition is not None else None,
-        lag=link_of(wiring.links, node).lag,
-    )
-    check_join(left, right, spec, step=node.name)
+    spec = spec_of(wiring, node, left, right)
     if node.bound is not None:
         left, right = (
             timed(wiring, node, frame, visible(frame.columns), kept=side.water_mark, side=side)
             for frame, side in zip(frames, node.sides, strict=True)
         )
+    if node.variable is not None:
+        return Flow(processed_join(both_sides(left, right), spec))
     return Flow(stream_join(left, right, spec))
 
 
@@ -67,7 +59,7 @@ def late_for_join(node: StreamJoin, watermark: Column) -> Column:
     """Whether the watermark had passed the row, or the last of its windows."""
     if node.bound is None:
         return F.lit(False)  # noqa: FBT003  a literal
-    if isinstance(node.bound, Interval):
+    if isinstance(node.bound, Interval | AsOf):
         return F.col(EVENT_TIME) <= watermark
     return last_end(node.bound) <= watermark
 

@@ -25,7 +25,14 @@ KEPT, ALIVE, MADE = f"{PREFIX}kept", f"{PREFIX}alive", f"{PREFIX}made"
 def compile_rejoin(node: Node, rejoin: Rejoin, flows: Mapping[str, Flow], known: Mapping[str, Node]) -> Flow:
     """The rows of all branches, and those of other inputs, as `compile_union` would give them."""
     check_united(node, tuple(flows[name] for name in node.inputs))
-    start = flows[rejoin.part].df
+    frame, made = through_branches(flows[rejoin.part].df, rejoin, known)
+    every = F.explode(F.array_compact(F.array(*made)))
+    united = frame.select(every.alias(MADE)).select(f"{MADE}.*")
+    return Flow(reduce(DataFrame.unionByName, [united, *(flows[name].df for name in rejoin.others)]))
+
+
+def through_branches(start: DataFrame, rejoin: Rejoin, known: Mapping[str, Node]) -> tuple[DataFrame, list[str]]:
+    """Each record of `start` in KEPT, and the columns with what each branch made of it, null if it left that one."""
     frame = start.select(F.struct(*(F.col(f"`{name}`") for name in start.columns)).alias(KEPT))
     made: list[str] = []
     for number, branch in enumerate(rejoin.branches):
@@ -34,9 +41,7 @@ def compile_rejoin(node: Node, rejoin: Rejoin, flows: Mapping[str, Flow], known:
             rows = SOFT[type(known[name])](rows, known[name])
         made.append(f"{MADE}_{number}")
         frame = rows.select(KEPT, *made[:-1], F.when(F.col(ALIVE), F.struct(*_fields(rows))).alias(made[-1]))
-    every = F.explode(F.array_compact(F.array(*made)))
-    united = frame.select(every.alias(MADE)).select(f"{MADE}.*")
-    return Flow(reduce(DataFrame.unionByName, [united, *(flows[name].df for name in rejoin.others)]))
+    return frame, made
 
 
 def _fields(rows: DataFrame) -> list[Column]:

@@ -24,6 +24,7 @@ from rs_assets.pipeline.compile.join import compile_join, late_for_join, probe_j
 from rs_assets.pipeline.compile.readers import READERS
 from rs_assets.pipeline.compile.rejoin import compile_rejoin
 from rs_assets.pipeline.compile.script import compile_script
+from rs_assets.pipeline.compile.self_join import compile_self_join
 from rs_assets.pipeline.compile.shuffle import compile_shuffle, compile_shuffle_read, compile_shuffle_write
 from rs_assets.pipeline.compile.sink import WRITERS, compile_sink
 from rs_assets.pipeline.compile.source import compile_source
@@ -96,14 +97,16 @@ def wire_node(wiring: Wiring, topology: Topology, trunk: str, name: str, flows: 
     """The flow behind the node `name` of a query whose streaming part ends at `trunk`; `flows` has its inputs'."""
     node, rejoin = topology[name], topology.rejoins.get(name)
     if rejoin is not None and name in topology.ancestors(trunk) | {trunk}:
-        return compile_branches(topology, node, rejoin, flows)
+        return compile_branches(wiring, topology, node, rejoin, flows)
     return compile_node(wiring, node, tuple(flows[i] for i in node.inputs))
 
 
-def compile_branches(topology: Topology, node: Node, rejoin: Rejoin, flows: Mapping[str, Flow]) -> Flow:
-    """The flow behind the union `node`, whose branches part from one step of a streaming query, in one frame."""
+def compile_branches(wiring: Wiring, topology: Topology, node: Node, rejoin: Rejoin, flows: Mapping[str, Flow]) -> Flow:
+    """The flow behind a union or join whose branches part from one step of a streaming query, in one frame."""
     known = {each.name: each for each in topology}
     inputs = tuple(flows[name] for name in node.inputs)
+    if isinstance(node, join.StreamJoin):
+        return _analysed(node, inputs, lambda: compile_self_join(wiring, node, rejoin, flows, known))
     return _analysed(node, inputs, lambda: compile_rejoin(node, rejoin, flows, known))
 
 

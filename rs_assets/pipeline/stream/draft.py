@@ -125,6 +125,22 @@ class Draft:
         return tuple(_plain(found[number].node) for number in sorted(found))
 
 
+def meet(one: str, other: str) -> bool:
+    """Whether rows of one step come to both of two steps, other than through a durable shuffle."""
+    return not _above(one).isdisjoint(_above(other))
+
+
+def _above(step: str) -> set[int]:
+    """The numbers of a step and of all that it gets rows from."""
+    waiting, found = [step], set[int]()
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, Written) and current.number not in found:
+            found.add(current.number)
+            waiting += current.node.inputs
+    return found
+
+
 def _plain(node: Node) -> Node:
     """`node` with plain names for the steps that it knows."""
     held = {each.name: getattr(node, each.name) for each in fields(node)}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from rs_assets.engine.join.spec import Bound, Interval, JoinType, Within, bound_of, pairs_of
+from rs_assets.engine.join.spec import AsOf, Bound, JoinType, Within, bound_of, pairs_of
+from rs_assets.engine.window.spec import HoppingWindow, TumblingWindow
 from rs_assets.errors import TopologyError
+from rs_assets.pipeline.stream.draft import meet
 from rs_assets.pipeline.topology.expression import native
 from rs_assets.pipeline.topology.join import StreamJoin
 
@@ -38,6 +40,7 @@ class JoinSteps:
         water_mark: timedelta | tuple[timedelta, timedelta] = timedelta(0),
         condition: object = None,
         prefix: str | None = None,
+        early: bool = False,
         name: str = "join",
     ) -> Self:
         """Join each row with the rows of `right` that equal it in `on` and lie near it in time; `name` keys the state.
@@ -52,11 +55,14 @@ class JoinSteps:
 
         `how`: "inner", "left", "right", "full", "semi" (left rows that have a partner, once) or "anti" (those that have
         none). Rows without partner come when the watermark has passed the last time of a partner; a row that comes
-        behind the watermark is late, is counted, and meets nobody. `condition` (SQL text or Column) must hold for a
-        pair; it may name fields as `left.ms` and `right.ms`. Fields of the right side take the place of those of the
-        left that have their names, or stand beside them behind `prefix`. The order of rows is not guaranteed.
+        behind the watermark is late, is counted, and meets nobody. With `early` rows without partner come with the
+        batch that they came in; a row whose field `retracted` is true takes such a row back. `condition` (SQL text or
+        Column) must hold for a pair; it may name fields as `left.ms` and `right.ms`. Fields of the right side take the
+        place of those of the left that have their names, or stand beside them behind `prefix`. The order of rows is not
+        guaranteed.
 
-        TopologyError if both sides come from the same source: read it twice, under two names.
+        Both sides may come from one step: then each record goes to both, and the source is read once. The steps between
+        must be in SQL (filter, map, with_fields, select_fields, split); TopologyError for others.
 
         >>> from rs_assets import StreamBuilder, Time
         >>> shop = StreamBuilder.data_stream("shop", "paid")
@@ -70,16 +76,10 @@ class JoinSteps:
         * join      stream_join <- orders, payments  [left on id within 0:05:00]
           print     print_sink <- join
         """
-        if not isinstance(right, JoinSteps) or right.draft is not self.draft:
-            raise TopologyError(
-                f"step {name!r} joins streams of one pipeline only",
-                remedy="begin both from one StreamBuilder.data_stream(...)",
-                step=name,
-            )
         bound = bound_of(within, step=name)
         node = StreamJoin(
             name=name,
-            inputs=(self.step, right.step),
+            inputs=self._with(right, step=name),
             on=pairs_of(on, step=name),
             bound=bound,
             how=how,
@@ -87,8 +87,65 @@ class JoinSteps:
             water_marks=_both(water_mark) or (timedelta(0), timedelta(0)),
             condition=native(condition, step=name) if condition is not None else None,
             prefix=prefix,
+            early=early,
+            shared=meet(self.step, right.step),
         )
         return self._then(node)
+
+    def asof_join(
+        self,
+        right: Self,
+        *,
+        on: Keys,
+        time_field: str | tuple[str, str],
+        tolerance: timedelta | None = None,
+        how: Literal["inner", "left"] = "left",
+        water_mark: timedelta | tuple[timedelta, timedelta] = timedelta(0),
+        prefix: str | None = None,
+        name: str = "asof_join",
+    ) -> Self:
+        """Join each row with the newest row of `right` at or before its time that equals it in `on`.
+
+        That is at most `tolerance` older, if one is given. `how`: "left" keeps rows that find none, "inner" drops them.
+        A row comes when the watermark has passed its time, so that no right row can come in between; of right rows of
+        one time the greatest by their fields is taken. In state are rows that wait, and of each key the newest right
+        row, without a tolerance until the input ends. Keys, times, water marks, late rows and names of fields are those
+        of `join`.
+
+        >>> from rs_assets import StreamBuilder, Time
+        >>> shop = StreamBuilder.data_stream("shop", "valued")
+        >>> trades = shop.from_file("trades.jsonl", schema="item string, n bigint, ts timestamp", name="trades")
+        >>> prices = shop.from_file("prices.jsonl", schema="item string, price double, ts timestamp", name="prices")
+        >>> valued = trades.asof_join(prices, on="item", time_field="ts", tolerance=Time.hours(1), prefix="at_")
+        >>> print(valued.to_print().build().describe())
+        shop.valued  fingerprint ...
+          trades     file_source  [json trades.jsonl]
+          prices     file_source  [json prices.jsonl]
+        * asof_join  stream_join <- trades, prices  [left on item as of its time, at most 1:00:00 before]
+          print      print_sink <- asof_join
+        """
+        node = StreamJoin(
+            name=name,
+            inputs=self._with(right, step=name),
+            on=pairs_of(on, step=name),
+            bound=AsOf(tolerance),
+            how=how,
+            time_fields=_both(time_field),
+            water_marks=_both(water_mark) or (timedelta(0), timedelta(0)),
+            prefix=prefix,
+            shared=meet(self.step, right.step),
+        )
+        return self._then(node)
+
+    def _with(self, right: Self, *, step: str) -> tuple[str, str]:
+        """The steps of both sides, which must be of one pipeline."""
+        if not isinstance(right, JoinSteps) or right.draft is not self.draft:
+            raise TopologyError(
+                f"step {step!r} joins streams of one pipeline only",
+                remedy="begin both from one StreamBuilder.data_stream(...)",
+                step=step,
+            )
+        return self.step, right.step
 
     def left_join(self, right: Self, *, on: Keys, within: Within, **settings: Any) -> Self:
         """`join(..., how="left")`: also rows of this stream that have no partner."""
@@ -106,4 +163,4 @@ def _both(value: Any) -> Any:
 
 
 def _named(bound: Bound) -> str | None:
-    return None if bound is None or isinstance(bound, Interval) else bound.time_field
+    return bound.time_field if isinstance(bound, TumblingWindow | HoppingWindow) else None

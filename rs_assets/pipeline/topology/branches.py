@@ -82,9 +82,10 @@ def _refusal(node: Node, nodes: tuple[Node, ...], ancestors: Ancestors, meeting:
     parts = [each.name for each in above if sum(each.name in branch for branch in branches) > 1][-1]
     if meets.family == "join":
         return TopologyError(
-            f"both sides of the join {meets.name!r} come from step {parts!r}: Spark reads a source once in a query",
-            remedy="read the source twice, under two names (name='...'), or put .shuffle(n, strategy='delta') behind"
-            " one side",
+            f"both sides of the join {meets.name!r} come from step {parts!r}, by steps that cannot be computed in one"
+            " pass: Spark reads a source once in a query",
+            remedy="write the steps between in SQL, or read the source twice, under two names (name='...'), or put"
+            " .shuffle(n, strategy='delta') behind one side",
             step=meets.name,
         )
     where = f"above {node.name!r}, which keeps state" if node.stateful else "beside the rows of another source"

@@ -14,6 +14,7 @@ from rs_assets.errors import TopologyError
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.expression import SqlText, calls_python
 from rs_assets.pipeline.topology.fold import Fold
+from rs_assets.pipeline.topology.join import StreamJoin
 from rs_assets.pipeline.topology.shuffle import Shuffle
 from rs_assets.pipeline.topology.source import Source
 from rs_assets.pipeline.topology.step import Filter, ForEach, Map, Select, SelectFields, Split, Union, WithFields
@@ -63,7 +64,8 @@ def links_of(nodes: Iterable[Node], ancestors: Ancestors) -> Mapping[str, Link]:
 
 def entries(node: TimedState, states: AbstractSet[str], ancestors: Ancestors) -> tuple[Side, ...]:
     """The sides of `node` whose rows have passed none of the steps `states`: there a watermark begins."""
-    return tuple(side for side, above in inputs_of(node) if states.isdisjoint(ancestors(above) | {above}))
+    fresh = (side for side, above in inputs_of(node) if states.isdisjoint(ancestors(above) | {above}))
+    return tuple(dict.fromkeys(fresh))
 
 
 def inputs_of(node: TimedState) -> Iterator[tuple[Side, str]]:
@@ -115,6 +117,11 @@ def _chainable(node: Node, known: Mapping[str, Node], ancestors: Ancestors) -> T
             "has a water mark or bounds of event time of its own, but rows of a step with state are never late",
             remedy="leave water_mark() and event_time() out",
         )
+    processed = next((each for each in (node, *above) if isinstance(each, StreamJoin) and each.variable), None)
+    if processed is not None:
+        does = "is" if processed is node else "follows"
+        why = f"{does} a join that a processor does, for a single step with state only"
+        raise _refused(node, first, why)
     if isinstance(node, WindowAggregate) and node.in_order:
         raise _refused(node, first, "takes rows in their order, which is done for a single step with state only")
     if isinstance(node, WindowAggregate) and node.often:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar, get_args
 
-from rs_assets.engine.join.spec import OF_BOTH, Bound, Interval, JoinType
+from rs_assets.engine.join.spec import OF_BOTH, AnyBound, AsOf, Interval, JoinType
 from rs_assets.engine.window.spec import HoppingWindow, TumblingWindow, checked_duration
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.topology.base import Family
@@ -18,6 +18,11 @@ SIDES = ("left", "right")
 # What a join by windows adds to the fields of its rows.
 PLACE_FIELDS = ("start_time", "end_time")
 GROWS = "without bound: its state grows for ever"
+# Joins that have rows without partner, which may come early.
+OUTER = frozenset({"left", "right", "full", "anti"})
+# What the states of the processors are called, and the time of a record that both sides of a self join get.
+MEETING, AS_OF = "join", "asof"
+RECORD_TIME = "_rs_record_time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,18 +31,21 @@ class StreamJoin(TimedState):
 
     `inputs` are the left and the right one. `bound` None: any two rows, whatever their times; then nothing is ever
     forgotten. `time_fields` and `water_marks` are those of the two sides; `prefix` is put before the names of the right
-    side's fields, which otherwise take the place of those of the left.
+    side's fields, which otherwise take the place of those of the left. `early`: a row without partner comes at once, to
+    be taken back when it meets one. `shared`: both sides come from one step, whose records go to both in one reading.
     """
 
     family: ClassVar[Family] = "join"
 
     on: tuple[tuple[str, str], ...]
-    bound: Bound
+    bound: AnyBound
     how: JoinType = "inner"
     time_fields: tuple[str, str] | None = None
     water_marks: tuple[timedelta, timedelta] = (NONE, NONE)
     condition: SqlText | ColumnBuilder | None = None
     prefix: str | None = None
+    early: bool = False
+    shared: bool = False
 
     def __post_init__(self) -> None:
         """Refuse joins whose rows Spark could never let go, and settings without a meaning."""
@@ -51,6 +59,7 @@ class StreamJoin(TimedState):
                 "has a prefix without a use", "leave prefix= out: semi and anti keep left rows as they are"
             )
         self._check_times()
+        self._check_processed()
 
     def _check_times(self) -> None:
         if self.bound is None and self.how != "inner":
@@ -67,6 +76,31 @@ class StreamJoin(TimedState):
                 "is bound in time, but names no event time", "name it: time_field='ts' or time_field=('left', 'right')"
             )
 
+    def _check_processed(self) -> None:
+        if self.early and (self.how not in OUTER or self.bound is None or isinstance(self.bound, AsOf)):
+            raise self._refused(
+                "has early=True without a use: none of its rows waits to stay without partner",
+                f"leave early= out, or use one of: {', '.join(sorted(OUTER))}",
+            )
+        if isinstance(self.bound, AsOf) and self.how not in {"inner", "left"}:
+            raise self._refused(f"is an as-of join, which cannot be {self.how!r}", "use one of: inner, left")
+        if self.shared and self.bound is None:
+            raise self._refused(
+                "joins a stream with itself without a bound in time",
+                "give it one, such as within=Time.minutes(10), or read the source twice, under two names",
+            )
+        if self.shared and self.water_marks[0] != self.water_marks[1]:
+            raise self._refused(
+                "joins a stream with itself, which is read once, with two water marks", "give one for both sides"
+            )
+
+    @property
+    def variable(self) -> str | None:
+        """The rows that wait, if a processor joins: as of a time, early, or a stream with itself."""
+        if isinstance(self.bound, AsOf):
+            return AS_OF
+        return MEETING if self.early or self.shared else None
+
     @property
     def event_time(self) -> str | None:
         """The left side's; None for a join without bound."""
@@ -74,7 +108,9 @@ class StreamJoin(TimedState):
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """Left and right, each with its event time; none for a join without bound."""
+        """Left and right, each with its event time, or a record of both; none for a join without bound."""
+        if self.shared:
+            return (Side(self.name, RECORD_TIME, self.water_marks[0]),)
         times = self.time_fields or ()
         return tuple(
             Side(f"{self.name}.{side}", field, delay)
@@ -84,7 +120,7 @@ class StreamJoin(TimedState):
     @property
     def place(self) -> TumblingWindow | HoppingWindow | None:
         """The windows in which rows meet, if it is a join by windows."""
-        return None if isinstance(self.bound, Interval) else self.bound
+        return None if isinstance(self.bound, Interval | AsOf) else self.bound
 
     @property
     def own_delay(self) -> bool:
@@ -130,7 +166,8 @@ class StreamJoin(TimedState):
         """The kind of join, its keys and its bound."""
         keys = ", ".join(left if left == right else f"{left} = {right}" for left, right in self.on)
         more = " if a condition holds" if self.condition is not None else ""
-        return f"{self.how} on {keys}{more} {bound_text(self.bound)}"
+        when = ", early" if self.early else ""
+        return f"{self.how} on {keys}{more} {bound_text(self.bound)}{when}"
 
     def identity(self) -> tuple[str, ...]:
         """Everything that decides what the state means."""
@@ -143,13 +180,14 @@ class StreamJoin(TimedState):
             f"by={self.time_fields}",
             *((f"if={condition}",) if condition else ()),
             f"water_marks={self.water_marks}",
+            *(("early",) if self.early else ()),
         )
 
     def _refused(self, why: str, remedy: str) -> TopologyError:
         return TopologyError(f"step {self.name!r} {why}", remedy=remedy, step=self.name)
 
 
-def bound_text(bound: Bound) -> str:
+def bound_text(bound: AnyBound) -> str:
     """A bound in a few words.
 
     >>> bound_text(Interval(timedelta(seconds=5), timedelta(seconds=5)))
@@ -158,6 +196,10 @@ def bound_text(bound: Bound) -> str:
     match bound:
         case None:
             return GROWS
+        case AsOf(None):
+            return "as of its time"
+        case AsOf(tolerance):
+            return f"as of its time, at most {tolerance} before"
         case Interval(before, after) if before == after:
             return f"within {before}"
         case Interval(before, after):

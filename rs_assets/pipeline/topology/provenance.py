@@ -151,10 +151,10 @@ def _computed(node: Map | FlatMap | Script, above: Columns) -> Columns:  # noqa:
 
 def _placed(node: StreamJoin, above: Columns) -> Columns:
     """Windows lie where the times of both sides are."""
-    if node.time_fields is None or node.place is None:
+    if node.time_fields is None or not (node.place or node.early):
         return above
     at = frozenset().union(*(fields_of(above, name) for name in node.time_fields))
-    return _more(above, dict.fromkeys(PLACE_FIELDS, at))
+    return _more(above, dict.fromkeys((*(PLACE_FIELDS * bool(node.place)), *(["retracted"] * node.early)), at))
 
 
 def _looked_up(node: DimJoin, above: Columns) -> Columns:

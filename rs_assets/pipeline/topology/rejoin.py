@@ -1,4 +1,4 @@
-"""Branches of one stream that meet again, as one pass over the rows of the step at which they part.
+"""Branches of one stream that meet again, in a union or a join, as one pass over the rows of the step where they part.
 
 Spark reads a source once in a query, so the branches cannot be frames of their own there. Where their steps look at one
 record at a time, and are written in SQL or Columns, each record can go through all branches in turn.
@@ -14,6 +14,7 @@ from typing import Final
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.branches import dominators
 from rs_assets.pipeline.topology.expression import calls_python
+from rs_assets.pipeline.topology.join import StreamJoin
 from rs_assets.pipeline.topology.shuffle import Shuffle
 from rs_assets.pipeline.topology.step import Filter, Map, Select, SelectFields, Split, Union, WithFields
 
@@ -23,9 +24,9 @@ BY_RECORD: Final = (Filter, Map, Select, SelectFields, Shuffle, Split, Union, Wi
 
 @dataclass(frozen=True, slots=True)
 class Rejoin:
-    """Branches that part at the step `part` and meet in a union: the steps of each, in order, and the `others`.
+    """Branches that part at the step `part` and meet in a union or a join: the steps of each, in order.
 
-    `others` are the inputs of the union that have come another way.
+    `others` are the inputs of a union that have come another way.
     """
 
     part: str
@@ -34,12 +35,12 @@ class Rejoin:
 
 
 def rejoins_of(nodes: Iterable[Node]) -> Mapping[str, Rejoin]:
-    """The unions of `nodes`, inputs first, in which branches of one step meet that go record by record."""
+    """The unions and joins of `nodes`, inputs first, in which branches of one step meet that go record by record."""
     known = {node.name: node for node in nodes}
     passed, above = dominators(known.values()), _above(known)
     found: dict[str, Rejoin] = {}
     for node in known.values():
-        meeting = _meeting(node, above) if isinstance(node, Union) else []
+        meeting = _meeting(node, above) if isinstance(node, Union | StreamJoin) else []
         made = _rejoin(node, meeting, known, passed) if meeting else None
         if made is not None:
             found[node.name] = made
@@ -54,6 +55,8 @@ def _rejoin(
     if part is None:
         return None
     branches = tuple(branch for name in meeting for branch in _branches(name, part, known))
+    if isinstance(node, StreamJoin) and len(branches) != len(node.inputs):
+        return None
     steps = [known[name] for name in {name for branch in branches for name in branch}]
     if not all(isinstance(step, BY_RECORD) and not calls_python(step) for step in steps):
         return None

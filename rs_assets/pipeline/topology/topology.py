@@ -142,7 +142,7 @@ class Topology:
 
     @property
     def rejoins(self) -> Mapping[str, Rejoin]:
-        """The unions in which branches of one step meet that can be computed in one frame, by name."""
+        """The unions and joins in which branches of one step meet that can be computed in one frame, by name."""
         return rejoins_of(self.nodes)
 
     @property

@@ -1,4 +1,4 @@
-"""What may stand behind a window that gives its row more than once."""
+"""What may stand behind a step that gives a row more than once, or takes one back."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.fold import Fold
+from rs_assets.pipeline.topology.join import StreamJoin
 from rs_assets.pipeline.topology.shuffle import Shuffle, ShuffleWrite
 from rs_assets.pipeline.topology.sink import DeltaSink
 from rs_assets.pipeline.topology.step import Filter, ForEach, Select, SelectFields, Split
@@ -28,6 +29,11 @@ def check_updates(nodes: Iterable[Node], ancestors: Ancestors) -> None:
     `nodes` are those of a topology in its order, `ancestors` gives the names of all that stand before a step.
     """
     known = {node.name: node for node in nodes}
+    for join in known.values():
+        if isinstance(join, StreamJoin) and join.early:
+            for node in known.values():
+                if join.name in ancestors(node.name):
+                    _check_early(join, node)
     for window in known.values():
         if isinstance(window, WindowAggregate) and window.often:
             for node in known.values():
@@ -48,6 +54,22 @@ def _check(window: WindowAggregate, node: Node, *, between: Iterable[Node]) -> N
         if all(isinstance(step, PASSING) for step in between):
             _check_keys(window, node)
         _check_retractions(window, node)
+
+
+def _check_early(join: StreamJoin, node: Node) -> None:
+    """TopologyError for a step that would keep a row which the join takes back."""
+    if node.stateful or isinstance(node, ShuffleWrite):
+        raise TopologyError(
+            f"step {node.name!r} would take rows that the join {join.name!r} takes back for rows of their own",
+            remedy="leave early= out, or put a sink behind that join only",
+            step=node.name,
+        )
+    if isinstance(node, DeltaSink) and node.mode == "upsert" and node.deletes is None:
+        raise TopologyError(
+            f"step {node.name!r} would keep rows that the join {join.name!r} takes back",
+            remedy="deletes='retracted', a field that the steps between them must hand on",
+            step=node.name,
+        )
 
 
 def _check_keys(window: WindowAggregate, sink: DeltaSink) -> None:

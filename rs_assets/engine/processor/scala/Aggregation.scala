@@ -72,7 +72,7 @@ object Aggregation {
   }
 
   /** The expression without names for parts that it has more than once, which only Spark's optimizer takes apart. */
-  private def inlined(named: With): Expression = {
+  private[rsassets] def inlined(named: With): Expression = {
     val parts = named.defs.map(part => part.id -> part.child).toMap
     named.child.transform { case part: CommonExpressionRef => parts.getOrElse(part.id, part) }
   }

@@ -97,7 +97,7 @@ def previews(topology: Topology, plans: Iterable[QueryPlan], options: RunOptions
 def state_of(log: CheckpointLog, topology: Topology, plan: QueryPlan, step: str) -> StateOf:
     """Where the state of `step` lies in the checkpoint of the query."""
     node, number = topology[step], operator_of(topology, plan, step)
-    if isinstance(node, StreamJoin):
+    if isinstance(node, StreamJoin) and node.variable is None:
         return StateOf(log.folder, number, stores=STORES, keys=keys_of(node.on, node.bound))
     return StateOf(log.folder, number, node.variable if isinstance(node, TimedState) else None)
 

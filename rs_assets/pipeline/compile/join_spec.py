@@ -1,0 +1,31 @@
+"""What the engine needs to know of a join."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from rs_assets.engine.join.stream_join import JoinSpec, check_join
+from rs_assets.engine.window.aggregate import check_fields
+from rs_assets.pipeline.compile.step import as_column
+from rs_assets.pipeline.compile.wiring import Wiring
+from rs_assets.pipeline.topology.chain import link_of
+from rs_assets.pipeline.topology.join import StreamJoin
+
+
+def spec_of(wiring: Wiring, node: StreamJoin, left: DataFrame, right: DataFrame) -> JoinSpec:
+    """What the engine needs, checked against the fields of both sides."""
+    for frame, keys in zip((left, right), zip(*node.on, strict=True), strict=True):
+        check_fields(frame, keys, step=node.name)
+    spec = JoinSpec(
+        on=node.on,
+        how=node.how,
+        bound=node.bound,
+        prefix=node.prefix,
+        times=node.time_fields,
+        condition=as_column(node.condition) if node.condition is not None else None,
+        lag=link_of(wiring.links, node).lag,
+        early=node.early,
+        longest_delay=max(node.water_marks),
+    )
+    check_join(left, right, spec, step=node.name)
+    return spec

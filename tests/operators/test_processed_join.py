@@ -1,0 +1,154 @@
+"""Joins by a processor: of a stream with itself, early, and as of a time, against plain models and DuckDB."""
+
+from collections import Counter
+from itertools import zip_longest
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rs_assets import Interval, StreamBuilder, Time, TumblingWindow
+from rs_assets.testing import PipelineDriver
+from tests.operators.join_model import AsOf, Joined
+from tests.operators.model import at
+from tests.operators.test_join import BOUNDS, CONDITION, found, holds, inputs, sides, told
+
+WITHIN = Interval.of(before=Time.seconds(2), after=Time.seconds(7))
+
+
+def driven(driver, stream, batches, restarts=(), each=lambda rows: None):
+    """The rows that came, and how many were late and dead. `each` gets the rows of each batch."""
+    late = dead = 0
+    with PipelineDriver(stream.to_print().build(), spark=driver) as running:
+        taken = []
+
+        def take():
+            rows = running.take()
+            taken.extend(rows)
+            each(rows)
+
+        for number, batch in enumerate(batches):
+            for name, rows in batch.items():
+                running.push(rows, name)
+            running.step()
+            take()
+            if number in restarts:
+                late, dead = late + running.report().rows_late, dead + running.report().rows_dead
+                running.restart()
+        running.finish()
+        take()
+        report = running.report()
+    assert report.rows_open == 0
+    return taken, late + report.rows_late, dead + report.rows_dead
+
+
+def drawn(data):
+    batches = list(zip_longest(data.draw(inputs("v")), data.draw(inputs("w")), fillvalue=[]))
+    return batches, data.draw(st.sets(st.sampled_from(range(len(batches))), max_size=2))
+
+
+MODEL = settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@MODEL
+@given(st.data())
+def test_early_rows_should_add_up_to_the_model_behind_each_batch(driver, data):
+    how, bound = data.draw(st.sampled_from(["left", "right", "full", "anti"])), data.draw(st.sampled_from([*BOUNDS]))
+    condition, delays = data.draw(st.booleans()), data.draw(st.sampled_from([(0, 0), (12, 3)]))
+    batches, restarts = drawn(data)
+    prefix = {} if how == "anti" else {"prefix": "r_"}
+    left, right = sides("early")
+    stream = left.join(right, on="k", within=BOUNDS[bound], how=how, time_field="ts", early=True,
+                       water_mark=tuple(map(Time.seconds, delays)), condition=CONDITION if condition else None,
+                       **prefix)  # fmt: skip
+    model = Joined(BOUNDS[bound], how, condition=holds if condition else None)
+    net, seen = Counter(), []
+
+    def each(rows):
+        net.update(found(row for row in rows if not row["retracted"]))
+        net.subtract(found(row for row in rows if row["retracted"]))
+        seen.append(+net)
+
+    named = [{"one": one, "two": two} for one, two in batches]
+    _, late, dead = driven(driver, stream, named, restarts, each)
+    _, were_late, were_dead = model.accepted(batches, delays, restarts)
+    assert (late, dead) == (were_late, were_dead)
+    for number, now in enumerate(seen):
+        so_far, _, _ = model.accepted(batches[: number + 1], delays, restarts)
+        assert now == told(model.rows(so_far)), number
+
+
+@MODEL
+@given(st.data())
+def test_a_join_as_of_a_time_should_equal_the_model(driver, data):
+    how, tolerance = data.draw(st.sampled_from(["left", "inner"])), data.draw(st.sampled_from([None, 0, 6]))
+    delays = data.draw(st.sampled_from([(0, 0), (12, 3)]))
+    batches, restarts = drawn(data)
+    left, right = sides("asof")
+    stream = left.asof_join(right, on="k", how=how, time_field="ts", prefix="r_",
+                            tolerance=None if tolerance is None else Time.seconds(tolerance),
+                            water_mark=tuple(map(Time.seconds, delays)))  # fmt: skip
+    taken, late, dead = driven(driver, stream, [{"one": a, "two": b} for a, b in batches], restarts)
+    model = AsOf(how, tolerance)
+    kept, were_late, were_dead = model.accepted(batches, delays, restarts)
+    assert (late, dead) == (were_late, were_dead)
+    assert found(taken) == told(model.rows(kept))
+
+
+SELF = "k string, v bigint, ts timestamp"
+
+
+def itself(stream, how, bound, **settings):
+    """Each record with those that are half a dozen greater or more."""
+    prefix = {} if how in {"semi", "anti"} else {"prefix": "r_"}
+    right = stream.filter("v >= 4").with_fields(w="v + 1", name="greater").select_fields("k", "w", "ts")
+    return stream.filter("v < 20").join(right, on="k", within=bound, how=how, time_field="ts", **prefix, **settings)
+
+
+@MODEL
+@given(st.data())
+def test_a_stream_should_be_joined_with_itself_in_one_reading_as_the_model_does(driver, data):
+    how = data.draw(st.sampled_from(["inner", "left", "right", "full", "semi", "anti"]))
+    bound, delay = data.draw(st.sampled_from([*BOUNDS])), data.draw(st.sampled_from([0, 12]))
+    batches = data.draw(inputs("v"))
+    restarts = data.draw(st.sets(st.sampled_from(range(len(batches))), max_size=2))
+    job = StreamBuilder.data_stream("test", "itself")
+    stream = job.from_file("one.jsonl", schema=SELF, name="one", bad_records="skip")
+    stream = itself(stream, how, BOUNDS[bound], condition=CONDITION, water_mark=Time.seconds(delay))
+    taken, late, dead = driven(driver, stream, [{"one": rows} for rows in batches], restarts)
+    model = Joined(BOUNDS[bound], how, condition=holds)
+    pairs = [
+        ([row for row in rows if row["v"] < 20], [{**row, "w": row["v"] + 1} for row in rows if row["v"] >= 4])
+        for rows in batches
+    ]
+    kept, _, _ = model.accepted(pairs, (delay, delay), restarts)
+    # A record counts once, on whichever side it is.
+    _, were_late, were_dead = Joined(BOUNDS[bound], how).accepted(
+        [(rows, rows) for rows in batches], (delay, delay), restarts
+    )
+    assert (2 * late, 2 * dead) == (were_late, were_dead)
+    assert found(taken) == told(model.rows(kept))
+
+
+@pytest.mark.parametrize("bound", ["after", "tumbling"])
+def test_a_stream_joined_with_itself_gives_the_rows_of_duckdb(driver, bound):
+    rows = [{"k": ["a", "b", "c", "", None][n * n % 5], "v": n, "ts": at(n * 17 % 60)} for n in range(60)]
+    near = {
+        "after": "epoch(r.ts) - epoch(l.ts) between -2 and 7",
+        "tumbling": "floor(epoch(l.ts) / 10) = floor(epoch(r.ts) / 10)",
+    }
+    bounds = {"after": WITHIN, "tumbling": TumblingWindow.of(Time.seconds(10), "ts")}
+    job = StreamBuilder.data_stream("test", "duck")
+    stream = job.from_file("one.jsonl", schema=SELF, name="one")
+    both = stream.join(stream, on="k", within=bounds[bound], how="full", time_field="ts", prefix="r_",
+                       condition="left.v < right.v", water_mark=Time.minutes(2))  # fmt: skip
+    taken, _, _ = driven(driver, both, [{"one": rows[:20]}, {"one": rows[20:]}])
+    with duckdb.connect() as database:
+        database.execute("set timezone='UTC'")
+        database.register("input", pa.Table.from_pylist(rows))
+        wanted = database.execute(
+            f"select l.v, r.v from input l full join input r on l.k = r.k and l.k <> '' and l.v < r.v and {near[bound]}"
+        ).fetchall()
+    assert Counter((row["v"], row["r_v"]) for row in taken) == Counter(wanted)
