@@ -69,6 +69,12 @@ def test_should_say_how_to_name_pipelines_where_there_are_none(tmp_path, monkeyp
     assert "does not parse" in call("list")[1]
 
 
+def test_should_find_pipelines_beside_definitions_of_dagster(project):
+    with (project / "hits.py").open("a") as module:
+        module.write("from rs_assets import build_definitions\ndefs = build_definitions([pipeline])\n")
+    assert call("list") == (0, "shop.hits  file -> - -> hits_table  unbounded\n")
+
+
 def test_should_not_choose_between_tables_of_one_name(project):
     (project / "hits.py").write_text(
         "from rs_assets import StreamBuilder\n"
