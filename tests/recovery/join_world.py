@@ -8,7 +8,7 @@ from rs_assets import Interval, StreamBuilder, Time
 from rs_assets.engine.checkpoint import manifest as manifests
 from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.runtime.identity import log_of
-from tests.operators.join_model import Joined
+from tests.operators.join_model import AsOf, Joined
 from tests.operators.model import at
 
 WITHIN = Interval.of(before=Time.seconds(4), after=Time.seconds(20))
@@ -34,11 +34,11 @@ class JoinWorld:
                           bad_records=self.policy)
             for name, value in (("one", "v"), ("two", "w"))
         )  # fmt: skip
-        both = left.join(
-            right, on="k", within=within, how=how, time_field="ts", prefix="r_", condition=condition,
-            water_mark=Time.seconds(5),
-        )  # fmt: skip
+        both = self.joined(left, right, within=within, how=how, condition=condition)
         return both.filter("v is null or v >= 0").to_delta("chain").build()
+
+    def joined(self, left, right, **how):
+        return left.join(right, on="k", time_field="ts", prefix="r_", water_mark=Time.seconds(5), **how)
 
     def append(self, **more):
         for name, rows in more.items():
@@ -61,5 +61,23 @@ class JoinWorld:
 
     def expected(self):
         kept = [[(row, None) for row in every[: self.read]] for every in ROWS.values()]
-        made = Joined(WITHIN, "full").rows(kept)
+        return self.told(self.model.rows(kept))
+
+    @property
+    def model(self):
+        return Joined(WITHIN, "full")
+
+    def told(self, made):
         return sorted((str(left and left["v"]), str(right and right["w"])) for left, right, _ in made)
+
+
+class AsOfWorld(JoinWorld):
+    """Each row of the first file with the newest one of the second."""
+
+    def joined(self, left, right, **how):
+        settings = {"time_field": "ts", "prefix": "r_", "water_mark": Time.seconds(5)}
+        return left.asof_join(right, on="k", tolerance=Time.seconds(20), name="join", **settings)
+
+    @property
+    def model(self):
+        return AsOf("left", 20)

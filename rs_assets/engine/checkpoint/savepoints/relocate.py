@@ -23,13 +23,17 @@ def relocate(generation: Path, moves: Mapping[str, str]) -> None:
     """Let the logs of file sources name files below a folder's new path where they name files below its old one.
 
     A query's control rows and arrays lie beside its checkpoint; under another path Spark would take files that it
-    has read for new ones. Other paths stay. OSError if a log cannot be read or written.
+    has read for new ones. What it knows of a processor's state names files with the schema of that state. Other paths
+    stay. OSError if a log cannot be read or written.
     """
     if all(old == new for old, new in moves.items()):
         return
     for log in sorted(generation.glob(f"*/{CHECKPOINT}/sources/*/*")):
         if log.is_file() and not log.name.startswith("."):
             _rewrite(log, lambda text: "\n".join(_moved(line, moves) for line in text.split("\n")))
+    for facts in sorted(generation.glob(f"*/{CHECKPOINT}/state/*/_metadata/*/*")):
+        if facts.is_file() and not facts.name.startswith("."):
+            _rewrite(facts, lambda text: "\n".join(_with_schemas(line, moves) for line in text.split("\n")))
 
 
 def renew_query_ids(generation: Path) -> Mapping[str, str]:
@@ -60,15 +64,29 @@ def _moved(line: str, moves: Mapping[str, str]) -> str:
         # The log of a source of another kind: it was saved like that.
         return line
     path = entry.get("path")
-    scheme = _SCHEME.match(path) if isinstance(path, str) else None
-    if not scheme:
+    moved = _elsewhere(path, moves) if isinstance(path, str) else path
+    return line if moved == path else orjson.dumps({**entry, "path": moved}).decode()
+
+
+def _with_schemas(line: str, moves: Mapping[str, str]) -> str:
+    """A line of what Spark knows of an operator's state, with the files of the schemas moved."""
+    if not line.startswith("{"):
         return line
-    plain = unquote(str(path)[scheme.end() :])
+    known: dict[str, Any] = orjson.loads(line)
+    stores = [store for store in known.get("stateStoreInfo", ()) if store.get("stateSchemaFilePaths")]
+    for store in stores:
+        store["stateSchemaFilePaths"] = [_elsewhere(path, moves) for path in store["stateSchemaFilePaths"]]
+    return orjson.dumps(known).decode() if stores else line
+
+
+def _elsewhere(path: str, moves: Mapping[str, str]) -> str:
+    """A path as a URI, below the new path of a folder if it lay below the old one."""
+    scheme = _SCHEME.match(path)
+    plain = unquote(path[scheme.end() :]) if scheme else ""
     old = next((old for old in moves if plain.startswith(f"{old}/")), None)
-    if old is None:
-        return line
-    moved = moves[old] + plain[len(old) :]
-    return orjson.dumps({**entry, "path": scheme.group() + java_path(moved)}).decode()
+    if scheme is None or old is None:
+        return path
+    return scheme.group() + java_path(moves[old] + plain[len(old) :])
 
 
 def _rewrite(file: Path, change: Callable[[str], str]) -> None:
