@@ -77,7 +77,8 @@ def _in_module(name: str) -> list[Pipeline]:
 
 def _pipelines_in(value: object) -> list[Pipeline]:
     """A pipeline, or those of a list or tuple; Dagster's own objects are tuples too, which nobody may look through."""
-    return [each for each in (value if type(value) in (list, tuple) else [value]) if isinstance(each, Pipeline)]
+    values = value if isinstance(value, list) or type(value) is tuple else [value]
+    return [each for each in values if isinstance(each, Pipeline)]
 
 
 def _imported(name: str) -> ModuleType:
