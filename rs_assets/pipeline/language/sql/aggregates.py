@@ -46,6 +46,24 @@ def is_aggregate(tree: Any) -> bool:
     return inner.key == "anonymous" and inner.name.removeprefix(CALL) in AGGREGATES
 
 
+def is_grouped(tree: Any) -> bool:
+    """Whether a select makes one row of several."""
+    if any(tree.args.get(part) is not None for part in ("group", "having", "distinct")):
+        return True
+    return any(aggregates_in(item) for item in tree.expressions)
+
+
+def aggregates_in(tree: Any) -> bool:
+    """Whether there is an aggregate in a tree, beside those of its sub-queries."""
+    return any(is_aggregate(call) for call in calls_in(tree))
+
+
+def calls_in(tree: Any) -> list[Any]:
+    """The calls in a tree, without those of sub-queries and those before OVER."""
+    nodes = tree.walk(prune=lambda node: node.key in ("subquery", "exists", "select"))
+    return [node for node in nodes if node.key == "anonymous" and (node.parent is None or node.parent.key != "window")]
+
+
 def aggregated(made: Expressions, tree: Any) -> Aggregated:
     """The aggregate that a call stands for."""
     where = made.condition(tree.expression.this).text if tree.key == "filter" else None

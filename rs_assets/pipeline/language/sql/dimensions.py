@@ -25,6 +25,12 @@ def dim_joined(planner: Planner, left: Relation, tree: Any, how: str, place: Pla
         raise planner.error(f"{how.upper()} JOIN of a table that is looked up", tree, remedy="use JOIN or LEFT JOIN")
     if left.keys is not None:
         raise planner.error("a join of rows that are replaced later", tree, remedy="join before the aggregate")
+    moment = tree.this.args["version"].expression
+    if planner.over(left).value(moment).role != "proctime":
+        raise planner.error(
+            "a table is looked up as it is, not as it was at the time of a row", moment,
+            remedy="declare p AS PROCTIME() in the stream's table, and write FOR SYSTEM_TIME AS OF stream.p",
+        )  # fmt: skip
     table = planner.catalog.table(tree.this.name, tree.this)
     alias = tree.this.alias or tree.this.name
     kinds = {column.name.text: column.type for column in table.declared}

@@ -62,8 +62,19 @@ def _truncated(arguments: Sequence[str]) -> str:
     return f"date_trunc({arguments[1]}, {arguments[0]})"
 
 
+def _replaced(arguments: Sequence[str]) -> str:
+    """What is put in is taken as it is: a `$1` or a backslash in it means nothing more."""
+    literal = unquote(arguments[2])
+    if literal is not None:
+        by = quote(literal.replace("\\", "\\\\").replace("$", "\\$"))
+    else:
+        by = f"replace(replace({arguments[2]}, {quote(chr(92))}, {quote(chr(92) * 2)}), '$', {quote(chr(92) + '$')})"
+    return f"regexp_replace({arguments[0]}, {arguments[1]}, {by})"
+
+
 def _truncated_type(kinds: Sequence[Type | None]) -> Type | None:
-    return kinds[0] if len(kinds) > 1 or is_whole(kinds[0]) else type_in("bigint")
+    """None for a DOUBLE or DECIMAL, which stays one in Flink and is a BIGINT in Spark."""
+    return kinds[0] if len(kinds) > 1 or is_whole(kinds[0]) else None
 
 
 def _to_timestamp(arguments: Sequence[str]) -> str:
@@ -85,10 +96,10 @@ def _formatted(arguments: Sequence[str]) -> str:
 
 
 def _split_index(arguments: Sequence[str]) -> str:
-    """The part of a text at a place that is counted from 0; null for one that is not there."""
+    """The part of a text at a place that is counted from 0; null for one that is not there, and for an empty text."""
     literal = unquote(arguments[1])
     by = quote(f"\\Q{literal}\\E") if literal is not None else f"concat('\\\\Q', {arguments[1]}, '\\\\E')"
-    return f"get(split({arguments[0]}, {by}, -1), {arguments[2]})"
+    return f"get(split(nullif({arguments[0]}, ''), {by}, -1), {arguments[2]})"
 
 
 def _extracted(arguments: Sequence[str]) -> str:
@@ -134,8 +145,8 @@ SQL_FUNCTIONS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
         "MOD": _number("({0} % {1})", _first, 2),
         "ROUND": SqlFunction(1, 2, "round({all})", _rounded, numbers=(0,)),
         "FLOOR": SqlFunction(1, 2, _truncated, _truncated_type),
-        "CEIL": _number("ceil({0})", "bigint"),
-        "CEILING": _number("ceil({0})", "bigint"),
+        "CEIL": _number("ceil({0})", _rounded),
+        "CEILING": _number("ceil({0})", _rounded),
         "POWER": _number("power({0}, {1})", "double", 2),
         "SQRT": _number("sqrt({0})"),
         "EXP": _number("exp({0})"),
@@ -157,7 +168,7 @@ SQL_FUNCTIONS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
         "SPLIT_INDEX": _text(_split_index, 3, 3, texts=(0, 1)),
         "REGEXP": _text("({0} RLIKE {1})", 2, 2, "boolean", (0, 1)),
         "REGEXP_EXTRACT": _text(_extracted, 2, 3, texts=(0, 1)),
-        "REGEXP_REPLACE": _text("regexp_replace({all})", 3, 3, texts=(0, 1, 2)),
+        "REGEXP_REPLACE": _text(_replaced, 3, 3, texts=(0, 1, 2)),
         "JSON_VALUE": _text("get_json_object({0}, {1})", 2, 2, texts=(0, 1)),
         # Times.
         "DATE_FORMAT": SqlFunction(2, 3, _formatted, "string", texts=(1,)),

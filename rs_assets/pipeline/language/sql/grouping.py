@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from rs_assets.engine.functions.literals import quote_name
 from rs_assets.engine.window.spec import EmitStrategy, Window
-from rs_assets.pipeline.language.sql.aggregates import Aggregated, aggregated, is_aggregate
+from rs_assets.pipeline.language.sql.aggregates import Aggregated, aggregated, aggregates_in, calls_in, is_aggregate
 from rs_assets.pipeline.language.sql.durations import duration_text
 from rs_assets.pipeline.language.sql.lexer import CALL
 from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts, name_of
 from rs_assets.pipeline.language.sql.relation import Relation, Scope, free_name
 from rs_assets.pipeline.language.sql.states import all_time, fired, fires_often, shuffled
 from rs_assets.pipeline.language.sql.values import Role, Value
-from rs_assets.pipeline.language.sql.windowing import KINDS, bound_values, regrouped, window_of
+from rs_assets.pipeline.language.sql.windowing import KINDS, bound_values, check_once, regrouped, window_of
 
 RESERVED: Final = ("start_time", "end_time", "fire_time", "final", "retracted", "rank")
 SUFFIXES: Final[Mapping[str, Role]] = {"_START": "start", "_END": "end", "_ROWTIME": "last"}
@@ -41,19 +41,6 @@ class Group:
     names: dict[int, str] = field(default_factory=dict)
 
 
-def is_grouped(tree: Any) -> bool:
-    """Whether a select makes one row of several."""
-    if tree.args.get("group") is not None or tree.args.get("distinct") is not None:
-        return True
-    return any(is_aggregate(call) for item in tree.expressions for call in _calls(item))
-
-
-def _calls(tree: Any) -> list[Any]:
-    """The calls in a tree, without those of sub-queries and those before OVER."""
-    nodes = tree.walk(prune=lambda node: node.key in ("subquery", "exists", "select"))
-    return [node for node in nodes if node.key == "anonymous" and (node.parent is None or node.parent.key != "window")]
-
-
 def grouped(
     planner: Planner, relation: Relation, tree: Any, place: Place
 ) -> tuple[Relation, list[tuple[str, Value, Any]]]:
@@ -69,9 +56,11 @@ def grouped(
     for name, item in items:
         if name:
             group.names[id(item.unalias())] = name
-    keys = _key_trees(tree, items)
+    keys = _key_trees(planner, tree, items)
     for key in keys:
         _add_key(group, key)
+    if group.window is None:
+        check_once(planner, relation, keys[0] if keys else tree.expressions[0])
     made = _made(group)
     values = [(name, made.value(item.unalias()), item) for name, item in items]
     having = tree.args.get("having")
@@ -95,10 +84,16 @@ def _items(planner: Planner, relation: Relation, tree: Any) -> list[tuple[str, A
     return found
 
 
-def _key_trees(tree: Any, items: Sequence[tuple[str, Any]]) -> list[Any]:
+def _key_trees(planner: Planner, tree: Any, items: Sequence[tuple[str, Any]]) -> list[Any]:
     group = tree.args.get("group")
+    distinct = tree.args.get("distinct")
+    if distinct is not None and (group is not None or any(aggregates_in(item) for _, item in items)):
+        raise planner.error(
+            "DISTINCT beside GROUP BY or an aggregate is not supported", tree.expressions[0],
+            remedy="leave DISTINCT out, or group again: SELECT a FROM (SELECT ...) AS t GROUP BY a",
+        )  # fmt: skip
     if group is None:
-        return [item.unalias() for _, item in items] if tree.args.get("distinct") is not None else []
+        return [item.unalias() for _, item in items] if distinct is not None else []
     return list(group.expressions)
 
 
@@ -187,7 +182,7 @@ def _of_group(group: Group, tree: Any, before: Value) -> Value | None:
 
 def _before(group: Group, tree: Any) -> Value | None:
     """The value of a tree over the rows before; None for one that holds aggregates or auxiliary functions."""
-    if any(is_aggregate(call) or _auxiliary(group, call) is not None for call in _calls(tree)):
+    if any(is_aggregate(call) or _auxiliary(group, call) is not None for call in calls_in(tree)):
         return None
     return group.planner.over(group.relation).value(tree)
 

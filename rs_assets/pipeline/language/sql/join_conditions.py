@@ -137,8 +137,11 @@ def _bound(join: Join, first: Any, second: Any, tree: Any, *, swapped: bool) -> 
     if left is None or right is None:
         return False
     if tree.key == "eq" and left[0].role == right[0].role == "end":
-        # Windows that start together end together if they are of one kind.
-        return same_window(join)
+        # Windows of one kind that end together start together.
+        starts = [_start(join.left), _start(join.right)] if same_window(join) else [None]
+        if None in starts:
+            return False
+        left, right = (starts[0], left[1]), (starts[1], right[1])  # type: ignore[assignment]
     times = (left[0], right[0])
     if join.times is not None and join.times != times:
         return False
@@ -156,6 +159,11 @@ def _bound(join: Join, first: Any, second: Any, tree: Any, *, swapped: bool) -> 
     if tree.key in ("lt", "gt"):
         join.rest.append(tree)
     return True
+
+
+def _start(relation: Relation) -> Value | None:
+    """The start of the windows that its rows are in, if it is a column."""
+    return next((column.value for column in relation.columns if column.value.role == "start"), None)
 
 
 def same_window(join: Join) -> bool:

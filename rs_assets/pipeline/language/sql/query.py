@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from rs_assets.engine.window.firing import ONCE
 from rs_assets.pipeline.language.sql import joining
-from rs_assets.pipeline.language.sql.grouping import grouped, is_grouped
+from rs_assets.pipeline.language.sql.aggregates import is_grouped
+from rs_assets.pipeline.language.sql.grouping import grouped
 from rs_assets.pipeline.language.sql.outputs import Output, Selected, called, filtered, mapped, named, outputs_of
 from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts, step_name
 from rs_assets.pipeline.language.sql.ranking import ranked, ranking_of
@@ -80,13 +81,23 @@ def _from(planner: Planner, tree: Any, conditions: list[Any], place: Place) -> t
     if inner is not None and not joins:
         return ranked(planner, inner, conditions, rows_of=_select_rows, list_of=outputs_of)
     relation = item(planner, first, place)
-    for join in joins:
-        relation, conditions = joining.joined(planner, relation, join, conditions, place, item)
+    for number, join in enumerate(joins, 1):
+        # Rows that a later RIGHT or FULL JOIN keeps alone must meet the conditions of WHERE behind it.
+        alone = any((other.args.get("side") or "").upper() in ("RIGHT", "FULL") for other in joins[number:])
+        relation, left = joining.joined(planner, relation, join, [] if alone else conditions, place, item)
+        conditions = conditions if alone else left
     return relation, conditions
 
 
 def _select_rows(planner: Planner, tree: Any, place: Place) -> Relation:
     """FROM and WHERE of a select, for a ranking over its rows."""
+    _check_parts(planner, tree)
+    for part in ("distinct", "having", "with_"):
+        if tree.args.get(part) is not None:
+            name = part.rstrip("_").upper()
+            raise planner.error(
+                f"{name} beside ROW_NUMBER()", tree.expressions[0], remedy="put it into a sub-query, and rank its rows"
+            )
     conditions = list(conjuncts(tree.args["where"].this)) if tree.args.get("where") else []
     relation, conditions = _from(planner, tree, conditions, place)
     return filtered(planner, relation, conditions, place, "where")
@@ -162,6 +173,11 @@ def _united(planner: Planner, tree: Any, place: Place) -> Selected:
             tree.expression,
             remedy="select equally many columns on both sides",
         )
+    if any(side.relation.pending is not None for side in sides):
+        raise planner.error(
+            "UNION ALL of rows in windows that are not grouped", tree,
+            remedy="unite the tables in a view, and put the window over it",
+        )  # fmt: skip
     if any(side.relation.keys is not None for side in sides):
         raise planner.error("UNION ALL of rows that are replaced later", tree, remedy="write them to two tables")
     names = [out.name or f"column_{n}" for n, out in enumerate(left.outputs, 1)]
@@ -182,6 +198,7 @@ def _united(planner: Planner, tree: Any, place: Place) -> Selected:
         columns=columns,
         origins=made[0].origins | made[1].origins,
         delay=max(each.delay for each in made),
+        window=made[0].window if made[0].window == made[1].window else None,
         stateful=any(each.stateful for each in made),
     )
     return Selected(whole, tuple(Output(column.name, column.value, tree) for column in columns))

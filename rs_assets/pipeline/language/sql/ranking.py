@@ -12,15 +12,19 @@ from rs_assets.engine.window.spec import EmitStrategy, Window
 from rs_assets.pipeline.check.types import Type
 from rs_assets.pipeline.language.sql.durations import duration_text
 from rs_assets.pipeline.language.sql.lexer import CALL
+from rs_assets.pipeline.language.sql.outputs import called
 from rs_assets.pipeline.language.sql.planner import Place, Planner
 from rs_assets.pipeline.language.sql.relation import Column, Relation, free_name
 from rs_assets.pipeline.language.sql.states import all_time, fired, fires_often, shuffled
 from rs_assets.pipeline.language.sql.types import is_number
 from rs_assets.pipeline.language.sql.values import Value
-from rs_assets.pipeline.language.sql.windowing import bound_values, regrouped
+from rs_assets.pipeline.language.sql.windowing import bound_values, check_once, regrouped
 
 ROW_NUMBER: Final = f"{CALL}ROW_NUMBER"
 OTHERS: Final = (f"{CALL}RANK", f"{CALL}DENSE_RANK")
+LIMITS: Final = ("lte", "lt", "eq")
+# Comparisons with their sides exchanged.
+TURNED: Final = {"gte": "lte", "gt": "lt", "eq": "eq"}
 WINDOW_TIMES: Final = ("start_time", "end_time", "fire_time")
 
 
@@ -47,13 +51,30 @@ class Wanted:
 def ranking_of(planner: Planner, first: Any, place: Place) -> Numbered | None:
     """The numbered select that FROM names, as a sub-query, a view or a query of WITH; None for another one."""
     if first.key == "subquery":
-        return _numbered(planner, first.this, first.alias, place.inside(first.alias))
+        return _unnamed(planner, _numbered(planner, first.this, first.alias, place.inside(first.alias)), first)
     if first.key != "table" or first.this.key != "identifier":
         return None
     name = first.name
+    inside, alias = place.inside(name), first.alias or name
+    if name in place.local:
+        others = {key: tree for key, tree in place.local.items() if key != name}
+        return _numbered(planner, place.local[name], alias, replace(inside, local=others))
     view = planner.catalog.views.get(name)
-    tree = place.local.get(name) or (view.tree if view is not None else None)
-    return _numbered(planner, tree, first.alias or name, place.inside(name)) if tree is not None else None
+    if view is None:
+        return None
+    found = _numbered(planner, view.tree, alias, replace(inside, local={}))
+    return _unnamed(planner, found, first, named=bool(view.columns))
+
+
+def _unnamed(planner: Planner, found: Numbered | None, at: Any, *, named: bool = False) -> Numbered | None:
+    """SqlError for a numbered select whose columns get other names than its own list gives."""
+    alias = at.args.get("alias")
+    if found is not None and (named or (alias is not None and alias.columns)):
+        raise planner.error(
+            "the columns of a query with ROW_NUMBER() have the names of its own list", found.window,
+            remedy="name them there: SELECT a AS b, ROW_NUMBER() OVER (...) AS rn",
+        )  # fmt: skip
+    return found
 
 
 def _numbered(planner: Planner, tree: Any, alias: str, place: Place) -> Numbered | None:
@@ -95,21 +116,28 @@ def ranked(
         raise planner.error(
             "ROW_NUMBER() over rows that are replaced later", numbered.window, remedy="group by a window before"
         )
-    items = [each for each in numbered.tree.expressions if each.unalias() is not numbered.window]
-    outputs = {out.name: out.value for out in list_of(planner, relation, items)}
-    return _top(planner, relation, numbered, outputs, limit), rest
+    at = next(n for n, each in enumerate(numbered.tree.expressions) if each.unalias() is numbered.window)
+    before, behind = (
+        list_of(planner, relation, items)
+        for items in (numbered.tree.expressions[:at], numbered.tree.expressions[at + 1 :])
+    )
+    found = called(planner, (*before, *behind), (), numbered.window)
+    made = _top(planner, relation, numbered, {out.name: out.value for out in found}, limit)
+    # The number stands where the select list names it.
+    columns = [*made.columns[: len(before)], made.columns[-1], *made.columns[len(before) : -1]]
+    return replace(made, columns=tuple(columns)), rest
 
 
 def _limit(planner: Planner, numbered: Numbered, conditions: list[Any]) -> tuple[int, list[Any]]:
     """The greatest number that passes, from `rn <= 3`, `rn < 4` or `rn = 1`."""
-    limit, rest = 0, list[Any]()
+    limits, rest = list[int](), list[Any]()
     for each in conditions:
-        named = each.key in ("lte", "lt", "eq") and each.this.key == "column" and each.this.name == numbered.rank
-        number = each.expression.name if named and each.expression.key == "literal" else ""
-        if named and number.isdigit() and (each.key != "eq" or number == "1"):
-            limit = int(number) - (each.key == "lt")
+        found = _most(numbered.rank, each)
+        if found is not None:
+            limits.append(found)
         else:
             rest.append(each)
+    limit = min(limits, default=0)
     if limit < 1:
         raise planner.error(
             f"nothing limits {numbered.rank!r}, so all rows would be kept for ever",
@@ -117,6 +145,18 @@ def _limit(planner: Planner, numbered: Numbered, conditions: list[Any]) -> tuple
             remedy=f"add WHERE {numbered.rank} <= 3 around the sub-query",
         )
     return limit, rest
+
+
+def _most(rank: str, tree: Any) -> int | None:
+    """The greatest number that passes a comparison with a whole number, which may stand on either side; else None."""
+    kind, first, second = tree.key, tree.this, tree.args.get("expression")
+    if kind in TURNED and first.key == "literal":
+        kind, first, second = TURNED[kind], second, first
+    if kind not in LIMITS or first.key != "column" or first.name != rank or second.key != "literal":
+        return None
+    if second.is_string or not second.name.isdigit() or (kind == "eq" and second.name != "1"):
+        return None
+    return int(second.name) - int(kind == "lt")
 
 
 def _top(
@@ -187,6 +227,7 @@ def _window(planner: Planner, relation: Relation, at: Any) -> tuple[Window | Non
     bounds = [each for each, value in values if value.role in ("start", "end", "last")]
     rest = [value for _, value in values if value.role not in ("start", "end", "last")]
     if not bounds:
+        check_once(planner, relation, at)
         return None, None, rest
     if relation.pending is not None:
         return relation.pending.window, None, rest
@@ -202,6 +243,12 @@ def _orders(planner: Planner, relation: Relation, at: Any) -> list[tuple[Value, 
     if not found:
         raise planner.error("ROW_NUMBER() without ORDER BY", at, remedy="OVER (PARTITION BY a ORDER BY b DESC)")
     made = planner.over(relation)
+    for each in found:
+        if bool(each.args.get("nulls_first")) == bool(each.args.get("desc")):
+            raise planner.error(
+                "nulls are less than all values, which NULLS FIRST and NULLS LAST do not change here", each,
+                remedy="leave it out, or order by COALESCE(column, value)",
+            )  # fmt: skip
     first = bool(found[0].args.get("desc"))
     return [(_turned(planner, made.value(each.this), each, first), first) for each in found]
 

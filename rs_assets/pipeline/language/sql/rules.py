@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
 from rs_assets.engine.functions.literals import quote, quote_name
 from rs_assets.pipeline.check.types import Type, type_in
 from rs_assets.pipeline.language.sql.casts import cast
-from rs_assets.pipeline.language.sql.durations import interval_text
+from rs_assets.pipeline.language.sql.durations import MONTHS, duration, interval_text
 from rs_assets.pipeline.language.sql.expressions import Expressions, a_type
 from rs_assets.pipeline.language.sql.lexer import CALL
 from rs_assets.pipeline.language.sql.predicates import PREDICATES
@@ -81,7 +82,18 @@ def _moved(made: Expressions, tree: Any, sign: str) -> Value | None:
     value = made.value(at)
     if value.type is not None and value.type.name not in ("timestamp", "date"):
         raise made.error(f"{made.shown(at)} is {a_type(value.type)}, no time", at, remedy="add intervals to timestamps")
-    return Value(f"({value.text} {sign} {interval_text(made.text, span)})", value.type)
+    moved = f"({value.text} {sign} {interval_text(made.text, span)})"
+    if value.type is not None and value.type.name == "date":
+        # Spark makes a timestamp of a date and an interval of days.
+        return Value(f"cast({moved} AS date)", value.type) if _in_days(made, span) else Value(moved, TIMESTAMP)
+    return Value(moved, value.type)
+
+
+def _in_days(made: Expressions, span: Any) -> bool:
+    """Whether an interval is of whole days, or of months and years."""
+    unit = span.args.get("unit")
+    months = unit is not None and unit.name.upper().removesuffix("S") in MONTHS
+    return months or duration(made.text, span) % timedelta(days=1) == timedelta(0)
 
 
 def _need_number(made: Expressions, value: Value, tree: Any) -> None:

@@ -17,7 +17,7 @@ from rs_assets.pipeline.language.sql.sources import connector
 from rs_assets.pipeline.language.sql.statements import Column, CreateTable, Insert
 from rs_assets.pipeline.language.sql.tables import unknown_column
 from rs_assets.pipeline.language.sql.values import Value
-from rs_assets.pipeline.language.sql.windowing import check_bounds
+from rs_assets.pipeline.language.sql.windowing import check_bounds, check_once
 
 if TYPE_CHECKING:
     from rs_assets.pipeline.stream.data_stream import DataStream
@@ -31,6 +31,7 @@ Sink = Callable[[Planner, Options, "DataStream", str, Keys], "DataStream"]
 def written(planner: Planner, insert: Insert, made: Selected, place: Place) -> DataStream:
     """What an INSERT selects, in its sink."""
     table = planner.catalog.table(insert.table.text, insert.table.start)
+    check_once(planner, made.relation, insert.table.start)
     columns = _targets(planner, insert, table)
     if len(columns) != len(made.outputs):
         raise planner.error(
@@ -111,19 +112,35 @@ def keys_of(
     planner: Planner, insert: Insert, table: CreateTable, columns: Sequence[Column], made: Selected
 ) -> tuple[str, ...]:
     """The columns by which rows are replaced: the primary key, else those that the query's rows are replaced by."""
-    if table.key:
-        return tuple(word.text for word in table.key)
+    declared = tuple(word.text for word in table.key)
+    if declared and not made.relation.keys:
+        return declared
     found: list[str] = []
     for key in made.relation.keys or ():
-        place = next((n for n, out in enumerate(made.outputs) if out.value.field == key), None)
+        place = _place(made, key)
         if place is None:
             raise planner.error(
                 f"rows are replaced by {key!r}, which is not selected",
                 insert.table.start,
-                remedy=f"select {key}, or declare a PRIMARY KEY of {table.name.text!r}",
+                remedy=f"select {key}",
             )
         found.append(columns[place].name.text)
+    if declared and set(declared) != set(found):
+        raise planner.error(
+            f"rows are replaced by {', '.join(found)}, not by the PRIMARY KEY, so rows of old keys would stay",
+            table.key[0].start,
+            remedy=f"declare PRIMARY KEY ({', '.join(found)}) NOT ENFORCED",
+        )
     return tuple(found)
+
+
+def _place(made: Selected, key: str) -> int | None:
+    """Where a key is selected; a window is told by its end as well as by its start."""
+    values = [out.value for out in made.outputs]
+    place = next((n for n, value in enumerate(values) if value.field == key), None)
+    if place is None and key == "start_time":
+        place = next((n for n, value in enumerate(values) if value.role in ("end", "last")), None)
+    return place
 
 
 def _check_updates(planner: Planner, insert: Insert, made: Selected, write: Sink) -> None:

@@ -138,6 +138,15 @@ def regrouped(planner: Planner, relation: Relation, start: Value, at: Any) -> Tu
     return TumblingWindow.of(window.slide, start.field, offset=window.offset)
 
 
+def check_once(planner: Planner, relation: Relation, at: Any) -> None:
+    """SqlError for rows that are in several windows each, if they are not put into them."""
+    if relation.pending is not None and isinstance(relation.pending.window, HoppingWindow):
+        raise planner.error(
+            "a row is in several HOP windows, so it would stand here more than once", at,
+            remedy="GROUP BY window_start, window_end, or name the table without its window",
+        )  # fmt: skip
+
+
 def check_bounds(planner: Planner, value: Value, at: Any, *, alone: bool = False) -> None:
     """SqlError for the bound of a window whose rows are not grouped; `alone` it may be passed on."""
     if UNGROUPED in value.text and not (alone and value.text == UNGROUPED):
