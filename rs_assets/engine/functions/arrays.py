@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rs_assets.engine.functions.function import Family
+from rs_assets.engine.functions.literals import separated_by
 
 _row = Family("array").row
 UNKNOWN = "unknown"
@@ -12,10 +13,15 @@ ARRAYS = (
     _row(
         "splitToArray split_to_array",
         "s text, sep text",
-        r"split({s}, concat('\\Q', {sep}, '\\E'))",
+        lambda t: f"if({t['sep']} = '', array({t['s']}), split({t['s']}, {separated_by(t['sep'])}))",
         "array<string>",
-        "The parts between separators.",
-        {"splitToArray('a.b','.')": ["a", "b"], "splitToArray(null,'.')": None},
+        "The parts between separators; the text itself where the separator is empty.",
+        {
+            "splitToArray('a.b','.')": ["a", "b"],
+            "splitToArray(null,'.')": None,
+            r"splitToArray('a\Eb','\E')": ["a", "b"],
+            "splitToArray('ab','')": ["ab"],
+        },
     ),
     _row(
         "array arrayOf",
@@ -36,10 +42,11 @@ ARRAYS = (
     _row(
         "element_at map_value",
         "m any, key any",
-        "try_element_at({m}, {key})",
+        "case when typeof({m}) like 'array%' and try_cast({key} as int) in (0, -2147483648) then null"
+        " else try_element_at({m}, {key}) end",
         UNKNOWN,
         "The value of a key of a map, or the item of an array, counted from 1.",
-        {f"element_at({_LETTERS},cast('1','int'))": "b"},
+        {f"element_at({_LETTERS},cast('1','int'))": "b", f"element_at({_LETTERS},0)": None},
     ),
     _row(
         "cardinality size array_length",

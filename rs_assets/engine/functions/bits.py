@@ -11,13 +11,17 @@ _row = Family("bits").row
 
 
 def _converted(texts: Mapping[str, str]) -> str:
-    """Digits of one base as those of another; null of more digits than surely fit, on which Spark raises."""
+    """Null of what has other characters than digits, and of more digits than surely fit, on which Spark raises."""
     base, to = int(texts["base"]), int(texts["to"])
     if not (2 <= base <= 36 and 2 <= to <= 36):
         raise TopologyError("a base lies between 2 and 36", remedy="write conv(a,16,10)")
     most = next(count for count in range(64, 0, -1) if base**count <= 2**63)
-    text = texts["s"]
-    return f"if(length(trim({text})) > {most}, null, lower(conv({text}, {base}, {to})))"
+    digits = "0123456789abcdefghijklmnopqrstuvwxyz"[:base]
+    text = f"lower(trim({texts['s']}))"
+    number = f"ltrim('+-', {text})"
+    sign = f"if(startswith({text}, '-'), '-', '')"
+    whole = f"{text} rlike '^[+-]?[{digits}]{{1,{most}}}$'"
+    return f"if({whole}, concat({sign}, lower(conv({number}, {base}, {to}))), null)"
 
 
 _OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
@@ -88,7 +92,12 @@ BITS = (
         _converted,
         "string",
         "Digits of one base as those of another.",
-        {"conv('ff',16,10)": "255", "conv('255',10,2)": "11111111"},
+        {
+            "conv('ff',16,10)": "255",
+            "conv('255',10,2)": "11111111",
+            "conv('12x',10,2)": None,
+            "conv('-ff',16,10)": "-255",
+        },
     ),
     _row(
         "ip2long addByIp2Long ipToLong",

@@ -8,7 +8,8 @@ from rs_assets.engine.functions.function import Family
 from rs_assets.engine.functions.kinds import time_of
 
 _row = Family("cast").row
-_WHOLE = "coalesce(try_cast({s} as TYPE), try_cast(try_cast({s} as double) as TYPE))"
+# A double would make other numbers of long ones.
+_WHOLE = "coalesce(try_cast({s} as TYPE), try_cast(try_cast({s} as decimal(38,18)) as TYPE))"
 WHOLE = ("int", "bigint", "smallint", "tinyint")
 
 
@@ -56,7 +57,11 @@ CASTS = (
         _WHOLE.replace("TYPE", "bigint"),
         "bigint",
         "The value as a long.",
-        {"tolong('3000000000')": 3000000000},
+        {
+            "tolong('3000000000')": 3000000000,
+            "tolong('9007199254740993.5')": 9007199254740993,
+            "tolong('9223372036854775808')": None,
+        },
     ),
     _row(
         "todouble tonumber",

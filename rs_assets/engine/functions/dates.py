@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 
 from rs_assets.engine.functions.function import Family, Template
-from rs_assets.engine.functions.kinds import time_of
+from rs_assets.engine.functions.kinds import NO_TIME, time_of
 from rs_assets.engine.functions.literals import unquote
 from rs_assets.errors import TopologyError
 
@@ -15,7 +15,9 @@ _row = Family("date").row
 DEFAULT = "'yyyy-MM-dd HH:mm:ss'"
 # So many of a unit are ten thousand years: Spark raises on times that it cannot hold.
 MOST = {"YEAR": 10_000, "QUARTER": 40_000, "MONTH": 120_000, "WEEK": 520_000, "DAY": 3_650_000}
-_DATE = "try_cast(trim({s}) as date)"
+_DATE = f"try_cast(regexp_replace(trim({{s}}), '{NO_TIME.replace('{', '{{').replace('}', '}}')}', '') as date)"
+# Years with a sign may have more digits than Spark can hold, and it raises.
+_SIGNED = "'^.*(?:[+]|(?:^|[^0-9])-)[0-9]{5,}.*$| +'"
 # Behind the last year there are dates, but not all that a function looks for.
 _NEAR = f"year({_DATE}) between 1 and 9999"
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -26,7 +28,7 @@ def read_time(texts: Mapping[str, str]) -> str:
     text = texts["s"]
     if "f" not in texts:
         return time_of(text)
-    return f"try_to_timestamp(regexp_replace(trim({text}), ' +', ' '), {texts['f']})"
+    return f"try_to_timestamp(regexp_replace(trim({text}), {_SIGNED}, ' '), {texts['f']})"
 
 
 def written(time: str, texts: Mapping[str, str]) -> str:
@@ -58,7 +60,7 @@ def _next_day(texts: Mapping[str, str]) -> str:
     return made.format_map(texts)
 
 
-ONE, TWO = "s text", "s text, f format"
+ONE, TWO = "s text", "s text, f readable"
 _T = "'2017-09-15 13:14:15'"
 
 _MOVED = tuple(
@@ -84,7 +86,7 @@ _MOVED = tuple(
         ),
         _row(
             names,
-            "s text, n int, f format",
+            "s text, n int, f readable",
             _moved(unit),
             "string",
             f"The same of a time in a format, so many {unit.lower()}s later.",
@@ -161,7 +163,7 @@ DATES = (
     ),
     _row(
         "date_format format dateFormat modifyFormat",
-        "s text, f format, to format",
+        "s text, f readable, to format",
         lambda t: written(read_time(t), {"f": t["to"]}),
         "string",
         "The time of one format in another.",
@@ -185,7 +187,7 @@ DATES = (
         f"if({_NEAR}, date_format(last_day({_DATE}), 'yyyy-MM-dd'), null)",
         "string",
         "The last date of its month.",
-        {"lastday('2017-02-03')": "2017-02-28", "lastday('x')": None},
+        {"lastday('2017-02-03')": "2017-02-28", "lastday('x')": None, "lastday('5000000-01-01')": None},
     ),
     _row(
         "nextday next_day",
@@ -198,15 +200,21 @@ DATES = (
     _row(
         "to_date toDate",
         ONE,
-        f"if(trim({{s}}) rlike '^-?[0-9]{{{{1,7}}}}$', date_from_unix_date(try_cast({{s}} as int)), {_DATE})",
+        f"case when trim({{s}}) not rlike '^-?[0-9]{{{{1,7}}}}$' then {_DATE}"
+        " when try_cast({s} as int) between -719162 and 2932896 then date_from_unix_date(try_cast({s} as int)) end",
         "date",
         "The date that a text tells, or that lies so many days behind 1970.",
-        {"to_date(100)": dt.date(1970, 4, 11), "to_date('2017-09-15')": dt.date(2017, 9, 15), "to_date('x')": None},
+        {
+            "to_date(100)": dt.date(1970, 4, 11),
+            "to_date('2017-09-15')": dt.date(2017, 9, 15),
+            "to_date('x')": None,
+            "to_date(9999999)": None,
+        },
     ),
     _row(
         "to_date toDate",
         TWO,
-        "try_to_date({s}, {f})",
+        f"try_to_date(regexp_replace({{s}}, {_SIGNED.replace('{', '{{').replace('}', '}}')}, ' '), {{f}})",
         "date",
         "The date that a text in a format tells.",
         {"to_date('20170915','yyyyMMdd')": dt.date(2017, 9, 15)},
@@ -233,7 +241,7 @@ DATES = (
         lambda t: f"({read_time(t)} is not null)",
         "boolean",
         "Whether it tells a time.",
-        {"isDate('2017-13-01')": False, "isDate('2017-12-01')": True, "isDate(null)": False},
+        {"isDate('2017-13-01')": False, "isDate('2017-12-01')": True, "isDate(null)": False, "isDate('12:30')": False},
     ),
     _row(
         "isValidTime isDate is_date",
@@ -241,6 +249,6 @@ DATES = (
         lambda t: f"({read_time(t)} is not null)",
         "boolean",
         "Whether it tells a time in a format.",
-        {"isDate('01.12.2017','dd.MM.yyyy')": True},
+        {"isDate('01.12.2017','dd.MM.yyyy')": True, "isDate('+999999','yyyy')": False},
     ),
 )

@@ -9,7 +9,7 @@ from rs_assets.errors import TopologyError
 
 # The letters of a format and how often each may stand side by side.
 LETTERS = {
-    "y": 6,
+    "y": 4,
     "M": 4,
     "L": 4,
     "d": 2,
@@ -30,8 +30,8 @@ WRITTEN = {"E": 4, "q": 2, "Q": 2, "F": 1, "G": 4, "z": 4, "O": 1}
 _PARTS = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|[^A-Za-z']+|(.)")
 
 
-def checked_format(text: str, what: str) -> str:
-    """`text`, if Spark knows it as the format of a time; TopologyError if not.
+def checked_format(text: str, what: str, *, read: bool = False) -> str:
+    """`text`, if Spark writes times in it, and reads them with `read`; TopologyError if not.
 
     >>> checked_format("yyyy-MM-dd'T'HH:mm", "format")
     "yyyy-MM-dd'T'HH:mm"
@@ -42,8 +42,10 @@ def checked_format(text: str, what: str) -> str:
     """
     for part in _PARTS.finditer(text):
         letter = part[1]
-        allowed = (LETTERS | WRITTEN).get(letter or "", 0)
-        if part[2] or (letter and len(part[0]) > allowed) or (not letter and set(part[0]) & set("[]{}#")):
+        allowed = (LETTERS if read else LETTERS | WRITTEN).get(letter or "", 0)
+        # Years of any number of digits are more than Spark can hold.
+        wrong = letter and (len(part[0]) > allowed or (letter == "y" and len(part[0]) % 2))
+        if part[2] or wrong or (not letter and set(part[0]) & set("[]{}#")):
             raise TopologyError(
                 f"the {what} has {part[0]!r}, which is no part of a time: {text!r}",
                 remedy="write a year as yyyy, other letters in quotes",

@@ -16,6 +16,8 @@ UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", 
 _UNIT_WORDS = {unit: unit for unit in UNITS} | {f"{unit}S": unit for unit in UNITS}
 _UNIT_WORDS |= {"YYYY": "YEAR", "YY": "YEAR", "WW": "WEEK", "DD": "DAY", "HH": "HOUR", "SS": "SECOND"}
 _UNIT_WORDS |= {"FRAC_SECOND": "MILLISECOND"}
+# What Spark takes as a time or a date, and is none here.
+NO_TIME = "^(?:[+-].*|[0-9]{5,}-.*|0000-.*|T?[0-9]{1,2}:.*)$"
 TYPES: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("string", "text", "varchar", "char"), "string"),
@@ -54,9 +56,10 @@ def _cast(kind: str) -> Callable[[str, str], str]:
 def time_of(text: str) -> str:
     """The SQL of the time that a text tells: ISO 8601, also with several blanks; null for one that tells none.
 
-    Years of more than four digits are none: Spark raises where it moves them.
+    Years are those from 1 to 9999: Spark raises where it moves others. The hour alone is none: Spark would take the
+    date of the clock, another one when the batch is computed again.
     """
-    return f"try_to_timestamp(regexp_replace(trim({text}), '^[+-]?[0-9]{{5,}}-.*$| +', ' '))"
+    return f"try_to_timestamp(regexp_replace(trim({text}), '{NO_TIME}| +', ' '))"
 
 
 def _time(sql: str, what: str) -> str:
@@ -86,6 +89,10 @@ def _whole(sql: str, what: str) -> str:
 
 def _format(sql: str, what: str) -> str:
     return quote(checked_format(_literal(sql, what), what))
+
+
+def _readable(sql: str, what: str) -> str:
+    return quote(checked_format(_literal(sql, what), what, read=True))
 
 
 def _unit(sql: str, what: str) -> str:
@@ -133,9 +140,10 @@ KINDS: Mapping[str, Callable[[str, str], str]] = MappingProxyType(
         "word": _quoted,
         "whole": _whole,
         "format": _format,
+        "readable": _readable,
         "unit": _unit,
         "charset": _one_of(_CHARSETS, upper=True),
         "type": _one_of(TYPES, upper=False),
     }
 )
-LITERALS = frozenset({"pattern", "path", "word", "whole", "format", "unit", "charset", "type"})
+LITERALS = frozenset({"pattern", "path", "word", "whole", "format", "readable", "unit", "charset", "type"})

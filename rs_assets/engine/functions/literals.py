@@ -30,6 +30,24 @@ def unquote(sql: str) -> str | None:
     return re.sub(r"\\(.)", lambda m: _ESCAPED.get(m[1], m[1]), found[1], flags=re.DOTALL)
 
 
+def separated_by(separator: str) -> str:
+    r"""The SQL of the pattern that finds a text as it is, from the SQL of the text.
+
+    >>> print(separated_by("'.'"))
+    '\\Q.\\E'
+    """
+    text = unquote(separator)
+    if text is not None:
+        return quote(_BEGIN + text.replace(_END, _WITHIN) + _END)
+    within = f"replace({separator}, {quote(_END)}, {quote(_WITHIN)})"
+    return f"concat({quote(_BEGIN)}, {within}, {quote(_END)})"
+
+
+# What a pattern takes as it is stands between the first two; the third is an end within it.
+_BEGIN, _END = "\\Q", "\\E"
+_WITHIN = rf"{_END}\\E{_BEGIN}"
+
+
 def is_number(sql: str) -> bool:
     """Whether `sql` is a literal number.
 

@@ -26,10 +26,26 @@ def _computed(kind: str) -> Template:
         operator = texts["op"].strip("'")
         if operator not in joined:
             raise TopologyError(f"there is no operator {operator!r}", remedy=f"use one of: {' '.join(joined)}")
-        made = f"{joined[operator]}({texts['a']}, {texts['b']})"
-        return f"try_cast({made} as {kind})" if operator == "/" else made
+        if operator == "/" and kind != "double":
+            return f"cast({divided(texts)} as {kind})"
+        return f"{joined[operator]}({texts['a']}, {texts['b']})"
 
     return template
+
+
+def divided(texts: Mapping[str, str]) -> str:
+    """How often one whole number goes into another, without doubles between; null of zero and of too large a result."""
+    a, b = texts["a"], texts["b"]
+    return f"case when {b} = -1 then try_subtract(try_subtract({a}, {a}), {a}) when {b} != 0 then {a} div {b} end"
+
+
+def _truncated(texts: Mapping[str, str]) -> str:
+    """By the digits that the number is written with: as a double, 0.29 * 100 is less than 29."""
+    places = int(texts["n"])
+    if not -18 <= places <= 18:
+        raise TopologyError(f"a number is not cut to {places} places", remedy="write from -18 to 18")
+    cut = f"floor(try_cast({texts['x']} as decimal(38,18)), {places})"
+    return f"coalesce(cast({cut} as double), {texts['x']})"
 
 
 MATH = (
@@ -138,10 +154,16 @@ MATH = (
     _row(
         "trunc truncate",
         "x number, n whole = 0",
-        "if(abs({x}) * 1e{n} < 9e15, floor({x} * 1e{n}) / 1e{n}, {x})",
+        _truncated,
         "double",
         "Rounded down to `n` places.",
-        {"trunc(125.815,1)": 125.8, "trunc(-1.25,1)": -1.3, "trunc(7.9)": 7.0},
+        {
+            "trunc(125.815,1)": 125.8,
+            "trunc(-1.25,1)": -1.3,
+            "trunc(7.9)": 7.0,
+            "trunc(0.29,2)": 0.29,
+            "trunc(125,-1)": 120.0,
+        },
     ),
     _row(
         "mod",
@@ -154,10 +176,10 @@ MATH = (
     _row(
         "pmod positiveMod",
         "a number, b number",
-        "if({b} = 0, null, pmod({a}, {b}))",
+        "if({b} = 0, null, pmod({a}, abs({b})))",
         "double",
         "What is left of a division, never negative.",
-        {"pmod(-7,3)": 2.0, "pmod(1,0)": None},
+        {"pmod(-7,3)": 2.0, "pmod(1,0)": None, "pmod(-7,-3)": 2.0},
     ),
     _row(
         "factorial",
@@ -202,10 +224,10 @@ MATH = (
     _row(
         "divide",
         "a int, b int",
-        "try_cast(try_divide({a}, {b}) as int)",
+        lambda texts: f"cast({divided(texts)} as int)",
         "int",
         "How often one int goes into another.",
-        {"divide(7,2)": 3, "divide(-7,2)": -3, "divide(1,0)": None},
+        {"divide(7,2)": 3, "divide(-7,2)": -3, "divide(1,0)": None, "divide(-2147483648,-1)": None},
     ),
     _row(
         "math mathd",
@@ -221,7 +243,7 @@ MATH = (
         _computed("int"),
         "int",
         "Two ints joined by + - * / or %; null if it is no int.",
-        {"mathi('+',1,2)": 3, "mathi('/',7,2)": 3},
+        {"mathi('+',1,2)": 3, "mathi('/',7,2)": 3, "mathi('/',7,0)": None},
     ),
     _row(
         "mathl",
@@ -229,7 +251,7 @@ MATH = (
         _computed("bigint"),
         "bigint",
         "Two longs joined by + - * / or %.",
-        {"mathl('-',1,2)": -1, "mathl('%',7,4)": 3},
+        {"mathl('-',1,2)": -1, "mathl('%',7,4)": 3, "mathl('/',9007199254740993,1)": 9007199254740993},
     ),
     _row(
         "isNan is_nan",

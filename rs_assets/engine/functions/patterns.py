@@ -4,66 +4,46 @@ from __future__ import annotations
 
 import re
 
-# What may stand behind a backslash, outside of quotes, besides what is no letter.
-_ESCAPES = re.compile(
-    r"\\(?:[tnrfaedDhHsSvVwWbBAGzZRX]|0[0-3]?[0-7]{1,2}|x[0-9a-fA-F]{2}|x\{[0-9a-fA-F]{1,6}\}|u[0-9a-fA-F]{4}|c.|[1-9]"
-    r"|[pP](?:[LMNPSZC]|\{[A-Za-z_=]+\})|[^A-Za-z0-9])",
-    re.DOTALL,
+from rs_assets.errors import TopologyError
+
+# What may stand behind a backslash, besides what is no letter: one character, and what only stands outside of classes.
+_CHARACTER = (
+    r"[tnrfae]|0(?:[0-3][0-7]{1,2}|[0-7]{1,2})|x[0-9a-fA-F]{2}|x\{0*(?:10|[0-9a-fA-F])?[0-9a-fA-F]{1,4}\}|u[0-9a-fA-F]{4}"
+    r"|c.|[^A-Za-z0-9]"
 )
-_OPENING = re.compile(r"\((?:\?(?:[:=!>]|<[=!]|<[a-zA-Z][a-zA-Z0-9]*>|[idmsuxU]*(?:-[idmsuxU]+)?[:)]))?")
-_REPEAT = re.compile(r"(?:[*+?]|\{\d{1,9}(?:,\d{0,9})?\})[?+]?")
-# What a class may not have unless it is escaped: classes in classes and their intersections are Java's own.
-_CLASS = re.compile(r"\[\^?\]?(?:\\.|[^\]\\\[&])*\]", re.DOTALL)
+_MANY = r"[dDhHsSvVwW]|[pP](?:[LMNPSZC]|\{(?P<property>[A-Za-z0-9_=]+)\})"
+_ESCAPED = re.compile(rf"\\(?:(?P<one>{_CHARACTER})|{_MANY})", re.DOTALL)
+_OUTSIDE = re.compile(rf"\\(?:{_CHARACTER}|{_MANY}|[bBAGzZRX]|[1-9]|k<(?P<group>[a-zA-Z][a-zA-Z0-9]*)>)", re.DOTALL)
+_OPENING = re.compile(
+    r"\((?:\?(?:[:=!>]|<[=!]|<(?P<name>[a-zA-Z][a-zA-Z0-9]*)>|[idmsuxU]*(?:-[idmsuxU]+)?[:)])|(?!\?))"
+)
+_REPEAT = re.compile(r"(?:[*+?]|\{(?P<least>\d{1,9})(?:,(?P<most>\d{0,9}))?\})[?+]?")
+_QUOTED = re.compile(r"\\Q(.*?)(?:\\E|$)|\\.", re.DOTALL)
+
+# The words for classes of characters that every Java knows.
+_CATEGORY = re.compile(
+    r"(?:Is)?(?:[LMNZCPS]|C[ncfos]|L[ultmo]|M[nec]|N[dlo]|Z[slp]|P[dsecoif]|S[mcko]|LC|LD)"
+    r"|Lower|Upper|ASCII|Alpha|Digit|Alnum|Punct|Graph|Print|Blank|Cntrl|XDigit|Space"
+    r"|Is(?:Alphabetic|Ideographic|Letter|Lowercase|Uppercase|Titlecase|Punctuation|Control|White_Space|Digit|Hex_Digit"
+    r"|Assigned|Latin|Greek|Cyrillic|Han|Hiragana|Katakana|Hangul|Arabic|Hebrew|Thai|Devanagari|Armenian|Georgian)"
+)
 
 
 def fault_of(pattern: str) -> str | None:
-    r"""What Java's `Pattern` surely or probably refuses in `pattern`, None if it takes it.
+    r"""What Java's `Pattern` refuses in `pattern`, None if it takes it.
 
-    Common patterns are told right; of those with classes inside of classes, octal or named characters only those that
-    have no such part.
+    TopologyError for a class of characters by a word that not every Java knows.
 
     >>> fault_of("foo(.*?)(bar)"), fault_of("("), fault_of("*a"), fault_of("a{,3}")
     (None, "'(' is not closed", "'*' repeats nothing", "'{' repeats nothing")
+    >>> fault_of("[?&]id="), fault_of("[a-z&&[^b]]"), fault_of("[z-a]")
+    (None, None, "'z-a' is no range")
     """
-    at, depth, repeatable = 0, 0, False
-    while at < len(pattern):
-        rest = pattern[at:]
-        quoted = re.match(r"\\Q.*?(?:\\E|$)", rest, re.DOTALL)
-        found = quoted or _part(rest)
-        if found is None:
-            return f"{rest[:2]!r} is no part of a pattern"
-        part = found[0]
-        if part[0] == "(":
-            flags = part[-1] == ")"
-            depth, repeatable = depth + (not flags), False
-        elif part == ")":
-            depth, repeatable = depth - 1, True
-            if depth < 0:
-                return "')' closes nothing"
-        elif part == "|":
-            repeatable = False
-        elif part[0] in "*+?{":
-            if not repeatable or part == "{":
-                return f"{part[0]!r} repeats nothing"
-            repeatable = False
-        else:
-            repeatable = True
-        at += found.end()
-    return "'(' is not closed" if depth else None
-
-
-def _part(rest: str) -> re.Match[str] | None:
-    """The next part of a pattern."""
-    match rest[0]:
-        case "\\":
-            return _ESCAPES.match(rest)
-        case "(":
-            return _OPENING.match(rest) if not rest.startswith("(?") or len(_OPENING.match(rest)[0]) > 1 else None  # type: ignore[index]
-        case "[":
-            return _CLASS.match(rest)
-        case "*" | "+" | "?" | "{":
-            return _REPEAT.match(rest) or re.match(r"\{", rest)
-    return re.match(r".", rest, re.DOTALL)
+    try:
+        _Reader(_unquoted(pattern)).read()
+    except _Fault as fault:
+        return str(fault)
+    return None
 
 
 def groups_of(pattern: str) -> int:
@@ -72,5 +52,152 @@ def groups_of(pattern: str) -> int:
     >>> groups_of(r"(a)(?:b)\((?<year>[(]c)")
     2
     """
-    plain = re.sub(r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", "", pattern, flags=re.DOTALL)
-    return len(re.findall(r"\((?!\?)|\(\?<[a-zA-Z]", plain))
+    reader = _Reader(_unquoted(pattern))
+    reader.read()
+    return reader.groups
+
+
+def _unquoted(pattern: str) -> str:
+    r"""The pattern with what stands between \Q and \E behind backslashes."""
+
+    def plain(found: re.Match[str]) -> str:
+        return found[0] if found[1] is None else re.sub(r"([^\w]|_)", r"\\\1", found[1], flags=re.ASCII)
+
+    return _QUOTED.sub(plain, pattern)
+
+
+class _Fault(ValueError):
+    """What is wrong with a pattern."""
+
+
+class _Reader:
+    """Reads a pattern from left to right."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self.at = 0
+        self.groups = 0
+        self.names: set[str] = set()
+        self.open: list[str] = []
+
+    def read(self) -> None:
+        """Read all of it; _Fault if it is wrong."""
+        repeatable = False
+        while self.at < len(self.pattern):
+            sign = self.pattern[self.at]
+            if sign in "*+?{":
+                self._repeat(repeatable)
+                repeatable = False
+                continue
+            repeatable = sign not in "(|"
+            if sign == "(":
+                self._open()
+            elif sign == "[":
+                self._class()
+            elif sign == "\\":
+                self._escaped(_OUTSIDE)
+            else:
+                self.at += 1
+                if sign == ")":
+                    self._close()
+        if self.open:
+            raise _Fault("'(' is not closed")
+
+    def _repeat(self, repeatable: bool) -> None:  # noqa: FBT001
+        found = _REPEAT.match(self.pattern, self.at)
+        if found is None or not repeatable:
+            raise _Fault(f"{self.pattern[self.at]!r} repeats nothing")
+        endless = found[0][0] in "*+" or found["most"] == ""
+        if endless and self.pattern[self.at - 1] == ")" and {"(?<=", "(?<!"} & set(self.open):
+            raise _Fault("a group is repeated without end in what has to stand before")
+        if found["most"] and int(found["least"]) > int(found["most"]):
+            raise _Fault(f"{found[0]!r} repeats from more to less")
+        self.at = found.end()
+
+    def _close(self) -> None:
+        if not self.open:
+            raise _Fault("')' closes nothing")
+        self.open.pop()
+
+    def _open(self) -> None:
+        found = _OPENING.match(self.pattern, self.at)
+        if found is None:
+            raise _Fault(f"{self.pattern[self.at : self.at + 3]!r} is no part of a pattern")
+        name = found["name"]
+        if name in self.names:
+            raise _Fault(f"two groups are called {name!r}")
+        if name:
+            self.names.add(name)
+        self.groups += found[0] == "(" or name is not None
+        self.at = found.end()
+        # Flags alone open nothing.
+        if not found[0].endswith(")"):
+            self.open.append(found[0])
+
+    def _escaped(self, known: re.Pattern[str]) -> str | None:
+        """The character that stands behind a backslash, None if it means several, or a place."""
+        found = known.match(self.pattern, self.at)
+        if found is None:
+            raise _Fault(f"{self.pattern[self.at : self.at + 2]!r} is no part of a pattern")
+        groups = found.groupdict()
+        if groups["property"] and not _CATEGORY.fullmatch(groups["property"]):
+            raise TopologyError(
+                f"the pattern has {found[0]!r}, a class of characters that not every Java knows",
+                remedy=r"write one of \p{L}, \p{Lu}, \p{Nd}, \p{Punct}, \p{IsLatin}..., or the characters: [a-z]",
+            )
+        if groups.get("group") and groups["group"] not in self.names:
+            raise _Fault(f"no group before it is called {groups['group']!r}")
+        self.at = found.end()
+        one = groups.get("one")
+        return _meant(one) if one else None
+
+    def _class(self) -> None:
+        """A class of characters, with the classes and ranges in it and `&&` between them."""
+        begin = self.at
+        self.at += 2 if self.pattern.startswith("[^", begin) else 1
+        first = self.at
+        while self.at < len(self.pattern):
+            if self.pattern[self.at] == "]" and self.at > first:
+                self.at += 1
+                return
+            if self.pattern[self.at] == "[":
+                self._class()
+            elif self.pattern.startswith("&&", self.at):
+                self._intersection(first)
+            else:
+                self._range()
+        raise _Fault(f"{self.pattern[begin : begin + 2]!r} is not closed")
+
+    def _intersection(self, first: int) -> None:
+        if self.at == first or self.pattern[self.at + 2 : self.at + 3] in ("", "]", "&"):
+            raise _Fault("'&&' joins nothing")
+        self.at += 2
+
+    def _range(self) -> None:
+        begin = self.at
+        low = self._one()
+        rest = self.pattern[self.at : self.at + 2]
+        if low is None or rest[:1] != "-" or rest[1:] in ("", "]", "["):
+            return
+        self.at += 1
+        high = self._one()
+        if high is None or high < low:
+            raise _Fault(f"{self.pattern[begin : self.at]!r} is no range")
+
+    def _one(self) -> str | None:
+        if self.pattern[self.at] == "\\":
+            return self._escaped(_ESCAPED)
+        self.at += 1
+        return self.pattern[self.at - 1]
+
+
+def _meant(escaped: str) -> str:
+    """The character that stands behind a backslash."""
+    kind, digits = escaped[0], escaped[1:].strip("{}")
+    if kind in "xu" and digits:
+        return chr(int(digits, 16))
+    if kind == "0" and digits:
+        return chr(int(digits, 8))
+    if kind == "c" and digits:
+        return chr(ord(digits) ^ 64)
+    return {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}.get(kind, kind)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from rs_assets.engine.functions.function import Family, Template
-from rs_assets.engine.functions.literals import is_null, unquote
+from rs_assets.engine.functions.literals import is_null, quote, unquote
 from rs_assets.engine.functions.patterns import fault_of, groups_of
 from rs_assets.errors import TopologyError
 
@@ -55,6 +55,13 @@ def _replaced(texts: Mapping[str, str]) -> str:
     return f"regexp_replace({texts['s']}, {texts['p']}, {new})"
 
 
+def _like(texts: Mapping[str, str]) -> str:
+    """A backslash of the pattern means itself."""
+    pattern = unquote(texts["p"])
+    return f"{texts['s']} like {texts['p'] if pattern is None else quote(pattern.replace(_BACKSLASH, _BACKSLASH * 2))}"
+
+
+_BACKSLASH = "\\"
 _NO_TEXT = "cast(null as string)"
 _FOUND = "coalesce({s} rlike {p}, false)"
 
@@ -69,6 +76,8 @@ REGEXP = (
             "regexp('k1=v1;k2=v2','k2*')": True,
             "regexp('k1=v1;k2=v2','k3')": False,
             "regexp('k1=v1;k2=v2','(')": False,
+            "regexp('http://a?id=1','[?&]id=')": True,
+            "regexp('a','[z-a]')": False,
             "regex(null,'a')": False,
         },
     ),
@@ -183,15 +192,21 @@ REGEXP = (
     _row(
         "like",
         "s text, p word",
-        lambda t: f"coalesce({t['s']} like {t['p'].replace(chr(92), chr(92) * 2)}, false)",
+        lambda t: f"coalesce({_like(t)}, false)",
         "boolean",
         "Whether the whole text is like a pattern with % and _.",
-        {"like('abc','a%')": True, "like('abc','_b')": False, "like(null,'%')": False},
+        {
+            "like('abc','a%')": True,
+            r"like('it\'s','it\'%')": True,
+            r"like('a\b','a\b')": True,
+            "like('abc','_b')": False,
+            "like(null,'%')": False,
+        },
     ),
     _row(
         "!like notLike",
         "s text, p word",
-        lambda t: f"(not coalesce({t['s']} like {t['p'].replace(chr(92), chr(92) * 2)}, false))",
+        lambda t: f"(not coalesce({_like(t)}, false))",
         "boolean",
         "Whether it is not like a pattern.",
         {"notLike('abc','a%')": False},

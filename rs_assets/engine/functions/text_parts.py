@@ -5,26 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rs_assets.engine.functions.function import Family
-from rs_assets.engine.functions.literals import quote, unquote
+from rs_assets.engine.functions.literals import separated_by
 
 _family = Family("text")
 _row = _family.row
 
 
 def _indexed(texts: Mapping[str, str]) -> str:
-    r"""The separator is taken as it is: the pattern of it is made here where it is a literal, else by Spark."""
-    literal = unquote(texts["sep"])
-    pattern = quote(rf"\Q{literal}\E") if literal is not None else rf"concat('\\Q', {texts['sep']}, '\\E')"
-    return f"if({texts['sep']} = '', null, get(split({texts['s']}, {pattern}), {texts['i']}))"
+    """The separator is taken as it is."""
+    parts = f"split({texts['s']}, {separated_by(texts['sep'])})"
+    return f"if({texts['sep']} = '', null, get({parts}, {texts['i']}))"
 
 
-def _masked(texts: Mapping[str, str]) -> str:
-    """Null for lengths below zero or beyond all reason."""
-    text, first, last = texts["s"], texts["first"], texts["last"]
-    legal = f"{first} between 0 and 10000000 and {last} between 0 and 10000000"
-    parts = f"left({text}, {first}), repeat('*', length({text}) - {first} - {last}), right({text}, {last})"
-    whole = f"length({text}) <= {first} + {last}"
-    return f"case when {legal} then if({whole}, repeat('*', length({text})), concat({parts})) end"
+def _masked() -> str:
+    first, last = (f"if({{{name}}} < 0, 0, {{{name}}})" for name in ("first", "last"))
+    masked = f"concat(left({{s}}, {first}), repeat('*', length({{s}}) - {first} - {last}), right({{s}}, {last}))"
+    return f"if(length({{s}}) <= cast({first} as bigint) + {last}, repeat('*', length({{s}})), {masked})"
 
 
 _DIGITS = "coalesce({{s}} rlike '{}', false)"
@@ -41,10 +37,10 @@ TEXT_PARTS = (
     _row(
         "instr indexOf",
         "s text, part text, start int",
-        "coalesce(if({start} < 2147483647, locate({part}, {s}, {start} + 1) - 1, -1), -1)",
+        "coalesce(locate({part}, {s}, greatest(least({start}, 2147483646), 0) + 1) - 1, -1)",
         "int",
         "Where `part` first stands at or behind `start`, both counted from 0; -1 if it does not.",
-        {"instr('hello','l',3)": 3, "instr('hello','l',4)": -1},
+        {"instr('hello','l',3)": 3, "instr('hello','l',4)": -1, "instr('hello','l',2147483647)": -1},
     ),
     _row(
         "blink_instr blink_indexOf position locate_in strpos",
@@ -105,10 +101,10 @@ TEXT_PARTS = (
     _row(
         "overlay",
         "s text, new text, p int, n int = -1",
-        "overlay({s} placing {new} from {p} for {n})",
+        "if({p} between 1 and length({s}) + 1, overlay({s} placing {new} from {p} for least({n}, length({s}))), null)",
         "string",
-        "`n` characters from the place `p` on replaced by `new`; as many as it has without `n`.",
-        {"overlay('abcdef','XY',3)": "abXYef", "overlay('abcdef','XY',3,1)": "abXYdef"},
+        "`n` characters from the place `p` on replaced by `new`; as many as it has without `n`. Null of no such place.",
+        {"overlay('abcdef','XY',3)": "abXYef", "overlay('abcdef','XY',3,1)": "abXYdef", "overlay('abc','X',0)": None},
     ),
     _row(
         "splitindex split_index",
@@ -127,10 +123,14 @@ TEXT_PARTS = (
     _row(
         "substringindex substr_index substring_index",
         "s text, sep text, n int",
-        "if({n} between -10000000 and 10000000, substring_index({s}, {sep}, {n}), null)",
+        "substring_index({s}, {sep}, greatest({n}, -length({s}) - 1) + 0 * {n})",
         "string",
         "What stands before the separator for the `n`-th time; behind it, counted from the end, if `n` is negative.",
-        {"substringindex('www.apache.org','.',2)": "www.apache", "substringindex('www.apache.org','.',-1)": "org"},
+        {
+            "substringindex('www.apache.org','.',2)": "www.apache",
+            "substringindex('www.apache.org','.',-1)": "org",
+            "substringindex('a.b','.',-2147483648)": "a.b",
+        },
     ),
     _row(
         "chr char",
@@ -151,10 +151,10 @@ TEXT_PARTS = (
     _row(
         "charmatchcount char_matchcount charMatch",
         "a text, b text",
-        "size(array_intersect(split({a}, ''), split({b}, '')))",
+        "size(array_remove(array_intersect(split({a}, ''), split({b}, '')), ''))",
         "int",
         "How many different characters stand in both.",
-        {"charmatchcount('abca','cad')": 2},
+        {"charmatchcount('abca','cad')": 2, "charmatchcount('','')": 0},
     ),
     _row(
         "soundx soundex",
@@ -207,9 +207,13 @@ TEXT_PARTS = (
     _row(
         "mask_text maskText",
         "s text, first int, last int",
-        _masked,
+        _masked(),
         "string",
         "All but the first and last characters replaced by stars; all of them where that would leave none.",
-        {"mask_text('13812345678',3,4)": "138****5678", "mask_text('abc',2,2)": "***"},
+        {
+            "mask_text('13812345678',3,4)": "138****5678",
+            "mask_text('abc',2,2)": "***",
+            "mask_text('abc',2147483647,1)": "***",
+        },
     ),
 )

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from rs_assets.engine.functions.kinds import time_of
 from rs_assets.engine.functions.literals import quote, quote_name
 from rs_assets.engine.functions.patterns import fault_of
-from rs_assets.errors import UnknownFieldError
+from rs_assets.errors import TopologyError, UnknownFieldError
 from rs_assets.pipeline.language.condition.networks import NoNetworkError, in_network
 from rs_assets.pipeline.language.condition.operators import COMPARISONS, TYPES
 from rs_assets.pipeline.language.condition.parse import Atom, Condition, parse_condition
@@ -142,7 +142,10 @@ _BACKSLASH = "\\"
 
 def _regex(flags: str) -> Callable[[Atom, str, Scope], str]:
     def made(atom: Atom, text: str, scope: Scope) -> str:
-        fault = fault_of(atom.value or "")
+        try:
+            fault = fault_of(atom.value or "")
+        except TopologyError as error:
+            raise scope.error(error.what, atom.value_at, remedy=error.remedy) from None
         if fault is not None:
             remedy = "write a regular expression of Java's; signs that are meant as they are behind a backslash"
             raise scope.error(f"the pattern {atom.value!r} is wrong: {fault}", atom.value_at, remedy=remedy)
