@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -76,6 +77,10 @@ def _word(word: Word, scope: Scope) -> Sql:
     constant = CONSTANTS.get(word.name.lower())
     if constant is not None:
         return constant
+    begin = re.split(r"[.-]", word.name, maxsplit=1)[0]
+    if begin != word.name and begin in scope.fields:
+        remedy = f"write a text in quotes: '{word.name}'; a difference is subtraction(a,b)"
+        raise scope.error(f"there is no field {word.name!r}, but {begin!r}", word.at, remedy=remedy)
     if scope.strict:
         near = next((each for each in scope.fields if each.casefold() == word.name.casefold()), None)
         hint = f"did you mean {near!r}? " if near else ""

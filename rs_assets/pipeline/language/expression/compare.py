@@ -37,10 +37,16 @@ def _is_number(value: Sql) -> bool:
 def _with_number(operator: str, left: Sql, digits: str) -> Sql:
     number = left.text if is_numeric(left.kind) else f"try_cast({left.text} as double)"
     written = digits if "." not in digits else f"{Decimal(digits):f}D"
+    # A text with a long number is compared as it is: as a double it would equal its neighbours.
+    exact = f"try_cast({left.text} as bigint)" if number != left.text and "." not in digits else ""
+
+    def holds(sign: str) -> str:
+        found = f"abs({number} - {written}) < {NEAR}" if sign == "=" and "." in digits else f"{number} {sign} {written}"
+        return f"coalesce({exact} {sign} {written}, {found}, false)" if exact else f"coalesce({found}, false)"
+
     if operator in ("==", "!="):
-        equal = f"abs({number} - {written}) < {NEAR}" if "." in digits else f"{number} = {written}"
-        return _boolean(f"coalesce({equal}, false)" if operator == "==" else f"(not coalesce({equal}, false))")
-    return _boolean(f"coalesce({number} {operator} {written}, false)")
+        return _boolean(holds("=") if operator == "==" else f"(not {holds('=')})")
+    return _boolean(holds(operator))
 
 
 def _alike(left: Sql, right: Sql) -> tuple[str, str]:

@@ -18,7 +18,7 @@ _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 TOLD = {"LPAR": "'('", "RPAR": "')'", "COMMA": "','", "BARE": "a name or value", "QUOTED": "a text in quotes"}
 TOLD |= {"VBAR": "'|'", "AMPERSAND": "'&'", "$END": "the end", "BANG": "'!'", "NAME": "a name", "NUMBER": "a number"}
 TOLD |= {"LBRACE": "'{'", "RBRACE": "'}'", "SEMICOLON": "';'", "ASSIGN": "'='", "COMPARE": "a comparison"}
-TOLD |= {"OPERATOR": "a function", "IF": "'if'", "ELSE": "'else'", "ELSEIF": "'elseif'"}
+TOLD |= {"OPERATOR": "a function", "AND": "'&&'", "OR": "'||'", "IF": "'if'", "ELSE": "'else'", "ELSEIF": "'elseif'"}
 
 
 class LanguageError(TopologyError):
@@ -80,8 +80,14 @@ def _brackets(text: str) -> int:
 def _check_size(text: str, what: str) -> None:
     if len(text) > LONGEST:
         raise LanguageError(f"the {what} has more than {LONGEST} characters", text, LONGEST, remedy="part it")
+    plain = _QUOTED.sub(lambda m: "_" * len(m[0]), text)
     depth = 0
-    for found in re.finditer(r"[({]|[)}]", _QUOTED.sub(lambda m: "_" * len(m[0]), text)):
+    signs = re.search(rf"(?:!\s*){{{DEEPEST},}}", plain)
+    if signs is not None:
+        raise LanguageError(
+            f"more than {DEEPEST} signs ! stand in a row", text, signs.start(), remedy="write one or none"
+        )
+    for found in re.finditer(r"[({]|[)}]", plain):
         depth += 1 if found[0] in "({" else -1
         if depth > DEEPEST:
             raise LanguageError(f"brackets stand more than {DEEPEST} deep", text, found.start(), remedy="part it")

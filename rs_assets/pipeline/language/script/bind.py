@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rs_assets.engine.functions.literals import quote_name
 from rs_assets.pipeline.language.expression.bind import Scope, bind
@@ -73,12 +73,7 @@ class Binder:
 
     def assign(self, field: str, value: Sql, guard: str, at: int) -> None:
         """Give a field a value, for the records for which the guard holds."""
-        other = next((each for each in self.fields if each.casefold() == field.casefold() and each != field), None)
-        if other is not None or field.startswith("_rs_"):
-            what = (
-                f"{field!r} and {other!r} differ by case only" if other else f"{field!r} is a name of the project's own"
-            )
-            raise self.scope.error(what, at, remedy="choose another name")
+        self.check_name(field, self.fields, at)
         if guard:
             value = self._guarded(field, value, guard)
         if value.kind == "void":
@@ -87,6 +82,15 @@ class Binder:
             self.flush()
         self.waiting[field] = value.text
         self.fields[field] = value.kind
+
+    def check_name(self, field: str, others: Iterable[str], at: int) -> None:
+        """LanguageError if no field can have this name beside the others."""
+        other = next((each for each in others if each.casefold() == field.casefold() and each != field), None)
+        if other is not None or field.startswith("_rs_"):
+            what = (
+                f"{field!r} and {other!r} differ by case only" if other else f"{field!r} is a name of the project's own"
+            )
+            raise self.scope.error(what, at, remedy="choose another name")
 
     def _guarded(self, field: str, value: Sql, guard: str) -> Sql:
         """`value` where the guard holds, else what the field has already."""

@@ -58,6 +58,7 @@ def rename(binder: Binder, call: Call, guard: str) -> None:
         binder.flush()
         binder.assign(old, NOTHING, guard, call.at)
         return
+    binder.check_name(new, [name for name in binder.fields if name != old], call.at)
     kept = {name: new if name == old else name for name in binder.fields if name == old or name != new}
     binder.fields = {renamed: binder.fields[name] for name, renamed in kept.items()}
     binder.steps.append(Project(tuple((quote_name(name), renamed) for name, renamed in kept.items())))

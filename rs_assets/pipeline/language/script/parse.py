@@ -110,4 +110,5 @@ def _value(tree: Any) -> Value:  # noqa: PLR0911  one a rule of the grammar
         case "compare":
             operator = str(parts[1])
             return Compare(_EQUALS.get(operator, operator), _value(parts[0]), _value(parts[2]), at)
-    return Both("|" if tree.data == "any" else "&", tuple(map(_value, parts)), at)
+    joined = tuple(_value(part) for part in parts if not isinstance(part, str))
+    return Both("|" if tree.data == "any" else "&", joined, at)

@@ -1,0 +1,55 @@
+"""What a script means where it could mean something else."""
+
+from __future__ import annotations
+
+import pytest
+
+from rs_assets.pipeline.language.condition.parse import parse_condition
+from rs_assets.pipeline.language.expression.place import LanguageError
+from rs_assets.pipeline.language.expression.tree import Both, Compare, Not, Word
+from rs_assets.pipeline.language.script.bind import bound_script
+from rs_assets.pipeline.language.script.parse import parse_script
+
+FIELDS = {"name": "string", "age": "int", "Town": "string"}
+
+
+def value_of(text):
+    [statement] = parse_script(f"x={text}")
+    return statement.value
+
+
+def test_should_negate_a_whole_comparison():
+    assert isinstance(value_of("!age>1"), Not)
+    assert isinstance(value_of("!age>1").part, Compare)
+    assert value_of("!a&b||c") == Both("|", (Both("&", (Not(Word("a")), Word("b"))), Word("c")))
+
+
+@pytest.mark.parametrize("text", ["rename(_rs_line,name)", "rename(town,name)", "rename(AGE,name)"])
+def test_should_not_rename_a_field_to_a_name_that_another_has(text):
+    with pytest.raises(LanguageError, match="choose another name"):
+        bound_script(text, FIELDS, step="script")
+
+
+@pytest.mark.parametrize("text", ["x=age-name", "x=age.years"])
+def test_should_not_take_what_looks_like_arithmetic_for_a_text(text):
+    with pytest.raises(LanguageError, match="but 'age'"):
+        bound_script(text, FIELDS, step="script")
+    assert bound_script("x=no-field;y='age-name'", FIELDS, step="script")
+
+
+def test_should_change_the_case_of_a_name():
+    assert "NAME" in dict(bound_script("rename(NAME,name)", FIELDS, step="script").fields)
+
+
+def test_should_show_where_too_many_signs_stand():
+    with pytest.raises(LanguageError, match="line 1, column 3"):
+        parse_script(f"x={'!' * 5000}a")
+    with pytest.raises(LanguageError, match="line 1, column 1"):
+        parse_condition(f"{'! ' * 5000}(a,=,1)")
+
+
+def test_should_compare_long_numbers_in_texts_as_they_are(source, drive):
+    text = "same=id==9007199254740993;more=id>9007199254740992;other=id!=18;some=id>18"
+    rows = drive(source("id string").script(text), [{"id": "9007199254740992"}, {"id": "18.5"}, {"id": "x"}])
+    found = [[row[name] for name in ("same", "more", "other", "some")] for row in rows]
+    assert found == [[False, False, True, True], [False, False, True, True], [False, False, True, False]]
