@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rs_assets import pipeline_from_sql
-from rs_assets.errors import SqlError
+from rs_assets.errors import ConfigurationError, SqlError
 
 TABLES = """\
 CREATE TABLE clicks (
@@ -44,3 +44,13 @@ def test_should_say_where_and_what(statement: str, column: str, what: str) -> No
 def test_should_leave_few_without_a_remedy() -> None:
     without = [statement for statement, _, _ in WRONG if not refused(statement).remedy]
     assert len(without) < len(WRONG) / 10
+
+
+def test_should_say_what_a_file_is_not(tmp_path: Path) -> None:
+    file = tmp_path / "clicks.sql"
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigurationError, match="is not in UTF-8"):
+        pipeline_from_sql(file)
+    statement = "INSERT INTO out1 SELECT page, ms FROM clicks UNION ALL SELECT page, NULL FROM clicks"
+    file.write_text(f"\ufeff{TABLES}{statement}", encoding="utf-8")
+    assert pipeline_from_sql(file).name == "sql.clicks"

@@ -84,9 +84,11 @@ def text_of(sql: str | PathLike[str], variables: Mapping[str, str]) -> Text:
     is_path = not isinstance(sql, str) or (sql.strip().endswith(".sql") and "\n" not in sql.strip())
     file = fspath(sql).strip() if is_path else None
     try:
-        text = Path(file).read_text(encoding="utf-8") if file is not None else fspath(sql)
+        text = Path(file).read_text(encoding="utf-8-sig") if file is not None else fspath(sql)
     except OSError as error:
         raise ConfigurationError(f"the file {file} cannot be read: {error.strerror}", remedy="name a file") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"the file {file} is not in UTF-8: {error.reason}", remedy="save it so") from error
     return Text(_filled(Text(text, file), variables), file)
 
 

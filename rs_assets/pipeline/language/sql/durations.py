@@ -41,7 +41,10 @@ def duration(text: Text, tree: Any, at: object = None) -> timedelta:
         raise text.error(f"a {name} has no fixed length", tree, remedy="write it in days: INTERVAL '30' DAY")
     if name not in UNITS or not re.fullmatch(r"-?\d+(\.\d+)?", number):
         raise text.error("this is no interval", tree if at is None else at, remedy="write it as INTERVAL '10' SECOND")
-    return UNITS[name] * float(number) if "." in number else UNITS[name] * int(number)
+    try:
+        return UNITS[name] * (float(number) if "." in number else int(number))
+    except OverflowError as error:
+        raise text.error("the interval is too long", tree, remedy="INTERVAL '36500' DAY is a century") from error
 
 
 def _span(text: Text, tree: Any, first: str, last: str) -> timedelta:

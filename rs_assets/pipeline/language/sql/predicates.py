@@ -89,7 +89,9 @@ def _like(made: Expressions, tree: Any) -> Value:
 
 
 def _escape(made: Expressions, tree: Any) -> Value:
-    like = tree.this
+    like, by = tree.this, tree.expression
+    if by.is_string and len(by.name) != 1:
+        raise made.error("ESCAPE takes one letter", by, remedy="write LIKE '50!%' ESCAPE '!'")
     parts = [made.value(part).text for part in (like.this, like.expression, tree.expression)]
     return Value(f"({parts[0]} LIKE {parts[1]} ESCAPE {parts[2]})", BOOLEAN)
 

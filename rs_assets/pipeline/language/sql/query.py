@@ -209,6 +209,8 @@ def _one_type(planner: Planner, left: Output, right: Output) -> Any:
     one, two = left.value.type, right.value.type
     if one is None or two is None or one.text == two.text:
         return one or two
+    if "void" in (one.name, two.name):
+        return one if two.name == "void" else two
     shared = common(one, two)
     if shared is None:
         raise planner.error(

@@ -64,7 +64,9 @@ def _targets(planner: Planner, insert: Insert, table: CreateTable) -> list[Colum
     if not insert.columns:
         return list(table.declared)
     known = {column.name.text: column for column in table.declared}
-    for word in insert.columns:
+    for place, word in enumerate(insert.columns):
+        if word.text in (other.text for other in insert.columns[:place]):
+            raise planner.error(f"the column {word.text!r} stands here twice", word.start, remedy="leave one out")
         if word.text not in known:
             raise unknown_column(planner.text, word, known, table.name.text)
     return [known[word.text] for word in insert.columns]

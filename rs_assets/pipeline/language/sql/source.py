@@ -52,12 +52,14 @@ class Text:
 def start_of(at: object) -> int:
     """Where an offset, a token or a tree begins in its text.
 
-    A tree begins where the first of its parts does that has a place; 0 if none has one.
+    A tree begins where the first of its parts does that has a place, else where the one above it does.
     """
     if isinstance(at, int):
         return at
     if hasattr(at, "walk"):
-        return min((node.meta["start"] for node in at.walk() if "start" in node.meta), default=0)
+        starts = [node.meta["start"] for node in at.walk() if "start" in node.meta]
+        above = getattr(at, "parent", None)
+        return min(starts) if starts else start_of(above) if above is not None else 0
     return int(getattr(at, "start", 0))
 
 
