@@ -1,6 +1,7 @@
 """Joins by a processor: of a stream with itself, early, and as of a time, against plain models and DuckDB."""
 
 from collections import Counter
+from datetime import timedelta
 from itertools import zip_longest
 
 import duckdb
@@ -152,3 +153,12 @@ def test_a_stream_joined_with_itself_gives_the_rows_of_duckdb(driver, bound):
             f"select l.v, r.v from input l full join input r on l.k = r.k and l.k <> '' and l.v < r.v and {near[bound]}"
         ).fetchall()
     assert Counter((row["v"], row["r_v"]) for row in taken) == Counter(wanted)
+
+
+def test_rows_should_come_whose_time_lies_less_than_a_millisecond_before_the_watermark(driver):
+    """A watermark is in whole milliseconds: that of the row itself is the one before its time."""
+    left, right = sides("fraction")
+    stream = left.asof_join(right, on="k", time_field="ts", prefix="r_")
+    row = {"k": "a", "ts": at(15) + timedelta(microseconds=999_999)}
+    taken, late, _ = driven(driver, stream, [{"one": [{**row, "v": 1}], "two": [{**row, "w": 2}]}])
+    assert ([(row["v"], row["r_w"]) for row in taken], late) == ([(1, 2)], 0)

@@ -83,6 +83,22 @@ def test_what_a_processor_joins_is_refused_where_its_rows_cannot_go():
         a.asof_join(b, on="id", time_field="ts", tolerance=-SECOND)
 
 
+def test_a_table_in_which_an_early_row_would_take_another_one_with_it_is_refused():
+    def table(join, **settings):
+        early = joined(*streams("a", "b"), early=True, **join)
+        return early.to_delta("t", mode="upsert", deletes="retracted", **settings).build()
+
+    hopping = {"within": HoppingWindow.of(4 * SECOND, 2 * SECOND, "ts"), "how": "anti"}
+    with pytest.raises(TopologyError, match=r"(?s)the windows of the join 'join' apart.*keys=\['id', 'start_time'\]"):
+        table(hopping, keys="id")
+    table(hopping, keys=["id", "start_time"])
+    with pytest.raises(TopologyError, match="(?s)a pair of the join 'join' may come before.*a prefix"):
+        table({"how": "left"}, keys="id", order_by="ts")
+    table({"how": "left"}, keys="id")
+    table({"how": "left", "prefix": "r_"}, keys="id", order_by="ts")
+    table({"how": "anti"}, keys="id", order_by="ts")
+
+
 def test_an_interval_without_time_is_refused():
     with pytest.raises(TopologyError, match="holds no time"):
         Interval.of(before=-2 * SECOND, after=SECOND)

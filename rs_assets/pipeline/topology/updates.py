@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 
+from rs_assets.engine.join.spec import OF_BOTH
+from rs_assets.engine.window.spec import HoppingWindow
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.fold import Fold
@@ -69,6 +71,30 @@ def _check_early(join: StreamJoin, node: Node) -> None:
             f"step {node.name!r} would keep rows that the join {join.name!r} takes back",
             remedy="deletes='retracted', a field that the steps between them must hand on",
             step=node.name,
+        )
+    if isinstance(node, DeltaSink) and node.mode == "upsert":
+        _check_early_upsert(join, node)
+
+
+def _check_early_upsert(join: StreamJoin, sink: DeltaSink) -> None:
+    """TopologyError for a table in which a row that is taken back would take another one with it.
+
+    A row of a hopping window is taken back in one window and stays alone in the next. Without a prefix a pair has times
+    of the right side, so that in an order by them it may come before the row that it replaces.
+    """
+    if isinstance(join.place, HoppingWindow) and not PLACES & {*sink.keys}:
+        raise TopologyError(
+            f"step {sink.name!r}: the keys {', '.join(sink.keys)} do not tell"
+            f" the windows of the join {join.name!r} apart",
+            remedy=f"keys=[{', '.join(map(repr, (*sink.keys, 'start_time')))}]",
+            step=sink.name,
+        )
+    if sink.order_by and join.prefix is None and join.how in OF_BOTH:
+        raise TopologyError(
+            f"step {sink.name!r} orders by {', '.join(sink.order_by)}, in which a pair of the join {join.name!r}"
+            " may come before the row that it replaces",
+            remedy="leave order_by= out, or give that join a prefix, so that the fields of both sides stand apart",
+            step=sink.name,
         )
 
 
