@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 
 import pytest
@@ -17,9 +18,9 @@ EXAMPLES = {
 }
 
 
-def sql_of(call, zone="UTC"):
+def sql_of(call, zone="UTC", fields=None):
     [statement] = parse_script(f"x={call}")
-    return bind(statement.value, Scope(call, "golden", {}, zone)).text
+    return bind(statement.value, Scope(call, "golden", fields or {}, zone)).text
 
 
 def same(found, wanted):
@@ -47,6 +48,23 @@ def test_should_take_times_in_the_zone_of_the_script(driver):
     selected = ", ".join(sql_of(call, "Asia/Shanghai") for call in golden)
     [row] = driver.call(lambda spark: spark.sql(f"select {selected}").collect())
     assert list(row) == list(golden.values())
+
+
+def test_should_take_moments_for_what_they_are_in_every_zone(driver):
+    golden = {
+        "unixtimestamp(at)": 1505404800,
+        "unixtimestamp('2017-09-14T16:00:00Z')": 1505404800,
+        "unixtimestamp(to_timestamp('2017-09-15 00:00:00'))": 1505404800,
+        "tochar(at)": "2017-09-15 00:00:00",
+        "coalesce(at,at)": "2017-09-14T16:00:00+00:00",
+        "equal(at,'2017-09-15 00:00:00')": True,
+        "less(at,'2017-09-15')": False,
+    }
+    selected = ", ".join(sql_of(call, "Asia/Shanghai", {"at": "timestamp"}) for call in golden)
+    moment = "timestamp '2017-09-14 16:00:00Z' as at"
+    [row] = driver.call(lambda spark: spark.sql(f"select {selected} from (select {moment})").collect())
+    found = [v.astimezone(dt.UTC).isoformat() if isinstance(v, dt.datetime) else v for v in row]
+    assert dict(zip(golden, found, strict=True)) == golden
 
 
 def test_every_function_has_a_golden_row_and_a_sentence():

@@ -18,6 +18,8 @@ MOST = {"YEAR": 10_000, "QUARTER": 40_000, "MONTH": 120_000, "WEEK": 520_000, "D
 _DATE = f"try_cast(regexp_replace(trim({{s}}), '{NO_TIME.replace('{', '{{').replace('}', '}}')}', '') as date)"
 # Years with a sign may have more digits than Spark can hold, and it raises.
 _SIGNED = "'^.*(?:[+]|(?:^|[^0-9])-)[0-9]{5,}.*$| +'"
+# A time of day with an offset or the name of a zone behind it.
+_OWN_ZONE = ":[0-9][0-9.]* *(?:[A-Za-z]|[+-]).*$"
 # Behind the last year there are dates, but not all that a function looks for.
 _NEAR = f"year({_DATE}) between 1 and 9999"
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -29,6 +31,16 @@ def read_time(texts: Mapping[str, str]) -> str:
     if "f" not in texts:
         return time_of(text)
     return f"try_to_timestamp(regexp_replace(trim({text}), {_SIGNED}, ' '), {texts['f']})"
+
+
+def instant(texts: Mapping[str, str]) -> str:
+    """The same as a moment: a text is meant in the zone of the script, if it names none itself."""
+    time, zone = read_time(texts), texts["zone"]
+    if zone == "UTC":
+        return time
+    there = f"to_utc_timestamp({time}, '{zone}')"
+    # Formats have no letters for a zone.
+    return there if "f" in texts else f"if({texts['s']} rlike '{_OWN_ZONE}', {time}, {there})"
 
 
 def written(time: str, texts: Mapping[str, str]) -> str:
@@ -222,7 +234,7 @@ DATES = (
     _row(
         "to_timestamp toTimestamp",
         ONE,
-        lambda t: f"to_utc_timestamp({read_time(t)}, '{t['zone']}')",
+        instant,
         "timestamp",
         "The time that a text tells, in the zone of the script.",
         {"tochar(to_timestamp('2017-09-15  01:02:03'))": "2017-09-15 01:02:03", "to_timestamp('x')": None},
@@ -230,7 +242,7 @@ DATES = (
     _row(
         "to_timestamp toTimestamp",
         TWO,
-        lambda t: f"to_utc_timestamp({read_time(t)}, '{t['zone']}')",
+        instant,
         "timestamp",
         "The time that a text in a format tells, in the zone of the script.",
         {"tochar(to_timestamp('150917','ddMMyy'))": "2017-09-15 00:00:00"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rs_assets.engine.functions.dates import ONE, TWO, read_time, written
+from rs_assets.engine.functions.dates import ONE, TWO, instant, written
 from rs_assets.engine.functions.function import Family, Template
 
 _row = Family("date").row
@@ -29,7 +29,7 @@ def _of_epoch(builtin: str, factor: int) -> Template:
 
 def _epoch(builtin: str) -> Template:
     """A text in the zone of the script as seconds or milliseconds since 1970."""
-    return lambda texts: f"{builtin}(to_utc_timestamp({read_time(texts)}, '{texts['zone']}'))"
+    return lambda texts: f"{builtin}({instant(texts)})"
 
 
 EPOCHS = (

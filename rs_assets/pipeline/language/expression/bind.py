@@ -62,7 +62,7 @@ def bind(value: Value, scope: Scope) -> Sql:  # noqa: PLR0911  one a kind of val
         case Number(digits):
             return Sql(digits, "double" if "." in digits else "bigint", literal=digits)
         case Compare(operator, left, right):
-            return compared(operator, bind(left, scope), bind(right, scope))
+            return _compared(operator, left, right, scope)
         case Both(operator, parts):
             return both(operator, [bind(each, scope) for each in parts])
         case Not(part):
@@ -92,17 +92,31 @@ def _word(word: Word, scope: Scope) -> Sql:
     return Sql(quote(word.name), "string", literal=word.name, quoted=True)
 
 
+def _compared(operator: str, left: Value, right: Value, scope: Scope) -> Sql:
+    one, other = bind(left, scope), bind(right, scope)
+    if "string" in (one.kind, other.kind):
+        one, other = _local(one, scope), _local(other, scope)
+    return compared(operator, one, other)
+
+
+def _local(value: Sql, scope: Scope) -> Sql:
+    """A time of the record as clocks of the scope's zone show it: a text that it meets is meant so."""
+    if value.kind != "timestamp" or scope.zone == "UTC":
+        return value
+    return Sql(f"from_utc_timestamp({value.text}, '{scope.zone}')", value.kind)
+
+
 def _call(call: Call, scope: Scope) -> Sql:
     operator = CALLED.get(call.name.casefold())
     if operator is not None and len(call.arguments) == 2:
-        left, right = (bind(each, scope) for each in call.arguments)
-        return compared(operator, left, right)
+        return _compared(operator, *call.arguments, scope=scope)
     if call.name.casefold() in JOINED and call.arguments:
         return both(JOINED[call.name.casefold()], [bind(each, scope) for each in call.arguments])
     try:
         function = function_named(call.name, len(call.arguments))
         made = _arguments(function, call, scope)
-        sql = function.sql(*(each.text for each in made), zone=scope.zone)
+        told = (each if function.kind_at(p) == "any" else _local(each, scope) for p, each in enumerate(made))
+        sql = function.sql(*(each.text for each in told), zone=scope.zone)
     except LanguageError:
         raise
     except TopologyError as error:
