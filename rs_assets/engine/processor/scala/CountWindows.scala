@@ -75,9 +75,9 @@ class CountWindows(aggregation: Aggregation, size: Int, waits: Long) extends Sta
     if (empty) state.clear() else state.update(now)
   }
 
-  /** When the first row that waits is counted, or the end; a timer expires when the watermark is greater. */
+  /** When the first row that waits is counted, or the end; a timer expires when the watermark has reached it. */
   private def due(kept: Row): Long =
-    waitingIn(kept).headOption.fold(CountWindows.End - waits)(row => time(row)) - 1
+    waitingIn(kept).headOption.fold(CountWindows.End - waits)(row => time(row))
 
   private def waitingIn(kept: Row): Seq[Row] = kept.getSeq[Row](kept.length - 1)
   /** In milliseconds, as the watermark is. */

@@ -160,7 +160,7 @@ class FiringSessions(aggregation: Aggregation, firing: Firing) extends StatefulP
 
   /** As for windows. */
   private def clock(timers: TimerValues): Long = timers.getCurrentWatermarkInMs() + firing.delay
-  private def expiry(at: Long): Long = at - firing.delay - 1
+  private def expiry(at: Long): Long = at - firing.delay
 }
 
 object FiringSessions {

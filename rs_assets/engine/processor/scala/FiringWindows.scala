@@ -76,8 +76,8 @@ class FiringWindows(aggregation: Aggregation, firing: Firing) extends StatefulPr
   /** The greatest event time seen when the batch began: Spark's watermark lies `delay` before it. */
   private def clock(timers: TimerValues): Long = timers.getCurrentWatermarkInMs() + firing.delay
 
-  /** A timer expires when the watermark is greater. */
-  private def expiry(at: Long): Long = at - firing.delay - 1
+  /** A timer expires when the watermark has reached it. */
+  private def expiry(at: Long): Long = at - firing.delay
 
   private def fireAt(window: Row): Long = window.getInstant(window.length - 1).toEpochMilli
   private def start(key: InternalRow): Long = key.getStruct(0, 2).getLong(0) / 1000

@@ -53,9 +53,9 @@ class SlidingWindows(aggregation: Aggregation, size: Long, waits: Long) extends 
   private def ends(rows: Seq[Row]): Seq[Long] =
     rows.map(inOrder.micros).distinct.flatMap(at => Seq(at, at + size + 1)).distinct.sorted
 
-  /** When the next window ends, in milliseconds; a timer expires when the watermark is greater. */
+  /** When the next window ends, in milliseconds; a timer expires when the watermark has reached it. */
   private def due(rows: Seq[Row], until: Long): Long =
-    -Math.floorDiv(-ends(rows).find(_ > until).get, 1000L) - 1
+    -Math.floorDiv(-ends(rows).find(_ > until).get, 1000L)
 
   private def keep(before: Option[Long], rows: Seq[Row], until: Long): Unit = {
     val next = Option.when(rows.nonEmpty)(due(rows, until))
