@@ -4,6 +4,7 @@ import _thread
 import json
 import logging
 import shutil
+import signal
 import threading
 from dataclasses import replace
 from threading import Event
@@ -280,10 +281,13 @@ def test_a_first_load_that_hangs_is_told_of_and_can_be_interrupted(options, monk
     pipeline = stream.dim_join(dimension, on="k", name="users").to_memory(MemoryChannel()).build()
     handler = Interrupting()
     LOG.addHandler(handler)
+    # Tests that run in the background may be deaf to it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
             pipeline.run(options)
     finally:
+        signal.signal(signal.SIGINT, before)
         LOG.removeHandler(handler)
     assert "step 'users' waits for its dimension, users(): the load has not ended for 0.1 s" in told[0]
     out = MemoryChannel()

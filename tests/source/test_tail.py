@@ -13,7 +13,7 @@ from rs_assets import errors
 from rs_assets.engine.errors_wire import MARKER, from_wire, to_wire, wired
 from rs_assets.engine.source.lines.offsets import ranges_between, splits_of
 from rs_assets.engine.source.tail import FORMAT, register
-from rs_assets.errors import ConfigurationError, DataLossError, RsError, SourceReadError, UnknownFieldError
+from rs_assets.errors import ConfigurationError, DataLossError, RsError, SourceReadError, SqlError, UnknownFieldError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -167,9 +167,11 @@ class TestWire:
         kind = getattr(errors, name)
         if not issubclass(kind, RsError):
             return
-        error = (
-            UnknownFieldError("f", step="s", known=("a", "b")) if kind is UnknownFieldError else kind("what", step="s")
-        )
+        made = {
+            UnknownFieldError: lambda: UnknownFieldError("f", step="s", known=("a", "b")),
+            SqlError: lambda: SqlError("what", line=3, column=8),
+        }
+        error = made.get(kind, lambda: kind("what", step="s"))()
         back = from_wire(to_wire(error))
         assert type(back) is kind
         assert (str(back), vars(back)) == (str(error), vars(error))

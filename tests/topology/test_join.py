@@ -63,7 +63,11 @@ def test_what_cannot_be_meant_is_refused(kind):
 
 def test_what_a_processor_joins_is_refused_where_its_rows_cannot_go():
     [a] = streams("a")
-    for settings in ({"within": None, "time_field": None}, {"water_mark": (SECOND, 2 * SECOND)}):
+    for settings in (
+        {"within": None, "time_field": None},
+        {"water_mark": (SECOND, 2 * SECOND)},
+        {"time_field": ("ts", "other")},
+    ):
         with pytest.raises(TopologyError, match="joins a stream with itself"):
             joined(a, a, **settings)
     for make in (

@@ -89,6 +89,11 @@ class StreamJoin(TimedState):
                 "joins a stream with itself without a bound in time",
                 "give it one, such as within=Time.minutes(10), or read the source twice, under two names",
             )
+        if self.shared and self.time_fields is not None and len(set(self.time_fields)) > 1:
+            raise self._refused(
+                "joins a stream with itself, which is read once, by two times",
+                "name one field for both sides, or read the source twice, under two names",
+            )
         if self.shared and self.water_marks[0] != self.water_marks[1]:
             raise self._refused(
                 "joins a stream with itself, which is read once, with two water marks", "give one for both sides"
