@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from rs_assets.engine.functions.function import Family
 from rs_assets.engine.functions.literals import is_null, quote, unquote
+from rs_assets.errors import TopologyError
 
 _row = Family("json").row
+# What Spark reads as a path; of another it gives null for each row.
+_PATH = re.compile(r"\$(?:\.(?:\*|[^.\[\]'*]+)|\[(?:\d+|\*|'[^'\]]+')\])*")
 
 
 def _at_path(texts: Mapping[str, str]) -> str:
@@ -16,6 +20,8 @@ def _at_path(texts: Mapping[str, str]) -> str:
     if is_null(path):
         return "cast(null as string)"
     plain = (unquote(path) or "").strip()
+    if not _PATH.fullmatch(plain):
+        raise TopologyError(f"{plain!r} is no path into JSON", remedy="write it as $.key, $['a key'], $[0] or $[*]")
     while plain.endswith("[*]"):
         plain = plain.removesuffix("[*]")
     return f"get_json_object({texts['s']}, {quote(plain)})"
@@ -23,8 +29,12 @@ def _at_path(texts: Mapping[str, str]) -> str:
 
 def _of_key(texts: Mapping[str, str]) -> str:
     key = unquote(texts["key"])
-    if key is None or "'" in key or "]" in key:
+    if key is None:
         return "cast(null as string)"
+    if "'" in key or "]" in key:
+        raise TopologyError(
+            f"the key {key!r} has a quote or a bracket, which no path can name", remedy="rename it at its origin"
+        )
     return f"get_json_object({texts['s']}, {quote(f'$[{chr(39)}{key}{chr(39)}]')})"
 
 
@@ -80,10 +90,18 @@ JSON = (
     _row(
         "is_json isJson isValidJson",
         "s text",
-        "(try_parse_json({s}) is not null)",
+        # The parser takes what stands behind the first value for granted: two brackets find it out.
+        "(try_parse_json(concat('[', {s}, ']')) is not null"
+        " and try_parse_json(concat('{{\"a\":', {s}, '}}')) is not null)",
         "boolean",
         "Whether it is JSON.",
-        {"is_json('{\"a\":[1]}')": True, "is_json('{a')": False, "is_json(null)": False},
+        {
+            "is_json('{\"a\":[1]}')": True,
+            "is_json('{a')": False,
+            "is_json('1 2')": False,
+            "is_json('1,2')": False,
+            "is_json(null)": False,
+        },
     ),
     _row(
         "in_max max_from_array",

@@ -60,7 +60,9 @@ def bind(value: Value, scope: Scope) -> Sql:  # noqa: PLR0911  one a kind of val
         case Text(text):
             return Sql(quote(text), "string", literal=text, quoted=True)
         case Number(digits):
-            return Sql(digits, "double" if "." in digits else "bigint", literal=digits)
+            return (
+                Sql(f"{digits}D", "double", literal=digits) if "." in digits else Sql(digits, "bigint", literal=digits)
+            )
         case Compare(operator, left, right):
             return _compared(operator, left, right, scope)
         case Both(operator, parts):
