@@ -54,3 +54,8 @@ def test_should_say_what_a_file_is_not(tmp_path: Path) -> None:
     statement = "INSERT INTO out1 SELECT page, ms FROM clicks UNION ALL SELECT page, NULL FROM clicks"
     file.write_text(f"\ufeff{TABLES}{statement}", encoding="utf-8")
     assert pipeline_from_sql(file).name == "sql.clicks"
+
+
+@pytest.mark.parametrize("value", ["(" * 2000 + "ms" + ")" * 2000, "+".join(["ms"] * 20_000)])
+def test_should_refuse_what_is_too_deep(value: str) -> None:
+    assert "too many" in refused(f"INSERT INTO out1 SELECT page, {value} FROM clicks").what

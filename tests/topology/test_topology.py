@@ -97,3 +97,13 @@ def test_should_describe_itself_as_text_and_as_a_graph():
         '    file(["file<br/>json in.jsonl"])',
         "    filter_1[\"filter_1<br/>page <> '/'\"]",
     ]
+
+
+@pytest.mark.parametrize(("read", "written"), [("in", "in"), ("in", "in/out"), ("./in/", "in/../in/out")])
+def test_should_refuse_to_write_where_it_reads(read, written, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    stream = StreamBuilder.data_stream("shop", "loop").from_file(tmp_path / read, schema="n bigint")
+    with pytest.raises(TopologyError, match="reads: each run would read"):
+        stream.to_file(tmp_path / written).build()
+    assert stream.to_file(tmp_path / "in_other", name="beside").build()

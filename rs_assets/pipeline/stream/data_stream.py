@@ -15,6 +15,7 @@ from rs_assets.engine.names import checked_owners
 from rs_assets.engine.source.schema import Schema
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.check.build import check_fields
+from rs_assets.pipeline.check.places import check_places
 from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.language.condition.parse import parse_condition
 from rs_assets.pipeline.language.script.parse import parse_script
@@ -353,6 +354,7 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
         # Here, not at the start: what no query can compute is refused while the pipeline is written.
         plan_queries(topology)
         check_fields(topology)
+        check_places(topology)
         _check_fresh(topology, fresh_within)
         return Pipeline(topology, description, checked_owners(owners), fresh_within)
 

@@ -67,16 +67,26 @@ def pipeline_from_sql(
       pages        print_sink <- pages_row
     """
     text = text_of(sql, variables or {})
-    catalog = catalog_of(text, statements(text))
-    named = job or step_name(Path(text.file).stem if text.file else catalog.inserts[0].table.text)
-    planner = Planner(text, catalog, StreamBuilder.data_stream(namespace, named), tables or {})
-    last: DataStream | None = None
-    for insert in catalog.inserts:
+    try:
+        catalog = catalog_of(text, statements(text))
+        named = job or step_name(Path(text.file).stem if text.file else catalog.inserts[0].table.text)
+        planner = Planner(text, catalog, StreamBuilder.data_stream(namespace, named), tables or {})
+        last = _planned(planner)
+        with _Placed(planner, catalog.inserts[0].table.start):
+            return last.build(renamed=renamed, description=description)
+    except RecursionError:
+        raise text.error(
+            "an expression has too many terms or brackets inside of each other", 0, remedy="name parts of it by views"
+        ) from None
+
+
+def _planned(planner: Planner) -> DataStream:
+    """The streams of all statements, in their order; the last one leads to the others."""
+    streams = []
+    for insert in planner.catalog.inserts:
         with _Placed(planner, insert.table.start):
-            last = _inserted(planner, insert)
-    assert last is not None  # noqa: S101  a catalog has an INSERT
-    with _Placed(planner, catalog.inserts[0].table.start):
-        return last.build(renamed=renamed, description=description)
+            streams.append(_inserted(planner, insert))
+    return streams[-1]
 
 
 def text_of(sql: str | PathLike[str], variables: Mapping[str, str]) -> Text:

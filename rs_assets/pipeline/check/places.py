@@ -1,0 +1,28 @@
+"""Where a pipeline reads and where it writes: a place that is both would feed it its own rows, run by run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rs_assets.engine.project import anchored
+from rs_assets.errors import TopologyError
+from rs_assets.pipeline.topology.sink import FileSink
+from rs_assets.pipeline.topology.source import FileSource
+from rs_assets.pipeline.topology.topology import Topology
+
+
+def check_places(topology: Topology) -> None:
+    """TopologyError for files that are written into a folder that a source of the pipeline reads."""
+    read = [(source, Path(source.path)) for source in topology.sources if isinstance(source, FileSource)]
+    for sink in topology.sinks:
+        if not isinstance(sink, FileSink):
+            continue
+        written = Path(anchored(sink.path))
+        reader = next((source for source, place in read if written.is_relative_to(place)), None)
+        if reader is not None:
+            raise TopologyError(
+                f"step {sink.name!r} writes into the folder that the step {reader.name!r} reads: each run would read"
+                " what the one before has written",
+                remedy="write into a folder beside it",
+                step=sink.name,
+            )
