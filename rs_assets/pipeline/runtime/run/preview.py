@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any
+from typing import Any
 
-import pyarrow as pa
-
-from rs_assets.engine.source.lines.files import CODECS
+from rs_assets.engine.source.lines.files import opened
 from rs_assets.engine.source.memory.channel import Record
 from rs_assets.engine.source.native import existing_files
 from rs_assets.engine.spark.driver import SparkDriver
@@ -56,31 +53,15 @@ def _files(node: FileSource, records: int, folder: Path) -> Node:
     found: list[bytes] = []
     for file in existing_files(node.path):
         skipped = 1 if header and found else 0
-        lines = islice(_lines(file), skipped, skipped + records + header - len(found))
-        found += [line.rstrip(b"\n") + b"\n" for line in lines]
+        with opened(file) as lines:
+            kept = islice(lines, skipped, skipped + records + header - len(found))
+            found += [line.rstrip(b"\n") + b"\n" for line in kept]
         if len(found) == records + header:
             break
     place = folder / f"records of {node.name}"
     place.write_bytes(b"".join(found))
     # A followed file would wait for more, and a line is a record for both readers.
     return replace(node, path=str(place), tail=False, max_rows_per_batch=None)
-
-
-def _lines(file: Path) -> Iterator[bytes]:
-    with ExitStack() as stack:
-        codec = CODECS.get(file.suffix)
-        opened: IO[bytes] | pa.NativeFile
-        if codec is None:
-            opened = stack.enter_context(file.open("rb"))
-            yield from opened
-            return
-        opened = stack.enter_context(pa.input_stream(str(file), compression=codec))
-        rest = b""
-        while block := opened.read(1 << 16):
-            *whole, rest = (rest + block).split(b"\n")
-            yield from (line + b"\n" for line in whole)
-        if rest:
-            yield rest
 
 
 SHORTENED: Mapping[type[Source], Callable[[Any, int, Path], Node]] = MappingProxyType(
