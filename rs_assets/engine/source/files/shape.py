@@ -21,11 +21,12 @@ from rs_assets.engine.source.ddl import arrow_schema
 # Of a longer order the regular expression would be slow, or give up.
 MOST_FIELDS = 48
 GAP = r"[ \t]*"
-# Text in valid UTF-8 without control characters; escapes as JSON has them.
-TEXT = (
-    r'"(?:[\x20\x21\x23-\x5b\x5d-\x7f\x{80}-\x{D7FF}\x{E000}-\x{10FFFF}]'
-    r'|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*"'
-)
+# Valid UTF-8 without control characters.
+CHARACTER = r"[\x20\x21\x23-\x5b\x5d-\x7f\x{80}-\x{D7FF}\x{E000}-\x{10FFFF}]"
+# Escapes as JSON has them.
+TEXT = rf'"(?:{CHARACTER}|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{{4}}))*"'
+# Spark refuses half a surrogate pair in a key, while it takes it in a value.
+KEY = f'"{CHARACTER}*"'
 BOOLEAN = "true|false"
 # As many digits as any parser takes.
 NUMBER = r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?"
@@ -64,7 +65,7 @@ def _any_value(depth: int) -> str:
     if not depth:
         return f"(?:{scalar})"
     inner = f"{GAP}{_any_value(depth - 1)}{GAP}"
-    member = f"{GAP}{TEXT}{GAP}:{inner}"
+    member = f"{GAP}{KEY}{GAP}:{inner}"
     return rf"(?:{scalar}|\[(?:{inner}(?:,{inner})*|{GAP})\]|\{{(?:{member}(?:,{member})*|{GAP})\}})"
 
 
