@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rs_assets.engine.window.spec import (
         CalendarWindow,
         CountWindow,
+        CumulateWindow,
         HoppingWindow,
         SessionWindow,
         SlidingWindow,
@@ -52,6 +53,7 @@ __all__ = [
     "BadRecords",
     "CalendarWindow",
     "CountWindow",
+    "CumulateWindow",
     "Dimension",
     "F",
     "Home",
@@ -90,6 +92,7 @@ HOMES = {
     "BadRecords": "rs_assets.engine.source.policy",
     "CalendarWindow": "rs_assets.engine.window.spec",
     "CountWindow": "rs_assets.engine.window.spec",
+    "CumulateWindow": "rs_assets.engine.window.spec",
     "Dimension": "rs_assets.engine.dimension.spec",
     "F": "rs_assets.pipeline.topology.deferred",
     "Home": "rs_assets.engine.home",

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rs_assets import CalendarWindow, HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
+from rs_assets import CalendarWindow, CumulateWindow, HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.engine.checkpoint.catalog import Catalog
 from rs_assets.engine.source.memory import MemoryChannel
 from rs_assets.engine.state.served import ServedState
@@ -21,6 +21,7 @@ WINDOWS = {
     "fired": TumblingWindow.of(Time.seconds(10), "ts"),
     "merging": SessionWindow.of(Time.seconds(3), "ts"),
     "days": CalendarWindow.days("Europe/Berlin", "ts"),
+    "cumulating": CumulateWindow.of(Time.seconds(10), Time.seconds(5), "ts"),
     "offset": TumblingWindow.of(Time.seconds(10), "ts", offset=Time.seconds(4)),
 }
 # What Spark keeps in a form of its own.

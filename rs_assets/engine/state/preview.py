@@ -14,7 +14,15 @@ from rs_assets.engine.source.columns import visible
 from rs_assets.engine.state.reader import VALUE, StateOf, state_frame, store_frame
 from rs_assets.engine.window.aggregate import WINDOW, at_close, earlier
 from rs_assets.engine.window.firing import SESSIONS
-from rs_assets.engine.window.spec import Aggregate, CalendarWindow, CountWindow, InOrder, SessionWindow, Window
+from rs_assets.engine.window.spec import (
+    Aggregate,
+    CalendarWindow,
+    CountWindow,
+    CumulateWindow,
+    InOrder,
+    SessionWindow,
+    Window,
+)
 
 # How many fields of the buffer each aggregate takes; sums of decimals take one more.
 WIDTH = {"count": 1, "sum": 1, "avg": 2, "min": 1, "max": 1, "distinct": 1, "count_distinct": 1, "collect": 1}
@@ -109,7 +117,7 @@ def _place(window: Window, *, fired: bool) -> str:
     """The struct of the state that holds the window."""
     if isinstance(window, SessionWindow | InOrder):
         return VALUE if fired else f"{VALUE}.session_window"
-    return f"key.{WINDOW if isinstance(window, CalendarWindow) else 'window'}"
+    return f"key.{WINDOW if isinstance(window, CalendarWindow | CumulateWindow) else 'window'}"
 
 
 def _buffers(

@@ -13,6 +13,7 @@ from pyspark.sql.types import DataType, DayTimeIntervalType, NumericType, YearMo
 from rs_assets.engine.source.columns import EVENT_TIME, visible
 from rs_assets.engine.state.settled import settled
 from rs_assets.engine.window.calendar import calendar_window
+from rs_assets.engine.window.cumulate import cumulate_windows
 from rs_assets.engine.window.event_time import WATERMARK_DELAY
 from rs_assets.engine.window.fired import FiredWindows
 from rs_assets.engine.window.refusals import no_number
@@ -21,6 +22,7 @@ from rs_assets.engine.window.spec import (
     AggregateFunction,
     CalendarWindow,
     CountWindow,
+    CumulateWindow,
     HoppingWindow,
     InOrder,
     Ranking,
@@ -102,8 +104,10 @@ def aggregate(
         # There is no session over a whole stream: one key for all makes it one group. It must not be a literal, which
         # the optimizer would remove again.
         keys = [(F.unix_micros(EVENT_TIME) * F.lit(0)).alias("_rs_all")]
+    if isinstance(window, CumulateWindow):
+        frame = frame.withColumn(WINDOW, F.explode(cumulate_windows(earlier(F.col(EVENT_TIME), lag), window)))
     place = assigned(window, lag)
-    if isinstance(window, CalendarWindow | InOrder):
+    if isinstance(window, CalendarWindow | CumulateWindow | InOrder):
         # For a window that is not its own Spark wants a column that is there.
         frame, place = frame.withColumn(WINDOW, place), F.col(WINDOW)
     made = [column.alias(name) for name, column in columns.items()]
@@ -204,7 +208,7 @@ def last_end(window: Window) -> Column:
             return at
         case CalendarWindow():
             return calendar_window(at, window)["end"]
-        case TumblingWindow() | HoppingWindow():
+        case TumblingWindow() | HoppingWindow() | CumulateWindow():
             since = F.unix_micros(at) - F.lit(_micros(window.offset))
             return F.timestamp_micros(
                 F.unix_micros(at) - F.pmod(since, F.lit(_micros(window.slide))) + F.lit(_micros(window.size))
@@ -232,8 +236,11 @@ def assigned(window: Window, lag: timedelta) -> Column:
             # The row's own place, which is late when its time is.
             at = F.col(EVENT_TIME)
             return F.struct(at.alias("start"), at.alias("end")).alias(WINDOW, metadata={WATERMARK_DELAY: 0})
-        case CalendarWindow():
-            place = calendar_window(earlier(F.col(EVENT_TIME), lag), window)
+        case CalendarWindow() | CumulateWindow():
+            # Of windows that cumulate a row has a copy for each, which names it in WINDOW.
+            place = F.col(WINDOW)
+            if isinstance(window, CalendarWindow):
+                place = calendar_window(earlier(F.col(EVENT_TIME), lag), window)
             waiting = F.struct(*(later(place[edge], lag).alias(edge) for edge in ("start", "end")))
             # Spark closes a group when the watermark has passed the second field of the marked column. The delay in
             # the mark is read by nobody here.

@@ -16,6 +16,7 @@ from rs_assets.engine.window.firing import NEVER, Firing, tells_end, tells_final
 from rs_assets.engine.window.spec import (
     CalendarWindow,
     CountWindow,
+    CumulateWindow,
     EmitStrategy,
     InOrder,
     SessionWindow,
@@ -82,6 +83,8 @@ def _slide(window: Window) -> timedelta:
             return NEVER
         case SessionWindow():
             return window.gap
+        case CumulateWindow():
+            return window.step
     return window.slide
 
 

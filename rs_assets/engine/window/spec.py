@@ -151,6 +151,56 @@ class HoppingWindow:
         return self.size
 
 
+# The most windows that a row belongs to at once.
+MOST_STEPS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class CumulateWindow:
+    """Windows that begin together every `size` and end one `step` after the other, the last one with the next start.
+
+    So each tells what there was since the start: of a day by hours, the first hour, the first two, up to all of it.
+    `size` is a whole multiple of `step`.
+
+    >>> CumulateWindow.of(Time.hours(24), Time.hours(1), "ts").step
+    datetime.timedelta(seconds=3600)
+    """
+
+    size: timedelta
+    step: timedelta
+    time_field: str | None = None
+    # As for tumbling windows.
+    offset: timedelta = field(default=timedelta(0), kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse durations that are not positive, and a size that steps do not fill."""
+        checked_duration(self.size, what="the size of a window")
+        checked_duration(self.step, what="the step of a window")
+        if self.size % self.step or self.size // self.step > MOST_STEPS:
+            raise TopologyError(
+                f"a window of {self.size} is no whole number of steps of {self.step}, at most {MOST_STEPS:,}",
+                remedy="use a step that the size can be divided by",
+            )
+        _check_offset(self.offset, self.size)
+
+    @classmethod
+    def of(
+        cls, size: timedelta, step: timedelta, time_field: str | None = None, *, offset: timedelta = timedelta(0)
+    ) -> CumulateWindow:
+        """Windows of `step`, two steps and so on up to `size`, which starts every `size` from `offset` on."""
+        return cls(size, step, time_field, offset=offset)
+
+    @property
+    def slide(self) -> timedelta:
+        """The distance between two starts."""
+        return self.size
+
+    @property
+    def longest(self) -> timedelta:
+        """How long a window is at most."""
+        return self.size
+
+
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
     """Windows that go on while rows of a group follow each other within `gap`, and end `gap` after the last one.
@@ -297,7 +347,7 @@ class SlidingWindow:
 
 # Windows of rows that are taken in the order of event time, when the watermark has passed them.
 InOrder = CountWindow | SlidingWindow
-Window = TumblingWindow | HoppingWindow | SessionWindow | CalendarWindow | InOrder
+Window = TumblingWindow | HoppingWindow | CumulateWindow | SessionWindow | CalendarWindow | InOrder
 
 # When a window gives its row: once, when it closes; in each batch that changes it, as it stands then; both; or at each
 # record that changes it.

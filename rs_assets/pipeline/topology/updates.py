@@ -14,13 +14,10 @@ from rs_assets.pipeline.topology.join import StreamJoin
 from rs_assets.pipeline.topology.shuffle import Shuffle, ShuffleWrite
 from rs_assets.pipeline.topology.sink import DeltaSink
 from rs_assets.pipeline.topology.step import Filter, ForEach, Select, SelectFields, Split
-from rs_assets.pipeline.topology.window import WindowAggregate
+from rs_assets.pipeline.topology.window import PLACES, WindowAggregate
 
 # Steps behind which a column is what it was before them.
 PASSING = (Filter, Fold, ForEach, Select, SelectFields, Shuffle, Split)
-# Either tells the windows of one size apart.
-PLACES = frozenset({"start_time", "end_time"})
-
 
 Ancestors = Callable[[str], AbstractSet[str]]
 
@@ -101,8 +98,8 @@ def _check_early_upsert(join: StreamJoin, sink: DeltaSink) -> None:
 def _check_keys(window: WindowAggregate, sink: DeltaSink) -> None:
     keys, part = set(sink.keys), () if window.repeats else ("fire_time",)
     changing = keys & ({"fire_time", "final", "retracted", *window.values} - {*part})
-    if changing or not keys >= {*window.row_keys, *part} or not keys & PLACES:
-        wanted = ", ".join(repr(name) for name in (*window.row_keys, "start_time", *part))
+    if changing or not keys >= {*window.row_keys, *part} or not keys & window.places:
+        wanted = ", ".join(repr(name) for name in (*window.row_keys, max(window.places), *part))
         raise TopologyError(
             f"step {sink.name!r}: the keys {', '.join(sink.keys)} do not tell the windows of {window.name!r} apart,"
             " or change with each update",

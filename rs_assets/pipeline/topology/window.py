@@ -22,6 +22,7 @@ from rs_assets.engine.window.spec import (
     Aggregate,
     CalendarWindow,
     CountWindow,
+    CumulateWindow,
     EmitStrategy,
     HoppingWindow,
     InOrder,
@@ -43,6 +44,8 @@ from rs_assets.pipeline.topology.timed import NONE, Arrival, TimedState
 STATES = {SessionWindow: SESSIONS, CountWindow: COUNTED, SlidingWindow: SLIDING}
 # Every window row has these beside its group fields and aggregates.
 WINDOW_FIELDS = ("start_time", "end_time", "fire_time")
+# Either tells the windows of one size apart.
+PLACES = frozenset({"start_time", "end_time"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +162,11 @@ class WindowAggregate(TimedState):
     def row_keys(self) -> tuple[str, ...]:
         """What tells the rows of one window apart: its groups, and the number of a ranked row."""
         return (*self.group_by, *((self.ranking.rank,) if self.ranking else ()))
+
+    @property
+    def places(self) -> frozenset[str]:
+        """The columns of which any tells its windows apart: of windows that begin together the end alone."""
+        return PLACES - {"start_time"} if isinstance(self.window, CumulateWindow) else PLACES
 
     @property
     def unseen(self) -> tuple[str, ...]:
@@ -283,7 +291,7 @@ def window_lag(window: Window, arrival: Arrival) -> timedelta:
     return max(NONE, arrival.bound - nearest)
 
 
-def window_grid(window: TumblingWindow | HoppingWindow | CalendarWindow) -> timedelta | None:
+def window_grid(window: TumblingWindow | HoppingWindow | CumulateWindow | CalendarWindow) -> timedelta | None:
     """What all starts of its windows are whole multiples of; None if there is nothing."""
     if isinstance(window, CalendarWindow):
         return None
@@ -314,8 +322,10 @@ def window_text(window: Window) -> str:
             return f"sliding {window.difference}"
         case CalendarWindow():
             return f"calendar {window.unit} in {window.zone}"
-        case HoppingWindow():
-            return f"hopping {window.size} every {window.slide}{_offset_text(window.offset)}"
+        case HoppingWindow() | CumulateWindow():
+            each = f"every {window.slide}" if isinstance(window, HoppingWindow) else f"by {window.step}"
+            kind = "hopping" if isinstance(window, HoppingWindow) else "cumulating"
+            return f"{kind} {window.size} {each}{_offset_text(window.offset)}"
         case TumblingWindow():
             return f"tumbling {window.size}{_offset_text(window.offset)}"
 

@@ -14,9 +14,9 @@ from rs_assets.pipeline.language.sql.durations import duration_text
 from rs_assets.pipeline.language.sql.lexer import CALL
 from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts, name_of
 from rs_assets.pipeline.language.sql.relation import Relation, Scope, free_name
-from rs_assets.pipeline.language.sql.states import all_time, fired, fires_often, shuffled
+from rs_assets.pipeline.language.sql.states import all_time, fired, fires_often, place_field, shuffled
 from rs_assets.pipeline.language.sql.values import Role, Value
-from rs_assets.pipeline.language.sql.windowing import KINDS, bound_values, check_once, regrouped, window_of
+from rs_assets.pipeline.language.sql.windowing import KINDS, bound_values, check_end, check_once, regrouped, window_of
 
 RESERVED: Final = ("start_time", "end_time", "fire_time", "final", "retracted", "rank")
 SUFFIXES: Final[Mapping[str, Role]] = {"_START": "start", "_END": "end", "_ROWTIME": "last"}
@@ -35,6 +35,8 @@ class Group:
     tree: Any
     keys: dict[str, Value] = field(default_factory=dict)
     window: Window | None = None
+    # Which bounds of it are named.
+    bounds: set[Role] = field(default_factory=set)
     # The window is one of rows of windows, and as long as those from its start on.
     length: timedelta | None = None
     made: dict[str, Aggregated] = field(default_factory=dict)
@@ -61,6 +63,8 @@ def grouped(
         _add_key(group, key)
     if group.window is None:
         check_once(planner, relation, keys[0] if keys else tree.expressions[0])
+    elif group.bounds:
+        check_end(planner, group.window, group.bounds, keys[0])
     made = _made(group)
     values = [(name, made.value(item.unalias()), item) for name, item in items]
     having = tree.args.get("having")
@@ -129,6 +133,7 @@ def _same(group: Group, tree: Any) -> int:
 def _bounds(group: Group, value: Value, tree: Any) -> bool:
     """Whether the key is the bound of a window, which is then the one to group by."""
     relation = group.relation
+    group.bounds.add(value.role)
     if relation.pending is not None:
         if group.window is None:
             _set_window(group, relation.pending.window, tree)
@@ -276,7 +281,7 @@ def _result(group: Group, relation: Relation, stream: Any, fields: Mapping[str, 
         columns=(),
         stateful=True,
         delay=timedelta(0),
-        keys=keys if often else (*keys, "start_time") if twice else None,
+        keys=keys if often else (*keys, place_field(group.window)) if twice else None,
         # Of windows that are grouped again it is the one of before.
         window=None if often else group.window if group.length is None else group.relation.window,
         pending=None,

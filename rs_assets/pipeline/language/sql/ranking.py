@@ -15,10 +15,10 @@ from rs_assets.pipeline.language.sql.lexer import CALL
 from rs_assets.pipeline.language.sql.outputs import called
 from rs_assets.pipeline.language.sql.planner import Place, Planner
 from rs_assets.pipeline.language.sql.relation import Column, Relation, free_name
-from rs_assets.pipeline.language.sql.states import all_time, fired, fires_often, shuffled
+from rs_assets.pipeline.language.sql.states import all_time, fired, fires_often, place_field, shuffled
 from rs_assets.pipeline.language.sql.types import is_number
 from rs_assets.pipeline.language.sql.values import Value
-from rs_assets.pipeline.language.sql.windowing import bound_values, check_once, regrouped
+from rs_assets.pipeline.language.sql.windowing import bound_values, check_end, check_once, regrouped
 
 ROW_NUMBER: Final = f"{CALL}ROW_NUMBER"
 OTHERS: Final = (f"{CALL}RANK", f"{CALL}DENSE_RANK")
@@ -197,7 +197,7 @@ def _top(
         columns=tuple(replace(column, table=numbered.alias) for column in columns),
         stateful=True,
         delay=timedelta(0),
-        keys=keys if often else (*keys, "start_time") if twice else None,
+        keys=keys if often else (*keys, place_field(made)) if twice else None,
         window=None if often else length or made,
         pending=None,
     )
@@ -230,6 +230,7 @@ def _window(planner: Planner, relation: Relation, at: Any) -> tuple[Window | Non
         check_once(planner, relation, at)
         return None, None, rest
     if relation.pending is not None:
+        check_end(planner, relation.pending.window, (value.role for _, value in values), bounds[0])
         return relation.pending.window, None, rest
     if relation.window is None:
         return None, None, [value for _, value in values]

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from rs_assets.engine.window.firing import ONCE
-from rs_assets.engine.window.spec import TumblingWindow
+from rs_assets.engine.window.spec import CumulateWindow, TumblingWindow, Window
 from rs_assets.pipeline.language.sql.planner import Place, Planner
 from rs_assets.pipeline.language.sql.relation import Relation
 
@@ -31,6 +31,11 @@ def fired(stream: Any, place: Place, *, often: bool) -> Any:
 def fires_often(place: Place) -> bool:
     """Whether EMIT lets windows fire more than once."""
     return place.firing != ONCE
+
+
+def place_field(window: Window | None) -> str:
+    """The field that tells the windows of a group apart: the end of those that begin together, else the start."""
+    return "end_time" if isinstance(window, CumulateWindow) else "start_time"
 
 
 def shuffled(planner: Planner, relation: Relation, place: Place, at: Any) -> Relation:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
-from rs_assets.engine.window.spec import HoppingWindow, SessionWindow, TumblingWindow, Window
+from rs_assets.engine.window.spec import CumulateWindow, HoppingWindow, SessionWindow, TumblingWindow, Window
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.language.sql.durations import duration, duration_text
 from rs_assets.pipeline.language.sql.lexer import CALL
@@ -19,7 +19,10 @@ from rs_assets.pipeline.language.sql.types import TIMESTAMP
 from rs_assets.pipeline.language.sql.values import Role, Value
 
 Table = Callable[[Planner, Any, Place], Relation]
-KINDS: Final = ("TUMBLE", "HOP", "SESSION")
+# The windows, each with what its times are.
+KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"TUMBLE": ("size",), "HOP": ("slide", "size"), "CUMULATE": ("step", "size"), "SESSION": ("gap",)}
+)
 # The columns that a window as a table function adds, and what they mean.
 BOUNDS: Final[Mapping[str, Role]] = MappingProxyType(
     {"window_start": "start", "window_end": "end", "window_time": "last"}
@@ -33,8 +36,7 @@ def pending(planner: Planner, call: Any, place: Place, table: Table) -> Relation
     """The rows of a table that a window function names, to be grouped by the window's bounds."""
     kind = call.name.removeprefix(CALL)
     if kind not in KINDS:
-        remedy = "use TUMBLE or HOP" if kind == "CUMULATE" else meant(kind, KINDS)
-        raise planner.error(f"{kind} is no window that is known here", call, remedy=remedy)
+        raise planner.error(f"{kind} is no window that is known here", call, remedy=meant(kind, KINDS))
     arguments = [_argument(each) for each in call.expressions]
     if len(arguments) < 3 or arguments[0].key != "column" or arguments[1].key != "column":
         raise planner.error(
@@ -62,10 +64,10 @@ def window_of(
     """The window that a call stands for, and its field of event time; None for one by arrival."""
     field = event_field(planner, at, value)
     spans = [duration(planner.text, each) for each in times]
-    wanted = 2 if kind == "HOP" else 1
+    wanted = len(KINDS[kind])
     if not wanted <= len(spans) <= wanted + (kind != "SESSION"):
         raise planner.error(
-            f"{kind} takes {'a slide and a size' if kind == 'HOP' else 'one time'}, not {len(spans)}",
+            f"{kind} takes {_times(kind)}, not {len(spans)}",
             call,
             remedy=f"write {kind}(ts, {', '.join(['INTERVAL ...'] * wanted)})",
         )
@@ -75,10 +77,17 @@ def window_of(
             return SessionWindow.of(spans[0], field), field
         if kind == "TUMBLE":
             return TumblingWindow.of(spans[0], field, offset=offset), field
+        if kind == "CUMULATE":
+            return CumulateWindow.of(spans[1], spans[0], field, offset=offset), field
         # The slide comes first.
         return HoppingWindow.of(spans[1], spans[0], field, offset=offset), field
     except TopologyError as error:
         raise planner.error(error.what, call, remedy=error.remedy) from error
+
+
+def _times(kind: str) -> str:
+    names = KINDS[kind]
+    return "one time" if len(names) == 1 else " and ".join(f"a {name}" for name in names)
 
 
 def event_field(planner: Planner, at: Any, value: Value | None) -> str | None:
@@ -140,11 +149,20 @@ def regrouped(planner: Planner, relation: Relation, start: Value, at: Any) -> Tu
 
 def check_once(planner: Planner, relation: Relation, at: Any) -> None:
     """SqlError for rows that are in several windows each, if they are not put into them."""
-    if relation.pending is not None and isinstance(relation.pending.window, HoppingWindow):
+    if relation.pending is not None and isinstance(relation.pending.window, HoppingWindow | CumulateWindow):
+        kind = "HOP" if isinstance(relation.pending.window, HoppingWindow) else "CUMULATE"
         raise planner.error(
-            "a row is in several HOP windows, so it would stand here more than once", at,
+            f"a row is in several {kind} windows, so it would stand here more than once", at,
             remedy="GROUP BY window_start, window_end, or name the table without its window",
         )  # fmt: skip
+
+
+def check_end(planner: Planner, window: Window | None, roles: Iterable[Role], at: Any) -> None:
+    """SqlError for windows that begin together, if nothing among `roles` tells where they end."""
+    if isinstance(window, CumulateWindow) and not {"end", "last"} & set(roles):
+        raise planner.error(
+            "CUMULATE windows begin together, so window_start alone names none", at, remedy="add window_end"
+        )
 
 
 def check_bounds(planner: Planner, value: Value, at: Any, *, alone: bool = False) -> None:
