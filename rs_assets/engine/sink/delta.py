@@ -87,11 +87,12 @@ class DeltaWriter:
         LeaseLostError if it remembers a newer fencing token: another driver has taken over. SinkError if it knows less
         than it did in this process, or if others took our rows out of it.
         """
-        table = self.handle.newest()
-        last = self.handle.last(mark)
-        if table is not None and -1 < self.handle.own < table.version() != self.handle.looked:
-            refuse_changes(table, mark, own=self.handle.own, path=self.path)
-            self.handle.looked = table.version()
+        handle = self.handle
+        handle.look()
+        last = handle.last(mark)
+        if handle.table is not None and -1 < handle.own < handle.version != handle.looked:
+            refuse_changes(handle.table, mark, own=handle.own, path=self.path)
+            handle.looked = handle.version
         return last >= mark.batch_id
 
     def last_committed(self, mark: BatchMark) -> int | None:
@@ -187,8 +188,19 @@ class DeltaWriter:
             self.handle.newest()
             self.handle.last(mark)
             raise
-        self._commit(mark, partial(self._add_to, actions=actions, schema=schema, mark=mark))
+        if not self._appended(actions, schema, mark):
+            self._commit(mark, partial(self._add_to, actions=actions, schema=schema, mark=mark))
         return files.rows
+
+    def _appended(self, actions: list[AddAction], schema: pa.Schema, mark: BatchMark) -> bool:
+        """Whether the files were added without reading the log."""
+        table = self.handle.table
+        if table is None or not self.handle.known or self._check(table, schema, mark):
+            return False
+        done = self.handle.append(actions, mark, partition_by=self._partitions(table))
+        if done:
+            self.handle.remembered.hold(mark, mark.batch_id, step=self.name, place=self.path)
+        return done
 
     def _add_to(
         self, table: DeltaTable | None, *, actions: list[AddAction], schema: pa.Schema, mark: BatchMark
@@ -266,6 +278,8 @@ class DeltaWriter:
         """
         anew = self._begins_anew(table, mark)
         replaces = anew or self.mode == "complete"
+        if replaces and not self.handle.at_hand:
+            table = self.handle.newest() or table
         others = self.handle.authors.others(table, mark, deep=True) if replaces else ""
         if others:
             raise SinkError(

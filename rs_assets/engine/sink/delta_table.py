@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +13,16 @@ from typing import Literal
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from rs_assets.engine.sink.base import BatchMark, LastWriter
 from rs_assets.engine.sink.delta_authors import Authors
 from rs_assets.engine.sink.delta_entries import FENCED, HOME, fence_of, last_claim, written_by
+from rs_assets.engine.sink.delta_log import LogEntry, append_entry, checkpoint_due, log_entry, put_entry
 from rs_assets.engine.sink.remembered import Remembered
+from rs_assets.engine.sink.staging import staging_of
 from rs_assets.engine.source.columns import ORDER
 from rs_assets.errors import SinkError
 
@@ -27,36 +30,21 @@ from rs_assets.errors import SinkError
 WAITS_S = (0.01, 0.03, 0.1, 0.3, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    """Which file the log entry of a version is; `inode` is None if there is none (any more)."""
-
-    version: int
-    inode: int | None = None
-    written_ns: int = 0
-
-
-def log_entry(path: str, version: int) -> LogEntry:
-    """The log entry of a version, as it is on the disk now."""
-    try:
-        facts = Path(path, "_delta_log", f"{version:020d}.json").stat()
-    except OSError:
-        return LogEntry(version)
-    return LogEntry(version, facts.st_ino, facts.st_mtime_ns)
-
-
 @dataclass(slots=True)
 class TableHandle:
-    """A table that is opened once; afterwards only new log entries are read.
+    """A table that is opened once; afterwards only new log entries are read, and only if others made some.
 
-    `remembered` are the batches that this process saw in it, `authors` whose rows it holds, `checked` what was compared
-    with its rules, `staged` whether a batch was staged in it, `own` the version of this process's last commit, `looked`
-    the last one that was searched for what others took out of it, `reopened` whether that was another table since.
+    `table` is the version that was read last, `version` where the table stands: entries between them are this sink's
+    own and add files only. `remembered` are the batches that this process saw in it, `authors` whose rows it holds,
+    `checked` what was compared with its rules, `staged` whether a batch was staged in it, `own` the version of this
+    process's last commit, `looked` the last one that was searched for what others took out of it, `reopened` whether
+    that was another table since.
     """
 
     path: str
     step: str = ""
     table: DeltaTable | None = None
+    version: int = -1
     remembered: Remembered = field(default_factory=Remembered)
     authors: Authors = field(default_factory=Authors)
     checked: object = None
@@ -65,6 +53,7 @@ class TableHandle:
     looked: int = -1
     reopened: bool = False
     _entry: LogEntry | None = None
+    _markers: dict[str, int] = field(default_factory=dict)
 
     def newest(self) -> DeltaTable | None:
         """The newest version, None if there is no table; SinkError if it cannot be read."""
@@ -79,18 +68,65 @@ class TableHandle:
             self.table, self.reopened = None, True
         if self.table is None:
             self.table = open_table(self.path)
-        else:
+        elif not self.current:
             try:
                 self.table.update_incremental()
             except DeltaError:
                 self.table, self.reopened = open_table(self.path), True
-        self._entry = None if self.table is None else log_entry(self.path, self.table.version())
+        else:
+            return self.table
+        self._markers.clear()
+        self.version = -1 if self.table is None else self.table.version()
+        self._entry = None if self.table is None else log_entry(self.path, self.version)
         return self.table
+
+    @property
+    def current(self) -> bool:
+        """Whether `table` is the newest version."""
+        return self.at_hand and self.known
+
+    @property
+    def known(self) -> bool:
+        """Whether nobody but this sink has committed since `table` was read: `table` tells what the newest one does.
+
+        But for its files, its history and the markers of this sink.
+        """
+        return self.table is not None and self.intact() and not log_entry(self.path, self.version + 1).there
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether `table` stands at `version`, and that version is the file that it was."""
+        return self.table is not None and self.table.version() == self.version and self.intact()
+
+    def look(self) -> None:
+        """Read what others have committed; nothing is read if there is nothing."""
+        if not self.known:
+            self.newest()
 
     def committed(self, on: int) -> None:
         """Note a commit of this sink on version `on`; -1: it made the table."""
         self.authors.committed(on)
         self.own, self.reopened = on + 1, False
+
+    def append(self, actions: Sequence[AddAction], mark: BatchMark, *, partition_by: Sequence[str]) -> bool:
+        """Add files by a log entry of our own behind the version at which the marker was read.
+
+        False, and nothing is changed, if somebody else has committed meanwhile, or if a checkpoint is due: that is
+        delta-rs's work. The rules of `table` were looked at before.
+        """
+        version = self.version + 1
+        if self.table is None or not self.known or checkpoint_due(self.table, version):
+            return False
+        if self.at_hand:
+            self.authors.others(self.table, mark, deep=False)
+        told = properties(mark, **self.authors.facts(self.version))
+        entry = append_entry(actions, told, partition_by)
+        if not put_entry(self.path, version, entry, beside=staging_of(Path(self.path), mark)):
+            return False
+        self.committed(self.version)
+        self.version, self._entry = version, log_entry(self.path, version)
+        self._markers |= {marker.app_id: marker.version for marker in told.app_transactions or ()}
+        return True
 
     def last(self, mark: BatchMark) -> int:
         """The last batch of this writer in the version at hand, -1 for none.
@@ -101,9 +137,11 @@ class TableHandle:
             last = -1
         else:
             # It searches the log; right behind a commit of ours nobody else can have written.
-            if self.reopened or self.table.version() != self.own:
+            if self.reopened or self.version != self.own:
                 check_fence(self.table, mark)
-            last = last_batch(self.table, mark)
+            last = self._markers.get(mark.writer, -1)
+            if mark.writer not in self._markers:
+                last = self._markers[mark.writer] = last_batch(self.table, mark)
         return self.remembered.hold(mark, last, step=self.step, place=self.path)
 
     def intact(self) -> bool:
@@ -163,7 +201,7 @@ def commit_again(handle: TableHandle, mark: BatchMark, commit: Callable[[DeltaTa
 
     Each further try looks at fence and marker anew: LeaseLostError or CommitFailedError if a rival has the batch.
     """
-    table = handle.table if handle.table is not None and handle.intact() else _newest_for(handle, mark)
+    table = handle.table if handle.at_hand else _newest_for(handle, mark)
     for wait_s in (*WAITS_S, None):
         try:
             commit(table)

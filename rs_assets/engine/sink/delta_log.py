@@ -1,0 +1,106 @@
+"""The log of a Delta table on a file system: which file the entry of a version is, and a new entry behind the last.
+
+A commit of delta-rs, and each look for new entries, reads the log since its last checkpoint and makes a list of the
+table's files: with 40,000 of them both together take 60 ms. An entry that only adds files to a version that is known
+needs neither.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+from deltalake import CommitProperties, DeltaTable
+from deltalake.transaction import AddAction
+
+# Every so many versions a table gets a checkpoint of its log, unless its properties say otherwise.
+INTERVAL, USUAL_INTERVAL = "delta.checkpointInterval", 100
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """Which file the log entry of a version is; `inode` is None if there is none (any more)."""
+
+    version: int
+    inode: int | None = None
+    written_ns: int = 0
+
+    @property
+    def there(self) -> bool:
+        """Whether there is one."""
+        return self.inode is not None
+
+
+def log_entry(path: str, version: int) -> LogEntry:
+    """The log entry of a version, as it is on the disk now."""
+    try:
+        facts = _entry_path(path, version).stat()
+    except OSError:
+        return LogEntry(version)
+    return LogEntry(version, facts.st_ino, facts.st_mtime_ns)
+
+
+def checkpoint_due(table: DeltaTable, version: int) -> bool:
+    """Whether the commit of `version` makes a checkpoint of the log, which delta-rs must then do.
+
+    The version before it says how often: `table` may stand at any version with the same properties.
+    """
+    every = table.metadata().configuration.get(INTERVAL, "")
+    return (version + 1) % (int(every) if every.isdecimal() and int(every) else USUAL_INTERVAL) == 0
+
+
+def put_entry(path: str, version: int, entry: bytes, *, beside: Path) -> bool:
+    """Make `entry` the log entry of `version`, whole and at once.
+
+    False, and nothing is changed, if the version has one, or if the file system knows no links. `beside` is a folder of
+    the same file system where no reader looks.
+    """
+    made = beside / f"{version:020d}-{uuid.uuid4().hex[:8]}.json"
+    try:
+        made.write_bytes(entry)
+        # Unlike a rename it never takes the place of another file.
+        os.link(made, _entry_path(path, version))
+    except OSError:
+        return False
+    finally:
+        with suppress(OSError):
+            made.unlink(missing_ok=True)
+    return True
+
+
+def append_entry(actions: Sequence[AddAction], told: CommitProperties, partition_by: Sequence[str]) -> bytes:
+    """The entry of a commit that adds files and takes nothing away, as delta-rs writes it."""
+    info = {
+        "timestamp": int(time.time() * 1000),
+        "operation": "WRITE",
+        "operationParameters": {"mode": "Append", "partitionBy": orjson.dumps([*partition_by]).decode()},
+        "engineInfo": "rs-assets",
+        "isBlindAppend": True,
+        **(told.custom_metadata or {}),
+    }
+    marks = [{"txn": {"appId": mark.app_id, "version": mark.version}} for mark in told.app_transactions or ()]
+    return b"\n".join(map(orjson.dumps, ({"commitInfo": info}, *map(_added, actions), *marks)))
+
+
+def _added(action: AddAction) -> Mapping[str, Any]:
+    return {
+        "add": {
+            "path": action.path,
+            "partitionValues": action.partition_values,
+            "size": action.size,
+            "modificationTime": action.modification_time,
+            "dataChange": action.data_change,
+            "stats": action.stats,
+        }
+    }
+
+
+def _entry_path(path: str, version: int) -> Path:
+    return Path(path, "_delta_log", f"{version:020d}.json")
