@@ -40,12 +40,14 @@ if TYPE_CHECKING:
     from rs_assets.orchestration.definitions_of import build_definitions
     from rs_assets.orchestration.runtime import RunResource
     from rs_assets.orchestration.translator import StreamStep, StreamTranslator
+    from rs_assets.pipeline.function.declare import aggregate_function, function, table_function
     from rs_assets.pipeline.language.sql.build import pipeline_from_sql
     from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy
     from rs_assets.pipeline.runtime.report import RunReport
     from rs_assets.pipeline.runtime.run.running import RunningPipeline
     from rs_assets.pipeline.stream.builder import StreamBuilder
     from rs_assets.pipeline.stream.pipeline import Pipeline
+    from rs_assets.pipeline.topology.called import functions
     from rs_assets.pipeline.topology.deferred import F
     from rs_assets.pipeline.topology.expression import column
 
@@ -82,9 +84,13 @@ __all__ = [
     "Time",
     "TumblingWindow",
     "WindowResource",
+    "aggregate_function",
     "build_definitions",
     "column",
+    "function",
+    "functions",
     "pipeline_from_sql",
+    "table_function",
 ]
 
 # Where each public name lives.
@@ -121,9 +127,13 @@ HOMES = {
     "Time": "rs_assets.engine.window.spec",
     "TumblingWindow": "rs_assets.engine.window.spec",
     "WindowResource": "rs_assets.engine.window.resource",
+    "aggregate_function": "rs_assets.pipeline.function.declare",
     "build_definitions": "rs_assets.orchestration.definitions_of",
     "column": "rs_assets.pipeline.topology.expression",
+    "function": "rs_assets.pipeline.function.declare",
+    "functions": "rs_assets.pipeline.topology.called",
     "pipeline_from_sql": "rs_assets.pipeline.language.sql.build",
+    "table_function": "rs_assets.pipeline.function.declare",
 }
 
 

@@ -16,12 +16,54 @@ HEAD = """# Functions
 
 Scripts, conditions and SQL call these functions, by names that are taken in any case. This page is made from their
 tables (`rs_assets/engine/functions`), and each example is run by the tests. There are {functions} functions, which
-answer to {names} names; all are expressions of Spark's own, so none needs a Python worker.
+answer to {names} names; all are expressions of Spark's own, so none needs a Python worker. Steps of the fluent API call
+them by `rs_assets.functions`: `.with_fields(name=functions.trim("name"))`, with arguments in SQL.
 
 A function is total: what it cannot compute is null, and no value of a row raises. Arguments are cast to the kind that a
 parameter names: *text*, *number* (a double), *long*, *int*, *boolean*; *any* takes a value as it is. These have to be
 literals, which are checked when the pipeline is built: {literals}.
 `= x` is what stands for an argument that is left out, `...` is for any number of them.
+"""
+TAIL = """## Functions of your own
+
+A Python function that is declared is called by its name, in any case, as those above: in scripts, in conditions, in SQL
+and by `rs_assets.functions`.
+
+```python
+>>> import rs_assets
+>>> from rs_assets import functions
+>>> @rs_assets.function
+... def net_of(address: str, parts: int = 2) -> str | None:
+...     found = address.split(".")
+...     return ".".join(found[:parts]) if len(found) == 4 else None
+>>> hits = rs_assets.StreamBuilder.data_stream("docs", "nets").from_array([{"ip": "10.1.2.3"}, {"ip": None}])
+>>> hits.script("net=net_of(ip)").preview()
+[{'ip': '10.1.2.3', 'net': '10.1'}, {'ip': None, 'net': None}]
+>>> hits.map("ip", functions.net_of("ip", 3).alias("net")).preview(records=1)
+[{'ip': '10.1.2.3', 'net': '10.1.2'}]
+
+```
+
+- **Types** are those of the annotations (`str`, `int`, `float`, `bool`, `bytes`, `datetime`, `date`, `Decimal`, lists,
+  dicts, dataclasses and TypedDicts), else of DDL: `@function(arguments="s string, n int", returns="array<string>")`.
+  Arguments are cast to them, as those of other functions: what cannot be cast is null. SQL refuses what is of another
+  type when the pipeline is built.
+- **Nulls**: where an argument is null whose parameter is not Optional (in DDL: `NOT NULL`) the result is null, and the
+  function is not called. A function that is declared to give a value always, and gives None, is at fault.
+- **Faults**: where a function raises, or returns what does not fit its type, the record is a bad one: the run ends with
+  `StepError`, or under `bad_records="quarantine"` the record becomes a dead letter. It is so only where the value is
+  asked for: not in a branch of `if` or `CASE` that is not taken. The function is called there all the same.
+- **Pure**: a function is called again where a batch is repeated, and may be called for records that are dropped.
+- **Many rows at once**: with `form="arrow"` or `form="pandas"` a function gets an array or a Series for each argument,
+  and returns one of as many values. Where it raises, it is called again with each row alone.
+- **Rows**: `@table_function(returns="word string, place bigint")` declares a function that returns or yields rows;
+  `words_of(line)` alone in a script makes a record of each, with the fields of the row beside its own.
+- **Names** of the languages cannot be taken, and two functions cannot have one name.
+- **Packages**: a module with declared functions is imported when a name is asked for that nothing else has, if its
+  package tells it: `[project.entry-points."rs_assets.functions"]` with `shop = "shop.functions"` in its pyproject.toml.
+
+Spark runs them in Python workers over Arrow batches. They cannot be called in SQL text of the fluent API, inside an
+aggregate that is written as SQL, in branches that meet again before a step with state, or in real-time mode.
 """
 TITLES = {
     "text": "Texts",
@@ -47,7 +89,7 @@ def page() -> str:
         parts.append(
             "\n".join([f"## {title}", "", "| call | result | example |", "|---|---|---|", *_rows(rows)]) + "\n"
         )
-    return "\n".join(parts)
+    return "\n".join([*parts, TAIL])
 
 
 def _rows(functions: list[Function]) -> Iterator[str]:

@@ -58,6 +58,8 @@ class Function:
     doc: str
     aliases: tuple[str, ...] = ()
     examples: tuple[Example, ...] = ()
+    # Tells the code of a function in Python from other code under its name.
+    code: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -93,6 +95,10 @@ class Function:
                 f"{self.name} takes other arguments than {len(arguments)}", remedy=f"write {self.signature}"
             )
         return self.template(self._texts(arguments, zone))
+
+    def casts(self, *arguments: str, zone: str = "UTC") -> Mapping[str, str]:
+        """The SQL texts of the arguments of a call, cast to what the parameters take, by the names of these."""
+        return self._texts(arguments, zone)
 
     def type_of(self, *arguments: str) -> str:
         """The Spark type of the result of a call, empty if it is that of the arguments in common.

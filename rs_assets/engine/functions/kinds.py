@@ -36,8 +36,11 @@ TYPES: Mapping[str, str] = MappingProxyType(
 
 
 def coerced(sql: str, kind: str, what: str) -> str:
-    """The SQL text of an argument as a parameter of this kind takes it; TopologyError names it as `what`."""
-    return KINDS[kind](sql.strip(), what)
+    """The SQL text of an argument as a parameter of this kind takes it; TopologyError names it as `what`.
+
+    Functions of users' own have parameters of any type of Spark's.
+    """
+    return KINDS.get(kind, _cast(kind))(sql.strip(), what)
 
 
 def atom(sql: str) -> str:
@@ -64,6 +67,10 @@ def time_of(text: str) -> str:
 
 def _time(sql: str, what: str) -> str:
     return time_of(_text(sql, what))
+
+
+def _date(sql: str, what: str) -> str:
+    return f"cast({_time(sql, what)} as date)"
 
 
 def _literal(sql: str, what: str) -> str:
@@ -134,6 +141,8 @@ KINDS: Mapping[str, Callable[[str, str], str]] = MappingProxyType(
         "boolean": _cast("boolean"),
         "decimal": _cast("decimal(38,18)"),
         "time": _time,
+        "timestamp": _time,
+        "date": _date,
         # Literals.
         "pattern": _quoted,
         "path": _quoted,

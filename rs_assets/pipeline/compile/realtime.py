@@ -8,7 +8,7 @@ from types import MappingProxyType
 from rs_assets.errors import ConfigurationError, TopologyError
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.dim_join import DimJoin
-from rs_assets.pipeline.topology.expression import calls_python
+from rs_assets.pipeline.topology.expression import calls_by_name, calls_python
 from rs_assets.pipeline.topology.sink import KafkaSink
 from rs_assets.pipeline.topology.source import Source
 from rs_assets.pipeline.topology.topology import Topology
@@ -58,7 +58,8 @@ def _sink(node: Node) -> str:
 def _step(node: Node) -> str:
     if isinstance(node, DimJoin):
         return "which version of its dimension is used is noted for each batch"
-    return "a Python function holds rows back until the end of the batch" if calls_python(node) else ""
+    called = calls_python(node) or calls_by_name(node)
+    return "a Python function holds rows back until the end of the batch" if called else ""
 
 
 def _shuffle(node: Node) -> str:  # noqa: ARG001  the table's form

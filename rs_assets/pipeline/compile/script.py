@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rs_assets.engine.source.columns import hidden
+from rs_assets.pipeline.compile.own_functions import know_functions
 from rs_assets.pipeline.compile.step import Inputs, field_types
 from rs_assets.pipeline.compile.wiring import Flow, Wiring
 from rs_assets.pipeline.language.script.bind import bound_script
@@ -15,10 +16,11 @@ from rs_assets.pipeline.language.script.steps import Drop, Fill, Generate, Keep,
 from rs_assets.pipeline.topology import step as nodes
 
 
-def compile_script(wiring: Wiring, node: nodes.Script, inputs: Inputs) -> Flow:  # noqa: ARG001  the table's form
+def compile_script(wiring: Wiring, node: nodes.Script, inputs: Inputs) -> Flow:
     """The steps of a script, one after the other."""
     df = inputs[0].df
     bound = bound_script(node.text, field_types(df), step=node.name, zone=node.zone, strict=node.strict)
+    know_functions(wiring.spark)
     return Flow(reduce(applied, bound.steps, df))
 
 

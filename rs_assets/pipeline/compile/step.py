@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from rs_assets.engine.source.columns import LABEL, hidden, visible
 from rs_assets.engine.window.aggregate import check_fields
 from rs_assets.pipeline.check.united import check_kinds
+from rs_assets.pipeline.compile.own_functions import know_functions
 from rs_assets.pipeline.compile.python_step import python_step
 from rs_assets.pipeline.compile.traced_step import traced_label, traced_map, without_dropped
 from rs_assets.pipeline.compile.tracing.traced import trace_filter, trace_flat_map
@@ -53,7 +54,9 @@ def compile_filter(wiring: Wiring, node: nodes.Filter, inputs: Inputs) -> Flow:
 def condition_column(node: nodes.Filter, df: DataFrame) -> Column:
     """The condition of a filter over the fields of `df`."""
     if isinstance(node.condition, ConditionText):
-        return F.expr(condition_sql(node.condition.text, field_types(df), step=node.name))
+        made = condition_sql(node.condition.text, field_types(df), step=node.name)
+        know_functions(df.sparkSession)
+        return F.expr(made)
     return as_column(node.condition)
 
 

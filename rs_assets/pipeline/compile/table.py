@@ -21,6 +21,7 @@ from rs_assets.pipeline.compile.dim_join import compile_dim_join
 from rs_assets.pipeline.compile.distinct import compile_distinct, late_for_distinct, probe_distinct
 from rs_assets.pipeline.compile.fold import compile_fold
 from rs_assets.pipeline.compile.join import compile_join, late_for_join, probe_join
+from rs_assets.pipeline.compile.own_functions import know_functions
 from rs_assets.pipeline.compile.readers import READERS
 from rs_assets.pipeline.compile.rejoin import compile_rejoin
 from rs_assets.pipeline.compile.script import compile_script
@@ -90,6 +91,7 @@ PROBE: Final[Mapping[type[Node], Callable[[Any, DataFrame], DataFrame]]] = {
 
 def compile_node(wiring: Wiring, node: Node, inputs: tuple[Flow, ...]) -> Flow:
     """The flow behind `node`; what Spark's analysis refuses becomes an error that names the step."""
+    know_functions(wiring.spark)
     return _analysed(node, inputs, lambda: COMPILE[type(node)](wiring, node, inputs))
 
 

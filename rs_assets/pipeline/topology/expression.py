@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from rs_assets.engine.functions.own import PREFIX, declared_in
 from rs_assets.engine.source.schema import is_record_type, record_ddl, schema_text
 from rs_assets.errors import SchemaError, TopologyError
+from rs_assets.pipeline.topology.called import Called
 from rs_assets.pipeline.topology.code import code_digest
 from rs_assets.pipeline.topology.deferred import Deferred
 
@@ -78,7 +80,7 @@ class ConditionText:
 
     def identity(self) -> str:
         """What the fingerprint takes of it."""
-        return " ".join(self.text.split())
+        return " ".join([*self.text.split(), *(each.code for each in declared_in(self.text))])
 
 
 Expression = SqlText | ColumnBuilder | PythonFunction | ConditionText
@@ -87,6 +89,30 @@ Expression = SqlText | ColumnBuilder | PythonFunction | ConditionText
 def calls_python(node: object) -> bool:
     """Whether a node calls a Python function of records."""
     return function_of(node) is not None
+
+
+def calls_by_name(node: object) -> bool:
+    """Whether a node calls a function of users' own by its name, inside of Spark SQL."""
+    return any(PREFIX in text for text in _texts(node)) or any(list(declared_in(text)) for text in _written(node))
+
+
+def _written(node: object) -> Iterator[str]:
+    """What stands in a node in the languages of conditions and scripts."""
+    found = [getattr(node, each.name) for each in fields(node)] if is_dataclass(node) else []
+    yield from (each.text for each in found if isinstance(each, ConditionText))
+    script = getattr(node, "text", "")
+    yield script if isinstance(script, str) else ""
+
+
+def _texts(node: object) -> Iterator[str]:
+    """The SQL texts of a node, and those of its Columns."""
+    found = [getattr(node, each.name) for each in fields(node)] if is_dataclass(node) else []
+    while found:
+        value = found.pop()
+        if isinstance(value, tuple):
+            found += value
+        elif isinstance(value, SqlText | ColumnBuilder):
+            yield value.text
 
 
 def function_of(node: object) -> PythonFunction | None:
@@ -112,6 +138,8 @@ def native(value: object, *, step: str) -> SqlText | ColumnBuilder:
         return value
     if isinstance(value, str):
         return SqlText(value)
+    if isinstance(value, Called):
+        return SqlText(value.rs_sql)
     if isinstance(value, Deferred):
         return ColumnBuilder(value.rs_build, value.rs_text, value.rs_fields)
     if is_spark_column(value):

@@ -13,7 +13,7 @@ from typing import Final
 
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.branches import dominators
-from rs_assets.pipeline.topology.expression import calls_python
+from rs_assets.pipeline.topology.expression import calls_by_name, calls_python
 from rs_assets.pipeline.topology.join import StreamJoin
 from rs_assets.pipeline.topology.shuffle import Shuffle
 from rs_assets.pipeline.topology.step import Filter, Map, Select, SelectFields, Split, Union, WithFields
@@ -58,7 +58,7 @@ def _rejoin(
     if isinstance(node, StreamJoin) and len(branches) != len(node.inputs):
         return None
     steps = [known[name] for name in {name for branch in branches for name in branch}]
-    if not all(isinstance(step, BY_RECORD) and not calls_python(step) for step in steps):
+    if not all(isinstance(step, BY_RECORD) and not calls_python(step) and not calls_by_name(step) for step in steps):
         return None
     return Rejoin(part, branches, tuple(name for name in node.inputs if name not in meeting))
 

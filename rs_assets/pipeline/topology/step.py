@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rs_assets.engine.functions.own import declared_in
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.expression import ColumnBuilder, Expression, PythonFunction, SqlText
@@ -122,7 +123,7 @@ class Script(Node):
 
     def identity(self) -> tuple[str, ...]:
         """The statements and how they are taken."""
-        return (self.detail(), self.zone, str(self.strict))
+        return (self.detail(), self.zone, str(self.strict), *(each.code for each in declared_in(self.text)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

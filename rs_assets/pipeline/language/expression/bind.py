@@ -30,6 +30,8 @@ CALLED = {
     **dict.fromkeys(("less", "<"), "<"),
     **dict.fromkeys(("lesseq", "<="), "<="),
 }
+# Kinds of parameters that take a time of the record as the moment that it is.
+AS_THEY_ARE = frozenset({"any", "timestamp"})
 JOINED = {"and": "&", "&": "&", "or": "|", "|": "|"}
 
 
@@ -97,11 +99,11 @@ def _word(word: Word, scope: Scope) -> Sql:
 def _compared(operator: str, left: Value, right: Value, scope: Scope) -> Sql:
     one, other = bind(left, scope), bind(right, scope)
     if "string" in (one.kind, other.kind):
-        one, other = _local(one, scope), _local(other, scope)
+        one, other = local(one, scope), local(other, scope)
     return compared(operator, one, other)
 
 
-def _local(value: Sql, scope: Scope) -> Sql:
+def local(value: Sql, scope: Scope) -> Sql:
     """A time of the record as clocks of the scope's zone show it: a text that it meets is meant so."""
     if value.kind != "timestamp" or scope.zone == "UTC":
         return value
@@ -117,7 +119,7 @@ def _call(call: Call, scope: Scope) -> Sql:
     try:
         function = function_named(call.name, len(call.arguments))
         made = _arguments(function, call, scope)
-        told = (each if function.kind_at(p) == "any" else _local(each, scope) for p, each in enumerate(made))
+        told = (each if function.kind_at(p) in AS_THEY_ARE else local(each, scope) for p, each in enumerate(made))
         sql = function.sql(*(each.text for each in told), zone=scope.zone)
     except LanguageError:
         raise

@@ -9,6 +9,7 @@ from rs_assets.pipeline.language.expression.bind import Scope, bind
 from rs_assets.pipeline.language.expression.tree import Call, Text, Value, Word, words_in
 from rs_assets.pipeline.language.expression.typed import Sql, united_types
 from rs_assets.pipeline.language.script.doing import DONE
+from rs_assets.pipeline.language.script.generate import make_rows, makes_rows
 from rs_assets.pipeline.language.script.parse import Assign, Do, If, Statement, parse_script
 from rs_assets.pipeline.language.script.steps import Bound, Drop, Fill, Step
 
@@ -120,7 +121,7 @@ class Binder:
         return name
 
     def _do(self, call: Call, guard: str) -> None:
-        done = DONE.get(call.name.casefold())
+        done = DONE.get(call.name.casefold()) or (make_rows if makes_rows(call) else None)
         if done is None:
             bind(call, self.scope.with_fields(self.fields))
             raise self.scope.error(

@@ -96,7 +96,7 @@ def split_array(binder: Binder, call: Call, guard: str) -> None:
 
 
 def _array_arguments(binder: Binder, call: Call, guard: str) -> tuple[str, str]:
-    _only_at_the_top(binder, call, guard)
+    only_at_the_top(binder, call, guard)
     schema = call.arguments[1] if len(call.arguments) == 2 else Text("")
     if len(call.arguments) not in (1, 2) or not isinstance(schema, Text):
         remedy = f"write {call.name}(items) or {call.name}(items,'a string, b int')"
@@ -124,7 +124,7 @@ _PLAIN = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tiny
 
 def split_text(binder: Binder, call: Call, guard: str) -> None:
     """`string_split(text,sep)`: a record for each part that is not empty, in the field `f0`; none for no part."""
-    _only_at_the_top(binder, call, guard)
+    only_at_the_top(binder, call, guard)
     if len(call.arguments) != 2:
         raise binder.scope.error(
             f"{call.name} takes a text and a separator", call.at, remedy=f"write {call.name}(a,'-')"
@@ -138,7 +138,8 @@ def split_text(binder: Binder, call: Call, guard: str) -> None:
     binder.steps.append(Generate(kept, f"explode({parts}) as f0"))
 
 
-def _only_at_the_top(binder: Binder, call: Call, guard: str) -> None:
+def only_at_the_top(binder: Binder, call: Call, guard: str) -> None:
+    """LanguageError for a call in a branch, where only some of the records would multiply."""
     if guard:
         remedy = "put it behind the branch, and filter before it by break()"
         raise binder.scope.error(f"{call.name} cannot stand in a branch", call.at, remedy=remedy)

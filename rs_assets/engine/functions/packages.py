@@ -1,0 +1,32 @@
+"""Packages with functions of their own, found by the entry points of the group GROUP.
+
+    [project.entry-points."rs_assets.functions"]
+    shop = "shop.functions"
+
+Importing the module declares its functions. It is imported when a name is asked for that nothing else has.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Final
+
+from rs_assets.errors import TopologyError
+
+GROUP: Final = "rs_assets.functions"
+
+
+@cache
+def load_packages() -> tuple[str, ...]:
+    """Import the modules of all packages, once, and name them; TopologyError for one that cannot be imported."""
+    found = sorted(entry_points(group=GROUP), key=lambda each: each.name)
+    for each in found:
+        try:
+            each.load()
+        except Exception as error:
+            raise TopologyError(
+                f"the functions of the entry point {each.name!r} cannot be imported: {type(error).__name__}: {error}",
+                remedy=f"mend {each.value}, or take the package out",
+            ) from error
+    return tuple(each.value for each in found)
