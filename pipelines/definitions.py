@@ -7,8 +7,11 @@ from dagster import Definitions
 from pipelines import access_log, order_totals
 from pipelines.nexmark.definitions import nexmark_definitions
 from resources import RESOURCES
-from rs_assets import build_definitions
+from rs_assets import build_definitions, deployed_definitions
 
+_PIPELINES = [access_log.pipeline, order_totals.pipeline]
 defs = Definitions.merge(
-    build_definitions([access_log.pipeline, order_totals.pipeline], resources=RESOURCES), nexmark_definitions()
+    build_definitions(_PIPELINES, resources=RESOURCES),
+    nexmark_definitions(),
+    deployed_definitions(RESOURCES, others=_PIPELINES),
 )

@@ -38,8 +38,10 @@ if TYPE_CHECKING:
     from rs_assets.errors import RsError
     from rs_assets.orchestration.component import PipelineComponent
     from rs_assets.orchestration.definitions_of import build_definitions
+    from rs_assets.orchestration.deployed.definitions import deployed_definitions
     from rs_assets.orchestration.runtime import RunResource
     from rs_assets.orchestration.translator import StreamStep, StreamTranslator
+    from rs_assets.pipeline.deploy.deployments import Deployments
     from rs_assets.pipeline.function.declare import aggregate_function, function, table_function
     from rs_assets.pipeline.language.sql.build import pipeline_from_sql
     from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy
@@ -56,6 +58,7 @@ __all__ = [
     "CalendarWindow",
     "CountWindow",
     "CumulateWindow",
+    "Deployments",
     "Dimension",
     "F",
     "Home",
@@ -87,6 +90,7 @@ __all__ = [
     "aggregate_function",
     "build_definitions",
     "column",
+    "deployed_definitions",
     "function",
     "functions",
     "pipeline_from_sql",
@@ -99,6 +103,7 @@ HOMES = {
     "CalendarWindow": "rs_assets.engine.window.spec",
     "CountWindow": "rs_assets.engine.window.spec",
     "CumulateWindow": "rs_assets.engine.window.spec",
+    "Deployments": "rs_assets.pipeline.deploy.deployments",
     "Dimension": "rs_assets.engine.dimension.spec",
     "F": "rs_assets.pipeline.topology.deferred",
     "Home": "rs_assets.engine.home",
@@ -132,6 +137,7 @@ HOMES = {
     "column": "rs_assets.pipeline.topology.expression",
     "function": "rs_assets.pipeline.function.declare",
     "functions": "rs_assets.pipeline.topology.called",
+    "deployed_definitions": "rs_assets.orchestration.deployed.definitions",
     "pipeline_from_sql": "rs_assets.pipeline.language.sql.build",
     "table_function": "rs_assets.pipeline.function.declare",
 }

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from rs_assets.cli.base import AS_JSON, MODULES, chosen, guarded
+from rs_assets.cli.deploy import deploy, deployments
 from rs_assets.cli.project import PROJECT_COMMANDS
 from rs_assets.cli.sql import sql
 from rs_assets.cli.tables import show
@@ -115,7 +116,8 @@ def ui(modules: tuple[str, ...], port: int) -> None:
     target = ["-w", str(workspace)] if workspace.exists() and not modules else _module_targets(modules)
     click.echo(f"Dagster opens on http://127.0.0.1:{port}  (terminate running streams before you stop it)")
     command = [sys.executable, "-m", "dagster", "dev", *target, "-h", "127.0.0.1", "-p", str(port)]
-    sys.exit(subprocess.call(command, env={**os.environ, "PYTHONWARNINGS": "ignore"}))
+    here = {"PYTHONWARNINGS": "ignore", "RS_DAGSTER_URL": f"http://127.0.0.1:{port}"}
+    sys.exit(subprocess.call(command, env={**os.environ, **here}))
 
 
 def _module_targets(modules: tuple[str, ...]) -> list[str]:
@@ -124,7 +126,7 @@ def _module_targets(modules: tuple[str, ...]) -> list[str]:
     return ["-m", "rs_assets.definitions"]
 
 
-for command in (*COMMANDS, *PROJECT_COMMANDS, show, sql):
+for command in (*COMMANDS, *PROJECT_COMMANDS, deploy, deployments, show, sql):
     main.add_command(command)
 
 

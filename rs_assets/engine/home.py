@@ -59,6 +59,11 @@ class Home:
         return self.catalog / "leases"
 
     @property
+    def deployments(self) -> Path:
+        """The Delta table of the texts that pipelines are to run, version by version."""
+        return self.catalog / "deployments"
+
+    @property
     def savepoints(self) -> str:
         """Where savepoints go: the URI in the environment variable RS_SAVEPOINTS, else a folder of the home."""
         return os.environ.get("RS_SAVEPOINTS") or str(self.root / "savepoints")

@@ -179,11 +179,12 @@ class RuntimeResource(ConfigurableResource[None]):
 
     def _open(self, topology: Topology, run_id: str) -> JobSession:
         if self._session is None:
-            self._session = opened(topology, self._options(run_id))
+            self._session = opened(topology, self.options(run_id))
             self._session.options.driver.call(self._session.prepare)
         return self._session
 
-    def _options(self, run_id: str) -> RunOptions:
+    def options(self, run_id: str) -> RunOptions:
+        """What a run goes by, as the resources are set."""
         connector, place = self.sink.delta_connector, self.run.place()
         return RunOptions(
             home=Home.at(self.run.home) if self.run.home else Home.default(),

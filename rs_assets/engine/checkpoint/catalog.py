@@ -111,6 +111,16 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
                 ("digest", pa.string()),
             ]
         ),
+        # What became of each version that was deployed: tried, committed, refused, failed, stopped and so on.
+        "deployment_events": pa.schema(
+            [
+                *_WHO,
+                ("version", pa.int64()),
+                ("event", pa.string()),
+                ("summary", pa.string()),
+                ("details", pa.string()),
+            ]
+        ),
         # What was done to a pipeline besides running it: recovered, restored, rewound, rescaled, a step reset.
         "operations": pa.schema([*_WHO, ("kind", pa.string()), ("summary", pa.string()), ("details", pa.string())]),
     }

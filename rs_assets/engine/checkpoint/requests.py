@@ -1,4 +1,4 @@
-"""What one process asks of another that runs a pipeline, to stop or to be started again: files in the job's folder.
+"""What one process asks of another that runs a pipeline, to stop, change or be started again: files in its folder.
 
 A run that stops by request ends well: it drains and returns, where a signal would look like a failure.
 """
@@ -15,7 +15,7 @@ import orjson
 
 from rs_assets.engine.files import write_atomically
 
-Request = Literal["stop", "resume"]
+Request = Literal["stop", "resume", "change"]
 
 
 def ask(folder: Path, request: Request, *, reason: str) -> str:

@@ -1,0 +1,227 @@
+"""The table of deployments: which text a pipeline is to run, version by version, and whether it is to run at all.
+
+Anybody appends to it, with whatever writes Delta. Nothing is trusted that was read: a row that makes no sense is a
+version with a fault, which its reader tells.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import groupby
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from rs_assets.engine.names import NAME
+from rs_assets.errors import CheckpointError, ConfigurationError
+
+Wanted = Literal["running", "stopped", "dropped"]
+WANTED: tuple[Wanted, ...] = get_args(Wanted)
+# Of the steps whose state a version forgets: all of them.
+EVERYTHING = "*"
+SCHEMA = pa.schema(
+    [
+        ("pipeline", pa.string()),
+        ("version", pa.int64()),
+        ("text", pa.string()),
+        ("variables", pa.map_(pa.string(), pa.string())),
+        ("state", pa.string()),
+        ("reset", pa.string()),
+        ("note", pa.string()),
+        ("author", pa.string()),
+        ("at", pa.timestamp("us", tz="UTC")),
+    ]
+)
+_FAULTY = MappingProxyType({"version": "a row has no version above 0", "twice": "two rows have this version"})
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """One version of a pipeline. `text` is that of the version before where its row has none.
+
+    `reset` names the steps whose state it forgets. `fault` says why it can be none, empty if it is one.
+    """
+
+    pipeline: str
+    version: int
+    text: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    state: Wanted = "running"
+    reset: tuple[str, ...] = ()
+    note: str = ""
+    author: str = ""
+    at: datetime | None = None
+    fault: str = ""
+
+    @property
+    def namespace(self) -> str:
+        """The first part of the pipeline's name."""
+        return self.pipeline.partition(".")[0]
+
+    @property
+    def job(self) -> str:
+        """The second part of the pipeline's name."""
+        return self.pipeline.partition(".")[2]
+
+    def says(self, other: Version) -> bool:
+        """Whether both have the same statements."""
+        return (self.text, dict(self.variables)) == (other.text, dict(other.variables))
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentTable:
+    """The Delta table of deployments at `path`."""
+
+    path: Path
+
+    def versions(self) -> Mapping[str, tuple[Version, ...]]:
+        """All versions by pipeline, oldest first; {} without a table. CheckpointError if it cannot be read."""
+        with _errors(self.path, "read"):
+            table = _opened(self.path)
+            return {} if table is None else _read(str(self.path), str(table.metadata().id), table.version())
+
+    def of(self, pipeline: str) -> tuple[Version, ...]:
+        """The versions of one pipeline, oldest first."""
+        return self.versions().get(pipeline, ())
+
+    @retry(
+        retry=retry_if_exception_type(CommitFailedError),
+        stop=stop_after_attempt(10),
+        wait=wait_random_exponential(multiplier=0.01, max=0.5),
+        reraise=True,
+    )
+    def add(self, pipeline: str, **columns: object) -> int:
+        """Append the next version of `pipeline`, and return its number.
+
+        Two that do so at the same time get different numbers. ConfigurationError for a name that no pipeline can have.
+        """
+        if not is_name(pipeline):
+            raise ConfigurationError(f"{pipeline!r} is not the name of a pipeline", remedy="use namespace.job")
+        table = self._made()
+        known = _read(str(self.path), str(table.metadata().id), table.version()).get(pipeline, ())
+        number = known[-1].version + 1 if known else 1
+        row = {"author": _author(), "at": datetime.now(UTC), **columns, "pipeline": pipeline, "version": number}
+        rows = pa.Table.from_pylist([{name: row.get(name) for name in SCHEMA.names}], schema=SCHEMA)
+        # Of two that read the same table and name the same transaction, one is refused.
+        mark = CommitProperties(app_transactions=[Transaction(f"deploy/{pipeline}", number)])
+        write_deltalake(table, rows, mode="append", commit_properties=mark)
+        return number
+
+    def _made(self) -> DeltaTable:
+        with _errors(self.path, "written"):
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+            return DeltaTable.create(str(self.path), SCHEMA, mode="ignore")
+
+
+def stamp_of(path: Path) -> str:
+    """What changes whenever somebody has written to the Delta table at `path`; empty without one. No row is read."""
+    with _errors(path, "read"):
+        table = _opened(path)
+        return "" if table is None else f"{table.metadata().id}:{table.version()}"
+
+
+def is_name(pipeline: object) -> bool:
+    """Whether a pipeline can be called so.
+
+    >>> is_name("shop.clicks"), is_name("clicks")
+    (True, False)
+    """
+    parts = pipeline.split(".") if isinstance(pipeline, str) else []
+    return len(parts) == 2 and all(NAME.fullmatch(part) for part in parts)
+
+
+def _opened(path: Path) -> DeltaTable | None:
+    try:
+        return DeltaTable(str(path))
+    except TableNotFoundError:
+        return None
+
+
+@lru_cache(maxsize=8)
+def _read(path: str, table_id: str, version: int) -> Mapping[str, tuple[Version, ...]]:  # noqa: ARG001  a table may be made anew
+    rows = DeltaTable(path, version=version).to_pyarrow_table().to_pylist()
+    named = sorted(rows, key=lambda row: (str(row.get("pipeline")), row.get("version") or 0))
+    return MappingProxyType(
+        {name: tuple(_chained(list(of))) for name, of in groupby(named, lambda row: str(row.get("pipeline")))}
+    )
+
+
+def _chained(rows: list[Row]) -> Iterator[Version]:
+    """The versions of one pipeline; each takes what its row leaves out from the one before."""
+    before: Version | None = None
+    for number, same in groupby(rows, lambda row: row.get("version") or 0):
+        every = list(same)
+        made = _version(every[-1], number, before)
+        fault = _FAULTY["version"] if number < 1 else _FAULTY["twice"] if _differ(every) else made.fault
+        before = Version(**{**_fields(made), "fault": fault})
+        yield before
+
+
+def _fields(version: Version) -> dict[str, Any]:
+    return {name: getattr(version, name) for name in Version.__slots__}
+
+
+def _differ(rows: Iterable[Row]) -> bool:
+    """Whether rows of one number want different things."""
+    return len({str([row.get(name) for name in ("text", "variables", "state", "reset")]) for row in rows}) > 1
+
+
+def _version(row: Row, number: int, before: Version | None) -> Version:
+    pipeline, state = str(row.get("pipeline")), row.get("state") or "running"
+    text = row.get("text")
+    variables = row.get("variables")
+    if text is None and before is not None:
+        text, variables = before.text, before.variables if variables is None else variables
+    fault = ""
+    if not is_name(pipeline):
+        fault = f"{pipeline!r} is not the name of a pipeline: use namespace.job"
+    elif state not in WANTED:
+        fault = f"the state {state!r} is none: use {', '.join(WANTED)}"
+    elif text is None and state == "running":
+        fault = "it has no text, and there is no version before it"
+    return Version(
+        pipeline=pipeline,
+        version=number,
+        text=text or "",
+        variables={str(name): str(value) for name, value in dict(variables or ()).items()},
+        state=state if state in WANTED else "running",
+        reset=tuple(name.strip() for name in (row.get("reset") or "").split(",") if name.strip()),
+        note=row.get("note") or "",
+        author=row.get("author") or "",
+        at=row.get("at"),
+        fault=fault,
+    )
+
+
+def _author() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
+
+
+@contextmanager
+def _errors(path: Path, what: str) -> Iterator[None]:
+    try:
+        yield
+    except CommitFailedError:
+        raise
+    except (DeltaError, pa.ArrowException, OSError) as error:
+        raise CheckpointError(
+            f"the table of deployments cannot be {what}",
+            remedy="see that the table is whole, has the columns of docs/deployments.md, and that the disk has room",
+            file=path,
+            cause=str(error)[:200],
+        ) from error

@@ -1,0 +1,1 @@
+"""What Dagster shows of pipelines that are deployed by rows of a table."""

@@ -1,0 +1,97 @@
+"""`deployed_definitions`: what Dagster shows of the pipelines that the table of deployments names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rs_assets.engine.checkpoint.deployments import Version
+from rs_assets.engine.home import Home
+from rs_assets.errors import RsError
+from rs_assets.orchestration.families import resources_of
+from rs_assets.pipeline.deploy.history import standings
+from rs_assets.pipeline.deploy.texts import pipeline_of
+
+if TYPE_CHECKING:
+    from dagster import Definitions
+
+    from rs_assets.orchestration.stream_assets import StreamAssets
+    from rs_assets.orchestration.translator import StreamTranslator
+    from rs_assets.pipeline.stream.pipeline import Pipeline
+
+
+def deployed_definitions(
+    resources: Mapping[str, Any] | None = None,
+    *,
+    translator: StreamTranslator | None = None,
+    others: Collection[Pipeline] = (),
+) -> Definitions:
+    """Assets of the pipelines in the table of deployments of RS_HOME, the job that runs them, and its sensor.
+
+    Merge it with your own: `Definitions.merge(build_definitions([pipeline]), deployed_definitions())`. The assets are
+    those of the versions that run when it is called; the sensor has the code location loaded again when they change.
+    `resources` and `translator` are as for `build_definitions`. A deployed pipeline that is called like one of `others`
+    is left out, and told by the sensor.
+
+    >>> definitions = deployed_definitions()
+    >>> definitions.resolve_job_def("rs_deployed").name
+    'rs_deployed'
+    """
+    from dagster import Definitions
+
+    from rs_assets.orchestration.deployed.job import deployed_job
+    from rs_assets.orchestration.deployed.sensor import Shown, deployment_sensor
+    from rs_assets.orchestration.stream_assets import StreamAssets, with_lineage
+
+    taken = {pipeline.topology.label for pipeline in others}
+    pipelines = shown_pipelines(Home.default(), taken)
+    every = with_lineage([StreamAssets.of(pipeline, translator) for _, pipeline in pipelines])
+    shown = [Shown(version, assets) for (version, _), assets in zip(pipelines, every, strict=True)]
+    own = Definitions(
+        jobs=[deployed_job(translator)],
+        sensors=[deployment_sensor(shown, taken)],
+        resources=resources_of(resources or {}),
+    )
+    return Definitions.merge(own, *(_definitions(assets) for assets in every))
+
+
+def shown_pipelines(home: Home, taken: Collection[str]) -> list[tuple[Version, Pipeline]]:
+    """The pipelines of those versions; what cannot be built, or read, is left out: the sensor tells of it."""
+    pipelines: list[tuple[Version, Pipeline]] = []
+    labels = set(taken)
+    try:
+        versions = [each.shown for each in standings(home).values()]
+    except RsError:
+        return []
+    for version in versions:
+        if version is None:
+            continue
+        try:
+            pipeline = pipeline_of(version)
+        except RsError:
+            continue
+        if pipeline.topology.label not in labels:
+            labels.add(pipeline.topology.label)
+            pipelines.append((version, pipeline))
+    return pipelines
+
+
+def _definitions(assets: StreamAssets) -> Definitions:
+    """What Dagster shows of one deployed pipeline: what runs it is the common job."""
+    from dagster import Definitions
+
+    from rs_assets.orchestration.assets import pipeline_assets
+    from rs_assets.orchestration.checks import checks_of
+    from rs_assets.orchestration.freshness import freshness_checks
+    from rs_assets.orchestration.sensors import checkpoint_sensor, split_change_sensor
+    from rs_assets.orchestration.upkeep import nightly_compaction, upkeep_job
+
+    upkeep = upkeep_job(assets)
+    sensors = (make(assets) for make in (checkpoint_sensor, split_change_sensor))
+    return Definitions(
+        assets=[pipeline_assets(assets)],
+        jobs=[upkeep],
+        schedules=[nightly_compaction(assets, upkeep)],
+        sensors=[sensor for sensor in sensors if sensor is not None],
+        asset_checks=[*checks_of(assets), *freshness_checks(assets)],
+    )

@@ -1,0 +1,220 @@
+"""The sensor of deployments: it launches, changes and stops deployed pipelines, and tells what became of them."""
+
+# No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dagster import (
+    AssetObservation,
+    DagsterRun,
+    DefaultSensorStatus,
+    RunRequest,
+    RunsFilter,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SensorResult,
+    SkipReason,
+    sensor,
+)
+
+from rs_assets.engine.checkpoint import requests
+from rs_assets.engine.checkpoint.catalog import Catalog
+from rs_assets.engine.checkpoint.deployments import Version
+from rs_assets.engine.checkpoint.lease import read_lease
+from rs_assets.engine.home import Home
+from rs_assets.errors import ConfigurationError, RsError
+from rs_assets.orchestration.deployed.decision import Decision, Known, decide, restarts_of
+from rs_assets.orchestration.deployed.job import JOB
+from rs_assets.orchestration.deployed.reload import ask_for_reload
+from rs_assets.orchestration.sensors import cursor
+from rs_assets.orchestration.sensors.refusals import refusal_of, was_canceled
+from rs_assets.orchestration.stream_assets import StreamAssets
+from rs_assets.pipeline.deploy.history import Event, History, Standing, standings
+from rs_assets.pipeline.deploy.texts import pipeline_of
+
+SENSOR = "rs_deployments"
+EVERY_S = 5
+# A reload that did not come about is asked for again after this, in seconds.
+RELOAD_AGAIN_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A version whose assets the code location has."""
+
+    version: Version
+    assets: StreamAssets
+
+
+def deployment_sensor(shown: Sequence[Shown], taken: Collection[str]) -> SensorDefinition:
+    """Reads the table of deployments of RS_HOME; `shown` are the versions whose assets are there now.
+
+    `taken` are the labels of pipelines of code, which no deployed one may have.
+    """
+
+    @sensor(
+        name=SENSOR,
+        job_name=JOB,
+        minimum_interval_seconds=EVERY_S,
+        default_status=DefaultSensorStatus.RUNNING,
+        description="Makes, changes, stops and starts the pipelines of the table catalog/deployments.",
+    )
+    def deployments(context: SensorEvaluationContext) -> SensorResult | SkipReason:
+        home, seen = Home.default(), cursor.load(context.cursor)
+        try:
+            tick = _Tick(context, home, seen, taken)
+            told = [f"{name}: {tick.deal_with(name, state)}" for name, state in standings(home).items()]
+        except RsError as error:
+            return SkipReason(str(error))
+        told += tick.reload(shown)
+        events = list(tick.observations(shown))
+        return SensorResult(
+            run_requests=tick.launches,
+            asset_events=events,
+            cursor=cursor.dump(tick.seen),
+            skip_reason=None if tick.launches else "; ".join(told) or "nothing is deployed",
+        )
+
+    return deployments
+
+
+class _Tick:
+    """One look at all deployed pipelines: `launches` are the runs that it asks for, `seen` is for the next one."""
+
+    def __init__(
+        self, context: SensorEvaluationContext, home: Home, seen: dict[str, Any], taken: Collection[str]
+    ) -> None:
+        self.context = context
+        self.home = home
+        self.seen = seen
+        self.taken = taken
+        self.history = History(Catalog(home.catalog))
+        self.launches: list[RunRequest] = []
+
+    def deal_with(self, name: str, state: Standing) -> str:
+        """Do what there is to do about one pipeline; what that was, in words."""
+        if state.last is None and not self._builds(state.wished):
+            state = standings(self.home)[name]
+        mine = self.seen.setdefault("pipelines", {}).setdefault(name, {})
+        now, run = time.time(), self._run(name)
+        resume = requests.asked(self._folder(name), "resume")
+        known = Known(
+            standing=state,
+            lease=read_lease(self.home.leases, name),
+            run=run,
+            calm=self._calm(run),
+            resume=resume["reason"] if resume and resume["id"] != mine.get("resumed") else None,
+            restarts=restarts_of(mine, now),
+            now=now,
+        )
+        decision = decide(known)
+        if decision.act == "ask":
+            requests.ask(self._folder(name), "change", reason=decision.why)
+        elif decision.act == "settle":
+            self._settle(state.wished, decision)
+        elif decision.act == "launch":
+            self._launch(name, state, decision, mine, now)
+            mine["resumed"] = resume["id"] if resume else mine.get("resumed")
+        return decision.why
+
+    def _builds(self, version: Version) -> bool:
+        """Whether a version can be read; one that cannot is noted as refused, whatever runs."""
+        try:
+            pipeline_of(version)
+            if version.pipeline.replace(".", "_") in self.taken:
+                raise ConfigurationError(
+                    f"a pipeline of the project's code is called {version.pipeline}", remedy="deploy it by another name"
+                )
+        except RsError as error:
+            if version.state == "running" or version.fault:
+                self._note(version, "refused", f"{type(error).__name__}: {error}")
+                return False
+        return True
+
+    def _settle(self, version: Version, decision: Decision) -> None:
+        self._note(version, "dropped" if version.state == "dropped" else "stopped", decision.why)
+
+    def _note(self, version: Version, happened: Any, summary: str) -> None:
+        event = Event(pipeline=version.pipeline, version=version.version, event=happened, summary=summary)
+        self.history.note(event)
+        self.context.log.info("%s, version %d: %s: %s", version.pipeline, version.version, happened, summary)
+
+    def _launch(self, name: str, state: Standing, decision: Decision, mine: dict[str, Any], now: float) -> None:
+        mine["launches"] = mine.get("launches", 0) + 1
+        mine["restarts"] = [*restarts_of(mine, now), *([now] if decision.restart else [])]
+        version = state.chosen.version if state.chosen is not None else state.wished.version
+        self.launches.append(
+            RunRequest(
+                run_key=f"{name}:{version}:{mine['launches']}:{int(now)}",
+                run_config={"ops": {"deployed": {"config": {"pipeline": name}}}},
+                tags={"rs/pipeline": name, "rs/version": str(version), "rs/why": decision.why[:200]},
+            )
+        )
+
+    def _run(self, name: str) -> DagsterRun | None:
+        """The newest run of the pipeline's deployed versions."""
+        runs = self.context.instance.get_runs(RunsFilter(job_name=JOB, tags={"rs/pipeline": name}), limit=1)
+        return runs[0] if runs else None
+
+    def _calm(self, run: DagsterRun | None) -> str:
+        if run is None or not run.is_finished:
+            return ""
+        if was_canceled(self.context.instance, run.run_id):
+            return "its last run was told to stop"
+        refused = refusal_of(self.context.instance, run.run_id)
+        return f"its start was refused ({refused}): mend it, then deploy a version" if refused is not None else ""
+
+    def _folder(self, name: str) -> Any:
+        return self.home.job(*name.split(".", 1)) if name.count(".") == 1 else self.home.catalog / "nowhere"
+
+    def observations(self, shown: Sequence[Shown]) -> Iterator[AssetObservation]:
+        """What has happened since the last tick, on the outputs of the pipelines that it happened to."""
+        by_name = {each.version.pipeline: each.assets for each in shown}
+        since = self.seen.get("told", "")
+        for event in self.history.of():
+            stamp = event.at.isoformat() if event.at is not None else ""
+            if stamp <= since:
+                continue
+            self.seen["told"] = stamp
+            assets = by_name.get(event.pipeline)
+            for sink in assets.topology.sinks if assets is not None else ():
+                if assets is not None and sink.name in assets.specs:
+                    yield AssetObservation(
+                        assets.key(sink.name),
+                        description=f"version {event.version} {event.event}: {event.summary}",
+                        metadata=_metadata(event),
+                    )
+
+    def reload(self, shown: Sequence[Shown]) -> list[str]:
+        """Have the code location loaded again if its assets are not those of the table; what came of it, in words."""
+        there = {each.version.pipeline: each.version.version for each in shown}
+        wanted = {
+            name: state.shown.version
+            for name, state in standings(self.home).items()
+            if state.shown is not None and name.replace(".", "_") not in self.taken and self._can_show(state.shown)
+        }
+        if there == wanted:
+            return []
+        asked = self.seen.get("reload") or {}
+        if asked.get("for") == wanted and time.time() - asked.get("at", 0.0) < RELOAD_AGAIN_S:
+            return [asked.get("why", "")]
+        self.seen["reload"] = {"for": wanted, "at": time.time(), "why": "a reload of the code location was asked for"}
+        origin = self.context.code_location_origin
+        why = ask_for_reload(origin.location_name if origin is not None else None)
+        if why:
+            self.seen["reload"]["why"] = f"reload the code location to see the assets of all versions ({why})"
+        return [self.seen["reload"]["why"]]
+
+    def _can_show(self, version: Version) -> bool:
+        try:
+            pipeline_of(version)
+        except RsError:
+            return False
+        return True
+
+
+def _metadata(event: Event) -> Mapping[str, Any]:
+    lists = {name: ", ".join(event.details[name]) for name in ("kept", "begun", "left") if event.details.get(name)}
+    return {"version": event.version, "event": event.event, "summary": event.summary, **lists}

@@ -1,0 +1,1 @@
+"""Hot deployment: pipelines that are made, changed, stopped and started by rows of a table."""

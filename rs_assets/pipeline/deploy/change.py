@@ -1,0 +1,106 @@
+"""What a version of a pipeline goes on with, and what it begins anew, as a start of it decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from rs_assets.engine.checkpoint import manifest as manifests
+from rs_assets.engine.checkpoint.deployments import EVERYTHING, Version
+from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.errors import TopologyChangedError
+from rs_assets.pipeline.compile.plan import QueryPlan, plan_queries
+from rs_assets.pipeline.deploy.progress import position_of
+from rs_assets.pipeline.runtime.identity import resumed
+from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.pipeline.topology.topology import Topology
+
+CHOICES = (
+    "leave the steps at and above state as they are; or let the version say what it forgets: `reset` with the names of"
+    f" steps (rs-assets deploy --reset STEP), or {EVERYTHING!r} to begin afresh"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What goes on, what begins anew and what is left, as words for people.
+
+    >>> print(Change(kept=("state of hourly", "offsets of clicks"), begun=("output late",)))
+    keeps state of hourly, offsets of clicks; begins output late
+    """
+
+    kept: tuple[str, ...] = ()
+    begun: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    # What stands is of another version that has never committed a batch: there is nothing to lose.
+    afresh: bool = False
+
+    @property
+    def steady(self) -> bool:
+        """Whether the version before may go on with whatever this one leaves behind."""
+        return not self.begun and not self.left
+
+    def __str__(self) -> str:
+        """One line."""
+        parts = {"keeps": self.kept, "begins": self.begun, "leaves": self.left}
+        told = [f"{verb} {', '.join(what)}" for verb, what in parts.items() if what]
+        return "; ".join(told) or "nothing has run yet"
+
+
+def options_of(version: Version, change: Change, options: RunOptions) -> RunOptions:
+    """The options of a version's first start: with what it forgets."""
+    everything = EVERYTHING in version.reset
+    return replace(options, new_generation=everything or change.afresh, reset_steps=() if everything else version.reset)
+
+
+def change_of(topology: Topology, version: Version, options: RunOptions) -> Change:
+    """What `version` would keep of what stands in the home.
+
+    TopologyChangedError, with the difference and the choices, if it would read state with another meaning.
+    """
+    folder = options.home.job(topology.namespace, topology.job)
+    stored = manifests.load(folder)
+    if stored is None or not stored.queries:
+        return Change()
+    asked = options_of(version, Change(), options)
+    if asked.new_generation:
+        return Change(begun=("everything, as a new generation",))
+    plans = plan_queries(topology)
+    try:
+        now, folders = resumed(topology, plans, stored, asked)
+    except TopologyChangedError as error:
+        if not position_of(folder).begun:
+            return Change(afresh=True)
+        raise TopologyChangedError(error.what, remedy=CHOICES, **error.facts) from error
+    known = {plan.name: _known(stored, now, folders[plan.name]) for plan in plans}
+    return Change(
+        kept=tuple(what for plan in plans for what in _kept(plan, known[plan.name])),
+        begun=tuple(what for plan in plans for what in _begun(plan, known[plan.name])),
+        left=tuple(_left(stored, now)),
+    )
+
+
+def _known(stored: Manifest, now: Manifest, folder: str) -> QueryFacts | None:
+    """What stands of a query that goes on with it."""
+    before = stored.queries.get(folder)
+    return before if before is not None and before.generation == now.queries[folder].generation else None
+
+
+def _kept(plan: QueryPlan, known: QueryFacts | None) -> Iterator[str]:
+    if known is not None:
+        yield from (f"state of {name}" for name in plan.states)
+        yield from (f"offsets of {name}" for name in plan.sources if name in known.sources)
+
+
+def _begun(plan: QueryPlan, known: QueryFacts | None) -> Iterator[str]:
+    if known is None:
+        yield from (f"state of {name}" for name in plan.states)
+    yield from (f"offsets of {name}" for name in plan.sources if known is None or name not in known.sources)
+    yield from (f"output {name}" for name in plan.sinks if known is not None and name not in known.sinks)
+
+
+def _left(stored: Manifest, now: Manifest) -> Iterator[str]:
+    for folder, before in stored.queries.items():
+        after = now.queries.get(folder)
+        yield from (f"offsets of {name}" for name in before.sources if after is None or name not in after.sources)
+        yield from (f"output {name}" for name in before.sinks if after is None or name not in after.sinks)
