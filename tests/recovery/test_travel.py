@@ -1,7 +1,9 @@
 """Savepoints and the ways back: the output is always that of one batch over all input."""
 
 import shutil
+from contextlib import ExitStack
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -211,6 +213,46 @@ def test_a_lost_disk_is_recovered_from_the_newest_savepoint(world):
     report = world.run(5, finish=True)
     assert report.rows_in == 45
     assert "savepoint 2" in report.recovered_from
+    assert world.result() == world.expected()
+
+
+class Killed(ExitStack):
+    """One that undoes nothing."""
+
+    def __exit__(self, *_):
+        return None
+
+
+def _cut(*_, **__):
+    raise KeyboardInterrupt
+
+
+def test_a_recovery_that_is_killed_anywhere_is_done_again_by_the_next_start(world, monkeypatch):
+    world.run(40, savepoints=SavepointPolicy(at_end=True))
+    world.run(40)
+    shutil.rmtree(world.home)
+    exchange = import_module("rs_assets.engine.checkpoint.savepoints.restore")
+    going_back = import_module(TRAVEL)
+    points = ((exchange, "_move"), (manifests, "save"), (going_back, "relocate"), (going_back.returning, "finish"))
+    monkeypatch.setattr(exchange, "ExitStack", Killed)
+    for place, name in points:
+        with monkeypatch.context() as crash:
+            crash.setattr(place, name, _cut)
+            with pytest.raises(KeyboardInterrupt):
+                world.run()
+    report = world.run(5, finish=True)
+    assert report.rows_in == 45
+    assert "savepoint" in report.recovered_from
+    assert world.result() == world.expected()
+
+
+@pytest.mark.parametrize("point", ["session.JobSession.save", "opening._register"])
+def test_a_first_start_that_is_killed_before_its_first_row_is_no_lost_checkpoint(world, monkeypatch, point):
+    with monkeypatch.context() as crash:
+        crash.setattr(f"rs_assets.pipeline.runtime.job.{point}", _cut)
+        with pytest.raises(KeyboardInterrupt):
+            world.run(10)
+    assert world.run(5, finish=True).rows_in == 15
     assert world.result() == world.expected()
 
 

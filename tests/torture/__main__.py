@@ -11,41 +11,14 @@ from pathlib import Path
 
 from rs_assets.engine.spark.driver import SparkDriver
 from tests.faults.processes import QUICK_START
+from tests.torture.crashes import crashes
 from tests.torture.gate import Gate, begin_again
 from tests.torture.histories import done, planned, shrunk
 from tests.torture.ledger import Ledger
 from tests.torture.ledger import planned as kills_of
 from tests.torture.operations import OPERATIONS
-from tests.torture.recorder import Recording, ShimError, compile_shim, record
-from tests.torture.recover import distinct, outcomes
-from tests.torture.site import SMALL, Site
-
-
-def crashes(folder: Path, operations: list[str], every: int, point: str | None) -> int:
-    """Record, go on from every crash that differs, and say what became of them; how many came out wrong.
-
-    With a `point`, only from there: its name, or its number in this recording.
-    """
-    written = folder / "recording.json"
-    if not written.exists():
-        record(folder).save(written)
-    recording = Recording.load(written)
-    if point is None:
-        chosen = distinct(recording.of(*operations))[::every]
-    else:
-        chosen = [(each, 1) for number, each in enumerate(recording.crashes) if point in (str(number), str(each.point))]
-        if not chosen:
-            sys.exit(f"error: no crash point {point!r}; there are {len(recording.crashes)}, counted from 0")
-    site, began, wrong = Site(recording.root, SparkDriver.shared(SMALL)), time.monotonic(), 0
-    print(f"{len(recording.of(*operations))} crash points, {len(chosen)} to go on from", flush=True)
-    for number, each in enumerate(outcomes(site, recording, chosen), 1):
-        wrong += bool(each.wrong)
-        if each.wrong:
-            print(f"WRONG {each.crash.point}\n  {each.wrong}\n  refused: {each.refused}", flush=True)
-        elif each.refused or number % 20 == 0 or point is not None:
-            told = " ".join(each.refused)[:150].replace("\n", " ")
-            print(f"{number}/{len(chosen)} {time.monotonic() - began:.0f} s {each.crash.point} {told}", flush=True)
-    return wrong
+from tests.torture.recorder import ShimError, compile_shim
+from tests.torture.site import SMALL
 
 
 def histories(folder: Path, how: argparse.Namespace) -> int:
@@ -90,7 +63,8 @@ def arguments() -> argparse.Namespace:
     parts = parser.add_subparsers(dest="part", required=True)
     points = parts.add_parser("crashes", help="go on from every crash point of every operation")
     points.add_argument("--operation", action="append", choices=OPERATIONS, default=[], help="only those of this one")
-    points.add_argument("--every", type=int, default=1, help="only each so manieth")
+    points.add_argument("--every", type=int, default=1, help="only one in so many, evenly")
+    points.add_argument("--minutes", type=float, default=1e6, help="begin none behind that time")
     points.add_argument("--point", help="only that one: its name, as it is printed, or its number")
     past = parts.add_parser("histories", help="what people do, by a seed")
     past.add_argument("--seed", type=int, default=1)
@@ -109,7 +83,7 @@ def arguments() -> argparse.Namespace:
 def done_as_asked(folder: Path, how: argparse.Namespace) -> int:
     """Do the part that is asked for; how much was wrong."""
     if how.part == "crashes":
-        return crashes(folder, how.operation, how.every, how.point)
+        return crashes(folder, how.operation, every=how.every, point=how.point, minutes=how.minutes)
     return histories(folder, how) if how.part == "histories" else ledger(folder, how.seed, how.kills)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -129,14 +130,11 @@ class History:
         self.now = {COPY: Known(tuple(held[COPY]), numbers), WINDOWS: Known(tuple(held[WINDOWS]), windows)}
 
     def _check_letters(self) -> None:
-        held, wanted = self.site.held()["letters"], self.site.input.letters(self.site.code.sources)
-        lost = [row for row in wanted if row not in held] if not self.letters_lost else []
-        known = self.site.input.letters(self.site.input.bad)
-        strange = [row for row in held if row not in known]
-        if lost or strange:
-            raise Finding(
-                f"dead letters: {len(lost)} are missing {lost[:3]}, {len(strange)} are of nobody {strange[:3]}"
-            )
+        held, wanted = Counter(self.site.held()["letters"]), Counter(self.site.input.letters(self.site.code.sources))
+        known = Counter(self.site.input.letters(self.site.input.bad))
+        lost = wanted - held if not self.letters_lost else Counter()
+        if lost or held - known:
+            raise Finding(f"dead letters: missing are {[*lost][:3]}, too much is {[*(held - known)][:3]}")
 
     def went_back(self, query: str, known: Known, trail: Trail) -> None:
         """A query stands at an earlier batch: its table holds what it held then."""

@@ -1,7 +1,7 @@
 """The operations whose crash points are recorded, in the order in which one program does them.
 
-`python -m tests.torture.operations <root> [<operation>]` is that program: it does all of them, or one on the folder as
-it is. Between two of them the input grows. `MARK` tells the recorder where one begins and ends.
+`python -m tests.torture.operations <root> [<operation>...]` is that program: it does all of them, or those that are
+named, in an empty folder. Between two of them the input grows. `recorded` tells the recorder where one begins and ends.
 """
 
 from __future__ import annotations
@@ -148,17 +148,15 @@ def _mark(what: str, operation: str) -> None:
 
 
 def main(root: str, *chosen: str) -> None:
-    """Do the chosen operations on the folder as it is, or all of them on an empty one, one after the other."""
+    """Do the chosen operations, none for all, one after the other."""
     driver = SparkDriver.shared(SMALL)
     # Spark's own start is not part of any operation.
     driver.call(lambda spark: spark.range(1).count())
     site = Site(Path(root), driver)
-    if not chosen:
-        site.make()
+    site.make()
     for name in chosen or OPERATIONS:
         operation = OPERATIONS[name]
-        if not chosen or name == "stop":
-            operation.first(site)
+        operation.first(site)
         with recorded(name):
             operation.deed(site)
         print(name, flush=True)

@@ -37,6 +37,23 @@ def distinct(crashes: Iterable[Crash]) -> list[tuple[Crash, int]]:
     return [(each[0], len(each)) for each in alike.values()]
 
 
+def evenly(chosen: Iterable[tuple[Crash, int]]) -> list[tuple[Crash, int]]:
+    """The same in an order of which every beginning is spread evenly over the operations, and over each of them."""
+    by_operation: dict[str, list[tuple[Crash, int]]] = {}
+    for each in chosen:
+        by_operation.setdefault(each[0].point.operation, []).append(each)
+    placed = []
+    for crashes in by_operation.values():
+        halved = sorted(range(len(crashes)), key=_halving)
+        placed += [((rank + 0.5) / len(crashes), crashes[index]) for rank, index in enumerate(halved)]
+    return [each for _, each in sorted(placed, key=lambda both: both[0])]
+
+
+def _halving(index: int) -> float:
+    """Where a number comes when halves are halved again: those with many twos in them first."""
+    return int(f"{index:b}"[::-1], 2) / (1 << index.bit_length()) if index else 0.0
+
+
 def outcomes(site: Site, recording: Recording, chosen: Iterable[tuple[Crash, int]]) -> Iterator[Outcome]:
     """What becomes of each of the chosen crashes, one after the other in the same folder."""
     saved: Rows | None = None

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from rs_assets import Pipeline, StreamBuilder, Time, TumblingWindow
 from rs_assets.engine.home import Home
+from rs_assets.engine.sink.dead_letters import UNDONE
 from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.engine.spark.settings import SparkSettings
 from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy
@@ -118,8 +119,9 @@ class Site:
         hidden.rename(self.place(source) / f"{self.input.count:06d}.jsonl")
 
     def held(self, job: str = "town") -> dict[str, list[Row]]:
-        """What every sink holds, and the dead letters."""
-        letters = [row for row in rows_of(Home(self.home).dead_letters) if row["job"] == job]
+        """What every sink holds, and the dead letters that count."""
+        rows = rows_of(Home(self.home).dead_letters)
+        letters = [row for row in rows if row["job"] == job and row[UNDONE] is None]
         return {
             COPY: self.held_by(COPY, job),
             WINDOWS: self.held_by(WINDOWS, job),

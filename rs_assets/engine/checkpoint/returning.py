@@ -1,7 +1,7 @@
 """A return (a rewind or a restore) that is under way: a small file in the job's folder.
 
 It is written before the first sink acts. A start that finds it is refused, whatever the sinks tell: some of them may
-have gone back, the others not.
+have gone back, the others not. Only a recovery, which a start has begun by itself, the next start does again.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ FILE = ".returning"
 
 @dataclass(frozen=True, slots=True)
 class Returning:
-    """The generation that the return begins, and what it does, for people."""
+    """The generation that the return begins, what it does, for people, and whether a start recovers by it."""
 
     generation: int
     what: str
+    recovery: bool = False
 
 
 def begin(job: Path, returning: Returning) -> None:

@@ -42,8 +42,7 @@ def opened(topology: Topology, options: RunOptions) -> JobSession:
 
 def _open(session: JobSession) -> None:
     known = session.catalog.last("pipelines", pipeline=session.topology.name)
-    refuse_unfinished(session.folder)
-    stored = manifests.load(session.folder) or _without_manifest(session)
+    stored = _stored(session)
     cut = returning.under_way(session.folder)
     if session.options.new_generation and stored.queries:
         stored = _next_generation(session, stored, above=cut.generation if cut else 0)
@@ -64,9 +63,22 @@ def _open(session: JobSession) -> None:
     inputs = check_inputs(session.readers, session.manifest, logs, session.note_loss)
     session.manifest = replace(session.manifest, inputs=inputs)
     _reconcile(session)
-    _register(session, known)
     session.save()
+    # Not before: a pipeline that the catalog knows and that has no manifest is taken for one that has lost it.
+    _register(session, known)
     returning.finish(session.folder)
+
+
+def _stored(session: JobSession) -> Manifest:
+    """The manifest that the start goes on with; a recovery that was cut off is done again, as it was begun by a start.
+
+    CheckpointError if a restore was cut off while folders were exchanged.
+    """
+    cut = returning.under_way(session.folder)
+    if cut is not None and cut.recovery and not session.options.new_generation:
+        return _without_manifest(session)
+    refuse_unfinished(session.folder)
+    return manifests.load(session.folder) or _without_manifest(session)
 
 
 def _writes(session: JobSession, step: str) -> bool:

@@ -129,7 +129,8 @@ def bring_back(topology: Topology, options: RunOptions, chosen: Savepoint, *, le
 
         def go() -> None:
             lease.check()
-            returning.begin(folder, Returning(claimed.generation, f"a restore of savepoint {chosen.id}"))
+            what, recovery = f"a restore of savepoint {chosen.id}", trust is Trust.LEASES
+            returning.begin(folder, Returning(claimed.generation, what, recovery))
             made.act(sinks)
 
         restored = restore_savepoint(savepoints_of(options), chosen, folder, ready=go)
