@@ -58,6 +58,9 @@ and by `rs_assets.functions`.
   and returns one of as many values. Where it raises, it is called again with each row alone.
 - **Rows**: `@table_function(returns="word string, place bigint")` declares a function that returns or yields rows;
   `words_of(line)` alone in a script makes a record of each, with the fields of the row beside its own.
+- **Aggregates**: `@aggregate_function` on a class with `create()`, `accumulate(accumulator, value)` and
+  `value(accumulator)` declares one for windows in SQL: `SELECT median_of(ms) ... GROUP BY TUMBLE(...)`. The rows of a
+  window are its state, as for `.reduce()`; in the fluent API use that.
 - **Names** of the languages cannot be taken, and two functions cannot have one name.
 - **Packages**: a module with declared functions is imported when a name is asked for that nothing else has, if its
   package tells it: `[project.entry-points."rs_assets.functions"]` with `shop = "shop.functions"` in its pyproject.toml.

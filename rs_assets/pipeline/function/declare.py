@@ -197,6 +197,8 @@ def aggregate(
         )
     one = made() if isinstance(made, type) else made
     taken = taken_by(one.accumulate, arguments, name=name, bound=1)
+    if any(each.variadic for each in taken.parameters):
+        raise TopologyError(f"the aggregate {name!r} takes any number of values", remedy="name each of them")
     gives, _ = returned_by(one.value, returns, name=name)
     return AggregateFunction(_function(made, name, aliases, taken, gives, None), one, taken.needs)
 

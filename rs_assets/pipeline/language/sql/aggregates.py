@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from rs_assets.pipeline.check.types import Type
+from rs_assets.engine.functions.literals import quote_name
+from rs_assets.engine.functions.own import PREFIX, AggregateFunction
+from rs_assets.pipeline.check.types import Type, type_in
+from rs_assets.pipeline.function.fold import Folded
 from rs_assets.pipeline.language.sql.expressions import Expressions
 from rs_assets.pipeline.language.sql.lexer import CALL
+from rs_assets.pipeline.language.sql.own import MARK, check_arguments
 from rs_assets.pipeline.language.sql.types import BIGINT, DOUBLE, is_decimal, is_number, is_whole
 from rs_assets.pipeline.language.sql.values import Value
 
@@ -27,11 +31,19 @@ class Aggregated:
     type: Type | None
     method: str = ""
     argument: Value | None = None
+    # One of users' own, over `arguments`, of the rows for which `only` is true.
+    own: AggregateFunction | None = None
+    arguments: tuple[Value, ...] = ()
+    only: Value | None = None
 
     def before(self, name: str) -> Iterator[tuple[str, Value]]:
         """What must be a field before the window, for the aggregate called `name`."""
         if self.argument is not None:
             yield f"{name}_of", self.argument
+        for place, each in enumerate(self.arguments, 1):
+            yield f"{name}_of_{place}", each
+        if self.only is not None:
+            yield f"{name}_only", self.only
 
     def column(self, name: str, fields: Mapping[str, str]) -> tuple[str, ...] | None:
         """The field of the window's method, none for COUNT(*); None if it is an aggregate in text."""
@@ -39,11 +51,21 @@ class Aggregated:
             return None
         return (fields[f"{name}_of"],) if self.argument is not None else ()
 
+    def folded(self, stream: Any, name: str, fields: Mapping[str, str], step: str) -> Any:
+        """The window `stream` with one of users' own over its rows, which the step called `step` makes."""
+        assert self.own is not None  # noqa: S101  asked for before
+        taken = tuple(fields[f"{name}_of_{place}"] for place in range(1, len(self.arguments) + 1))
+        only = fields[f"{name}_only"] if self.only is not None else None
+        made = Folded(self.own.aggregate, taken, self.own.needs, name, only)
+        kept = tuple(dict.fromkeys([*taken, *([only] if only else [])]))
+        schema = f"{quote_name(name)} {self.own.function.returns}"
+        return stream.reduce(made, schema=schema, fields=kept, name=step)
+
 
 def is_aggregate(tree: Any) -> bool:
     """Whether a call is an aggregate, with FILTER or without."""
     inner = tree.this if tree.key == "filter" else tree
-    return inner.key == "anonymous" and inner.name.removeprefix(CALL) in AGGREGATES
+    return inner.key == "anonymous" and (inner.name.removeprefix(CALL) in AGGREGATES or MARK in inner.meta)
 
 
 def is_grouped(tree: Any) -> bool:
@@ -66,6 +88,16 @@ def calls_in(tree: Any) -> list[Any]:
 
 def aggregated(made: Expressions, tree: Any) -> Aggregated:
     """The aggregate that a call stands for."""
+    found = _aggregated(made, tree)
+    if PREFIX in found.text:
+        remedy = "compute the value in a sub-query: SELECT AVG(v) FROM (SELECT f(x) AS v FROM t) AS s"
+        raise made.error(f"{found.kind} calls a function in Python", tree, remedy=remedy)
+    return found
+
+
+def _aggregated(made: Expressions, tree: Any) -> Aggregated:
+    if MARK in (tree.this if tree.key == "filter" else tree).meta:
+        return _own(made, tree)
     where = made.condition(tree.expression.this).text if tree.key == "filter" else None
     call = tree.this if tree.key == "filter" else tree
     name = call.name.removeprefix(CALL)
@@ -89,6 +121,24 @@ def aggregated(made: Expressions, tree: Any) -> Aggregated:
     return AGGREGATES[name](value, distinct)
 
 
+def _own(made: Expressions, tree: Any) -> Aggregated:
+    """An aggregate of users' own."""
+    only = made.condition(tree.expression.this) if tree.key == "filter" else None
+    call = tree.this if tree.key == "filter" else tree
+    name = call.name.removeprefix(CALL)
+    function = made.calls.aggregate(name)  # type: ignore[attr-defined]
+    inside = next((each for each in call.expressions if each.key in ("distinct", "star")), None)
+    if inside is not None:
+        raise made.error(f"{name}({inside.key.upper()}) is not supported", call, remedy=f"write {function.signature}")
+    if any(is_aggregate(each) for argument in call.expressions for each in argument.find_all(type(call))):
+        raise made.error(f"{name} of an aggregate", call, remedy="compute the inner one in a sub-query")
+    values = [made.value(each) for each in call.expressions]
+    check_arguments(made, function.function, values, call)
+    given = function.function.casts(*(each.plain for each in values))
+    taken = [Value(f"({given[each.name]})", type_in(each.kind)) for each in function.function.parameters]
+    return Aggregated(name, "", type_in(function.function.returns), own=function, arguments=tuple(taken), only=only)
+
+
 def _rows(where: str | None) -> Aggregated:
     if where is None:
         return Aggregated("COUNT", "count(1)", BIGINT, "count")
@@ -103,7 +153,7 @@ def _counted(value: Value, distinct: bool) -> Aggregated:  # noqa: FBT001  the t
 
 def _of(name: str, kind: Callable[[Type | None], Type | None]) -> Callable[[Value, bool], Aggregated]:
     def made(value: Value, distinct: bool) -> Aggregated:  # noqa: ARG001, FBT001
-        if value.field is not None:
+        if value.field is not None or PREFIX in value.text:
             return Aggregated(name, "", kind(value.type), METHODS[name], value)
         return Aggregated(name, f"{METHODS[name]}({value.plain})", kind(value.type))
 

@@ -8,8 +8,11 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Final
 
+from rs_assets.engine.functions.own import Declared
 from rs_assets.engine.functions.registry import FUNCTIONS
+from rs_assets.pipeline.language.sql.aggregates import AGGREGATES
 from rs_assets.pipeline.language.sql.functions import SQL_FUNCTIONS
+from rs_assets.pipeline.language.sql.own import created, mark_aggregates
 from rs_assets.pipeline.language.sql.source import Text, meant
 from rs_assets.pipeline.language.sql.statements import (
     CreateFunction,
@@ -20,9 +23,11 @@ from rs_assets.pipeline.language.sql.statements import (
     Statement,
     Word,
 )
+from rs_assets.pipeline.language.sql.windowing import KINDS
 
 # Functions that Flink's programs bring as classes, by the last part of the class.
 KNOWN_CLASSES: Final[Mapping[str, str]] = MappingProxyType({"CountChar": "COUNT_CHAR"})
+LANGUAGES: Final = ("JAVA", "SCALA", "PYTHON")
 ALLOW: Final = "sql.insert-permutation"
 # Options of SET, with the values they may have; all others are refused.
 OPTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -37,7 +42,8 @@ class Catalog:
     text: Text
     tables: Mapping[str, CreateTable]
     views: Mapping[str, CreateView]
-    functions: Mapping[str, str]
+    # The name of a function that is known here, or one in Python.
+    functions: Mapping[str, str | Declared]
     options: Mapping[str, str]
     inserts: tuple[Insert, ...]
 
@@ -58,11 +64,13 @@ def catalog_of(text: Text, statements: Iterable[Statement]) -> Catalog:
     inserts = tuple(each for each in every if isinstance(each, Insert))
     if not inserts:
         raise text.error("nothing is written", len(text.sql.rstrip()), remedy="end with INSERT INTO sink SELECT ...")
+    functions = dict(_function(text, each) for each in every if isinstance(each, CreateFunction))
+    mark_aggregates(functions, (each.tree for each in every if isinstance(each, Insert | CreateView)))
     return Catalog(
         text,
         MappingProxyType({each.name.text: each for each in every if isinstance(each, CreateTable)}),
         MappingProxyType({each.name.text: each for each in every if isinstance(each, CreateView)}),
-        MappingProxyType(dict(_function(text, each) for each in every if isinstance(each, CreateFunction))),
+        MappingProxyType(functions),
         MappingProxyType(dict(_option(text, each) for each in every if isinstance(each, SetOption))),
         inserts,
     )
@@ -81,8 +89,16 @@ def _check_names(text: Text, statements: tuple[Statement, ...]) -> None:
         seen[name.text.casefold()] = name
 
 
-def _function(text: Text, made: CreateFunction) -> tuple[str, str]:
+def _function(text: Text, made: CreateFunction) -> tuple[str, str | Declared]:
     """A name, and the function that it stands for."""
+    name = made.name.text.upper()
+    language = made.language.text.upper() if made.language is not None else ""
+    if made.language is not None and language not in LANGUAGES:
+        raise text.error(f"the language {language} is none of functions", made.language.start, remedy="LANGUAGE PYTHON")
+    if name in AGGREGATES or name in KINDS:
+        raise text.error(f"{name} is a function of SQL already", made.name.start, remedy="take another name")
+    if language == "PYTHON" or ":" in made.target.text:
+        return name, created(text, made)
     last = made.target.text.rpartition(".")[2]
     found = KNOWN_CLASSES.get(last, last.upper())
     if found not in SQL_FUNCTIONS and found.casefold() not in FUNCTIONS:
@@ -91,9 +107,9 @@ def _function(text: Text, made: CreateFunction) -> tuple[str, str]:
         raise text.error(
             f"{made.target.text!r} is no function that is known here",
             made.target.start,
-            remedy=meant(last, near) or "name one of docs/functions.md, or compute it by a fluent step",
+            remedy=meant(last, near) or "name one of docs/functions.md, or one in Python: 'module:function'",
         )
-    return made.name.text.upper(), found
+    return name, found
 
 
 def _option(text: Text, made: SetOption) -> tuple[str, str]:

@@ -9,10 +9,18 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from rs_assets.engine.functions.literals import quote, unquote
-from rs_assets.engine.functions.registry import FUNCTIONS, UnknownFunctionError, function_named
-from rs_assets.errors import TopologyError
+from rs_assets.engine.functions.own import OWN, AggregateFunction, Declared
+from rs_assets.engine.functions.registry import (
+    FUNCTIONS,
+    TABLE_FUNCTIONS,
+    UnknownFunctionError,
+    function_named,
+    own_named,
+)
+from rs_assets.errors import SqlError, TopologyError
 from rs_assets.pipeline.check.types import Type, type_in
 from rs_assets.pipeline.language.sql.expressions import Expressions
+from rs_assets.pipeline.language.sql.own import aggregate_called, called
 from rs_assets.pipeline.language.sql.predicates import branches_type
 from rs_assets.pipeline.language.sql.source import meant
 from rs_assets.pipeline.language.sql.types import is_whole
@@ -209,11 +217,18 @@ def _unless_null(name: str, arguments: Sequence[str]) -> str:
 class Calls:
     """Calls by name: `own` are names that the file gives to functions, which are those of SQL and of the registry."""
 
-    own: Mapping[str, str]
+    own: Mapping[str, str | Declared]
+
+    def aggregate(self, name: str) -> AggregateFunction:
+        """The aggregate of users' own of a name, whose calls are marked."""
+        return aggregate_called(self.own, name)
 
     def __call__(self, made: Expressions, name: str, values: list[Value], tree: Any) -> Value:
         """The Spark SQL of a call; SqlError for one that is unknown, or has other arguments."""
-        name = self.own.get(name, name)
+        known = self.own.get(name, name)
+        if not isinstance(known, str):
+            return called(made, known, name, values, tree)
+        name = known
         function = SQL_FUNCTIONS.get(name)
         if function is None:
             return _registered(made, name, values, tree)
@@ -262,11 +277,16 @@ def _returned(made: Expressions, function: SqlFunction, values: list[Value], tre
 def _registered(made: Expressions, name: str, values: list[Value], tree: Any) -> Value:
     try:
         function = function_named(name, len(values))
+        if function.family == OWN:
+            return called(made, function, name, values, tree)
         text = function.sql(*(value.plain for value in values))
     except UnknownFunctionError as error:
         known = [*SQL_FUNCTIONS, *(each.upper() for each in FUNCTIONS)]
         near = meant(name, get_close_matches(name, known, n=1)) or "docs/sql.md and docs/functions.md list them"
-        raise made.error(error.what, tree, remedy=error.remedy if name in known else near) from error
+        told = name in known or own_named(name) is not None or name.casefold() in TABLE_FUNCTIONS
+        raise made.error(error.what, tree, remedy=error.remedy if told else near) from error
+    except SqlError:
+        raise
     except TopologyError as error:
         raise made.error(error.what, tree, remedy=error.remedy) from error
     return Value(_operand(text), type_in(function.returns) if function.returns else None)

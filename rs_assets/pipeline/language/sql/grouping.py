@@ -226,6 +226,10 @@ def _bound_values(group: Group) -> Mapping[Role, Value]:
 
 def _aggregate(group: Group, tree: Any) -> Value:
     made = aggregated(group.planner.over(group.relation), tree)
+    if made.own is not None and group.window is None:
+        raise group.planner.error(
+            f"{made.kind} needs a window, whose rows it keeps", tree, remedy="GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)"
+        )
     known = next((name for name, other in group.made.items() if other == made), None)
     if known is None:
         wanted = group.names.get(id(tree)) or made.kind.lower()
@@ -252,7 +256,9 @@ def _windowed(group: Group) -> Relation:
         stream = stream.count(free_name(ROWS, group.keys))
     for name, made in group.made.items():
         column = made.column(name, fields)
-        if column is None:
+        if made.own is not None:
+            stream = made.folded(stream, name, fields, planner.name(place, name, group.tree))
+        elif column is None:
             own[name] = made.text
         else:
             stream = getattr(stream, made.method)(*column, name=name) if column else stream.count(name)

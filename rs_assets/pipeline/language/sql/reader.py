@@ -91,9 +91,8 @@ class _Reader(Cursor):
         name = self.name("the function")
         self.need("AS")
         target = self.string("what the function is")
-        if self.take("LANGUAGE"):
-            self.name("the language")
-        return CreateFunction(name=name, target=target)
+        language = self.name("the language") if self.take("LANGUAGE") else None
+        return CreateFunction(name=name, target=target, language=language)
 
     def insert(self) -> Insert:
         if self.take("OVERWRITE"):

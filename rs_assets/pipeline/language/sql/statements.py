@@ -67,10 +67,11 @@ class CreateView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateFunction:
-    """CREATE FUNCTION name AS 'function'."""
+    """CREATE FUNCTION name AS 'function' [LANGUAGE language]."""
 
     name: Word
     target: Word
+    language: Word | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,114 @@
+"""Functions of users' own in streaming SQL, against what the same functions give in Python."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from rs_assets import pipeline_from_sql
+from rs_assets.errors import SqlError
+from tests.functions import library
+
+BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
+ROWS = [
+    {"page": page, "ms": ms, "ts": BEGIN + timedelta(seconds=second)}
+    for second, (page, ms) in enumerate(
+        [("a b", 7), ("a b", None), (None, 3), ("c", 9), ("a b", 1), ("", 4), ("c", 9), (None, None), ("a b", 30)]
+    )
+]
+TABLES = """
+CREATE TABLE clicks (page STRING, ms BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+    WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'json');
+CREATE FUNCTION len_of AS 'tests.functions.library.plain_length' LANGUAGE PYTHON;
+CREATE TEMPORARY FUNCTION med AS 'tests.functions.library:Median';
+"""
+
+
+def rows_of(driver, columns: str, query: str) -> list[dict]:
+    sink = f"CREATE TABLE found ({columns}) WITH ('connector' = 'print');"
+    pipeline = pipeline_from_sql(f"{TABLES}{sink} INSERT INTO found {query}", job="own")
+    return pipeline.try_(ROWS, spark=driver)["found"]
+
+
+def test_should_call_functions_of_one_row(driver):
+    """One run: declared, made by the statement, nested, in WHERE, in a branch that is not taken."""
+    found = rows_of(
+        driver,
+        "a STRING, b BIGINT, c DOUBLE, d BIGINT, e BIGINT, f STRING",
+        """SELECT OWN_INITIALS(UPPER(page), '.'), len_of(COALESCE(own_initials(page), 'none')),
+            CASE WHEN ms > 3 THEN own_share(ms, ms - 3) END, own_sum(ms, CAST(NULL AS BIGINT)), own_less(ms, 2),
+            own_joined(page, own_told(ms)) FROM clicks WHERE len_of(page) > 0 AND NOT own_told(ms) = '+1'""",
+    )
+    wanted = [
+        {
+            "a": library.own_initials(row["page"].upper(), "."),
+            "b": len(library.own_initials(row["page"]) or "none"),
+            "c": row["ms"] / (row["ms"] - 3) if row["ms"] is not None and row["ms"] > 3 else None,
+            "d": row["ms"],
+            "e": None if row["ms"] is None else row["ms"] - 2,
+            "f": library.own_joined(row["page"], library.own_told(row["ms"])),
+        }
+        for row in ROWS
+        if row["page"] and row["ms"] != 1
+    ]
+    assert found == wanted
+
+
+def test_should_fold_the_rows_of_windows(driver):
+    found = rows_of(
+        driver,
+        "page STRING, median BIGINT, big BIGINT, least STRING, total BIGINT, n BIGINT",
+        """SELECT page, own_median(ms), MED(ms) FILTER (WHERE ms > 5), own_first_by(page, ms),
+            SUM(own_sum(ms, 1)), COUNT(*) FROM clicks
+            GROUP BY page, TUMBLE(ts, INTERVAL '1' HOUR) HAVING own_median(ms) IS NOT NULL""",
+    )
+    groups = defaultdict(list)
+    for row in ROWS:
+        groups[row["page"]].append(row["ms"])
+    wanted = {}
+    for page, every in groups.items():
+        values = sorted(ms for ms in every if ms is not None)
+        big = [ms for ms in values if ms > 5]
+        middle = [each[len(each) // 2] if each else None for each in (values, big)]
+        wanted[page] = (*middle, page or "-", sum(values) + len(values), len(every))
+    assert {row["page"]: tuple(row.values())[1:] for row in found} == wanted
+
+
+WRONG = [
+    ("SELECT own_nothing(page) FROM clicks", "there is no function 'OWN_NOTHING'"),
+    ("SELECT own_share(ms) FROM clicks", "OWN_SHARE takes other arguments than 1"),
+    ("SELECT own_share(page, 1) FROM clicks", "the argument 1 of own_share is a STRING, and it takes a BIGINT"),
+    ("SELECT own_year(ms) FROM clicks", "the argument 1 of own_year is a BIGINT, and it takes a TIMESTAMP"),
+    ("SELECT own_words(page) FROM clicks", "OWN_WORDS is no function of one row"),
+    ("SELECT own_median(ms) FROM clicks", "OWN_MEDIAN needs a window, whose rows it keeps"),
+    ("SELECT own_median(page) FROM clicks GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)", "the argument 1 of own_median is"),
+    ("SELECT AVG(own_share(ms, 1)) FROM clicks GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)", "AVG calls a function in"),
+    ("SELECT own_median(DISTINCT ms) FROM clicks GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)", "OWN_MEDIAN(DISTINCT)"),
+]
+CREATED = [
+    ("'tests.functions.library:absent'", "the module 'tests.functions.library' has no 'absent'"),
+    ("'tests.functions.absent:f'", "the module 'tests.functions.absent' cannot be imported"),
+    ("'nowhere' LANGUAGE PYTHON", "'nowhere' is no function of a module"),
+    ("'tests.functions.library:untyped'", "the parameter 'text' of the function 'g' has no type"),
+    ("'tests.functions.library:BEGIN' LANGUAGE RUST", "the language RUST is none of functions"),
+]
+
+
+@pytest.mark.parametrize(("query", "what"), WRONG, ids=[query for query, _ in WRONG])
+def test_should_refuse_a_call_at_its_place(query, what):
+    text = f"{TABLES}CREATE TABLE found (a STRING) WITH ('connector' = 'print');\nINSERT INTO found {query}"
+    with pytest.raises(SqlError) as error:
+        pipeline_from_sql(text)
+    assert error.value.what.startswith(what)
+    assert error.value.facts["line"] == 7
+    assert error.value.facts["column"] == 1 + len("INSERT INTO found SELECT ")
+
+
+@pytest.mark.parametrize(("target", "what"), CREATED, ids=[target for target, _ in CREATED])
+def test_should_refuse_a_function_that_is_none(target, what):
+    with pytest.raises(SqlError) as error:
+        pipeline_from_sql(f"{TABLES}CREATE FUNCTION g AS {target}; INSERT INTO clicks SELECT * FROM clicks")
+    assert error.value.what.startswith(what)
+    assert error.value.facts["line"] == 6
