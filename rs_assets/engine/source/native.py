@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
 from rs_assets.engine.errors_wire import wired
+from rs_assets.engine.source.calendar import calendar_reason
 from rs_assets.engine.source.columns import ADDRESS, CORRUPT, REASON
 from rs_assets.engine.source.lines.files import CODECS
 from rs_assets.engine.source.lines.offsets import LineRange
@@ -221,6 +222,7 @@ def _with_reason(frame: DataFrame, form: LineFormat) -> DataFrame:
     reason = F.when(F.col(CORRUPT).isNotNull(), F.lit(f"malformed {form.format.upper()}"))
     if form.format == "csv":
         reason = F.coalesce(reason, _replaced(form.schema))
+    reason = F.coalesce(reason, calendar_reason(form.schema.fields, lambda name: F.col(quoted(name))))
     return frame.withColumn(REASON, reason).drop(CORRUPT)
 
 

@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType, TimestampType
 
+from rs_assets.engine.source.calendar import calendar_reason
 from rs_assets.engine.source.columns import ADDRESS, CORRUPT, LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
 from rs_assets.engine.source.lines.reading import MAX_LINE_BYTES
 from rs_assets.engine.source.schema import quoted
@@ -122,6 +123,7 @@ def matched_fields(text: Column, form: LineFormat) -> tuple[list[Column], Column
         part = F.get(parts, F.lit(names.index(field.name)))
         value = _typed(part, field.dataType.simpleString(), form)
         fields.append(value.alias(field.name))
+        reasons.append(calendar_reason([field], lambda _, value=value: value))
         reasons.append(
             F.when(
                 value.isNull() & (F.length(part) > 0),
@@ -160,7 +162,8 @@ def _fields(text: Column, form: LineFormat) -> tuple[list[Column], Column]:
     else:
         parsed = F.from_csv(text, _csv_ddl(form), form.reader_options)
     refused = F.when(parsed.isNull() | parsed[CORRUPT].isNotNull(), F.lit(f"malformed {form.format.upper()}"))
-    return [parsed[f.name].alias(f.name) for f in form.schema.fields], refused
+    reason = F.coalesce(refused, calendar_reason(form.schema.fields, parsed.__getitem__))
+    return [parsed[f.name].alias(f.name) for f in form.schema.fields], reason
 
 
 def _csv_ddl(form: LineFormat) -> str:

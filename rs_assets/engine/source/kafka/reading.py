@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.connect.kafka.names import INTERNAL
+from rs_assets.engine.source.calendar import calendar_reason
 from rs_assets.engine.source.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
 from rs_assets.engine.source.kafka.offsets import EARLIEST, Offsets, dump_offsets, ranges
 from rs_assets.engine.source.parse import LineFormat
@@ -197,7 +198,8 @@ def _json(reader: KafkaReader, frame: DataFrame) -> Decoded:
     if reader.tombstones != "skip":
         malformed = F.col("value").isNotNull() & malformed
     refused = F.when(~F.is_valid_utf8(text), F.lit("invalid UTF-8")).when(malformed, F.lit("malformed JSON"))
-    return frame, [F.col(f"{PARSED}.{quoted(f.name)}").alias(f.name) for f in reader.schema.fields], refused
+    reason = F.coalesce(refused, calendar_reason(reader.schema.fields, F.col(PARSED).__getitem__))
+    return frame, [F.col(f"{PARSED}.{quoted(f.name)}").alias(f.name) for f in reader.schema.fields], reason
 
 
 def _text(reader: KafkaReader, frame: DataFrame) -> Decoded:  # noqa: ARG001  the table's form
@@ -225,14 +227,15 @@ def _decoded_avro(reader: KafkaReader, frame: DataFrame, value: Column, refused:
 
     schema = str(reader.avro_schema)
     frame = frame.withColumn(PARSED, from_avro(value, schema, {"mode": "PERMISSIVE"}))
-    names = frame.select(f"{PARSED}.*").columns
-    fields = [F.col(f"{PARSED}.{quoted(name)}") for name in names]
+    decoded = frame.select(f"{PARSED}.*").schema
+    fields = [F.col(f"{PARSED}.{quoted(name)}") for name in decoded.names]
     nothing = F.col(PARSED).isNull() | reduce(and_, (field.isNull() for field in fields))
     if all_nullable(schema):
         # A record of nulls has one encoding only.
         nothing = nothing & ~(to_avro(PARSED, schema).eqNullSafe(value))
     malformed = F.when(F.col("value").isNotNull() & nothing, F.lit("malformed Avro"))
-    return frame, [f.alias(n) for f, n in zip(fields, names, strict=True)], F.coalesce(refused, malformed)
+    reason = F.coalesce(refused, malformed, calendar_reason(decoded.fields, F.col(PARSED).__getitem__))
+    return frame, [f.alias(n) for f, n in zip(fields, decoded.names, strict=True)], reason
 
 
 def all_nullable(schema: str) -> bool:
