@@ -1,9 +1,15 @@
 """A running pipeline is changed by rows of a table: state is kept, and no row is lost or doubled."""
 
+import os
+import signal
+from types import SimpleNamespace
+
 import pytest
 
+from rs_assets import Deployments
 from rs_assets.pipeline.deploy.supervisor import Supervisor
 from tests.deploy.deploying import NAME, Deployed, Supervised
+from tests.faults.processes import started
 
 
 @pytest.fixture
@@ -47,3 +53,96 @@ def test_should_change_a_running_pipeline_and_keep_its_state(deployed, options):
         assert "version 2 runs again" in deployed.told(5)[-1]
         deployed.until(lambda: counted(deployed) == deployed.totals(), "version 2 again")
     assert deployed.standing.good.version == 2
+
+
+def test_should_go_back_to_a_savepoint_when_a_version_forgets_and_fails(deployed, options):
+    """Rolled back by hand, dropped, and taken up again with what it had."""
+    deployed.insert(1, text=deployed.text())
+    deployed.write(("/", 1), ("/a", 2))
+    with supervised(deployed, options) as running:
+        deployed.until(lambda: deployed.events(1)[-1:] == ["committed"], "version 1")
+        # It begins afresh with another filter, and reads all input again, in which a row is too much for it.
+        failing = deployed.text(least=2, select="page, n, ms / (ms - 2) AS ms")
+        deployed.insert(2, text=failing, reset="*")
+        deployed.ask()
+        deployed.until(lambda: deployed.events(2)[-1:] == ["failed"], "version 2")
+        assert deployed.events(2) == ["trying", "returning", "failed"]
+        deployed.write(("/", 4))
+        deployed.until(lambda: counted(deployed) == deployed.totals(), "version 1 again")
+        # Two between two looks: only the newer one is tried.
+        deployed.insert(3, text="SELECT")
+        deployed.insert(4, text=deployed.text(least=2), reset="*")
+        deployed.ask()
+        deployed.until(lambda: deployed.events(4)[-1:] == ["committed"], "version 4")
+        assert deployed.events(3) == []
+        assert counted(deployed) == deployed.totals(least=2)
+        Deployments(deployed.home).rollback(NAME, to=1, reset=["*"])
+        deployed.ask()
+        deployed.until(lambda: deployed.events(5)[-1:] == ["committed"], "version 5")
+        assert counted(deployed) == deployed.totals()
+        Deployments(deployed.home).drop(NAME)
+        deployed.ask()
+        running.join(60)
+    assert deployed.events(6) == ["dropped"]
+    assert Supervisor(NAME, options).run() is None
+    deployed.write(("/", 9))
+    Deployments(deployed.home).start(NAME)
+    with supervised(deployed, options):
+        deployed.until(lambda: counted(deployed) == deployed.totals(), "version 7")
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from rs_assets.engine.home import Home
+from rs_assets.pipeline.deploy.supervisor import Supervisor
+from rs_assets.pipeline.runtime.options import RunOptions
+
+Supervisor("shop.totals", RunOptions(home=Home(Path(sys.argv[1])))).run()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+def test_should_go_on_when_its_process_is_killed_half_way(deployed, options):
+    deployed.insert(1, text=deployed.text())
+    deployed.write(("/", 1), ("/a", 2), ("/", 3))
+    with started(PROGRAM, deployed.home.root) as process:
+        deployed.until(lambda: deployed.events(1)[-1:] == ["committed"], "version 1")
+        deployed.insert(2, text=deployed.text(select="page, n, ms / (ms - 2) AS ms", least=2), reset="*")
+        deployed.ask()
+        # The savepoint is taken, and nobody knows how far the start has come.
+        deployed.until(lambda: deployed.events(2) == ["trying"], "version 2 is started")
+        os.killpg(process.pid, signal.SIGKILL)
+    deployed.write(("/", 10), ("/b", 5))
+    with supervised(deployed, options):
+        deployed.until(lambda: deployed.events(2)[-1:] == ["failed"], "version 2")
+        deployed.until(lambda: counted(deployed) == deployed.totals(), "version 1 again")
+    assert "returning" in deployed.events(2)
+
+
+class Killed(BaseException):
+    """Stands for the end of a process."""
+
+
+def test_should_end_a_way_back_that_was_cut_short(deployed, options):
+    deployed.insert(1, text=deployed.text())
+    deployed.write(("/", 1), ("/a", 2))
+    with supervised(deployed, options):
+        deployed.until(lambda: deployed.events(1)[-1:] == ["committed"], "version 1")
+    deployed.insert(2, text=deployed.text(select="page, n, ms / (ms - 2) AS ms", least=2), reset="*")
+    supervisor = Supervisor(NAME, options)
+    note = supervisor._history.note
+
+    def noted(event):
+        note(event)
+        if event.event == "returning":
+            raise Killed
+
+    supervisor._history = SimpleNamespace(note=noted, of=supervisor._history.of)
+    with pytest.raises(Killed):
+        supervisor.run()
+    deployed.write(("/", 4))
+    with supervised(deployed, options):
+        deployed.until(lambda: deployed.events(2)[-1:] == ["failed"], "version 2")
+        deployed.until(lambda: counted(deployed) == deployed.totals(), "version 1 again")

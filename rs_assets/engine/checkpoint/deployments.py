@@ -152,7 +152,7 @@ def _opened(path: Path) -> DeltaTable | None:
 @lru_cache(maxsize=8)
 def _read(path: str, table_id: str, version: int) -> Mapping[str, tuple[Version, ...]]:  # noqa: ARG001  a table may be made anew
     rows = DeltaTable(path, version=version).to_pyarrow_table().to_pylist()
-    named = sorted(rows, key=lambda row: (str(row.get("pipeline")), row.get("version") or 0))
+    named = sorted(rows, key=lambda row: (str(row.get("pipeline")), _number(row)))
     return MappingProxyType(
         {name: tuple(_chained(list(of))) for name, of in groupby(named, lambda row: str(row.get("pipeline")))}
     )
@@ -161,12 +161,18 @@ def _read(path: str, table_id: str, version: int) -> Mapping[str, tuple[Version,
 def _chained(rows: list[Row]) -> Iterator[Version]:
     """The versions of one pipeline; each takes what its row leaves out from the one before."""
     before: Version | None = None
-    for number, same in groupby(rows, lambda row: row.get("version") or 0):
+    for number, same in groupby(rows, _number):
         every = list(same)
         made = _version(every[-1], number, before)
         fault = _FAULTY["version"] if number < 1 else _FAULTY["twice"] if _differ(every) else made.fault
         before = Version(**{**_fields(made), "fault": fault})
         yield before
+
+
+def _number(row: Row) -> int:
+    """The number of a row's version, 0 if it has none."""
+    number = row.get("version")
+    return number if isinstance(number, int) else 0
 
 
 def _fields(version: Version) -> dict[str, Any]:
@@ -180,8 +186,7 @@ def _differ(rows: Iterable[Row]) -> bool:
 
 def _version(row: Row, number: int, before: Version | None) -> Version:
     pipeline, state = str(row.get("pipeline")), row.get("state") or "running"
-    text = row.get("text")
-    variables = row.get("variables")
+    text, variables, reset = row.get("text"), row.get("variables"), str(row.get("reset") or "")
     if text is None and before is not None:
         text, variables = before.text, before.variables if variables is None else variables
     fault = ""
@@ -194,12 +199,12 @@ def _version(row: Row, number: int, before: Version | None) -> Version:
     return Version(
         pipeline=pipeline,
         version=number,
-        text=text or "",
-        variables={str(name): str(value) for name, value in dict(variables or ()).items()},
+        text=str(text or ""),
+        variables={str(name): str(value) for name, value in dict(variables or ()).items() if value is not None},
         state=state if state in WANTED else "running",
-        reset=tuple(name.strip() for name in (row.get("reset") or "").split(",") if name.strip()),
-        note=row.get("note") or "",
-        author=row.get("author") or "",
+        reset=tuple(name.strip() for name in reset.split(",") if name.strip()),
+        note=str(row.get("note") or ""),
+        author=str(row.get("author") or ""),
         at=row.get("at"),
         fault=fault,
     )

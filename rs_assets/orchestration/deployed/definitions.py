@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rs_assets.engine.checkpoint.deployments import Version
 from rs_assets.engine.home import Home
-from rs_assets.errors import RsError
 from rs_assets.orchestration.families import resources_of
-from rs_assets.pipeline.deploy.history import standings
-from rs_assets.pipeline.deploy.texts import pipeline_of
 
 if TYPE_CHECKING:
     from dagster import Definitions
@@ -40,7 +36,8 @@ def deployed_definitions(
     from dagster import Definitions
 
     from rs_assets.orchestration.deployed.job import deployed_job
-    from rs_assets.orchestration.deployed.sensor import Shown, deployment_sensor
+    from rs_assets.orchestration.deployed.sensor import deployment_sensor
+    from rs_assets.orchestration.deployed.shown import Shown, shown_pipelines
     from rs_assets.orchestration.stream_assets import StreamAssets, with_lineage
 
     taken = {pipeline.topology.label for pipeline in others}
@@ -53,27 +50,6 @@ def deployed_definitions(
         resources=resources_of(resources or {}),
     )
     return Definitions.merge(own, *(_definitions(assets) for assets in every))
-
-
-def shown_pipelines(home: Home, taken: Collection[str]) -> list[tuple[Version, Pipeline]]:
-    """The pipelines of those versions; what cannot be built, or read, is left out: the sensor tells of it."""
-    pipelines: list[tuple[Version, Pipeline]] = []
-    labels = set(taken)
-    try:
-        versions = [each.shown for each in standings(home).values()]
-    except RsError:
-        return []
-    for version in versions:
-        if version is None:
-            continue
-        try:
-            pipeline = pipeline_of(version)
-        except RsError:
-            continue
-        if pipeline.topology.label not in labels:
-            labels.add(pipeline.topology.label)
-            pipelines.append((version, pipeline))
-    return pipelines
 
 
 def _definitions(assets: StreamAssets) -> Definitions:

@@ -3,7 +3,6 @@
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dagster import (
@@ -21,16 +20,16 @@ from dagster import (
 
 from rs_assets.engine.checkpoint import requests
 from rs_assets.engine.checkpoint.catalog import Catalog
-from rs_assets.engine.checkpoint.deployments import Version
+from rs_assets.engine.checkpoint.deployments import Version, is_name
 from rs_assets.engine.checkpoint.lease import read_lease
 from rs_assets.engine.home import Home
 from rs_assets.errors import ConfigurationError, RsError
 from rs_assets.orchestration.deployed.decision import Decision, Known, decide, restarts_of
 from rs_assets.orchestration.deployed.job import JOB
 from rs_assets.orchestration.deployed.reload import ask_for_reload
+from rs_assets.orchestration.deployed.shown import Shown, shown_pipelines
 from rs_assets.orchestration.sensors import cursor
 from rs_assets.orchestration.sensors.refusals import refusal_of, was_canceled
-from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.pipeline.deploy.history import Event, History, Standing, standings
 from rs_assets.pipeline.deploy.texts import pipeline_of
 
@@ -38,14 +37,6 @@ SENSOR = "rs_deployments"
 EVERY_S = 5
 # A reload that did not come about is asked for again after this, in seconds.
 RELOAD_AGAIN_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A version whose assets the code location has."""
-
-    version: Version
-    assets: StreamAssets
 
 
 def deployment_sensor(shown: Sequence[Shown], taken: Collection[str]) -> SensorDefinition:
@@ -117,21 +108,26 @@ class _Tick:
         elif decision.act == "launch":
             self._launch(name, state, decision, mine, now)
             mine["resumed"] = resume["id"] if resume else mine.get("resumed")
-        return decision.why
+        return decision.why + (f"; {state.strays} rows without a version above 0" if state.strays else "")
 
     def _builds(self, version: Version) -> bool:
         """Whether a version can be read; one that cannot is noted as refused, whatever runs."""
         try:
             pipeline_of(version)
-            if version.pipeline.replace(".", "_") in self.taken:
+            if _label(version.pipeline) in self.taken or self._called_alike(version.pipeline):
                 raise ConfigurationError(
-                    f"a pipeline of the project's code is called {version.pipeline}", remedy="deploy it by another name"
+                    f"another pipeline is called {_label(version.pipeline)} in Dagster", remedy="use another name"
                 )
         except RsError as error:
             if version.state == "running" or version.fault:
                 self._note(version, "refused", f"{type(error).__name__}: {error}")
                 return False
         return True
+
+    def _called_alike(self, name: str) -> bool:
+        """Whether a deployed pipeline that stands before this one has the same name in Dagster."""
+        shown = (other for other, state in standings(self.home).items() if state.shown is not None)
+        return any(_label(other) == _label(name) and other < name for other in shown)
 
     def _settle(self, version: Version, decision: Decision) -> None:
         self._note(version, "dropped" if version.state == "dropped" else "stopped", decision.why)
@@ -167,7 +163,7 @@ class _Tick:
         return f"its start was refused ({refused}): mend it, then deploy a version" if refused is not None else ""
 
     def _folder(self, name: str) -> Any:
-        return self.home.job(*name.split(".", 1)) if name.count(".") == 1 else self.home.catalog / "nowhere"
+        return self.home.job(*name.split(".")) if is_name(name) else self.home.catalog / "nowhere"
 
     def observations(self, shown: Sequence[Shown]) -> Iterator[AssetObservation]:
         """What has happened since the last tick, on the outputs of the pipelines that it happened to."""
@@ -190,11 +186,7 @@ class _Tick:
     def reload(self, shown: Sequence[Shown]) -> list[str]:
         """Have the code location loaded again if its assets are not those of the table; what came of it, in words."""
         there = {each.version.pipeline: each.version.version for each in shown}
-        wanted = {
-            name: state.shown.version
-            for name, state in standings(self.home).items()
-            if state.shown is not None and name.replace(".", "_") not in self.taken and self._can_show(state.shown)
-        }
+        wanted = {version.pipeline: version.version for version, _ in shown_pipelines(self.home, self.taken)}
         if there == wanted:
             return []
         asked = self.seen.get("reload") or {}
@@ -207,12 +199,10 @@ class _Tick:
             self.seen["reload"]["why"] = f"reload the code location to see the assets of all versions ({why})"
         return [self.seen["reload"]["why"]]
 
-    def _can_show(self, version: Version) -> bool:
-        try:
-            pipeline_of(version)
-        except RsError:
-            return False
-        return True
+
+def _label(pipeline: str) -> str:
+    """What a pipeline is called in Dagster."""
+    return pipeline.replace(".", "_")
 
 
 def _metadata(event: Event) -> Mapping[str, Any]:

@@ -52,6 +52,8 @@ class Standing:
     tried: Version | None = None
     trial: Event | None = None
     tries: int = 0
+    # Rows of the pipeline that no one can put in their place.
+    strays: int = 0
 
     @property
     def settled(self) -> bool:
@@ -104,6 +106,7 @@ def standing(versions: Sequence[Version], events: Iterable[Event]) -> Standing:
         tried=by_number[trial.version] if trial else None,
         trial=trial,
         tries=tries[trial.version] if trial else 0,
+        strays=sum(version.version < 1 for version in versions),
     )
 
 

@@ -16,7 +16,7 @@ from rs_assets.engine.background import LOG
 from rs_assets.engine.checkpoint import requests
 from rs_assets.engine.checkpoint.catalog import Catalog
 from rs_assets.engine.checkpoint.deployments import DeploymentTable, Version
-from rs_assets.errors import ConfigurationError, RsError
+from rs_assets.errors import ConfigurationError, LeaseLostError, PipelineBusyError, RsError
 from rs_assets.pipeline.deploy.change import Change, change_of, options_of
 from rs_assets.pipeline.deploy.history import Event, Happened, History, Standing, standing
 from rs_assets.pipeline.deploy.progress import Position, advanced, position_of
@@ -33,6 +33,8 @@ from rs_assets.pipeline.stream.pipeline import Pipeline
 LOOK_S = 0.5
 # A start that was killed before its first batch says little about its version; two say enough.
 MOST_TRIES = 2
+# Somebody else runs the pipeline: the version is tried again when nobody does.
+NOT_ITS_FAULT = (PipelineBusyError, LeaseLostError)
 Begun = Callable[[Version, Pipeline], RunOptions]
 
 
@@ -43,16 +45,23 @@ class Trial:
     version: Version
     before: Position
     savepoint: str | None = None
+    change: str = ""
 
     @classmethod
     def of(cls, version: Version, event: Event) -> Trial:
         """The trial that an event tells of."""
-        return cls(version=version, before=Position(event.details["before"]), savepoint=event.details["savepoint"])
+        details = event.details
+        return cls(
+            version=version,
+            before=Position(details["before"]),
+            savepoint=details["savepoint"],
+            change=details["change"],
+        )
 
     @property
     def details(self) -> Mapping[str, Any]:
         """What an event has to tell, so that another process can end the trial."""
-        return {"before": self.before.batches, "savepoint": self.savepoint}
+        return {"before": self.before.queries, "savepoint": self.savepoint, "change": self.change}
 
 
 class Supervisor:
@@ -116,7 +125,7 @@ class Supervisor:
         trial = self._trial
         if trial is not None and advanced(self._folder, trial.before, running):
             self._trial = None
-            self._note(trial.version, "committed", "it has committed a batch")
+            self._note(trial.version, "committed", f"it has committed a batch; {trial.change}")
 
     # Changes while a version runs.
 
@@ -215,7 +224,7 @@ class Supervisor:
         """Start `version` on trial; `again` tells of a trial of it that was cut short."""
         self._trial = Trial.of(version, again) if again is not None else self._new_trial(version, change)
         told = {"kept": change.kept, "begun": change.begun, "left": change.left}
-        self._note(version, "trying", str(change), **self._trial.details, **told)
+        self._note(version, "trying", self._trial.change, **self._trial.details, **told)
         try:
             self._open(version, pipeline, change)
         except RsError as error:
@@ -227,7 +236,7 @@ class Supervisor:
         if good is not None and not change.steady:
             note = f"before version {version.version}"
             saved = savepoint(pipeline_of(good).topology, self.options, note=note).id
-        return Trial(version=version, before=position_of(self._folder), savepoint=saved)
+        return Trial(version=version, before=position_of(self._folder), savepoint=saved, change=str(change))
 
     def _open(self, version: Version, pipeline: Pipeline, change: Change | None) -> None:
         options = self._begun(version, pipeline)
@@ -237,7 +246,9 @@ class Supervisor:
     # The way back.
 
     def _fall_back(self, error: RsError) -> None:
-        """Start the version before again, because the one on trial has ended."""
+        """Start the version before again, since the one on trial has ended; raises what is not the version's fault."""
+        if isinstance(error, NOT_ITS_FAULT):
+            raise error
         with suppress(RsError):
             self._stop(drain=False)
         trial, self._trial = self._trial, None

@@ -1,0 +1,56 @@
+"""Which versions of the deployed pipelines people should see."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from rs_assets.engine.checkpoint.deployments import Version, stamp_of
+from rs_assets.engine.home import Home
+from rs_assets.errors import RsError
+from rs_assets.orchestration.stream_assets import StreamAssets
+from rs_assets.pipeline.deploy.history import TABLE, Standing, standings
+from rs_assets.pipeline.deploy.texts import pipeline_of
+from rs_assets.pipeline.stream.pipeline import Pipeline
+
+Pairs = tuple[tuple[Version, Pipeline], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A version whose assets the code location has."""
+
+    version: Version
+    assets: StreamAssets
+
+
+def shown_pipelines(home: Home, taken: Collection[str]) -> Pairs:
+    """The versions that people should see, with their pipelines, by name; none of a label in `taken`.
+
+    What cannot be built, or read, is left out: the sensor tells of it.
+    """
+    try:
+        return _shown(home, stamp_of(home.deployments), stamp_of(home.catalog / TABLE), frozenset(taken))
+    except RsError:
+        return ()
+
+
+@lru_cache(maxsize=4)
+def _shown(home: Home, deployed: str, happened: str, taken: frozenset[str]) -> Pairs:  # noqa: ARG001  the tables as they are now
+    return tuple(_built(standings(home), set(taken)))
+
+
+def _built(every: Mapping[str, Standing], labels: set[str]) -> list[tuple[Version, Pipeline]]:
+    found: list[tuple[Version, Pipeline]] = []
+    for version in (each.shown for each in every.values()):
+        if version is None:
+            continue
+        try:
+            pipeline = pipeline_of(version)
+        except RsError:
+            continue
+        if pipeline.topology.label not in labels:
+            labels.add(pipeline.topology.label)
+            found.append((version, pipeline))
+    return found

@@ -1,0 +1,190 @@
+"""The sensor of deployments, by direct evaluation: what it launches, asks for, settles and tells."""
+
+import time
+
+import pytest
+from dagster import AssetKey, DagsterInstance, DagsterRunStatus, SensorResult, SkipReason, build_sensor_context
+
+from rs_assets import StreamBuilder, deployed_definitions
+from rs_assets.engine.checkpoint import lease as leases
+from rs_assets.engine.checkpoint import requests
+from rs_assets.engine.checkpoint.lease import Lease
+from rs_assets.engine.home import Home
+from rs_assets.orchestration.deployed import reload
+from rs_assets.orchestration.deployed import sensor as sensors
+from rs_assets.pipeline.deploy.history import Event
+from tests.deploy.deploying import NAME, Deployed
+
+
+@pytest.fixture
+def deployed(tmp_path, monkeypatch):
+    monkeypatch.setenv("RS_HOME", str(tmp_path / "rs"))
+    monkeypatch.delenv("RS_DAGSTER_URL", raising=False)
+    return Deployed(Home.default(), tmp_path / "in")
+
+
+@pytest.fixture
+def instance():
+    with DagsterInstance.ephemeral() as made:
+        yield made
+
+
+class Ticks:
+    """One tick after another, each with the cursor of the one before."""
+
+    def __init__(self, instance, others=()):
+        self.instance, self.cursor = instance, None
+        self.definitions = deployed_definitions(others=others)
+
+    def load(self):
+        """The code location is loaded again."""
+        self.definitions = deployed_definitions()
+
+    def __call__(self):
+        context = build_sensor_context(instance=self.instance, cursor=self.cursor)
+        result = self.definitions.resolve_sensor_def("rs_deployments")(context)
+        if isinstance(result, SensorResult):
+            self.cursor = result.cursor
+        return result
+
+    def run(self, request, status):
+        """The run that the daemon makes of a request."""
+        job = self.definitions.resolve_job_def("rs_deployed")
+        return self.instance.create_run_for_job(
+            job, run_config=request.run_config, tags={**job.run_tags, **request.tags}, status=status
+        )
+
+
+def said(result):
+    """Why nothing was launched."""
+    return result.skip_reason.skip_message
+
+
+@pytest.fixture
+def ticks(deployed, instance):
+    return Ticks(instance)
+
+
+def note(deployed, version, happened, **details):
+    deployed.history.note(Event(pipeline=NAME, version=version, event=happened, summary=happened, details=details))
+
+
+def test_should_launch_ask_and_stop(deployed, ticks):
+    assert said(ticks()) == "nothing is deployed"
+    deployed.insert(1, text=deployed.text())
+    [request] = ticks().run_requests
+    assert request.run_config == {"ops": {"deployed": {"config": {"pipeline": NAME}}}}
+    run = ticks.run(request, DagsterRunStatus.STARTED)
+    assert "its run begins" in said(ticks())
+    lease = Lease.acquire(deployed.home.leases, pipeline=NAME, run_id=run.run_id)
+    note(deployed, 1, "committed")
+    assert "version 1 committed" in said(ticks())
+    folder = deployed.home.job("shop", "totals")
+    assert requests.asked(folder, "change") is None
+    # Two between ticks: the newest counts.
+    deployed.insert(2, text=deployed.text(least=1))
+    deployed.insert(3, state="stopped")
+    assert "version 3 is new" in said(ticks())
+    assert requests.asked(folder, "change") is not None
+    assert not ticks().run_requests
+    assert lease.token == 1
+
+
+def test_should_note_that_what_did_not_run_is_stopped(deployed, ticks):
+    deployed.insert(1, text=deployed.text())
+    deployed.insert(2, state="dropped")
+    assert "nothing ran" in said(ticks())
+    assert deployed.events(2) == ["dropped"]
+    assert not ticks().run_requests
+
+
+def test_should_refuse_a_broken_version_without_a_run(deployed, ticks):
+    deployed.insert(1, text="SELECT 1 FROM")
+    assert not ticks().run_requests
+    assert deployed.events(1) == ["refused"]
+    assert "line" in deployed.told(1)[0]
+    assert "none runs" in said(ticks())
+    deployed.insert(2, text=deployed.text())
+    assert len(ticks().run_requests) == 1
+
+
+def test_should_refuse_names_that_others_have(deployed, instance):
+    code = StreamBuilder.data_stream("shop", "totals").from_array([{"n": 1}]).to_delta("ones").build()
+    ticks = Ticks(instance, others=[code])
+    deployed.insert(1, text=deployed.text())
+    assert not ticks().run_requests
+    assert "another pipeline is called shop_totals" in deployed.told(1)[0]
+
+
+def test_should_start_again_what_failed_and_leave_what_a_person_stopped(deployed, ticks, monkeypatch):
+    deployed.insert(1, text=deployed.text())
+    [request] = ticks().run_requests
+    note(deployed, 1, "committed")
+    failed = ticks.run(request, DagsterRunStatus.FAILURE)
+    [again] = ticks().run_requests
+    assert again.run_key != request.run_key
+    assert "next restart" in said(ticks())
+    ticks.instance.delete_run(failed.run_id)
+    ended = ticks.run(request, DagsterRunStatus.SUCCESS)
+    assert "by a person" in said(ticks())
+    # An upkeep job has stopped it, and asks for it.
+    requests.ask(deployed.home.job("shop", "totals"), "resume", reason="a rescale")
+    assert len(ticks().run_requests) == 1
+    assert "by a person" in said(ticks())
+    deployed.insert(2, state="running")
+    assert len(ticks().run_requests) == 1
+    note(deployed, 2, "committed")
+    ticks.instance.delete_run(ended.run_id)
+    # A process that died without a word.
+    started = ticks.run(request, DagsterRunStatus.STARTED)
+    Lease.acquire(deployed.home.leases, pipeline=NAME, run_id=started.run_id)
+    assert not ticks().run_requests
+    monkeypatch.setattr(leases, "_runs", lambda _: False)
+    later = time.time() + 3600
+    monkeypatch.setattr(sensors.time, "time", lambda: later)
+    assert ticks().run_requests[0].tags["rs/why"] == "its process ended"
+
+
+def test_should_show_assets_of_the_version_that_runs_and_tell_what_became_of_others(deployed, ticks, monkeypatch):
+    asked = []
+    monkeypatch.setattr(sensors, "ask_for_reload", lambda location: asked.append(location) or "")
+    deployed.insert(1, text=deployed.text())
+    ticks()
+    assert len(asked) == 1
+    ticks.load()
+    keys = {spec.key for spec in ticks.definitions.resolve_all_asset_specs()}
+    assert AssetKey(["shop", "totals", "totals"]) in keys
+    note(deployed, 1, "committed", kept=["state of by_page_group"])
+    deployed.insert(2, text="SELECT")
+    told = [event.description for event in ticks().asset_events]
+    assert [text.partition(":")[0] for text in told] == ["version 1 committed", "version 2 refused"]
+    assert not ticks().asset_events
+    ticks.load()
+    described = {spec.key.path[-1]: spec.description for spec in ticks.definitions.resolve_all_asset_specs()}
+    assert described["totals"].startswith("Deployed version 1")
+    assert len(asked) == 1
+    deployed.insert(3, state="dropped")
+    ticks()
+    assert len(asked) == 2
+    ticks.load()
+    assert not list(ticks.definitions.resolve_all_asset_specs())
+
+
+def test_should_say_why_a_location_is_not_loaded_again(deployed, ticks, monkeypatch):
+    assert "RS_DAGSTER_URL" in reload.ask_for_reload("here")
+    monkeypatch.setenv("RS_DAGSTER_URL", "http://127.0.0.1:9")
+    assert "does not answer" in reload.ask_for_reload("here")
+    assert "which code location" in reload.ask_for_reload(None)
+    monkeypatch.setenv("RS_DAGSTER_URL", "file:///etc/passwd")
+    assert "does not name" in reload.ask_for_reload("here")
+    deployed.insert(1, state="stopped", text=deployed.text())
+    assert "reload the code location" in said(ticks())
+
+
+def test_should_go_on_when_the_table_cannot_be_read(deployed, ticks):
+    deployed.insert(1, text=deployed.text())
+    for file in deployed.table.path.rglob("*.parquet"):
+        file.unlink()
+    result = ticks()
+    assert isinstance(result, SkipReason)
+    assert "cannot be read" in result.skip_message
