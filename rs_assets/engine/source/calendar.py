@@ -25,34 +25,39 @@ def calendar_reason(fields: Iterable[StructField], column: Callable[[str], Colum
 
     `column` gives the column of a field. Times within lists, maps and structs count too.
     """
-    found = {field.name: _beyond(column(field.name), field.dataType) for field in fields}
     reasons = [
-        F.when(beyond, F.lit(f"{name}: not in the years 1 to 9999 of UTC"))
-        for name, beyond in found.items()
-        if beyond is not None
+        F.when(_beyond(column(field.name), field.dataType), F.lit(f"{field.name}: not in the years 1 to 9999 of UTC"))
+        for field in fields
+        if _dated(field.dataType)
     ]
     return F.coalesce(*reasons, F.lit(None).cast("string"))
 
 
-def _beyond(value: Column, kind: DataType) -> Column | None:
-    """Whether `value` has a time out of bounds, or null; None if no value of its type can have one."""
-    bounds = BOUNDS.get(type(kind))
-    if bounds is not None:
-        return ~value.between(*(F.lit(bound).cast(kind) for bound in bounds))
+def _dated(kind: DataType) -> bool:
+    """Whether values of `kind` are times, or hold some."""
     if isinstance(kind, StructType):
-        return _any(_beyond(value[field.name], field.dataType) for field in kind.fields)
+        return any(_dated(field.dataType) for field in kind.fields)
+    if isinstance(kind, MapType):
+        return _dated(kind.keyType) or _dated(kind.valueType)
+    return _dated(kind.elementType) if isinstance(kind, ArrayType) else type(kind) in BOUNDS
+
+
+def _beyond(value: Column, kind: DataType) -> Column:
+    """Whether a `value` of a dated kind is out of bounds, or null."""
+    if isinstance(kind, StructType):
+        return _any(_beyond(value[field.name], field.dataType) for field in kind.fields if _dated(field.dataType))
+    if isinstance(kind, MapType):
+        sides = ((F.map_keys(value), kind.keyType), (F.map_values(value), kind.valueType))
+        return _any(_within(values, of) for values, of in sides if _dated(of))
     if isinstance(kind, ArrayType):
         return _within(value, kind.elementType)
-    if isinstance(kind, MapType):
-        return _any((_within(F.map_keys(value), kind.keyType), _within(F.map_values(value), kind.valueType)))
-    return None
+    return ~value.between(*(F.lit(bound).cast(kind) for bound in BOUNDS[type(kind)]))
 
 
-def _within(values: Column, kind: DataType) -> Column | None:
-    return F.exists(values, lambda each: _beyond(each, kind)) if _beyond(values, kind) is not None else None
+def _within(values: Column, kind: DataType) -> Column:
+    return F.exists(values, lambda each: _beyond(each, kind))
 
 
-def _any(found: Iterable[Column | None]) -> Column | None:
+def _any(found: Iterable[Column]) -> Column:
     """Whether one of `found` holds; a null among them counts as no."""
-    known = [F.coalesce(each, F.lit(col=False)) for each in found if each is not None]
-    return reduce(or_, known) if known else None
+    return reduce(or_, (F.coalesce(each, F.lit(col=False)) for each in found))

@@ -123,7 +123,7 @@ def matched_fields(text: Column, form: LineFormat) -> tuple[list[Column], Column
         part = F.get(parts, F.lit(names.index(field.name)))
         value = _typed(part, field.dataType.simpleString(), form)
         fields.append(value.alias(field.name))
-        reasons.append(calendar_reason([field], lambda _, value=value: value))
+        reasons.append(calendar_reason([field], {field.name: value}.__getitem__))
         reasons.append(
             F.when(
                 value.isNull() & (F.length(part) > 0),
