@@ -379,6 +379,29 @@ def test_dead_letters_of_batches_that_are_undone_are_marked_and_come_once(world)
     assert letters() == [(1, 2), (2, None)]
     restore(kept.topology, world.options, savepoint_id=later)
     assert letters() == [(1, None), (2, 3)]
+    world.run(kept, new_generation=True)
+    assert letters() == [(1, 4), (2, 3), (4, None)]
+
+
+def test_dead_letters_that_a_query_wrote_under_another_name_go_back_with_it(world):
+    def kept(name, **renamed):
+        stream = StreamBuilder.data_stream("shop", "trip")
+        read = stream.from_file(world.folder / "a", schema=SCHEMA, name=name, bad_records="dead_letter")
+        return read.to_delta("out", name="out").build(renamed=renamed)
+
+    def standing():
+        rows = DeltaTable(world.options.home.dead_letters).to_pyarrow_table().to_pylist()
+        return [(row["generation"], row["query"]) for row in rows if row["undone_by"] is None]
+
+    world.run(kept("a"))
+    (world.folder / "a" / "bad.json").write_text("not json\n")
+    world.run(kept("a"))
+    renamed = kept("clicks", a="clicks")
+    world.run(renamed)
+    assert standing() == [(1, "a")]
+    rewind(renamed.topology, 0, world.options)
+    world.run(renamed)
+    assert standing() == [(2, "clicks")]
 
 
 def test_a_damaged_savepoint_touches_no_sink(world):

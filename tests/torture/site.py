@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from deltalake import DeltaTable
 
@@ -16,6 +17,8 @@ from rs_assets.engine.sink.dead_letters import UNDONE
 from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.engine.spark.settings import SparkSettings
 from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy
+from rs_assets.pipeline.stream.data_stream import DataStream
+from rs_assets.pipeline.stream.window_stream import WindowStream
 from tests.torture.model import DELAY_S, WINDOW_S, Input, Row
 
 COPY, WINDOWS = "copy", "windows"
@@ -46,10 +49,24 @@ class Code:
 
 
 class Site:
-    """A folder of its own for one history. Paths of tables stay when their sinks are renamed."""
+    """A folder of its own for one history. Paths of tables stay when their sinks are renamed.
 
-    def __init__(self, root: Path, driver: SparkDriver, *, tail: bool = False, remote: bool = False) -> None:
-        self.root, self.driver, self.tail = root, driver, tail
+    Its source is a folder of files, or one that grows (`tail`); savepoints lie in the home, or elsewhere (`remote`).
+    Windows fire once, or more often, of which the last rows are kept (`fired`); they may stand behind a durable shuffle
+    (`shuffled`).
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        driver: SparkDriver,
+        *,
+        tail: bool = False,
+        remote: bool = False,
+        fired: bool = False,
+        shuffled: bool = False,
+    ) -> None:
+        self.root, self.driver, self.tail, self.fired, self.shuffled = root, driver, tail, fired, shuffled
         self.home = root / "home"
         self.policy = SavepointPolicy(uri=str(root / "savepoints") if remote else None)
         self.input = Input()
@@ -101,11 +118,19 @@ class Site:
         ]
         stream = streams[0].union(*streams[1:]) if len(streams) > 1 else streams[0]
         stream.to_delta(str(self.table(COPY, job)), name=names[COPY])
+        if self.shuffled:
+            stream = stream.shuffle(1, keys=("page",), strategy="delta", name="spread")
         window = stream.window(TumblingWindow.of(Time.seconds(WINDOW_S), "ts"), name=names["window"])
         counted = window.group_by("page").count("rows").sum("n", "total").water_mark(Time.seconds(DELAY_S))
-        closed = counted.to_data_stream().to_delta(f"{job}_windows", name=names[WINDOWS])
+        closed = self._closed(counted).to_delta(f"{job}_windows", name=names[WINDOWS])
         ends = {*names.values()} - {names[s] for s in ("a", "b") if s not in self.code.sources}
         return closed.build(renamed={old: new for old, new in self.code.renamed.items() if new in ends})
+
+    def _closed(self, counted: WindowStream[Any]) -> DataStream:
+        """The rows of windows that have closed."""
+        if not self.fired:
+            return counted.to_data_stream()
+        return counted.emit_before(Time.seconds(WINDOW_S // 3)).to_data_stream().filter("final")
 
     def grow(self, source: str, rows: int) -> None:
         """Put records into a source."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,10 +71,11 @@ class DeadLetters:
         wait=wait_random_exponential(multiplier=0.01, max=0.5),
         reraise=True,
     )
-    def go_to(self, path: Mapping[int, int], begun: BatchMark, *, job: tuple[str, str], query: str) -> None:
+    def go_to(self, path: Mapping[int, int], begun: BatchMark, *, job: tuple[str, str], names: Sequence[str]) -> None:
         """Mark the letters of a query that do not lead to where it goes, and take the mark from those that do.
 
-        `path` maps the generations that lead there to their last batches. May be called twice.
+        `path` maps the generations that lead there to their last batches, none if it begins anew; `names` are those
+        that the query has had. May be called twice.
         """
         table = open_table(str(self.path))
         if table is None:
@@ -82,11 +83,9 @@ class DeadLetters:
         if UNDONE not in {field.name for field in table.schema().fields}:
             table.alter.add_columns([Field(UNDONE, PrimitiveType("long"))])
             table.update_incremental()
-        own = " AND ".join(
-            f"{name} = {_quoted(value)}"
-            for name, value in zip(("namespace", "job", "query"), (*job, query), strict=True)
-        )
-        leads = " OR ".join(f"(generation = {g} AND batch_id <= {last})" for g, last in path.items())
+        queries = ", ".join(map(_quoted, names))
+        own = f"namespace = {_quoted(job[0])} AND job = {_quoted(job[1])} AND query IN ({queries})"
+        leads = " OR ".join(f"(generation = {g} AND batch_id <= {last})" for g, last in path.items()) or "FALSE"
         stands = f"({leads})"
         table.update(
             predicate=f"{own} AND (({UNDONE} IS NULL AND NOT {stands}) OR ({UNDONE} IS NOT NULL AND {stands}))",

@@ -11,6 +11,7 @@ from rs_assets.engine.checkpoint.catalog import Row, row_of
 from rs_assets.engine.checkpoint.manifest import Manifest
 from rs_assets.engine.checkpoint.preflight import CHANGED, Finding, refuse, verify_query
 from rs_assets.engine.checkpoint.savepoints import refuse_unfinished
+from rs_assets.engine.sink.base import BatchMark
 from rs_assets.errors import CheckpointError, RsError
 from rs_assets.pipeline.runtime.identity import resumed
 from rs_assets.pipeline.runtime.job.inputs import check_inputs
@@ -20,6 +21,7 @@ from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.pipeline.runtime.places import placed
 from rs_assets.pipeline.runtime.upkeep.claims import Trust, claim_sinks, lost_pipeline
 from rs_assets.pipeline.runtime.upkeep.ownership import known_of, newest_of, not_lost, savepoints_of
+from rs_assets.pipeline.runtime.upkeep.returns import return_letters
 from rs_assets.pipeline.runtime.upkeep.travel import bring_back
 from rs_assets.pipeline.topology.describe import as_text
 from rs_assets.pipeline.topology.topology import Topology
@@ -66,6 +68,7 @@ def _open(session: JobSession) -> None:
     session.save()
     # Not before: a pipeline that the catalog knows and that has no manifest is taken for one that has lost it.
     _register(session, known)
+    _undo_letters(session)
     returning.finish(session.folder)
 
 
@@ -181,6 +184,16 @@ def _register(session: JobSession, known: Row | None) -> None:
     if known is not None and known["generation"] != row["generation"]:
         reason = "new generation"
     session.catalog.append("pipelines", [{**row, "reason": reason}])
+
+
+def _undo_letters(session: JobSession) -> None:
+    """Mark the letters of queries that begin anew: they read their records again."""
+    home, held = session.options.home, session.held
+    for plan in session.plans:
+        facts = session.facts(plan)
+        if facts.generation > 1 and not session.log(plan).begun:
+            begun = BatchMark(session.manifest.pipeline_id, facts.generation, "", -1, held.token)
+            return_letters(session.topology, home, plan, session.folders[plan.name], path={}, begun=begun)
 
 
 def _return_sources(session: JobSession, stored: Manifest) -> None:

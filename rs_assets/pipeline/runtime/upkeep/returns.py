@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.engine.home import Home
 from rs_assets.engine.sink.base import BatchMark, Closing, Rewinding
 from rs_assets.engine.sink.dead_letters import DeadLetters
 from rs_assets.engine.sink.lineage import Lineage, Point
@@ -77,11 +78,10 @@ class Return:
     def act(self, sinks: tuple[SinkReturn, ...]) -> Mapping[str, str]:
         """Let all sinks act, then the dead letters; says what each has done."""
         done = {sink.name: sink.act() for sink in sinks}
-        letters = DeadLetters(self.options.home.dead_letters)
+        home = self.options.home
+        begun = BatchMark(self.manifest.pipeline_id, self.claimed.generation, "", -1, self.claimed.token)
         for query in self.queries:
-            name = f"{query.plan.name}.dead_letters"
-            mark = BatchMark(self.manifest.pipeline_id, self.claimed.generation, name, query.batch, self.claimed.token)
-            letters.go_to(query.path, mark, job=(self.topology.namespace, self.topology.job), query=query.plan.name)
+            return_letters(self.topology, home, query.plan, query.folder, path=query.path, begun=begun)
         return done
 
     def _sinks(self, stack: ExitStack) -> Iterator[SinkReturn]:
@@ -115,6 +115,22 @@ class Return:
                     begun=kept.of_generation(self.claimed.generation),
                     had=query.facts.sinks.get(name, -1),
                 )
+
+
+def return_letters(
+    topology: Topology, home: Home, plan: QueryPlan, folder: str, *, path: Mapping[int, int], begun: BatchMark
+) -> None:
+    """Let those letters of a query count that lead along `path`; none does if it begins anew, in `begun`'s generation.
+
+    A letter has the name that the query had when it was written.
+    """
+    old = {new: name for name, new in topology.renamed}
+    names = [plan.name]
+    while old.get(names[-1], names[0]) not in names:
+        names.append(old[names[-1]])
+    mark = replace(begun, sink=f"{plan.name}.dead_letters")
+    job = (topology.namespace, topology.job)
+    DeadLetters(home.dead_letters).go_to(path, mark, job=job, names=tuple(dict.fromkeys((*names, folder))))
 
 
 def path_of(facts: QueryFacts, batch: int) -> dict[int, int]:
