@@ -5,7 +5,8 @@ from collections import defaultdict
 
 from deltalake import DeltaTable
 
-from rs_assets import CountWindow, Dimension, StreamBuilder, Time
+from rs_assets import CountWindow, Dimension, SlidingWindow, StreamBuilder, Time
+from tests.operators.model import second
 from tests.recovery.join_world import ROWS, JoinWorld
 
 SIZE = 4
@@ -49,3 +50,46 @@ class CountedWorld(JoinWorld):
             for tier, rows in self.groups().items()
             for first in range(0, len(rows), SIZE)
         )
+
+
+class SlidingWorld(CountedWorld):
+    """What the ten seconds before each row have, of rows out of order, each of which is judged by those before it."""
+
+    # Every seventh row comes half a minute too late, and others by less than the water mark.
+    ROWS = tuple(
+        {"k": row["k"], "v": n, "ts": row["ts"] - Time.seconds(30 if n % 7 == 6 else n % 3)}
+        for n, row in enumerate(ROWS["one"])
+    )
+
+    def windows(self, stream):
+        window = (
+            stream.window(SlidingWindow.of(Time.seconds(10), "ts"), name="join").group_by("tier").collect("v", "all")
+        )
+        return window.late_to("late").water_mark(Time.seconds(5), per="split", lateness="record")
+
+    def run(self, rows=0, **how):
+        self.append(one=self.ROWS[self.read : self.read + rows])
+        self.read += rows
+        return self.pipeline().run(self.options, **how)
+
+    def result(self, job="chain"):
+        told, late = (
+            DeltaTable(self.options.home.table("shop", name)).to_pyarrow_table().to_pylist() for name in (job, "late")
+        )
+        ends = [row for row in told if not row["start_time"].microsecond]
+        made = [(str(row["tier"]), second(row["end_time"]), sorted(row["all"])) for row in ends]
+        return sorted(made), sorted((row["v"], second(row["watermark"])) for row in late)
+
+    def expected(self):
+        used, late, passed = defaultdict(list), [], None
+        for row in self.ROWS[: self.read]:
+            if row["k"] not in tuple("abc"):
+                continue
+            at = second(row["ts"])
+            if passed is not None and at <= passed:
+                late.append((row["v"], passed))
+            else:
+                used[f"t{row['k']}"].append((at, row["v"]))
+            passed = max(at - 5, at - 5 if passed is None else passed)
+        ends = sorted({(tier, end) for tier, rows in used.items() for end, _ in rows})
+        return [(tier, end, sorted(v for at, v in used[tier] if end - 10 <= at <= end)) for tier, end in ends], late

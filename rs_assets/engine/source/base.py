@@ -259,7 +259,10 @@ class Ordered(Protocol):
 
 @runtime_checkable
 class Placed(Protocol):
-    """A reader of splits that grow, whose stream can tell of each row which of them it came from."""
+    """A reader of splits that grow, whose stream can tell of each row which of them it came from, and where it stood.
+
+    LINE grows within a split, over all batches.
+    """
 
     @property
     def placed(self) -> bool:

@@ -15,6 +15,10 @@ CORRUPT = "_rs_corrupt"
 LABEL = "_rs_label"
 # The split that it came from, with the source: see `origin_of`.
 ORIGIN = "_rs_origin"
+# Where its record stands in that split: a number that grows.
+PLACE = "_rs_place"
+# The greatest event time of the records before it in that split, the watermark by that, and whether it came too late.
+MARK, PASSED, LATE = "_rs_mark", "_rs_passed", "_rs_late"
 # The event time, and the mark of a control row.
 EVENT_TIME, CONTROL = "_rs_event_time", "_rs_control"
 

@@ -113,16 +113,19 @@ def read_spool(spark: SparkSession, *, name: str, folder: Path, schema: StructTy
 
 def read_spool_files(spark: SparkSession, *, files: list[str], schema: StructType, split: str) -> DataFrame:
     """The rows of some spool files with their ADDRESS; the line is the row's number, from 1."""
+    frame = spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
+    nothing = dict(zip(ADDRESS, (F.lit(""), *[F.lit(0).cast("bigint")] * 2, F.lit("")), strict=True))
+    address = spool_address(schema, split=split) if files else nothing
+    fields = [F.col(f"`{n}`") for n in schema.names]
+    return frame.select(*fields, F.lit(None).cast("string").alias(REASON), *(c.alias(n) for n, c in address.items()))
+
+
+def spool_address(schema: StructType, *, split: str) -> dict[str, Column]:
+    """The ADDRESS of a row of a spool file."""
     first = F.regexp_extract(F.col("_metadata.file_name"), r"rows-(\d+)", 1).cast("bigint")
     row = first + F.col("_metadata.row_index") + 1
-    frame = spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
-    address = (
-        (F.lit(split), row, row, F.to_json(F.struct(*(F.col(quoted(n)) for n in schema.names)), dict(EXACT)))
-        if files
-        else (F.lit(""), F.lit(0).cast("bigint"), F.lit(0).cast("bigint"), F.lit(""))
-    )
-    hidden = [c.alias(n) for c, n in zip(address, ADDRESS, strict=True)]
-    return frame.select(*(F.col(f"`{n}`") for n in schema.names), F.lit(None).cast("string").alias(REASON), *hidden)
+    text = F.to_json(F.struct(*(F.col(quoted(n)) for n in schema.names)), dict(EXACT))
+    return dict(zip(ADDRESS, (F.lit(split), row, row, text), strict=True))
 
 
 def infer_schema(spark: SparkSession, *, step: str, path: str, form: LineFormat) -> StructType:

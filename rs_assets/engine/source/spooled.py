@@ -13,9 +13,10 @@ from rs_assets.engine.source import native
 from rs_assets.engine.source.base import Reading
 
 
-def spool_stream(reading: Reading, folder: Path, schema: StructType) -> DataFrame:
+def spool_stream(reading: Reading, folder: Path, schema: StructType, *, split: str) -> DataFrame:
     """The rows of a spool folder as a stream."""
-    return native.read_spool(reading.spark, name=reading.name, folder=folder, schema=schema)
+    rows = native.read_spool(reading.spark, name=reading.name, folder=folder, schema=schema)
+    return rows.withColumns(native.spool_address(schema, split=split)) if reading.placed else rows
 
 
 def spool_batch(reading: Reading, batch: SourceBatch, schema: StructType, *, split: str) -> DataFrame:

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DayTimeIntervalType, NumericType, YearMonthIntervalType
 
-from rs_assets.engine.source.columns import EVENT_TIME, visible
+from rs_assets.engine.source.columns import EVENT_TIME, PASSED, visible
 from rs_assets.engine.state.settled import settled
 from rs_assets.engine.window.calendar import calendar_window
 from rs_assets.engine.window.cumulate import cumulate_windows
@@ -97,7 +97,8 @@ def aggregate(
 
     `columns` are aggregates by name; with a `ranking` each of its rows becomes one, which has them too. `fire_time`
     makes the last column from the window's end. EVENT_TIME lies `lag` behind the time that the windows are over, so
-    that they close that much later. `fired` fires the windows in the place of Spark.
+    that they close that much later. `fired` fires the windows in the place of Spark. Of several windows of a row those
+    that had closed by its PASSED, if it has that, do not get it.
     """
     keys = [F.col(f"`{name}`") for name in group_by]
     if isinstance(window, SessionWindow | InOrder) and not keys:
@@ -107,9 +108,11 @@ def aggregate(
     if isinstance(window, CumulateWindow):
         frame = frame.withColumn(WINDOW, F.explode(cumulate_windows(earlier(F.col(EVENT_TIME), lag), window)))
     place = assigned(window, lag)
-    if isinstance(window, CalendarWindow | CumulateWindow | InOrder):
+    several = PASSED in frame.columns and isinstance(window, HoppingWindow | CumulateWindow)
+    if several or isinstance(window, CalendarWindow | CumulateWindow | InOrder):
         # For a window that is not its own Spark wants a column that is there.
         frame, place = frame.withColumn(WINDOW, place), F.col(WINDOW)
+    frame = frame.filter(_open(lag)) if several else frame
     made = [column.alias(name) for name, column in columns.items()]
     ranked = [] if ranking is None else [top_rows(ranking).alias(RANKED)]
     rows = frame.groupBy(place.alias(WINDOW), *keys).agg(*made, *ranked)
@@ -123,6 +126,11 @@ def aggregate(
         return rows.select(*shown)
     exploded = rows.select(*shown, F.posexplode(RANKED).alias(RANKED, RANKED_ROW))
     return exploded.select(*_ranked_row(ranking, group_by, (*columns, *times)))
+
+
+def _open(lag: timedelta) -> Column:
+    """Whether the WINDOW that a row was put into had not closed; nothing has PASSED before the first row."""
+    return F.coalesce(earlier(F.col(f"{WINDOW}.end"), lag) > F.col(PASSED), F.lit(True))  # noqa: FBT003
 
 
 def _ranked_row(ranking: Ranking, group_by: Sequence[str], others: Sequence[str]) -> list[Column]:

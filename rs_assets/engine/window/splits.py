@@ -16,17 +16,21 @@ from rs_assets.errors import CheckpointError
 FILE = "splits.json"
 # How long a split that has no rows is waited for, unless it is said.
 IDLE_TIMEOUT = timedelta(minutes=1)
-# The column of the observed metrics, and the name that control rows have in the place of a split.
-LATEST, NO_SPLIT = "latest", ""
+# The columns of the observed metrics, and the name that control rows have in the place of a split.
+LATEST, CAME_LATE, NO_SPLIT = "latest", "late", ""
 # The greatest event time of each split, in microseconds since the epoch.
 Latest = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class BySplit:
-    """A watermark that is the least of those of all splits, but for splits without rows for `idle_timeout`."""
+    """A watermark that is the least of those of all splits, but for splits without rows for `idle_timeout`.
+
+    `by_record`: whether a row is late is decided by the records before it in its own split.
+    """
 
     idle_timeout: timedelta = IDLE_TIMEOUT
+    by_record: bool = False
 
 
 def splits_metric(gate: str) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from rs_assets.engine.source.columns import visible
+from rs_assets.engine.source.columns import PASSED, visible
 from rs_assets.errors import TopologyError
 
 # What a late row has beside its fields.
@@ -24,7 +22,7 @@ def check_late(df: DataFrame, *, step: str) -> None:
         )
 
 
-def late_rows(rows: DataFrame, watermark: datetime) -> DataFrame:
-    """`rows` as a table of late rows has them: their fields, and the watermark that refused them."""
+def late_rows(rows: DataFrame) -> DataFrame:
+    """`rows` (with PASSED) as a table of late rows has them: their fields, and the watermark that refused them."""
     fields = [F.col(f"`{name}`") for name in visible(rows.columns)]
-    return rows.select(*fields, F.lit(watermark).alias(WATERMARK))
+    return rows.select(*fields, F.col(PASSED).alias(WATERMARK))

@@ -9,6 +9,7 @@ from typing import Literal
 from rs_assets.engine.window.spec import InOrder, SessionWindow
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.compile.late import gets_late, with_late
+from rs_assets.pipeline.compile.readers import placed
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.branches import dominators, rejoined
 from rs_assets.pipeline.topology.chain import DURABLE, entries, inputs_of
@@ -218,6 +219,21 @@ def _check_splits(topology: Topology, states: tuple[str, ...], sources: tuple[st
                 remedy="leave per='split' out, or the shuffle",
                 step=node.name,
             )
+        _check_places(topology, node, sources)
+
+
+def _check_places(topology: Topology, node: TimedState, sources: tuple[str, ...]) -> None:
+    """Refuse lateness by records where these have no order."""
+    if node.by_split is None or not node.by_split.by_record:
+        return
+    unplaced = next((s for s in topology.sources if s.name in sources and not placed(s)), None)
+    if unplaced is not None:
+        raise TopologyError(
+            f"step {node.name!r} judges by each record which ones are late, but {unplaced.name!r} reads whole files in"
+            " parts, in no order",
+            remedy="follow the files (tail=True), or leave lateness='record' out",
+            step=node.name,
+        )
 
 
 def _fresh(topology: Topology, name: str, states: tuple[str, ...]) -> bool:

@@ -16,7 +16,7 @@ from rs_assets.engine.home import Home
 from rs_assets.engine.shuffle.reader import ShuffleReader
 from rs_assets.engine.source.array.reader import ArrayReader
 from rs_assets.engine.source.base import Ordered, Placed, Reading, SourceReader
-from rs_assets.engine.source.columns import ADDRESS, ORDER, ORIGIN, SPLIT, origin_of
+from rs_assets.engine.source.columns import ADDRESS, LINE, ORDER, ORIGIN, PLACE, SPLIT, origin_of
 from rs_assets.engine.source.files.reader import FilesReader
 from rs_assets.engine.source.kafka.reader import TopicsReader
 from rs_assets.engine.source.kafka.reading import KafkaReader
@@ -92,10 +92,7 @@ def stream(wiring: Wiring, node: nodes.Source) -> DataFrame:
     reader = reader_of(node, wiring.home)
     rows = reader.stream(reading_of(wiring, node))
     rows = rows.withColumns(_order(reader)) if wiring.ordered else rows
-    if not wiring.by_split:
-        return rows
-    split = F.col(SPLIT) if isinstance(reader, Placed) else F.lit("")
-    return rows.withColumn(ORIGIN, F.concat(F.lit(origin_of(node.name)), split)).drop(*ADDRESS)
+    return rows.withColumns(_origin(wiring, node, reader)).drop(*ADDRESS) if wiring.by_split else rows
 
 
 def placed(node: nodes.Source) -> bool:
@@ -108,9 +105,18 @@ def batch_reader(log: CheckpointLog, batch_id: int) -> Callable[[Wiring, nodes.S
 
     def read(wiring: Wiring, node: nodes.Source) -> DataFrame:
         batch = SourceLog(log, node.name).batch(batch_id)
-        return reader_of(node, wiring.home).batch(reading_of(wiring, node), batch)
+        reader = reader_of(node, wiring.home)
+        rows = reader.batch(reading_of(wiring, node), batch)
+        return rows.withColumns(_origin(wiring, node, reader)) if wiring.by_record else rows
 
     return read
+
+
+def _origin(wiring: Wiring, node: nodes.Source, reader: SourceReader) -> dict[str, Column]:
+    """The split of a row, and where it stands in there if that counts."""
+    split = F.col(SPLIT) if isinstance(reader, Placed) else F.lit("")
+    origin = F.concat(F.lit(origin_of(node.name)), split)
+    return {ORIGIN: origin, PLACE: F.col(LINE)} if wiring.by_record else {ORIGIN: origin}
 
 
 def reading_of(wiring: Wiring, node: nodes.Source) -> Reading:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rs_assets.engine.source.columns import EVENT_TIME, ORIGIN, REASON, hidden, visible
+from rs_assets.engine.source.columns import EVENT_TIME, LATE, MARK, ORIGIN, PASSED, PLACE, REASON, hidden, visible
 from rs_assets.engine.source.policy import BadRecords
-from rs_assets.engine.window.aggregate import check_fields, duration_text, later
+from rs_assets.engine.window.aggregate import check_fields, duration_text, earlier, later
+from rs_assets.engine.window.by_record import with_marks
 from rs_assets.engine.window.event_time import (
     control_folder,
     drop_control,
@@ -26,12 +27,22 @@ from rs_assets.pipeline.topology.timed import NONE, Side, TimedState
 
 
 def timed(
-    wiring: Wiring, node: TimedState, df: DataFrame, fields: Sequence[str], *, kept: timedelta, side: Side | None = None
+    wiring: Wiring,
+    node: TimedState,
+    df: DataFrame,
+    fields: Sequence[str],
+    *,
+    kept: timedelta,
+    side: Side | None = None,
+    late: Callable[[Column], Column] | None = None,
 ) -> DataFrame:
     """`fields` and hidden columns of `df`, the input `side` of `node`, and EVENT_TIME under the query's watermark.
 
     Spark keeps rows of state that it deduplicates by for `kept` behind their event time. A replay has no watermark: it
     looks for rows with a bad event time and for late ones, which keep all fields if a sink gets them.
+
+    Where lateness goes by records, `late` says of a watermark whether a row is late by it: such rows are counted and
+    left out, the others have PASSED, the watermark of their split before them (null before its second record).
     """
     check_fields(df, fields, step=node.name)
     side = side or node.sides[0]
@@ -44,6 +55,8 @@ def timed(
         # Rows of a step with state above: their times need no judge, and wait for the lag.
         return marked(_with_time(wiring, node, side, df, fields, lag=lag), kept)
     judged = _judged(wiring, node, side, df, fields)
+    if late is not None and node.by_split is not None and node.by_split.by_record:
+        judged = _judged_by_record(wiring, node, judged, late)
     if not wiring.streaming:
         return judged
     name = wiring.controls[side.gate]
@@ -51,6 +64,9 @@ def timed(
     if node.by_split is not None:
         controlled = observed_splits(controlled, gate=side.gate)
     watched = drop_control(controlled.withWatermark(EVENT_TIME, duration_text(side.water_mark))).drop(ORIGIN)
+    if LATE in watched.columns:
+        # Control rows, over which Spark may pull the filter, have none.
+        watched = watched.filter(~F.coalesce(F.col(LATE), F.lit(False))).drop(LATE)  # noqa: FBT003
     if lag:
         watched = watched.withColumn(EVENT_TIME, later(F.col(EVENT_TIME), lag))
     return marked(watched, kept) if lag or kept != side.water_mark else watched
@@ -63,6 +79,13 @@ def _judged(wiring: Wiring, node: TimedState, side: Side, df: DataFrame, fields:
     policy = node.bounds.policy or wiring.policy
     # Under FAIL there is nothing to count here, and counting would part the parser from the aggregation.
     return wiring.gates.admit(judged, step=side.gate, policy=policy, counted=policy is not BadRecords.FAIL)
+
+
+def _judged_by_record(wiring: Wiring, node: TimedState, rows: DataFrame, late: Callable[[Column], Column]) -> DataFrame:
+    """`rows` with PASSED, and LATE by that."""
+    noted = None if wiring.streaming else wiring.latest
+    passed = with_marks(rows, noted).withColumn(PASSED, earlier(F.col(MARK), node.delay)).drop(MARK, PLACE)
+    return passed.withColumn(LATE, F.coalesce(late(F.col(PASSED)), F.lit(False)))  # noqa: FBT003
 
 
 def _with_time(

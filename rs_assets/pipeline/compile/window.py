@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rs_assets.engine.source.columns import visible
+from rs_assets.engine.source.columns import EVENT_TIME, visible
 from rs_assets.engine.window.aggregate import (
     aggregate,
     aggregate_column,
@@ -22,7 +23,7 @@ from rs_assets.engine.window.aggregate import (
     rows_of,
 )
 from rs_assets.engine.window.fired import FiredWindows
-from rs_assets.engine.window.spec import ROWS
+from rs_assets.engine.window.spec import ROWS, SessionWindow
 from rs_assets.pipeline.compile.own_aggregates import fields_of_own
 from rs_assets.pipeline.compile.step import as_column
 from rs_assets.pipeline.compile.timed import timed
@@ -38,7 +39,7 @@ def compile_window(wiring: Wiring, node: WindowAggregate, inputs: tuple[Flow, ..
     ranked = node.ranking.shown if node.ranking else ()
     kept = _rows(node, df) or ()
     fields = needed_fields(node.group_by, node.aggregates, [*fields_of_own(df, node), *ranked, *kept])
-    rows = timed(wiring, node, df, fields, kept=node.delay)
+    rows = timed(wiring, node, df, fields, kept=node.delay, late=partial(late_by_record, node))
     check_numbers(rows, node.aggregates, step=node.name)
     check_ordered(rows, [*ranked, *kept], step=node.name)
     if not wiring.streaming:
@@ -100,6 +101,16 @@ def _fired(node: WindowAggregate) -> FiredWindows | None:
 def late_for_window(node: WindowAggregate, watermark: Column) -> Column:
     """Whether all windows of a row had closed."""
     return last_end(node.window) <= watermark
+
+
+def late_by_record(node: WindowAggregate, watermark: Column) -> Column:
+    """The same where rows are judged one by one.
+
+    Sessions that were told before a row came, or not, must be the same ones: it may not meet one that has closed.
+    """
+    if isinstance(node.window, SessionWindow):
+        return F.col(EVENT_TIME) <= watermark
+    return late_for_window(node, watermark)
 
 
 def probe_window(node: WindowAggregate, rows: DataFrame) -> DataFrame:

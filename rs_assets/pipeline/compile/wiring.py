@@ -16,6 +16,7 @@ from rs_assets.engine.home import Home
 from rs_assets.engine.source.columns import ADDRESS, PREFIX, REASON
 from rs_assets.engine.source.lines.reading import MAX_LINE_BYTES
 from rs_assets.engine.source.policy import BadRecords
+from rs_assets.engine.window.splits import Latest
 from rs_assets.errors import SchemaError
 from rs_assets.pipeline.compile.python_step import PythonStep, apply_python
 from rs_assets.pipeline.topology.chain import Link
@@ -116,8 +117,10 @@ class Wiring:
     `behind` gives the schema of what goes into a durable shuffle, by the name of the step that writes it. `now` is the
     clock of the batch. `quarantines`: a record on which a Python step raises is kept out of the batch. `poisons` are
     records that were found to fail: by stored name of the source and digest, with the reason.
-    `ordered`: rows carry where they were read, `by_split`: those of a stream their ORIGIN. `links` tell how steps with
-    state follow others of the query, `controls` the name of the source of control rows for each that follows none.
+    `ordered`: rows carry where they were read, `by_split`: those of a stream their ORIGIN, `by_record`: all of them
+    that and their PLACE. `latest` is how far the splits had come before a batch that is read again. `links` tell how
+    steps with state follow others of the query, `controls` the name of the source of control rows for each that
+    follows none.
     `late` are steps whose late rows a sink gets.
     `dimension` gives what a step looks rows up in, `noted` the versions that were noted for a batch, by step, and
     `versions` those to look into; None: those that the tasks of a batch are told.
@@ -137,6 +140,8 @@ class Wiring:
     quarantines: bool = False
     ordered: bool = False
     by_split: bool = False
+    by_record: bool = False
+    latest: Latest = field(default_factory=dict)
     poisons: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     links: Mapping[str, Link] = field(default_factory=dict)
     controls: Mapping[str, str] = field(default_factory=dict)

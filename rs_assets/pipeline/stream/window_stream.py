@@ -212,7 +212,12 @@ class WindowStream(Generic[S]):
         return replace(self, reductions=(*self.reductions, reduction(step, function, schema, names)))
 
     def water_mark(
-        self, delay: timedelta, *, per: Literal["input", "split"] = "input", idle_timeout: timedelta | None = None
+        self,
+        delay: timedelta,
+        *,
+        per: Literal["input", "split"] = "input",
+        idle_timeout: timedelta | None = None,
+        lateness: Literal["batch", "record"] = "batch",
     ) -> WindowStream[S]:
         """How long a window waits for rows that are out of order before it closes.
 
@@ -221,6 +226,11 @@ class WindowStream(Generic[S]):
         a whole) has a greatest time of its own, and the least of them counts: so a split that lags behind the others is
         not late because of them. One that has no rows for `idle_timeout` (default: a minute) while others have some is
         waited for no longer, until it has rows again; those that lie behind the watermark then are late.
+
+        By default rows of one batch never make one another late. With `lateness="record"` (and `per="split"`) a row is
+        late if its window had closed by the records before it in its own split, however they were cut into batches: the
+        greatest of their event times, less `delay`. A row of a session is late if that had passed its own time, and one
+        of several windows counts for those that were open. When windows fire is not changed by that.
 
         >>> from rs_assets import StreamBuilder, Time, TumblingWindow
         >>> builder = StreamBuilder.data_stream("shop", "orders")
@@ -233,9 +243,15 @@ class WindowStream(Generic[S]):
         * minutes           window_aggregate <- file  [tumbling 0:01:00: n, by split]
           per_minute_table  delta_sink <- minutes  [append per_minute]
         """
-        return replace(self, delay=delay, splits=self._split_mark(per, idle_timeout))
+        return replace(self, delay=delay, splits=self._split_mark(per, idle_timeout, lateness))
 
-    def _split_mark(self, per: str, idle_timeout: timedelta | None) -> BySplit | None:
+    def _split_mark(self, per: str, idle_timeout: timedelta | None, lateness: str) -> BySplit | None:
+        if lateness not in {"batch", "record"} or (lateness == "record" and per != "split"):
+            raise TopologyError(
+                f"window {self.name!r} cannot have a water mark with per={per!r}, lateness={lateness!r}",
+                remedy="use lateness='record' with per='split', for only within a split have records an order",
+                step=self.name,
+            )
         if per not in {"input", "split"} or (per == "input" and idle_timeout is not None):
             told = f"per={per!r}" if idle_timeout is None else f"per={per!r}, idle_timeout={idle_timeout!r}"
             raise TopologyError(
@@ -245,7 +261,8 @@ class WindowStream(Generic[S]):
             )
         if per == "input":
             return None
-        return BySplit() if idle_timeout is None else BySplit(idle_timeout)
+        by_record = lateness == "record"
+        return BySplit(by_record=by_record) if idle_timeout is None else BySplit(idle_timeout, by_record)
 
     def late_to(self, table: str | PathLike[str], *, name: str | None = None) -> WindowStream[S]:
         """Append the rows that come too late to a Delta table, each exactly once: a name below RS_HOME, or a path.

@@ -260,7 +260,8 @@ class WindowAggregate(TimedState):
         ranked = [_ranking_text(self.ranking)] if self.ranking else []
         rows = ["rows"] if self.rows else []
         made = [*(a.alias for a in self.aggregates), *(name for name, _ in self.own), *rows, *ranked]
-        splits = ", by split" if self.splits else ""
+        by_record = self.splits is not None and self.splits.by_record
+        splits = ", by split" * (self.splits is not None) + ", late by record" * by_record
         return f"{window_text(self.window)}{by}: {', '.join(made)}{when}{splits}"
 
     def identity(self) -> tuple[str, ...]:

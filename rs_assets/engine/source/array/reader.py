@@ -35,11 +35,16 @@ class ArrayReader:
         schema = self._schema(reading)
         folder = reading.folder / "arrays" / self.name
         spool.write_array(folder, self.rows, to_arrow_schema(schema, timezone="UTC"))
-        return spool_stream(reading, folder, schema)
+        return spool_stream(reading, folder, schema, split=ARRAY_SPLIT)
 
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
         """The rows of the planned files; the line is the number of the row."""
         return spool_batch(reading, batch, self._schema(reading), split=ARRAY_SPLIT)
+
+    @property
+    def placed(self) -> bool:
+        """A row knows its number; an array is one split."""
+        return True
 
     def splits(self, batch: SourceBatch) -> Positions:
         """One split, with Spark's own offset."""

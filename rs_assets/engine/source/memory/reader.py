@@ -27,11 +27,17 @@ class MemoryReader:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         schema = self._schema(reading)
-        return spool_stream(reading, self.channel.bind(to_arrow_schema(schema, timezone="UTC")), schema)
+        folder = self.channel.bind(to_arrow_schema(schema, timezone="UTC"))
+        return spool_stream(reading, folder, schema, split=MEMORY_SPLIT)
 
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
         """The rows of the planned files; the line is the number of the row."""
         return spool_batch(reading, batch, self._schema(reading), split=MEMORY_SPLIT)
+
+    @property
+    def placed(self) -> bool:
+        """A row knows its channel, which is one split."""
+        return True
 
     def splits(self, batch: SourceBatch) -> Positions:
         """One split, with Spark's own offset."""

@@ -65,7 +65,7 @@ class SqliteReader:
         reader = reading.spark.readStream.name(reading.name).format(FORMAT).options(**self._options(schema))
         if self.max_rows_per_batch is not None:
             reader = reader.option("max_rows_per_batch", self.max_rows_per_batch)
-        return _parsed(reader.load(), schema)
+        return _parsed(reader.load(), schema, addressed=reading.placed)
 
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
         """The rows between the offsets of a batch; the line is the key."""
@@ -74,6 +74,11 @@ class SqliteReader:
         start, end = Offset.load(batch.start), Offset.load(batch.end)
         reader = reading.spark.read.format(FORMAT).options(**self._options(schema))
         return _parsed(reader.option("start", start.text).option("end", end.text).load(), schema, addressed=True)
+
+    @property
+    def placed(self) -> bool:
+        """A row knows its table, and stands by its key."""
+        return True
 
     def splits(self, batch: SourceBatch) -> Positions:
         """The table is one split; its offset is the key of the last row that was read."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rs_assets.engine.source.admit import DEAD, ROWS, SHARED
-from rs_assets.engine.window.splits import LATEST, splits_metric
+from rs_assets.engine.window.splits import CAME_LATE, LATEST, splits_metric
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -67,6 +67,12 @@ class BatchExecution:
         """The greatest event time of each split that came to `gate`, in microseconds."""
         row = self.execution.observedMetrics().get(splits_metric(gate))
         return {} if row.isEmpty() else orjson.loads(row.get().getAs(LATEST))
+
+    def late(self, gate: str) -> int:
+        """How many rows that came to `gate` were late by the records before them; 0 where that is not judged."""
+        row = self.execution.observedMetrics().get(splits_metric(gate))
+        # The count stands behind the times, if it is there.
+        return int(row.get().getAs(CAME_LATE)) if not row.isEmpty() and row.get().size() > 1 else 0
 
     def move_event_time(self, at: int | None) -> None:
         """Let Spark take `at` (microseconds) for the greatest event time of the batch; None: for one without rows.

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from rs_assets.engine.sink.base import BatchMark, Claim, SinkWriter, Staged
 from rs_assets.engine.sink.dead_letters import SCHEMA, DeadLetters
 from rs_assets.engine.source.base import Watch
 from rs_assets.engine.spark.settings import CHAINS
+from rs_assets.engine.window.by_record import tell_latest
 from rs_assets.engine.window.event_time import END_OF_TIME, control_folder, send_control
 from rs_assets.engine.window.spec import EPOCH
 from rs_assets.errors import BadRecordError, DataLossError, RsError, StepError
@@ -289,6 +290,7 @@ class QueryRun:
         if acts_at_once(self.topology, self.plan):
             plain_rows(self.wiring, self.watches)
         self._settle_versions(batch_id)
+        self._tell_marks(batch_id)
         self.book.before(batch_id)
         staged, out, refused = self._stage(batch, batch_id)
         assert self._query is not None  # noqa: S101  waited for above
@@ -297,7 +299,7 @@ class QueryRun:
         self.heard.update(dict.fromkeys(counts.sources, time.monotonic()))
         state = execution.state() if self.plan.stateful else StateMetrics()
         replay = self._replay(batch_id)
-        late = replay.late_rows() if state.dropped else 0
+        late = replay.late_rows() if state.dropped or self._came_late(execution) else 0
         if late:
             staged |= stage_late(self.topology, self._waiting(self.plan.late, batch_id), replay)
         self.lease.check()
@@ -342,6 +344,19 @@ class QueryRun:
         self.notes.note(batch_id, out)
         if self.marks is not None:
             self.marks.settle(execution, batch_id, first=self.log.planned_batches()[0])
+
+    def _came_late(self, execution: BatchExecution) -> bool:
+        """Whether rows were late by the records before them."""
+        return self._by_record and any(execution.late(gate) for gate in self.plan.entries)
+
+    @property
+    def _by_record(self) -> bool:
+        return self.marks is not None and self.marks.by_split.by_record
+
+    def _tell_marks(self, batch_id: int) -> None:
+        """Tell the tasks of this thread how far the splits had come before the batch, if rows are judged by that."""
+        if self.marks is not None and self._by_record:
+            tell_latest(self.wiring.spark, self.marks.before(batch_id))
 
     def _settle_versions(self, batch_id: int) -> None:
         """Note which versions of its dimensions the batch uses, and tell the tasks of this thread."""
@@ -391,7 +406,10 @@ class QueryRun:
         return {"namespace": self.topology.namespace, "job": self.topology.job, "generation": self.generation}
 
     def _replay(self, batch_id: int) -> Replay:
-        return Replay(self.topology, self.plan, self.wiring, self.log, batch_id)
+        wiring = self.wiring
+        if self.marks is not None:
+            wiring = replace(wiring, latest=self.marks.before(batch_id))
+        return Replay(self.topology, self.plan, wiring, self.log, batch_id)
 
     def _explained(self, error: Exception, batch_id: int) -> RsError:
         """Our error for `error`; a bad record or a failing step gets its address by reading the batch again."""

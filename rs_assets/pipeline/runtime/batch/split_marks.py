@@ -43,6 +43,10 @@ class SplitMarks:
         """Silence counts from now on."""
         self._silence = Silence(self.by_split.idle_timeout, self.now())
 
+    def before(self, batch_id: int) -> Latest:
+        """How far the splits had come before a batch."""
+        return self.notes.behind(batch_id - 1)
+
     def settle(self, execution: BatchExecution, batch_id: int, *, first: int) -> None:
         """Let Spark take for the greatest event time of a computed batch what all splits have come to by then.
 
@@ -52,7 +56,7 @@ class SplitMarks:
         found = dict(execution.latest(self.gate))
         asked = found.pop(NO_SPLIT, None)
         self._splits = frozenset(self.there(batch_id)) | found.keys()
-        before = self.notes.behind(batch_id - 1)
+        before = self.before(batch_id)
         self._latest = {split: at for split, at in later(before, found).items() if split in self._splits}
         self._silence.hear(frozenset(found), self.now())
         self._moved_to = max((at for at in (self._reached(), asked) if at is not None), default=None)

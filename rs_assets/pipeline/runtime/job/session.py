@@ -318,6 +318,7 @@ class JobSession:
         read = self.topology.origins
         # What comes through a shuffle has come from any of them.
         own = [source for source in read if source.name in plan.sources]
+        by_split = by_split_of(self.topology, plan)
         policies = {source.bad_records for source in (own if len(own) == len(plan.sources) else read)}
         policy = next(p for p in STRICTEST if p in policies)
         return Wiring(
@@ -330,7 +331,8 @@ class JobSession:
             policy=policy,
             quarantines=policy is BadRecords.QUARANTINE,
             late=frozenset(step for name in plan.late for step in self.topology[name].inputs),
-            by_split=by_split_of(self.topology, plan) is not None,
+            by_split=by_split is not None,
+            by_record=by_split is not None and by_split.by_record,
             ordered=any(isinstance(s, DeltaSink) and s.read_order for s in map(self.topology.__getitem__, plan.sinks)),
             poisons=self.poisons(plan),
             max_line_bytes=self.options.max_line_bytes,

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 from rs_assets.engine.checkpoint.log import BatchOffsets, CheckpointLog
 from rs_assets.engine.sink.dead_letters import SCHEMA
 from rs_assets.engine.source.admit import refusing_step, step_of
-from rs_assets.engine.source.columns import ADDRESS, LINE, OFFSET, RAW, REASON, SPLIT
+from rs_assets.engine.source.columns import ADDRESS, LINE, OFFSET, PASSED, RAW, REASON, SPLIT
+from rs_assets.engine.source.columns import LATE as CAME_BEHIND
 from rs_assets.engine.source.policy import BadRecords
 from rs_assets.engine.window.spec import EPOCH
 from rs_assets.errors import BadRecordError, RsError
@@ -29,6 +30,7 @@ from rs_assets.pipeline.topology.source import Source
 from rs_assets.pipeline.topology.timed import TimedState
 from rs_assets.pipeline.topology.topology import Topology
 
+PASSED_FORMAT = "yyyy-MM-dd HH:mm:ss.SSSSSS"
 CAME_LATE = {
     "window": "late: the last window of the row had closed; the watermark was",
     "join": "late: the watermark had passed the row, or the last of its windows; it was",
@@ -75,7 +77,7 @@ class Replay:
 
     def rows_late_for(self, step: str) -> DataFrame:
         """The rows that were late for `step`, as a table of late rows has them."""
-        return late_rows(self._wired.late_rows[step], self._passed(step))
+        return late_rows(self._wired.late_rows[step])
 
     def first_bad(self) -> BadRecordError | None:
         """The first record that cannot be used, with its address; None if all can."""
@@ -132,11 +134,18 @@ class Replay:
                 continue
             flows[name] = COMPILE[type(node)](wiring, node, tuple(flows[i] for i in node.inputs if i in flows))
             if root:
-                passed = self._passed(name)
-                rows = came_late[name] = flows[name].df.filter(LATE[type(node)](node, F.lit(passed)))
-                reason = F.lit(f"{CAME_LATE[node.family]} {passed:%Y-%m-%d %H:%M:%S.%f}")
+                rows = came_late[name] = self._late(name, flows[name].df)
+                reason = F.concat(F.lit(f"{CAME_LATE[node.family]} "), F.date_format(PASSED, PASSED_FORMAT))
                 late.append(Dead(name, rows.select(*ADDRESS, reason.alias(REASON)), late=True))
         return Wired(flows, gates.dead, late, came_late)
+
+    def _late(self, step: str, rows: DataFrame) -> DataFrame:
+        """Those of `rows` that were late for `step`, and as PASSED the watermark that refused them."""
+        node, passed = self.topology[step], F.lit(self._passed(step))
+        late = LATE[type(node)](node, passed)
+        if PASSED in rows.columns:
+            late, passed = late | F.col(CAME_BEHIND), F.greatest(passed, PASSED)
+        return rows.filter(late).withColumn(PASSED, passed)
 
     def _passed(self, step: str) -> datetime:
         """The watermark by which Spark judges rows of `step`: of a chain that of the batch before.
