@@ -1,8 +1,10 @@
 """Lateness by record: which rows count, and which are late, does not hang on the cut into batches."""
 
+import json
 from collections import defaultdict
 
 import pytest
+from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,8 +19,11 @@ from rs_assets import (
     Time,
     TumblingWindow,
 )
-from rs_assets.errors import TopologyError
+from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.engine.window.splits import SplitNotes
+from rs_assets.errors import RsError, SinkError, TopologyError
 from rs_assets.testing import PipelineDriver
+from tests.crash import Crash
 from tests.operators.model import at, second
 
 SCHEMA = "n bigint, key string, ts timestamp"
@@ -166,6 +171,59 @@ def test_should_use_the_same_rows_however_they_are_cut(driver, data):
     batches = [rows[a:b] for a, b in zip([0, *ends], [*ends, len(rows)], strict=True)]
     restarts = data.draw(st.sets(st.integers(0, 4), max_size=2))
     assert run(driver, kind, batches, splits, restarts) == judged(kind, rows)
+
+
+class Followed:
+    """A file that grows by some seconds a run, in windows of twelve."""
+
+    def __init__(self, options, folder):
+        self.options, self.log, self.rows = options, folder / "in.jsonl", []
+        self.log.touch()
+
+    def run(self, *seconds, **how):
+        self.rows += [("in", len(self.rows) + n, "k", ts) for n, ts in enumerate(seconds)]
+        with self.log.open("a") as file:
+            for _, n, key, ts in self.rows[len(self.rows) - len(seconds) :]:
+                file.write(json.dumps({"n": n, "key": key, "ts": at(ts).isoformat()}) + "\n")
+        # What one record is made into is judged as one.
+        source = StreamBuilder.data_stream("shop", "followed").from_file(self.log, schema=SCHEMA, tail=True)
+        both = source.flat_map(twice, schema=SCHEMA).window(KINDS["hopping"][0], name="step").group_by("key")
+        made = both.collect("n", "all").late_to("late").water_mark(Time.seconds(DELAY), per="split", lateness="record")
+        return made.to_data_stream().to_delta("told").build().run(self.options, **how)
+
+    def check(self):
+        tables = [DeltaTable(self.options.home.table("shop", name)) for name in ("told", "late")]
+        told, late = (table.to_pyarrow_table().to_pylist() for table in tables)
+        windows, refused = judged("hopping", self.rows)
+        assert sorted((row["n"], second(row["watermark"])) for row in late) == sorted([*refused, *refused])
+        made = sorted((r["key"], second(r["start_time"]), second(r["end_time"]), sorted(r["all"])) for r in told)
+        assert made == [(*place, sorted([*of, *of])) for *place, of in windows]
+
+
+def twice(row):
+    return [dict(row), dict(row)]
+
+
+@pytest.mark.parametrize("moment", ["commit", pytest.param("note", marks=pytest.mark.long)])
+def test_a_batch_that_is_computed_again_judges_as_before(options, tmp_path, monkeypatch, moment):
+    world = Followed(options, tmp_path)
+    world.run(1, 40, 20, 39)
+    with monkeypatch.context() as patched:
+        if moment == "commit":
+            Crash(patched, DeltaWriter, behind=True, name="late_table")
+        else:
+            note = SplitNotes.note
+
+            def cut(self, *args, **how):
+                note(self, *args, **how)
+                raise SinkError("crash behind the note")
+
+            patched.setattr(SplitNotes, "note", cut)
+        with pytest.raises(RsError, match="crash"):
+            world.run(41, 9, 60, 52, 41)
+    world.run(42, 61, 54)
+    world.run(80, 30, finish=True)
+    world.check()
 
 
 def by_record(source, window, **options):
