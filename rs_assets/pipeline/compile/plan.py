@@ -9,13 +9,13 @@ from typing import Literal
 from rs_assets.engine.window.spec import InOrder, SessionWindow
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.compile.late import gets_late, with_late
-from rs_assets.pipeline.compile.readers import placed
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.branches import dominators, rejoined
 from rs_assets.pipeline.topology.chain import DURABLE, entries, inputs_of
 from rs_assets.pipeline.topology.expression import calls_python
 from rs_assets.pipeline.topology.shuffle import ShuffleRead
 from rs_assets.pipeline.topology.sink import DeltaSink, Sink
+from rs_assets.pipeline.topology.source import FileSource
 from rs_assets.pipeline.topology.timed import TimedState
 from rs_assets.pipeline.topology.topology import Topology
 from rs_assets.pipeline.topology.window import WindowAggregate
@@ -226,7 +226,8 @@ def _check_places(topology: Topology, node: TimedState, sources: tuple[str, ...]
     """Refuse lateness by records where these have no order."""
     if node.by_split is None or not node.by_split.by_record:
         return
-    unplaced = next((s for s in topology.sources if s.name in sources and not placed(s)), None)
+    files = (each for each in map(topology.__getitem__, sources) if isinstance(each, FileSource))
+    unplaced = next((each for each in files if not each.tail), None)
     if unplaced is not None:
         raise TopologyError(
             f"step {node.name!r} judges by each record which ones are late, but {unplaced.name!r} reads whole files in"
