@@ -158,7 +158,7 @@ def run(driver, kind, batches, splits, restarts=()):
     return told, refused
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_should_use_the_same_rows_however_they_are_cut(driver, data):
     kind = data.draw(st.sampled_from(sorted(KINDS)))
