@@ -6,6 +6,7 @@ from dagster import Definitions
 
 from pipelines import access_log, order_totals
 from pipelines.nexmark.definitions import nexmark_definitions
+from pipelines.nexmark.queries import PIPELINES as NEXMARK
 from resources import RESOURCES
 from rs_assets import build_definitions, deployed_definitions
 
@@ -13,5 +14,5 @@ _PIPELINES = [access_log.pipeline, order_totals.pipeline]
 defs = Definitions.merge(
     build_definitions(_PIPELINES, resources=RESOURCES),
     nexmark_definitions(),
-    deployed_definitions(RESOURCES, others=_PIPELINES),
+    deployed_definitions(RESOURCES, others=[*_PIPELINES, *NEXMARK]),
 )

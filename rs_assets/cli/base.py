@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rs_assets.engine.home import Home
 from rs_assets.errors import ConfigurationError, RsError
 from rs_assets.orchestration.discovery import find_pipelines, pick
 
@@ -45,7 +46,12 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for p
 
 
 def chosen(modules: tuple[str, ...], name: str) -> Pipeline:
-    """The pipeline called `name`."""
+    """The pipeline called `name`, of the project's code or, where no modules are named, deployed."""
     if not name.strip():
         raise ConfigurationError("a pipeline has a name")
-    return pick(find_pipelines(modules), name)
+    from rs_assets.orchestration.deployed.shown import shown_pipelines
+
+    found = find_pipelines(modules)
+    taken = {pipeline.topology.label for pipeline in found}
+    deployed = () if modules else shown_pipelines(Home.default(), taken)
+    return pick((*found, *(pipeline for _, pipeline in deployed)), name)

@@ -15,7 +15,7 @@ from rs_assets.engine.checkpoint.deployments import SCHEMA, DeploymentTable
 from rs_assets.pipeline.deploy.history import History, standing
 
 NAME = "shop.totals"
-PATIENCE_S = 120
+PATIENCE_S = 240
 # A group keeps its count for ever: state that a change must keep.
 COUNTING = """
 CREATE TABLE clicks (page STRING, ms BIGINT) WITH ('connector' = 'filesystem', 'path' = '{folder}', 'format' = 'json');

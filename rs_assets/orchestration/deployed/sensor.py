@@ -20,7 +20,7 @@ from dagster import (
 
 from rs_assets.engine.checkpoint import requests
 from rs_assets.engine.checkpoint.catalog import Catalog
-from rs_assets.engine.checkpoint.deployments import Version, is_name
+from rs_assets.engine.checkpoint.deployments import Version, is_name, stamp_of
 from rs_assets.engine.checkpoint.lease import read_lease
 from rs_assets.engine.home import Home
 from rs_assets.errors import ConfigurationError, RsError
@@ -30,7 +30,7 @@ from rs_assets.orchestration.deployed.reload import ask_for_reload
 from rs_assets.orchestration.deployed.shown import Shown, shown_pipelines
 from rs_assets.orchestration.sensors import cursor
 from rs_assets.orchestration.sensors.refusals import refusal_of, was_canceled
-from rs_assets.pipeline.deploy.history import Event, History, Standing, standings
+from rs_assets.pipeline.deploy.history import TABLE, Event, History, Standing, standings
 from rs_assets.pipeline.deploy.texts import pipeline_of
 
 SENSOR = "rs_deployments"
@@ -145,7 +145,7 @@ class _Tick:
             RunRequest(
                 run_key=f"{name}:{version}:{mine['launches']}:{int(now)}",
                 run_config={"ops": {"deployed": {"config": {"pipeline": name}}}},
-                tags={"rs/pipeline": name, "rs/version": str(version), "rs/why": decision.why[:200]},
+                tags={"rs/pipeline": name, "rs/begins_with": str(version), "rs/why": decision.why[:200]},
             )
         )
 
@@ -167,13 +167,17 @@ class _Tick:
 
     def observations(self, shown: Sequence[Shown]) -> Iterator[AssetObservation]:
         """What has happened since the last tick, on the outputs of the pipelines that it happened to."""
+        stamp = stamp_of(self.home.catalog / TABLE)
+        if stamp == self.seen.get("events"):
+            return
+        self.seen["events"] = stamp
         by_name = {each.version.pipeline: each.assets for each in shown}
         since = self.seen.get("told", "")
         for event in self.history.of():
-            stamp = event.at.isoformat() if event.at is not None else ""
-            if stamp <= since:
+            at = event.at.isoformat() if event.at is not None else ""
+            if at <= since:
                 continue
-            self.seen["told"] = stamp
+            self.seen["told"] = max(at, self.seen.get("told", ""))
             assets = by_name.get(event.pipeline)
             for sink in assets.topology.sinks if assets is not None else ():
                 if assets is not None and sink.name in assets.specs:

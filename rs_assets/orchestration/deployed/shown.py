@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from rs_assets.engine.checkpoint.deployments import Version, stamp_of
 from rs_assets.engine.home import Home
 from rs_assets.errors import RsError
-from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.pipeline.deploy.history import TABLE, Standing, standings
 from rs_assets.pipeline.deploy.texts import pipeline_of
 from rs_assets.pipeline.stream.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from rs_assets.orchestration.stream_assets import StreamAssets
 
 Pairs = tuple[tuple[Version, Pipeline], ...]
 
