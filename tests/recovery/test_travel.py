@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from rs_assets import StreamBuilder, Time, TumblingWindow
 from rs_assets.engine.checkpoint import manifest as manifests
 from rs_assets.engine.checkpoint.catalog import Catalog
+from rs_assets.engine.home import Home
 from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError, SinkError
 from rs_assets.pipeline.runtime.options import SavepointPolicy
 from rs_assets.pipeline.runtime.upkeep.travel import fork, restore, rewind, savepoint
@@ -214,6 +215,26 @@ def test_a_lost_disk_is_recovered_from_the_newest_savepoint(world):
     assert report.rows_in == 45
     assert "savepoint 2" in report.recovered_from
     assert world.result() == world.expected()
+
+
+def test_a_home_that_was_moved_goes_on_with_the_state_of_a_processor(world, tmp_path):
+    def windows():
+        stream = StreamBuilder.data_stream("shop", "trip").from_file(world.log, schema=SCHEMA, tail=True)
+        window = (
+            stream.window(TumblingWindow.of(Time.seconds(10), "ts")).group_by("page").count("rows").sum("n", "total")
+        )
+        fired = window.emit_before(Time.seconds(4)).to_data_stream().filter("final")
+        return fired.to_delta(str(tmp_path / "out")).build()
+
+    world.grow(33)
+    windows().run(world.options)
+    moved = Home(tmp_path / "elsewhere")
+    Path(world.options.home.root).rename(moved.root)
+    world.grow(30)
+    windows().run(replace(world.options, home=moved), finish=True)
+    rows = DeltaTable(tmp_path / "out").to_pyarrow_table().to_pylist()
+    held = sorted((row["page"], row["start_time"], row["rows"], row["total"]) for row in rows)
+    assert held == world.expected()
 
 
 class Killed(ExitStack):

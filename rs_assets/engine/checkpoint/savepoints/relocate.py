@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -34,6 +35,45 @@ def relocate(generation: Path, moves: Mapping[str, str]) -> None:
     for facts in sorted(generation.glob(f"*/{CHECKPOINT}/state/*/_metadata/*/*")):
         if facts.is_file() and not facts.name.startswith("."):
             _rewrite(facts, lambda text: "\n".join(_with_schemas(line, moves) for line in text.split("\n")))
+
+
+def settle(generation: Path) -> None:
+    """As `relocate`, for a folder of a generation that came with its home from wherever Spark's own names say.
+
+    The last parts of its path (namespace, job, generation) must be those that it had there.
+    """
+    here = generation.absolute()
+    there = {old for path in _own_names(here) if (old := _place(path, here)) is not None}
+    relocate(here, {old: str(here) for old in sorted(there)})
+
+
+def _own_names(generation: Path) -> Iterator[str]:
+    """Paths that Spark wrote into its logs: of each source's log the first, and of the schemas of states all."""
+    for source in generation.glob(f"*/{CHECKPOINT}/sources/*/"):
+        logs = sorted(file for file in source.iterdir() if not file.name.startswith("."))
+        first = next(_entries(logs[0]), {}) if logs else {}
+        yield str(first.get("path", ""))
+    for facts in generation.glob(f"*/{CHECKPOINT}/state/*/_metadata/*/*"):
+        for entry in _entries(facts):
+            stores = entry.get("stateStoreInfo") or ()
+            yield from (path for store in stores for path in store.get("stateSchemaFilePaths") or ())
+
+
+def _entries(file: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a log that are JSON objects; what is damaged others tell of."""
+    with suppress(OSError), file.open("rb") as lines:
+        for line in lines:
+            if line.startswith(b"{"):
+                with suppress(orjson.JSONDecodeError):
+                    yield orjson.loads(line)
+
+
+def _place(path: str, generation: Path) -> str | None:
+    """Where the folder of a generation was when Spark wrote a path below it; None for other paths."""
+    scheme, tail = _SCHEME.match(path), "/".join(("", *generation.parts[-3:], ""))
+    plain = unquote(path[scheme.end() :]) if scheme else ""
+    before, found, _ = plain.rpartition(tail)
+    return f"{before}{tail[:-1]}" if found else None
 
 
 def renew_query_ids(generation: Path) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ from rs_assets.engine.checkpoint.catalog import Row, row_of
 from rs_assets.engine.checkpoint.manifest import Manifest
 from rs_assets.engine.checkpoint.preflight import CHANGED, Finding, refuse, verify_query
 from rs_assets.engine.checkpoint.savepoints import refuse_unfinished
+from rs_assets.engine.checkpoint.savepoints.relocate import settle
 from rs_assets.engine.sink.base import BatchMark
 from rs_assets.errors import CheckpointError, RsError
 from rs_assets.pipeline.runtime.identity import resumed
@@ -58,6 +59,8 @@ def _open(session: JobSession) -> None:
     first = not (stored.queries or stored.claims)
     claimed = claim_sinks(session.topology, session.manifest, session.held, session.options, first=first)
     session.manifest, session.claim = claimed.settled(session.manifest), claimed.claim
+    for generation in sorted({session.query_folder(plan).parent for plan in session.plans}):
+        settle(generation)
     _return_sources(session, stored)
     _preflight(session)
     _check_shuffles(session)
