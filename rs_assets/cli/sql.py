@@ -1,4 +1,4 @@
-"""`rs-assets sql`: a file of streaming SQL, explained or run."""
+"""`rs-assets sql`: a file of streaming SQL, explained or run; without a file statements one after the other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rs_assets.cli.base import AS_JSON, guarded
 
 
 @click.command()
-@click.argument("file", type=click.Path())
+@click.argument("file", type=click.Path(), required=False)
 @click.option("--explain", is_flag=True, help="Show the steps that the file becomes, and run nothing.")
 @click.option("--namespace", default="sql", show_default=True, help="The pipeline's namespace.")
 @click.option("--job", help="The pipeline's job (default: the name of the file).")
@@ -17,7 +17,7 @@ from rs_assets.cli.base import AS_JSON, guarded
 @AS_JSON
 @guarded
 def sql(
-    file: str,
+    file: str | None,
     namespace: str,
     job: str | None,
     variables: tuple[str, ...],
@@ -26,17 +26,27 @@ def sql(
     finish: bool,
     as_json: bool,
 ) -> None:
-    """Process all input there is as FILE says, and show what came out."""
+    """Process all input there is as FILE says, and show what came out; without FILE, ask for statements."""
     from pathlib import Path
 
+    from rs_assets.cli.console import run_and_show
+    from rs_assets.orchestration.launch import Wish
     from rs_assets.pipeline.language.sql.build import pipeline_from_sql
 
     values = dict(each.partition("=")[::2] for each in variables)
+    wish = Wish(finish=finish)
+    if file is None:
+        from rs_assets.cli.sql_shell import interactive
+        from rs_assets.pipeline.language.sql.session import Session
+
+        if explain or job is not None:
+            raise click.UsageError("--explain and --job need a FILE")
+        interactive(
+            Session(namespace, values), lambda pipeline: run_and_show(pipeline, wish, plain=True, as_json=as_json)
+        )
+        return
     pipeline = pipeline_from_sql(Path(file), namespace=namespace, job=job, variables=values)
     if explain:
         click.echo(pipeline.describe())
         return
-    from rs_assets.cli.console import run_and_show
-    from rs_assets.orchestration.launch import Wish
-
-    run_and_show(pipeline, Wish(finish=finish), plain=True, as_json=as_json)
+    run_and_show(pipeline, wish, plain=True, as_json=as_json)

@@ -92,8 +92,19 @@ def _missing(frame: DataFrame, name: str) -> Column:
 def _condition(spec: JoinSpec) -> Column:
     equal = [side_of(LEFT, GUARD) == side_of(RIGHT, GUARD)]
     equal += [side_of(LEFT, one) == side_of(RIGHT, two) for one, two in spec.on]
-    parts = [*equal, *_near(spec.bound), *([spec.condition] if spec.condition is not None else [])]
+    parts = [*equal, *_near(spec.bound), *([_of_pairs(spec)] if spec.condition is not None else [])]
     return reduce(and_, parts)
+
+
+def _of_pairs(spec: JoinSpec) -> Column:
+    """The condition, such that Spark takes it for one of pairs where rows without partner are kept.
+
+    Where it names one side alone, Spark would lose rows of that side that meet it and have no partner.
+    """
+    assert spec.condition is not None  # noqa: S101  asked for before
+    if spec.how in {"inner", "semi"}:
+        return spec.condition
+    return F.when(side_of(LEFT, GUARD) == side_of(RIGHT, GUARD), spec.condition)
 
 
 def keys_of(on: Sequence[tuple[str, str]], bound: AnyBound) -> tuple[str, ...]:

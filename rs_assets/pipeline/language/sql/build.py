@@ -72,7 +72,7 @@ def pipeline_from_sql(
         named = job or step_name(Path(text.file).stem if text.file else catalog.inserts[0].table.text)
         planner = Planner(text, catalog, StreamBuilder.data_stream(namespace, named), tables or {})
         last = _planned(planner)
-        with _Placed(planner, catalog.inserts[0].table.start):
+        with Placed(planner, catalog.inserts[0].table.start):
             return last.build(renamed=renamed, description=description)
     except RecursionError:
         raise text.error(
@@ -84,7 +84,7 @@ def _planned(planner: Planner) -> DataStream:
     """The streams of all statements, in their order; the last one leads to the others."""
     streams = []
     for insert in planner.catalog.inserts:
-        with _Placed(planner, insert.table.start):
+        with Placed(planner, insert.table.start):
             streams.append(_inserted(planner, insert))
     return streams[-1]
 
@@ -139,7 +139,7 @@ def _firing(planner: Planner, emits: tuple[Emit, ...]) -> Firing:
     return firing
 
 
-class _Placed:
+class Placed:
     """Errors of the topology inside get the place of the clause that the step was made for, else `at`."""
 
     def __init__(self, planner: Planner, at: int) -> None:

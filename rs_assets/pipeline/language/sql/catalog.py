@@ -57,12 +57,12 @@ class Catalog:
         return found
 
 
-def catalog_of(text: Text, statements: Iterable[Statement]) -> Catalog:
-    """The catalog of a file; SqlError for names that stand twice, and for a file that writes nothing."""
+def catalog_of(text: Text, statements: Iterable[Statement], *, writes: bool = True) -> Catalog:
+    """The catalog of a file; SqlError for names that stand twice, and, if it `writes`, for one that writes nothing."""
     every = tuple(statements)
     _check_names(text, every)
     inserts = tuple(each for each in every if isinstance(each, Insert))
-    if not inserts:
+    if writes and not inserts:
         raise text.error("nothing is written", len(text.sql.rstrip()), remedy="end with INSERT INTO sink SELECT ...")
     functions = dict(_function(text, each) for each in every if isinstance(each, CreateFunction))
     mark_aggregates(functions, (each.tree for each in every if isinstance(each, Insert | CreateView)))

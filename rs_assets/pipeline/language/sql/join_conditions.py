@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, Final
 
 from rs_assets.engine.join.spec import JoinType
@@ -23,6 +25,10 @@ COMPARED: Final = {
     "gt": (False, True),
     "eq": (True, True),
 }
+# The sides whose rows may be dropped before a join: those that it keeps only with a partner.
+FILTERED: Final[Mapping[JoinType, tuple[str, ...]]] = MappingProxyType(
+    {"inner": ("left", "right"), "semi": ("left", "right"), "left": ("right",), "anti": ("right",), "right": ("left",)}
+)
 
 
 @dataclass(slots=True)
@@ -104,7 +110,7 @@ def take(join: Join, tree: Any) -> None:
 
 def _may_filter(join: Join, side: str) -> bool:
     """Whether a condition on one side may drop its rows before the join."""
-    return join.how == "inner" or (join.how, side) in (("left", "right"), ("right", "left"))
+    return side in FILTERED.get(join.how, ())
 
 
 def _filter(join: Join, side: str, tree: Any) -> None:

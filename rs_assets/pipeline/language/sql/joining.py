@@ -7,38 +7,43 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rs_assets.engine.functions.literals import quote_name
-from rs_assets.engine.join.spec import Bound, Interval, JoinType
+from rs_assets.engine.join.spec import OF_BOTH, Bound, Interval, JoinType
 from rs_assets.engine.window.spec import HoppingWindow, TumblingWindow
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.language.sql.join_conditions import Join, later, same_window, take
+from rs_assets.pipeline.language.sql.lateral import expanded, is_lateral
 from rs_assets.pipeline.language.sql.origins import origins_of
 from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts
 from rs_assets.pipeline.language.sql.relation import NONE, Column, Relation, Scope
 from rs_assets.pipeline.language.sql.states import shuffled
+from rs_assets.pipeline.language.sql.values import Value
 from rs_assets.pipeline.language.sql.windowing import bound_values
 
 Item = Callable[[Planner, Any, Place], Relation]
 KINDS: Final[dict[str, JoinType]] = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
+# What the joins that keep rows of the left side alone are in SQL.
+ENDLESS: Final[dict[str, str]] = {"semi": "a sub-query", "anti": "a sub-query with NOT"}
 
 
 def joined(
     planner: Planner, left: Relation, tree: Any, conditions: list[Any], place: Place, item: Item
 ) -> tuple[Relation, list[Any]]:
     """`left` joined with what `tree` names; of the conditions of WHERE those are returned that are left over."""
+    if is_lateral(tree.this):
+        return expanded(planner, left, tree, place), conditions
     how = _how(planner, tree)
     if tree.this.key == "table" and tree.this.args.get("version") is not None:
         from rs_assets.pipeline.language.sql.dimensions import dim_joined
 
         return dim_joined(planner, left, tree, how, place), conditions
-    again = place if not left.origins & origins_of(planner, tree.this, place) else _again(planner, left, tree, place)
-    right = item(planner, tree.this, again)
-    _check_sides(planner, left, right, tree)
+    right = item(planner, tree.this, read_again(planner, left, tree.this, place))
+    check_sides(planner, left, right, tree)
     join = Join(planner, left, right, how, tree, place)
     on = list(conjuncts(tree.args["on"])) if tree.args.get("on") is not None else []
     moved = [each for each in conditions if how == "inner" and not later(join, each)]
     for each in [*on, *moved]:
         take(join, each)
-    return _made(join), [each for each in conditions if each not in moved]
+    return made_join(join), [each for each in conditions if each not in moved]
 
 
 def _how(planner: Planner, tree: Any) -> JoinType:
@@ -47,22 +52,20 @@ def _how(planner: Planner, tree: Any) -> JoinType:
     kind = (tree.args.get("kind") or "").upper()
     if kind not in ("", "INNER", "OUTER", "CROSS"):
         raise planner.error(f"{kind} JOIN is not supported", tree, remedy="use JOIN, LEFT, RIGHT or FULL JOIN")
-    if kind == "CROSS" or tree.this.key in ("unnest", "lateral"):
+    if kind == "CROSS":
         raise planner.error("CROSS JOIN is not supported", tree, remedy="join by equal columns: ON a.id = b.id")
     return KINDS[(tree.args.get("side") or "").upper()]
 
 
-def _again(planner: Planner, left: Relation, tree: Any, place: Place) -> Place:
-    """The next reading of sources that the left side reads already."""
-    reading = place.reading
-    while True:
-        reading += 1
-        again = replace(place, reading=reading)
-        if not left.origins & origins_of(planner, tree.this, again):
-            return again
+def read_again(planner: Planner, left: Relation, tree: Any, place: Place) -> Place:
+    """The place, at the next reading of sources that the left side reads already."""
+    while left.origins & origins_of(planner, tree, place):
+        place = replace(place, reading=place.reading + 1)
+    return place
 
 
-def _check_sides(planner: Planner, left: Relation, right: Relation, tree: Any) -> None:
+def check_sides(planner: Planner, left: Relation, right: Relation, tree: Any) -> None:
+    """SqlError for rows that are replaced later, and for two tables of one name."""
     for side in (left, right):
         if side.keys is not None:
             raise planner.error(
@@ -73,7 +76,7 @@ def _check_sides(planner: Planner, left: Relation, right: Relation, tree: Any) -
         raise planner.error(f"two tables are called {min(twice)!r}", tree, remedy="name one of them: JOIN t AS other")
 
 
-def _made(join: Join) -> Relation:
+def made_join(join: Join) -> Relation:
     """The join, with all that must be a field before it."""
     planner = join.planner
     if join.left.pending is not None or join.right.pending is not None:
@@ -81,7 +84,8 @@ def _made(join: Join) -> Relation:
     within = _interval(join)
     if within is None and join.how != "inner":
         raise planner.error(
-            f"a {join.how.upper()} JOIN without a bound in time never knows when a row stays alone",
+            f"{ENDLESS.get(join.how, f'a {join.how.upper()} JOIN')} without a bound in time never knows when a row"
+            " stays alone",
             join.at,
             remedy="bound it: AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '10' MINUTE",
         )
@@ -138,15 +142,17 @@ def _written(join: Join, within: Bound, times: tuple[str, str] | None) -> Relati
         raise planner.error("a join needs equal columns", at, remedy="add ON a.id = b.id")
     keys = [f"key_{n}" for n in range(1, len(join.pairs) + 1)]
     sides = []
+    pairs = [_texts(*pair) for pair in join.pairs]
     for number, side in enumerate((join.left, join.right)):
         inside = place.inside(min(side.tables, default="")) if number else place
         made, fields = planner.with_fields(
-            side, {k: p[number] for k, p in zip(keys, join.pairs, strict=True)}, inside, "keys", at
+            side, {k: p[number] for k, p in zip(keys, pairs, strict=True)}, inside, "keys", at
         )
         sides.append((_narrowed(planner, made, list(fields.values()), inside, at), fields))
     (left, here), (right, there) = sides
-    prefix = _prefix(left, right)
-    columns = (*left.columns, *(_prefixed(column, prefix) for column in right.columns))
+    prefix = _prefix(left, right) if join.how in OF_BOTH else None
+    beside = right.fields if join.how in OF_BOTH else ()
+    columns = (*left.columns, *(_prefixed(column, prefix) for column in right.columns if beside))
     stream = left.stream.join(
         right.stream,
         on={here[key]: there[key] for key in keys},
@@ -160,12 +166,19 @@ def _written(join: Join, within: Bound, times: tuple[str, str] | None) -> Relati
     )
     return Relation(
         stream=stream,
-        fields=(*left.fields, *(f"{prefix or ''}{name}" for name in right.fields)),
+        fields=(*left.fields, *(f"{prefix or ''}{name}" for name in beside)),
         columns=columns,
         origins=left.origins | right.origins,
         stateful=True,
-        window=left.window if within is not None and left.window == right.window else None,
+        window=left.window if within is not None and (not beside or left.window == right.window) else None,
     )
+
+
+def _texts(left: Value, right: Value) -> tuple[Value, Value]:
+    """A pair of keys; texts with a sign before them, for an empty one equals nothing in a join of the topology."""
+    if not all(each.type is not None and each.type.name == "string" for each in (left, right)):
+        return left, right
+    return replace(left, text=f"('=' || {left.text})"), replace(right, text=f"('=' || {right.text})")
 
 
 def _narrowed(planner: Planner, side: Relation, keys: Sequence[str], place: Place, at: Any) -> Relation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rs_assets.pipeline.language.sql.lateral import is_lateral
 from rs_assets.pipeline.language.sql.planner import Place, Planner
 
 
@@ -38,6 +39,8 @@ def _names(tree: Any) -> list[str]:
     found = []
     for table in tree.find_all(exp.Table):
         if table.args.get("version") is not None:
+            continue
+        if is_lateral(table):
             continue
         if table.this.key == "anonymous":
             found += [table.this.expressions[0].name] if table.this.expressions else []

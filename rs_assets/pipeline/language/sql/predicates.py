@@ -68,7 +68,9 @@ def _between(made: Expressions, tree: Any) -> Value:
 
 def _in(made: Expressions, tree: Any) -> Value:
     if tree.args.get("query") is not None or not tree.expressions:
-        raise made.error("IN (SELECT ...) is not supported", tree, remedy="write it as a JOIN")
+        raise made.error(
+            "IN (SELECT ...) is not supported here", tree, remedy="let it stand in WHERE, joined to the rest by AND"
+        )
     value, among = made.value(tree.this), [made.value(each) for each in tree.expressions]
     for each in among:
         check_alike(made, value, each, tree)

@@ -10,12 +10,14 @@ from rs_assets.engine.window.firing import ONCE
 from rs_assets.pipeline.language.sql import joining
 from rs_assets.pipeline.language.sql.aggregates import is_grouped
 from rs_assets.pipeline.language.sql.grouping import grouped
-from rs_assets.pipeline.language.sql.outputs import Output, Selected, called, filtered, mapped, named, outputs_of
+from rs_assets.pipeline.language.sql.lateral import REMEDY, is_lateral
+from rs_assets.pipeline.language.sql.outputs import Output, Selected, filtered, named, outputs_of
 from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts, step_name
 from rs_assets.pipeline.language.sql.ranking import ranked, ranking_of
 from rs_assets.pipeline.language.sql.relation import Relation
 from rs_assets.pipeline.language.sql.sources import source_of
-from rs_assets.pipeline.language.sql.types import common
+from rs_assets.pipeline.language.sql.subqueries import kept, parted
+from rs_assets.pipeline.language.sql.unions import united
 from rs_assets.pipeline.language.sql.windowing import pending
 
 # Parts of a SELECT that are read; what else stands there is refused by its name.
@@ -25,11 +27,15 @@ READ: Final = frozenset(
 UNREAD: Final = {
     "limit": "streams have no end: rank with ROW_NUMBER() and keep WHERE rn <= n",
     "order": "streams have no end, so nothing can be ordered: rank with ROW_NUMBER(), or order what is read later",
-    "laterals": "make the rows before, by a fluent step such as .flat_map",
+    "laterals": f"take an array apart: {REMEDY}",
     "qualify": "write ROW_NUMBER() into a sub-query and limit it in WHERE",
     "windows": "write the window behind OVER",
 }
-UNION_OTHERS: Final = {"except": "EXCEPT", "intersect": "INTERSECT"}
+# What stands in the place of operations on sets.
+SETS: Final = {
+    "except": "write NOT EXISTS (SELECT ...) with equal columns and a bound in time",
+    "intersect": "write EXISTS (SELECT ...) with equal columns and a bound in time",
+}
 
 
 def relation_of(planner: Planner, tree: Any, place: Place, names: Sequence[str] = ()) -> Relation:
@@ -45,10 +51,10 @@ def selected_of(planner: Planner, tree: Any, place: Place) -> Selected:
         local = {each.alias: each.this for each in tree.args["with_"].expressions}
         place = replace(place, local={**place.local, **local})
     if tree.key == "union":
-        return _united(planner, tree, place)
+        return united(planner, tree, place, selected_of)
     if tree.key != "select":
-        what = UNION_OTHERS.get(tree.key, tree.key.upper())
-        raise planner.error(f"{what} is not supported", tree, remedy="write a SELECT, or UNION ALL of several")
+        remedy = SETS.get(tree.key, "write a SELECT, or UNION ALL of several")
+        raise planner.error(f"{tree.key.upper()} is not supported", tree, remedy=remedy)
     return _select(planner, tree, place)
 
 
@@ -58,13 +64,22 @@ def _select(planner: Planner, tree: Any, place: Place) -> Selected:
         raise planner.error("the select list is empty", tree, remedy="name columns: SELECT a, b FROM ...")
     if tree.args.get("from_") is None:
         raise planner.error("there is no FROM", tree, remedy="streams come from tables: SELECT ... FROM table")
-    conditions = list(conjuncts(tree.args["where"].this)) if tree.args.get("where") else []
-    relation, conditions = _from(planner, tree, conditions, place)
-    relation = filtered(planner, relation, conditions, place, "where")
+    relation = _rows(planner, tree, place)
     if is_grouped(tree):
         relation, outputs = grouped(planner, relation, tree, place)
         return Selected(relation, tuple(Output(*each) for each in outputs))
     return Selected(relation, outputs_of(planner, relation, tree.expressions))
+
+
+def _rows(planner: Planner, tree: Any, place: Place) -> Relation:
+    """The rows of FROM that WHERE takes."""
+    conditions = list(conjuncts(tree.args["where"].this)) if tree.args.get("where") else []
+    plain, subqueries = parted(conditions)
+    relation, left = _from(planner, tree, plain, place)
+    relation = filtered(planner, relation, left, place, "where")
+    for each in subqueries:
+        relation = kept(planner, relation, each, plain, place, item)
+    return relation
 
 
 def _check_parts(planner: Planner, tree: Any) -> None:
@@ -98,9 +113,7 @@ def _select_rows(planner: Planner, tree: Any, place: Place) -> Relation:
             raise planner.error(
                 f"{name} beside ROW_NUMBER()", tree.expressions[0], remedy="put it into a sub-query, and rank its rows"
             )
-    conditions = list(conjuncts(tree.args["where"].this)) if tree.args.get("where") else []
-    relation, conditions = _from(planner, tree, conditions, place)
-    return filtered(planner, relation, conditions, place, "where")
+    return _rows(planner, tree, place)
 
 
 def item(planner: Planner, tree: Any, place: Place) -> Relation:
@@ -108,8 +121,10 @@ def item(planner: Planner, tree: Any, place: Place) -> Relation:
     alias = tree.alias
     if tree.key == "subquery":
         return relation_of(planner, tree.this, place.inside(alias), _alias_columns(tree)).called(alias)
-    if tree.key != "table":
+    if tree.key != "table" and not is_lateral(tree):
         raise planner.error(f"{tree.key.upper()} is not supported in FROM", tree, remedy="name a table or a view")
+    if is_lateral(tree):
+        raise planner.error("UNNEST and LATERAL stand behind a table, whose rows they take apart", tree, remedy=REMEDY)
     if tree.this.key == "anonymous":
         return pending(planner, tree.this, place, table).called(alias)
     if tree.args.get("version") is not None:
@@ -154,78 +169,3 @@ def _view(planner: Planner, view: Any, place: Place) -> Relation:
     made = relation_of(planner, view.tree, inside, [column.text for column in view.columns])
     planner.reading.discard(name)
     return made
-
-
-def _united(planner: Planner, tree: Any, place: Place) -> Selected:
-    if tree.args.get("distinct"):
-        raise planner.error(
-            "UNION drops rows that are equal, which needs all rows for ever",
-            tree.expression,
-            remedy="write UNION ALL, and SELECT DISTINCT in a window behind it",
-        )
-    sides = [
-        selected_of(planner, side, place.inside(kind)) for side, kind in ((tree.this, "a"), (tree.expression, "b"))
-    ]
-    left, right = sides
-    if len(left.outputs) != len(right.outputs):
-        raise planner.error(
-            f"UNION ALL of {len(left.outputs)} and {len(right.outputs)} columns",
-            tree.expression,
-            remedy="select equally many columns on both sides",
-        )
-    if any(side.relation.pending is not None for side in sides):
-        raise planner.error(
-            "UNION ALL of rows in windows that are not grouped", tree,
-            remedy="unite the tables in a view, and put the window over it",
-        )  # fmt: skip
-    if any(side.relation.keys is not None for side in sides):
-        raise planner.error("UNION ALL of rows that are replaced later", tree, remedy="write them to two tables")
-    names = [out.name or f"column_{n}" for n, out in enumerate(left.outputs, 1)]
-    kinds = [_one_type(planner, *pair) for pair in zip(left.outputs, right.outputs, strict=True)]
-    made = [
-        _branch(planner, side, names, kinds, place.inside(name), tree) for side, name in zip(sides, "ab", strict=True)
-    ]
-    stream = made[0].stream.union(made[1].stream, name=planner.name(place, "union", tree))
-    columns = tuple(
-        replace(
-            column, value=replace(column.value, role=column.value.role if column.value.role == other.value.role else "")
-        )
-        for column, other in zip(made[0].columns, made[1].columns, strict=True)
-    )
-    whole = replace(
-        made[0],
-        stream=stream,
-        columns=columns,
-        origins=made[0].origins | made[1].origins,
-        delay=max(each.delay for each in made),
-        window=made[0].window if made[0].window == made[1].window else None,
-        stateful=any(each.stateful for each in made),
-    )
-    return Selected(whole, tuple(Output(column.name, column.value, tree) for column in columns))
-
-
-def _one_type(planner: Planner, left: Output, right: Output) -> Any:
-    """The type of a column of a union; None if it is not known."""
-    one, two = left.value.type, right.value.type
-    if one is None or two is None or one.text == two.text:
-        return one or two
-    if "void" in (one.name, two.name):
-        return one if two.name == "void" else two
-    shared = common(one, two)
-    if shared is None:
-        raise planner.error(
-            f"the column {left.name!r} is {one.text.upper()} before UNION ALL and {two.text.upper()} behind it",
-            right.at,
-            remedy="CAST one of them",
-        )
-    return shared
-
-
-def _branch(planner: Planner, side: Selected, names: list[str], kinds: list[Any], place: Place, at: Any) -> Relation:
-    """One side of a union: just its columns, with the names of the first one and types that both sides have."""
-    outputs = [
-        replace(out, value=out.value if kind is None or (out.value.type and out.value.type.text == kind.text)
-                else replace(out.value, text=f"cast({out.value.plain} AS {kind.text})", type=kind))
-        for out, kind in zip(side.outputs, kinds, strict=True)
-    ]  # fmt: skip
-    return mapped(planner, side.relation, called(planner, outputs, names, at), place, at)

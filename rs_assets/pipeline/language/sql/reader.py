@@ -14,6 +14,7 @@ from rs_assets.pipeline.language.sql.statements import (
     CreateView,
     Emit,
     Insert,
+    Select,
     SetOption,
     Statement,
 )
@@ -35,17 +36,20 @@ ELSEWHERE: Final = MappingProxyType(
         "ADD": "put the package into the environment, and name its function: CREATE FUNCTION f AS 'module:function'",
     }
 )
+# What a query begins with.
+QUERIES: Final = ("SELECT", "WITH", "(")
 STARTS: Final = "CREATE TABLE, CREATE VIEW, CREATE FUNCTION, INSERT INTO, SET or EXECUTE STATEMENT SET"
 
 
-def statements(text: Text) -> tuple[Statement, ...]:
-    """All statements of `text`; SqlError for the first that is none."""
-    return tuple(_Reader(text).all())
+def statements(text: Text, *, queries: bool = False) -> tuple[Statement, ...]:
+    """All statements of `text`; SqlError for the first that is none. With `queries` a SELECT alone is one."""
+    return tuple(_Reader(text, queries=queries).all())
 
 
 class _Reader(Cursor):
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: Text, *, queries: bool) -> None:
         super().__init__(text, tokens_of(text))
+        self.queries = queries
 
     def all(self) -> Iterator[Statement]:
         inside = 0
@@ -67,6 +71,8 @@ class _Reader(Cursor):
         for start, read in READ.items():
             if self.take(start):
                 return read(self)
+        if self.queries and any(self.at(start) for start in QUERIES):
+            return Select(at=self.start, tree=self.query())
         remedy = ELSEWHERE.get(self.word(), f"begin with {STARTS}")
         raise self.error(f"no statement begins with {self.shown()}", remedy=remedy)
 

@@ -207,7 +207,9 @@ REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "similarto": "write REGEXP(text, 'pattern')",
         "subquery": "join with it: JOIN (SELECT ...) AS s ON ...",
-        "exists": "write it as a JOIN",
+        "exists": "let it stand in WHERE, joined to the rest by AND",
+        "any": "write EXISTS (SELECT ... WHERE ...)",
+        "all": "write NOT EXISTS (SELECT ... WHERE ...)",
         "window": "OVER is read with ROW_NUMBER() in a sub-query whose rows are limited: WHERE rn <= 3",
         "struct": "name the columns one by one",
         "star": "name the columns, or write COUNT(*)",

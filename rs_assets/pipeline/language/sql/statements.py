@@ -66,6 +66,14 @@ class CreateView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Select:
+    """A query whose rows are not written; only a session has such statements."""
+
+    tree: exp.Expression
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateFunction:
     """CREATE FUNCTION name AS 'function' [LANGUAGE language]."""
 
@@ -101,4 +109,4 @@ class SetOption:
     value: Word
 
 
-Statement = CreateTable | CreateView | CreateFunction | Insert | SetOption
+Statement = CreateTable | CreateView | CreateFunction | Insert | Select | SetOption

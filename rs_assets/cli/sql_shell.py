@@ -1,0 +1,244 @@
+"""`rs-assets sql` without a file: statements one after the other, with history and completion."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from rs_assets.errors import RsError, SqlError
+from rs_assets.pipeline.language.sql.functions import SQL_FUNCTIONS
+from rs_assets.pipeline.language.sql.session import Session
+from rs_assets.pipeline.language.sql.statements import Insert, Select
+
+if TYPE_CHECKING:
+    from rs_assets.pipeline.stream.pipeline import Pipeline
+
+PROMPT, MORE = "sql> ", "...> "
+# How many records of each file a preview reads, and how many rows of it are shown.
+RECORDS, SHOWN = 1_000, 20
+HISTORY_LENGTH: Final = 1_000
+WORDS: Final = (
+    *(
+        "SELECT",
+        "FROM",
+        "WHERE",
+        "GROUP",
+        "BY",
+        "HAVING",
+        "JOIN",
+        "LEFT",
+        "ON",
+        "AND",
+        "OR",
+        "NOT",
+        "NULL",
+        "AS",
+        "UNION",
+    ),
+    *(
+        "ALL",
+        "DISTINCT",
+        "CASE",
+        "WHEN",
+        "THEN",
+        "ELSE",
+        "END",
+        "CREATE",
+        "TABLE",
+        "VIEW",
+        "FUNCTION",
+        "WITH",
+        "INSERT",
+    ),
+    *("INTO", "SET", "WATERMARK", "FOR", "INTERVAL", "PRIMARY", "KEY", "TUMBLE", "HOP", "SESSION", "CUMULATE"),
+    *("DESCRIPTOR", "PARTITION", "ORDER", "OVER", "EMIT", "DELAY", "EXISTS", "UNNEST", "LATERAL"),
+    *("help", "quit", "show", "describe"),
+)
+HELP: Final = """\
+CREATE TABLE | VIEW | FUNCTION ...;   is kept until the end of the session
+SET 'key' = 'value';                  is kept as well
+SELECT ...;                           shows what the first records of the files give, with all windows fired
+INSERT INTO ... SELECT ...;           processes all input there is, at once
+show tables;                          what was created
+describe NAME;                        the columns of a table or a view
+quit;                                 or Ctrl-D
+A statement ends with a semicolon at the end of a line; docs/sql.md tells what is read."""
+
+
+@dataclass(slots=True)
+class Shell:
+    """Takes statements line by line and says what they give; `run` processes a pipeline. An error ends no session."""
+
+    session: Session
+    run: Callable[[Pipeline], Any]
+    say: Callable[[str], Any] = click.echo
+    waiting: list[str] = field(default_factory=list)
+
+    @property
+    def prompt(self) -> str:
+        """What stands before the next line."""
+        return MORE if self.waiting else PROMPT
+
+    def loop(self, lines: Iterable[str]) -> None:
+        """All lines, to the end of input or `quit`."""
+        for line in lines:
+            if not self.take(line):
+                return
+        if self.waiting:
+            self.say("the last statement does not end with a semicolon, so it was not run")
+
+    def take(self, line: str) -> bool:
+        """One more line; False if it ends the session."""
+        if not self.waiting and (not line.strip() or line.strip().startswith("--")):
+            return True
+        self.waiting.append(line.rstrip("\n"))
+        text = "\n".join(self.waiting)
+        command = text.strip().rstrip(";").strip()
+        if not _whole(text) and command.lower().partition(" ")[0] not in COMMANDS:
+            return True
+        self.waiting.clear()
+        return self.do(command)
+
+    def do(self, text: str) -> bool:
+        """One statement without its semicolon, or a command; False if it ends the session."""
+        word, _, rest = text.partition(" ")
+        try:
+            if word.lower() in COMMANDS:
+                return COMMANDS[word.lower()](self, rest.strip())
+            self.statements(text)
+        except RsError as error:
+            self.say(shown(error, text))
+        except KeyboardInterrupt:
+            self.say("interrupted")
+        return True
+
+    def statements(self, text: str) -> None:
+        """Keep, preview or run what stands in `text`."""
+        found = self.session.read(text)
+        if any(isinstance(each, Insert) for each in found):
+            self.run(self.session.pipeline(text))
+        elif len(found) == 1 and isinstance(found[0], Select):
+            rows = self.session.stream(text).preview(records=RECORDS)
+            self.say(table(rows))
+        elif len(found) == 1:
+            self.session.keep(text)
+            self.say("kept")
+        elif found:
+            self.say("write one statement, or INSERTs together: EXECUTE STATEMENT SET BEGIN ... END;")
+
+    def show(self, what: str) -> bool:
+        """What was created."""
+        if what.lower() not in ("tables", "views", "functions", ""):
+            self.say(f"there is nothing called {what!r} to show: show tables;")
+            return True
+        kinds = sorted((kind, name) for name, kind in self.session.names.items())
+        self.say("\n".join(f"{kind:<9} {name}" for kind, name in kinds) or "nothing was created yet")
+        return True
+
+    def describe(self, name: str) -> bool:
+        """The columns of a table or a view."""
+        columns = self.session.columns(name.strip("`"))
+        self.say("\n".join(f"{column}  {kind}" for column, kind in columns.items()) or f"{name} is a function")
+        return True
+
+    def help(self, _: str) -> bool:
+        """What may be written."""
+        self.say(HELP)
+        return True
+
+    def completions(self, begun: str) -> list[str]:
+        """Words that begin so: of the language, of what was created, and functions."""
+        known = [*WORDS, *SQL_FUNCTIONS, *self.session.names]
+        for name, kind in self.session.names.items():
+            known += self.session.columns(name) if kind == "table" else ()
+        return sorted({word for word in known if word.casefold().startswith(begun.casefold())})
+
+
+COMMANDS: Final[dict[str, Callable[[Shell, str], bool]]] = {
+    "help": Shell.help,
+    "show": Shell.show,
+    "describe": Shell.describe,
+    "desc": Shell.describe,
+    "quit": lambda shell, rest: False,  # noqa: ARG005  the table's form
+    "exit": lambda shell, rest: False,  # noqa: ARG005
+}
+
+
+def _whole(text: str) -> bool:
+    """Whether a statement is at its end; one of a set is not before END."""
+    if not text.rstrip().endswith(";"):
+        return False
+    words = text.upper().split()
+    inside = words[:4] == ["EXECUTE", "STATEMENT", "SET", "BEGIN"] or words[:3] == ["BEGIN", "STATEMENT", "SET"]
+    return not inside or text.upper().rstrip("; \n\t").endswith("END")
+
+
+def shown(error: RsError, text: str) -> str:
+    """An error, and below the line that it is about a mark at the column."""
+    if not isinstance(error, SqlError):
+        return f"{type(error).__name__}: {error}"
+    lines = text.split("\n")
+    remedy = f"\n  remedy: {error.remedy}" if error.remedy else ""
+    if error.line > len(lines):
+        return f"{error.what}{remedy}"
+    return f"{lines[error.line - 1]}\n{' ' * (error.column - 1)}^ {error.what}{remedy}"
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The first of some rows, as a table."""
+    import pyarrow as pa
+    from rich.console import Console
+
+    from rs_assets.engine.sink.console import as_table
+
+    if not rows:
+        return "no rows"
+    console = Console()
+    with console.capture() as captured:
+        console.print(as_table(pa.Table.from_pylist(rows), title="", max_rows=SHOWN))
+    return captured.get().rstrip("\n")
+
+
+def interactive(session: Session, run: Callable[[Pipeline], Any]) -> None:
+    """A session at a terminal, or with the lines of a pipe."""
+    shell = Shell(session, run)
+    if not sys.stdin.isatty():
+        shell.loop(sys.stdin)
+        return
+    save = _with_history(shell)
+    click.echo("rs-assets SQL: statements end with ; - help; tells what may be written")
+    try:
+        while True:
+            try:
+                if not shell.take(input(shell.prompt)):
+                    return
+            except KeyboardInterrupt:
+                shell.waiting.clear()
+                click.echo("")
+    except EOFError:
+        click.echo("")
+    finally:
+        save()
+
+
+def _with_history(shell: Shell) -> Callable[[], None]:
+    """Lines of sessions before, and completion by the tab key, if Python has readline; what saves the lines."""
+    try:
+        import readline
+    except ImportError:
+        return lambda: None
+    file = Path(os.environ.get("RS_SQL_HISTORY") or Path.home() / ".rs_assets_sql_history")
+    if file.is_file():
+        readline.read_history_file(file)
+    readline.set_history_length(HISTORY_LENGTH)
+    readline.set_completer(
+        lambda begun, place: [*shell.completions(begun), None][place] if begun or not place else None
+    )
+    readline.parse_and_bind("tab: complete")
+    return lambda: readline.write_history_file(file)

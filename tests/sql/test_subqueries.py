@@ -1,0 +1,139 @@
+"""Sub-queries in WHERE, UNION and rows taken apart, against DuckDB and plain Python over the same rows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import duckdb
+import pandas as pd
+
+from rs_assets import pipeline_from_sql
+from rs_assets.engine.spark.driver import SparkDriver
+
+BEGIN = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
+TABLES = """
+    CREATE TABLE clicks (n INT, page STRING, ms BIGINT, ts TIMESTAMP(3),
+        WATERMARK FOR ts AS ts - INTERVAL '60' SECOND) WITH ('connector' = 'memory');
+    CREATE TABLE views (page STRING, k BIGINT, seen TIMESTAMP(3),
+        WATERMARK FOR seen AS seen - INTERVAL '60' SECOND) WITH ('connector' = 'memory');
+    CREATE TABLE lists (n INT, tags ARRAY<STRING>, pairs MAP<STRING, STRING>, people ARRAY<ROW<id BIGINT, name STRING>>)
+        WITH ('connector' = 'memory');
+"""
+NEAR = "seen BETWEEN ts - INTERVAL '4' SECOND AND ts + INTERVAL '6' SECOND"
+# Queries that mean the same here and in DuckDB, each of rows of `clicks`, which `n` tells apart.
+V = "FROM views AS v WHERE v.page = clicks.page"
+QUERIES = {
+    "semi": f"EXISTS (SELECT 1 {V} AND {NEAR})",
+    "among": f"page IN (SELECT page FROM views WHERE k > 2 AND {NEAR}) AND ms > 1",
+    "beside": f"""ms >= 1 AND NOT (page IS NULL)
+        AND page NOT IN (SELECT v.page FROM views AS v WHERE page IS NOT NULL AND k = ms AND {NEAR})""",
+    "left_only": f"NOT EXISTS (SELECT 1 {V} AND clicks.ms > 2 AND {NEAR})",
+    "itself": """ms IN (SELECT c.ms FROM clicks AS c
+        WHERE c.n <> clicks.n AND c.ts BETWEEN clicks.ts AND clicks.ts + INTERVAL '5' SECOND)""",
+}
+
+
+def at(second: float) -> datetime:
+    return BEGIN + timedelta(seconds=second)
+
+
+def run(statements: str, rows: Mapping[str, list[dict[str, Any]]], driver: SparkDriver) -> Mapping[str, Any]:
+    pipeline = pipeline_from_sql(TABLES + statements, tables={name: [] for name in ("clicks", "views", "lists")})
+    given = {source.name: rows[source.name.partition("_")[0]] for source in pipeline.topology.origins}
+    return pipeline.try_(given, spark=driver)
+
+
+def test_should_keep_the_rows_that_duckdb_keeps(driver: SparkDriver) -> None:
+    """Nulls, empty texts and rows that are equal among them; `clicks` stand beside themselves once."""
+    drawn = random.Random(1)
+    pages = ["a", "b", "", None, "A"]
+    clicks = [
+        {"n": n, "page": drawn.choice(pages), "ms": drawn.choice([*range(5), None]), "ts": at(drawn.randrange(40))}
+        for n in range(40)
+    ]
+    views = [
+        {"page": drawn.choice(pages), "k": drawn.choice([*range(5), None]), "seen": at(drawn.randrange(40))}
+        for _ in range(25)
+    ]
+    statements = "".join(
+        f"CREATE TABLE {name} (n INT) WITH ('connector' = 'print');"
+        f"INSERT INTO {name} SELECT n FROM clicks WHERE {where};"
+        for name, where in QUERIES.items()
+    )
+    found = run(statements, {"clicks": clicks, "views": views}, driver)
+    with duckdb.connect() as duck:
+        for name, rows in (("clicks", clicks), ("views", views)):
+            duck.register(name, pd.DataFrame(rows).convert_dtypes())
+        for name, where in QUERIES.items():
+            expected = duck.sql(f"SELECT n FROM clicks WHERE {where} ORDER BY n").fetchall()
+            assert sorted(row["n"] for row in found[name]) == [n for (n,) in expected], (name, where)
+
+
+# (n, tags, pairs, people)
+LISTS = [
+    (1, ["a", "b", "a"], {"x": "1", "y": None, "s": "p-q--p"}, [{"id": 1, "name": "Ada"}, {"id": 2, "name": None}]),
+    (2, [], {}, []),
+    (3, None, None, None),
+    (4, [None, ""], {"": "7"}, [None]),
+]
+
+
+def test_should_take_arrays_and_maps_apart(driver: SparkDriver) -> None:
+    rows = [dict(zip(("n", "tags", "pairs", "people"), row, strict=True)) for row in LISTS]
+    found = run(
+        """
+        CREATE TABLE each_tag (n INT, tag STRING) WITH ('connector' = 'print');
+        CREATE TABLE or_none (n INT, tag STRING, place INT) WITH ('connector' = 'print');
+        CREATE TABLE each_pair (n INT, k STRING, v STRING) WITH ('connector' = 'print');
+        CREATE TABLE named (n INT, id BIGINT, name STRING) WITH ('connector' = 'print');
+        CREATE TABLE words (n INT, word STRING) WITH ('connector' = 'print');
+        CREATE TABLE both_lists (n INT, tag STRING, id BIGINT) WITH ('connector' = 'print');
+        INSERT INTO each_tag SELECT n, tag FROM lists CROSS JOIN UNNEST(tags) AS t (tag) WHERE n < 4 OR tag IS NULL;
+        INSERT INTO or_none SELECT n, t.tag, t.place FROM lists
+            LEFT JOIN UNNEST(tags) WITH ORDINALITY AS t (tag, place) ON TRUE;
+        INSERT INTO each_pair SELECT n, k, v FROM lists, UNNEST(pairs) AS t (k, v);
+        INSERT INTO named SELECT n, p.id, p.name FROM lists LEFT JOIN UNNEST(people) AS p ON TRUE;
+        INSERT INTO words SELECT n, word FROM lists, LATERAL TABLE(STRING_SPLIT(pairs['s'], '-')) AS w (word);
+        INSERT INTO both_lists SELECT n, tag, id FROM lists CROSS JOIN UNNEST(tags) AS t (tag)
+            JOIN UNNEST(people) AS p ON p.id > 1;
+        """,
+        {"lists": rows},
+        driver,
+    )
+    tags = [(n, tag) for n, tags, _, _ in LISTS for tag in tags or []]
+    assert values(found["each_tag"]) == ordered((n, tag) for n, tag in tags if n < 4 or tag is None)
+    places = [(n, tag, place) for n, tags, _, _ in LISTS for place, tag in enumerate(tags or [], 1)]
+    assert values(found["or_none"]) == ordered([*places, (2, None, None), (3, None, None)])
+    pairs = [(n, *pair) for n, _, pairs, _ in LISTS for pair in (pairs or {}).items()]
+    assert values(found["each_pair"]) == ordered(pairs)
+    people = [(n, each) for n, *_, people in LISTS for each in people or [None]]
+    assert values(found["named"]) == ordered((n, *(each or {"id": None, "name": None}).values()) for n, each in people)
+    assert values(found["words"]) == [(1, "p"), (1, "p"), (1, "q")]
+    assert values(found["both_lists"]) == [(1, "a", 2), (1, "a", 2), (1, "b", 2)]
+
+
+def values(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return ordered(tuple(row.values()) for row in rows)
+
+
+def ordered(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return sorted(rows, key=repr)
+
+
+def test_should_unite_different_rows_once(driver: SparkDriver) -> None:
+    """Of rows that are equal, nulls among them, on one side or on both."""
+    clicks = [{"n": n, "page": page, "ms": 1, "ts": at(n)} for n, page in enumerate(["a", "a", None, "", "b", None])]
+    views = [{"page": page, "k": 1, "seen": at(1)} for page in ("a", "c", None)]
+    lists = [dict.fromkeys(("tags", "pairs", "people")) | {"n": n} for n in (2, 5, 5)]
+    found = run(
+        """CREATE TABLE pages (page STRING, m BIGINT) WITH ('connector' = 'print');
+        INSERT INTO pages SELECT page, ms FROM clicks UNION SELECT page, k FROM views
+            UNION (SELECT NULL, n FROM lists WHERE n > 3)""",
+        {"clicks": clicks, "views": views, "lists": lists},
+        driver,
+    )
+    once = {(page, 1) for page in ("a", None, "", "b", "c")} | {(None, 5)}
+    assert values(found["pages"]) == ordered(once)
