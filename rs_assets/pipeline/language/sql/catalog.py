@@ -19,6 +19,7 @@ from rs_assets.pipeline.language.sql.statements import (
     CreateTable,
     CreateView,
     Insert,
+    Select,
     SetOption,
     Statement,
     Word,
@@ -65,7 +66,7 @@ def catalog_of(text: Text, statements: Iterable[Statement], *, writes: bool = Tr
     if writes and not inserts:
         raise text.error("nothing is written", len(text.sql.rstrip()), remedy="end with INSERT INTO sink SELECT ...")
     functions = dict(_function(text, each) for each in every if isinstance(each, CreateFunction))
-    mark_aggregates(functions, (each.tree for each in every if isinstance(each, Insert | CreateView)))
+    mark_aggregates(functions, (each.tree for each in every if isinstance(each, Insert | CreateView | Select)))
     return Catalog(
         text,
         MappingProxyType({each.name.text: each for each in every if isinstance(each, CreateTable)}),

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rs_assets.engine.functions.literals import quote, quote_name
-from rs_assets.engine.functions.registry import table_function_named
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.check.types import Type, type_in
 from rs_assets.pipeline.language.sql.expressions import a_type
 from rs_assets.pipeline.language.sql.lexer import CALL
 from rs_assets.pipeline.language.sql.outputs import filtered
+from rs_assets.pipeline.language.sql.own import check_arguments, table_function
 from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts
 from rs_assets.pipeline.language.sql.relation import Column, Relation, free_name
 from rs_assets.pipeline.language.sql.values import Value
@@ -98,17 +98,17 @@ def _elements(planner: Planner, left: Relation, item: Any) -> Elements:
     for value in values:
         check_bounds(planner, value, call)
     if call.name != UNNEST:
-        return _called(planner, call, values)
+        return _called(planner, left, call, values)
     if len(values) != 1:
         raise planner.error("UNNEST takes one array or map", call, remedy=REMEDY)
     return _unnested(planner, left, values[0], call)
 
 
-def _called(planner: Planner, call: Any, values: Sequence[Value]) -> Elements:
+def _called(planner: Planner, left: Relation, call: Any, values: list[Value]) -> Elements:
     """The rows of a function that makes rows: one of the languages, or of users' own."""
-    name = call.name.removeprefix(CALL)
+    function = table_function(planner, call.name.removeprefix(CALL), len(values), call)
+    check_arguments(planner.over(left), function.function, values, call)
     try:
-        function = table_function_named(planner.catalog.functions.get(name, name), len(values))
         array = function.rows(*(value.plain for value in values))
     except TopologyError as error:
         raise planner.error(error.what, call, remedy=error.remedy) from error

@@ -95,9 +95,8 @@ class Session:
         """The one query among statements, and its columns."""
         found = statements(text, queries=True)
         query = next(each for each in found if isinstance(each, Select))
-        others = tuple(each for each in found if each is not query)
         builder = StreamBuilder.data_stream(self.namespace, QUERY)
-        planner = Planner(text, catalog_of(text, others, writes=False), builder, {})
+        planner = Planner(text, catalog_of(text, found, writes=False), builder, {})
         place = Place(QUERY, root=QUERY)
         with Placed(planner, query.at):
             made = selected_of(planner, query.tree, place)
