@@ -21,6 +21,7 @@ from benchmarks.measure import Figure
 from benchmarks.memory import memory_figures
 from benchmarks.nexmark import nexmark_figures
 from benchmarks.seen_files import seen_figures
+from benchmarks.small import small_figures
 from benchmarks.throughput import chain_figures, filter_figures, window_figures
 from benchmarks.upkeep import upkeep_figures
 from pipelines.nexmark.queries import QUERIES
@@ -33,6 +34,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "chain": chain_figures,
         "firing": firing_figures,
         "latency": latency_figures,
+        "small": small_figures,
         "memory": memory_figures,
         "seen": seen_figures,
         "upkeep": upkeep_figures,

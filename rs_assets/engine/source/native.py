@@ -70,10 +70,10 @@ def read_stream(
         return parse_lines(_lines(reader, as_glob(path), form), form)
     if form.format == "json" and not in_parser:
         return parsed_text(_load(reader, as_glob(path), LineFormat("text")), form)
-    if pruned and form.schema is not None:
+    if pruned:
+        assert form.schema is not None  # noqa: S101  it was declared, or nobody could find that out
         # Plain lines end as any reader thinks they do, and Hadoop's own way of finding the ends is faster.
-        rows = reader.schema(form.schema).json(as_glob(path))
-        return rows.withColumn(REASON, F.lit(None).cast("string"))
+        return reader.schema(form.schema).json(as_glob(path))
     return _with_reason(_load(reader, as_glob(path), form), form)
 
 

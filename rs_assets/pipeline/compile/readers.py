@@ -88,7 +88,7 @@ def reader_of(node: nodes.Source, home: Home | None = None) -> SourceReader:
 
 
 def stream(wiring: Wiring, node: nodes.Source) -> DataFrame:
-    """The rows of `node` as a stream: its fields and REASON."""
+    """The rows of `node` as a stream: its fields and, unless it is pruned, REASON."""
     reader = reader_of(node, wiring.home)
     rows = reader.stream(reading_of(wiring, node))
     rows = rows.withColumns(_order(reader)) if wiring.ordered else rows

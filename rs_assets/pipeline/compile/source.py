@@ -15,10 +15,10 @@ POISON = "/poison"
 
 
 def compile_source(wiring: Wiring, node: Source, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
-    """Read `node` as the wiring says, and admit what can be used."""
-    frame = wiring.read(wiring, node)
-    counted = node.name not in wiring.pruned
-    good = wiring.gates.admit(frame, step=node.name, policy=node.bad_records, counted=counted)
+    """Read `node` as the wiring says, and admit what can be used; of a pruned stream that is every row."""
+    good = wiring.read(wiring, node)
+    if not (wiring.streaming and node.name in wiring.pruned):
+        good = wiring.gates.admit(good, step=node.name, policy=node.bad_records, counted=True)
     return Flow(_without_poison(wiring, node, good))
 
 

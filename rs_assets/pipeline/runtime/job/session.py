@@ -438,5 +438,6 @@ class JobSession:
 
 def default_partitions(spark: SparkSession) -> int:
     """What the session was made with; a query that ran in it before may have set another number since."""
-    made_with = spark.sparkContext.getConf().get(PARTITIONS, None)
+    # The public getConf() copies every setting, by half of all the calls to the JVM that a small pipeline needs.
+    made_with = spark.sparkContext._conf.get(PARTITIONS, None)  # noqa: SLF001
     return int(made_with or spark.conf.get(PARTITIONS) or 1)
