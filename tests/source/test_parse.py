@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from rs_assets.engine.source.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
 from rs_assets.engine.source.parse import LineFormat, java_pattern, parse_lines, without_address
-from rs_assets.engine.source.tail import SCHEMA_DDL
+from rs_assets.engine.source.tail import FORMAT, RECORDS_DDL, SCHEMA_DDL, register
 from rs_assets.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 def lines(spark: SparkSession, *values: bytes, length: int | None = None) -> DataFrame:
     rows = [("a.log", n, 100 * n, length or len(v), bytearray(v)) for n, v in enumerate(values, start=1)]
     return spark.createDataFrame(rows, SCHEMA_DDL)
+
+
+def records(spark: SparkSession, *values: bytes) -> DataFrame:
+    rows = [("a.csv", n, 100 * n, len(v), bytearray(v), None, None) for n, v in enumerate(values, start=1)]
+    return spark.createDataFrame(rows, RECORDS_DDL)
 
 
 def schema(spark: SparkSession, ddl: str) -> StructType:
@@ -90,10 +96,15 @@ def test_blank_lines_are_no_records_but_any_other_is(spark: SparkSession) -> Non
     assert [row["value"] for row in frame.collect()] == ["x", " x "]
 
 
-def test_a_header_is_the_first_line_of_its_file_only(spark: SparkSession) -> None:
+def test_a_header_is_the_first_line_of_its_file_only(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b" \nid\n7\nid\n")
     form = LineFormat("csv", schema(spark, "id long"))
-    frame = parse_lines(lines(spark, b"id", b"7", b"id"), form)
-    assert [(row["id"], row[REASON]) for row in frame.collect()] == [(7, None), (None, "malformed CSV")]
+    register(spark)
+    frame = spark.read.format(FORMAT).options(**form.line_options).load(str(tmp_path / "a.csv"))
+    assert [(row["id"], row[REASON]) for row in parse_lines(frame, form).collect()] == [
+        (7, None),
+        (None, "malformed CSV"),
+    ]
 
 
 def test_a_cut_line_and_one_that_is_no_text_have_their_reasons(spark: SparkSession) -> None:
@@ -118,4 +129,5 @@ def test_the_address_of_a_line_comes_along(spark: SparkSession) -> None:
 def test_fields_of_odd_names_are_read(spark: SparkSession, name: str, format_: str) -> None:
     form = LineFormat(format_, StructType().add(name, "string"), header=False)
     line = b'{"%s":"x"}' % name.encode() if format_ == "json" else b"x"
-    assert parse_lines(lines(spark, line), form).collect()[0][0] == "x"
+    frame = (lines if format_ == "json" else records)(spark, line)
+    assert parse_lines(frame, form).collect()[0][0] == "x"

@@ -1,52 +1,117 @@
-"""The header of a CSV file against the schema that its columns are read by."""
+"""The header of a CSV file: which of its columns are the fields of a schema."""
 
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import pyarrow as pa
-
 from rs_assets.engine.source.ddl import arrow_schema
-from rs_assets.engine.source.lines.files import codec_of
-from rs_assets.errors import SourceReadError
+from rs_assets.engine.source.lines.offsets import LineRange
+from rs_assets.engine.source.lines.reading import FirstLine, first_line
+from rs_assets.errors import DataLossError, SourceReadError
 
-# Enough for any header; a longer one is not looked at.
-HEAD_BYTES = 1 << 16
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Where the fields of a schema stand among the `width` columns of a file.
+
+    >>> Columns.matched(["id", "Name", "note"], ["name", "id"])
+    Columns(places=(1, 0), width=3)
+    """
+
+    places: tuple[int, ...]
+    width: int
+
+    @classmethod
+    def matched(cls, header: Sequence[str], names: Sequence[str]) -> Columns:
+        """The columns called `names`, without regard to case and to white space around; SourceReadError if one lacks.
+
+        Names of which the header has none at all rename its columns by place, if there are as many.
+        """
+        found = {name: place for place, name in reversed(list(enumerate(_told_apart(header))))}
+        wanted = [name.strip().lower() for name in names]
+        missing = [name for name, key in zip(names, wanted, strict=True) if key not in found]
+        if len(missing) == len(names) == len(header):
+            return cls(tuple(range(len(names))), len(names))
+        if missing:
+            raise SourceReadError(
+                f"the header has no column {missing[0]!r}",
+                remedy=f"name the fields of the schema as the columns: {', '.join(header)}",
+            )
+        return cls(tuple(found[key] for key in wanted), len(header))
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the fields are the columns, one by one."""
+        return self.places == tuple(range(self.width))
+
+
+def header_names(text: bytes) -> list[str]:
+    """The values of a line; SourceReadError for one that is no header."""
+    line = text.decode(errors="replace")
+    if line.count('"') % 2:
+        raise SourceReadError("a name in the header goes on in the next line", remedy="write the header in one line")
+    return next(csv.reader([line]), [])
+
+
+def columns_of(planned: LineRange, names: Sequence[str]) -> tuple[int, Columns] | None:
+    """The number of the header's line and its columns, None for a file without a line; SourceReadError names it."""
+    head = first_line(planned)
+    if head is None:
+        return None
+    try:
+        return head.number, Columns.matched(header_names(head.text), names)
+    except SourceReadError as error:
+        raise SourceReadError(error.what, remedy=error.remedy, file=planned.file) from error
 
 
 def check_header(file: Path, schema: str | None) -> None:
-    """Raise SourceReadError if a field of `schema` stands at another place in the header of `file`.
+    """Raise SourceReadError if the header of `file` lacks a field of `schema`.
 
-    Columns are matched by place: values of one column would be taken for those of another. Names that the header does
-    not have rename a column. Nothing is said of a schema that only Spark can read, or of a file that is not there.
+    Nothing is said of a schema that only Spark can read, of a header that is still written, or of a file that is gone.
     """
-    names = _names(schema) if schema else None
-    found = header_of(file) if names else []
-    lower = [name.strip().lower() for name in found]
-    for place, name in enumerate(names or ()):
-        if name in lower and lower[place : place + 1] != [name]:
-            raise SourceReadError(
-                f"field {place + 1} of the schema is {name!r}, which is column {lower.index(name) + 1} of the file",
-                remedy=f"declare the columns of the file in their order: {', '.join(found)}",
-                file=file,
-            )
+    names = schema_names(schema)
+    head = _head(file) if names else None
+    if names and head is not None and head.ended:
+        columns_of(_whole(file), names)
 
 
-def header_of(file: Path) -> list[str]:
-    """The values of the first line that is not blank, [] if there is none."""
+def stands_in_place(file: Path, schema: str | None) -> bool:
+    """Whether Spark's own reader takes the columns of `file` for the right fields: same names in the same order."""
+    names = schema_names(schema)
+    head = _head(file)
+    if names is None or head is None:
+        return names is not None
     try:
-        with pa.input_stream(str(file), compression=codec_of(file)) as stream:
-            head = stream.read(HEAD_BYTES)
-    except OSError:
+        return [name.lower() for name in header_names(head.text)] == [name.lower() for name in names]
+    except SourceReadError:
+        return False
+
+
+def _head(file: Path) -> FirstLine | None:
+    try:
+        return first_line(_whole(file))
+    except (OSError, DataLossError, SourceReadError):
         # A file that is gone or damaged is reported where it is read.
-        return []
-    lines = head.decode("utf-8-sig", errors="replace").splitlines()
-    return next((row for row in csv.reader(line for line in lines if line.strip())), [])
+        return None
 
 
 @lru_cache
-def _names(schema: str) -> tuple[str, ...] | None:
-    made = arrow_schema(schema)
-    return None if made is None else tuple(name.lower() for name in made.names)
+def schema_names(schema: str | None) -> tuple[str, ...] | None:
+    """The names of a declared schema, None for one that is inferred or that only Spark can read."""
+    made = arrow_schema(schema) if schema else None
+    return None if made is None else tuple(made.names)
+
+
+def _whole(file: Path) -> LineRange:
+    return LineRange(file=str(file), split=file.name)
+
+
+def _told_apart(header: Sequence[str]) -> Iterator[str]:
+    """The names as Spark infers them, in small letters: those that are empty or come twice get their place."""
+    lower = [name.strip().lower() for name in header]
+    for place, name in enumerate(lower):
+        yield f"_c{place}" if not name else f"{name}{place}" if lower.count(name) > 1 else name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,10 +17,11 @@ from rs_assets.engine.source.calendar import calendar_reason
 from rs_assets.engine.source.columns import ADDRESS, CORRUPT, REASON
 from rs_assets.engine.source.lines.files import CODECS
 from rs_assets.engine.source.lines.offsets import LineRange
-from rs_assets.engine.source.lines.reading import read_range
+from rs_assets.engine.source.lines.records import read_records
 from rs_assets.engine.source.parse import LineFormat, is_blank, parse_lines, parsed_text, text_reason
 from rs_assets.engine.source.poison import EXACT
 from rs_assets.engine.source.schema import quoted
+from rs_assets.engine.source.tail import RECORDS_DDL
 from rs_assets.errors import ConfigurationError, SourceReadError
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ LINE_LIMIT, LINE_SLACK_BYTES = "mapreduce.input.linerecordreader.line.maxlength"
 UNPACKED = frozenset({".bz2", ".deflate", ".lz4", ".snappy", ".Z", ".passthrough"})
 # What Spark knows of a file without opening it, and what it asks for if it does.
 BINARY_FILE = "path string, modificationTime timestamp, length bigint, content binary"
-SCHEMA_DDL = "split string, line long, offset long, length long, value binary"
 # What means something in a Hadoop glob.
 GLOB_CHARACTERS = re.compile(r"[\[\]{}*?,\\]")
 
@@ -56,8 +56,8 @@ def read_stream(
     """Fields and REASON of the records below `path`, as a stream. `name` keys the source in the checkpoint.
 
     Without `in_parser` JSON and CSV are parsed line by line: Spark's own reader makes any number of rows of a line of
-    JSON that holds an array, and says nothing of a quote in CSV that is not closed. A `pruned` stream of JSON has no
-    REASON: somebody else finds out that its lines are plain.
+    JSON that holds an array, says nothing of a quote in CSV that is not closed, and takes columns by place. A `pruned`
+    stream of JSON has no REASON: somebody else finds out that its lines are plain.
     """
     if not has_input(path):
         raise ConfigurationError(f"there is no file at {path}", remedy="check the path of the source", step=name)
@@ -80,16 +80,20 @@ def read_stream(
 def _lines(reader: DataStreamReader, path: str, form: LineFormat) -> DataFrame:
     """The lines of the files, read by our own reader; Spark only tells which files there are."""
     listed = reader.format("binaryFile").schema(BINARY_FILE).load(path).select("path")
-    return listed.mapInArrow(partial(_read_files, max_line_bytes=form.max_line_bytes), SCHEMA_DDL)
+    names = form.schema.names if form.schema is not None and form.header else None
+    return listed.mapInArrow(partial(_read_files, names=names, max_line_bytes=form.max_line_bytes), RECORDS_DDL)
 
 
-def _read_files(paths: Iterable[pa.RecordBatch], *, max_line_bytes: int) -> Iterator[pa.RecordBatch]:
+def _read_files(
+    paths: Iterable[pa.RecordBatch], *, names: Sequence[str] | None, max_line_bytes: int
+) -> Iterator[pa.RecordBatch]:
     """Runs in Spark's Python workers."""
     for batch in paths:
         for path in batch.column(0).to_pylist():
             file = Path("/", path.removeprefix("file:").lstrip("/"))
             with wired():
-                yield from read_range(LineRange(file=str(file), split=file.name), max_line_bytes=max_line_bytes)
+                planned = LineRange(file=str(file), split=file.name)
+                yield from read_records(planned, names, max_line_bytes=max_line_bytes)
 
 
 def as_glob(path: str) -> str:
@@ -211,7 +215,10 @@ def _load(reader: DataStreamReader | DataFrameReader, path: str, form: LineForma
             F.when(value.endswith("\r"), F.left(value, F.length(value) - 1)).otherwise(value).alias("value")
         )
     made = reader.options(**form.reader_options).schema(form.reader_schema)
-    return made.json(path) if form.format == "json" else made.option("header", form.header).csv(path)
+    if form.format == "json":
+        return made.json(path)
+    # Spark itself refuses a file with another header, whenever it came.
+    return made.option("header", form.header).option("enforceSchema", "false").csv(path)
 
 
 def _with_reason(frame: DataFrame, form: LineFormat) -> DataFrame:

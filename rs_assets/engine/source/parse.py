@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from pyspark.sql.types import StringType, StructType, TimestampType
 from rs_assets.engine.source.calendar import calendar_reason
 from rs_assets.engine.source.columns import ADDRESS, CORRUPT, LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
 from rs_assets.engine.source.lines.reading import MAX_LINE_BYTES
+from rs_assets.engine.source.lines.records import FAULT, RECORD
 from rs_assets.engine.source.schema import quoted
 from rs_assets.errors import ConfigurationError
 
@@ -49,24 +51,31 @@ class LineFormat:
         """The schema with the column for refused text."""
         return StructType([*(self.schema or StructType()).fields]).add(CORRUPT, StringType())
 
+    @property
+    def line_options(self) -> dict[str, str]:
+        """Options of `rs_lines`, which knows of CSV what no line tells by itself."""
+        options = {"max_line_bytes": str(self.max_line_bytes)}
+        if self.format == "csv" and self.schema is not None:
+            options["records"] = json.dumps(self.schema.names if self.header else None)
+        return options
+
 
 def parse_lines(lines: DataFrame, form: LineFormat, *, addressed: bool = False) -> DataFrame:
-    """Fields and REASON of each line of an `rs_lines` frame (split, line, offset, length, value).
+    """Fields and REASON of each line of an `rs_lines` frame (split, line, offset, length, value; record, fault of CSV).
 
     Blank lines are no records. With `addressed` the ADDRESS columns come along.
     """
     text = F.col("value").cast("string")
     kept = lines.filter(~is_blank(text))
-    if form.format == "csv" and form.header:
-        kept = kept.filter(F.col("line") > 1)
-    fields, refused = _fields(text, form)
+    csv = form.format == "csv"
+    fields, refused = _fields(F.coalesce(F.col(RECORD).cast("string"), text) if csv else text, form)
     reason = F.coalesce(
         F.when(
             F.col("length") > F.octet_length("value"),
             F.concat(F.lit("the line has "), F.col("length"), F.lit(f" bytes, more than {form.max_line_bytes}")),
         ),
         F.when(~F.is_valid_utf8(text), F.lit("invalid UTF-8")),
-        *([F.when(_is_unbalanced(text), F.lit(UNBALANCED))] if form.format == "csv" else []),
+        *([F.when(_is_unbalanced(text), F.lit(UNBALANCED)), F.col(FAULT)] if csv else []),
         refused,
     )
     address = (

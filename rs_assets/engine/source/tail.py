@@ -5,13 +5,16 @@
     spark.read.format("rs_lines").option("ranges", json.dumps(ranges_between(start, end))).load()
 
 Options: `path` (file, directory or glob), `max_rows_per_batch`, `max_line_bytes`, `final_line` (wait or deliver), and
-for batches `ranges` instead of a path. The module is imported by Spark's Python workers under this name.
+for batches `ranges` instead of a path. With `records`, a JSON list of the columns wanted of a CSV file with a header
+(`null` if it has none), there are two columns more: see `lines.records`. The module is imported by Spark's Python
+workers under this name.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,6 +26,7 @@ from rs_assets.engine.errors_wire import wired
 from rs_assets.engine.source.lines.offsets import LineRange, dump_offsets, load_offsets, ranges_between
 from rs_assets.engine.source.lines.planner import FinalLine, Planner
 from rs_assets.engine.source.lines.reading import MAX_LINE_BYTES, cut_range, read_range
+from rs_assets.engine.source.lines.records import FAULT, RECORD, read_records
 from rs_assets.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 
 FORMAT = "rs_lines"
 SCHEMA_DDL = "split string, line long, offset long, length long, value binary"
+RECORDS_DDL = f"{SCHEMA_DDL}, {RECORD} binary, {FAULT} string"
 
 
 def register(spark: SparkSession) -> None:
@@ -47,7 +52,7 @@ class LinesDataSource(DataSource):
 
     def schema(self) -> str:
         """One row per line; `offset` and `length` address the value's bytes in the (decompressed) file."""
-        return SCHEMA_DDL
+        return RECORDS_DDL if "records" in self.options else SCHEMA_DDL
 
     def streamReader(self, schema: StructType) -> LinesStreamReader:  # noqa: ARG002  Spark's signature
         """Follows a path; raises ConfigurationError, on the wire, for options that cannot be used."""
@@ -74,7 +79,7 @@ class LinesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._path = _path(options)
         self._max_rows = _positive(options, "max_rows_per_batch")
-        self._max_line_bytes = _positive(options, "max_line_bytes") or MAX_LINE_BYTES
+        self._read = partial(_read, _rows(options))
         self._planner = Planner(self._path, final_line=_final_line(options))
         self._planned: Mapping[str, object] = dump_offsets({})
 
@@ -111,7 +116,7 @@ class LinesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range; DataLossError or SourceReadError, on the wire, instead of fewer rows."""
-        return _read(partition, self._max_line_bytes)
+        return self._read(partition)
 
 
 class LinesReader(DataSourceReader):
@@ -120,7 +125,7 @@ class LinesReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._ranges = _ranges(options)
         self._path = None if self._ranges is not None else _path(options)
-        self._max_line_bytes = _positive(options, "max_line_bytes") or MAX_LINE_BYTES
+        self._read = partial(_read, _rows(options))
 
     def partitions(self) -> Sequence[InputPartition]:
         """One partition per range, long ones cut between lines."""
@@ -132,18 +137,26 @@ class LinesReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range, as in the stream."""
-        return _read(partition, self._max_line_bytes)
+        return self._read(partition)
 
 
 def _partitions(ranges: list[LineRange]) -> list[InputPartition]:
     return [LinesPartition(part) for planned in ranges for part in cut_range(planned)]
 
 
-def _read(partition: InputPartition, max_line_bytes: int) -> Iterator[pa.RecordBatch]:
+def _read(rows: Callable[[LineRange], Iterator[pa.RecordBatch]], partition: InputPartition) -> Iterator[pa.RecordBatch]:
     # Spark reads one nameless partition where a batch has none.
     if isinstance(partition, LinesPartition):
         with wired():
-            yield from read_range(partition.planned, max_line_bytes=max_line_bytes)
+            yield from rows(partition.planned)
+
+
+def _rows(options: Mapping[str, str]) -> Callable[[LineRange], Iterator[pa.RecordBatch]]:
+    """What makes rows of a range: its lines, or the records of CSV."""
+    cap = _positive(options, "max_line_bytes") or MAX_LINE_BYTES
+    if "records" not in options:
+        return partial(read_range, max_line_bytes=cap)
+    return partial(read_records, names=json.loads(options["records"]), max_line_bytes=cap)
 
 
 def _path(options: Mapping[str, str]) -> str:

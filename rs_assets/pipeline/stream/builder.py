@@ -102,9 +102,10 @@ class DataStreamSource(Fluent):
         One file that does not grow is bounded; a directory, a glob and `tail=True` are not. `schema` is DDL text; left
         out it is inferred from a sample at the first start and then pinned. `format="text"` gives the field `value`,
         or, with `pattern` (a regular expression with named groups), one field a group, cast to `schema`; `time_format`
-        is the pattern of its timestamps. `bad_records` says what happens to a record that does not parse: fail,
-        dead_letter, quarantine (those too on which a step fails, in Python or in SQL) or skip. Gzip and zstd files are
-        read by their ending (.gz, .zst).
+        is the pattern of its timestamps. CSV with a `header` is matched by name, in each file by its own: other columns
+        are passed over, a missing one is an error. `bad_records` says what happens to a record that does not parse:
+        fail, dead_letter, quarantine (those too on which a step fails, in Python or in SQL) or skip. Gzip and zstd
+        files are read by their ending (.gz, .zst).
 
         >>> source = StreamBuilder.data_stream("shop", "hits")
         >>> stream = source.from_file("hits.jsonl", schema="page string, ms bigint", bad_records="dead_letter")

@@ -13,7 +13,7 @@ import numpy as np
 
 from rs_assets.engine.checkpoint.log import PlannedFile
 from rs_assets.engine.source.files.plain import PlainLines, parts_of
-from rs_assets.engine.source.header import check_header
+from rs_assets.engine.source.header import check_header, stands_in_place
 from rs_assets.engine.source.lines.files import CODECS, opened
 from rs_assets.engine.source.lines.reading import MAX_LINE_BYTES
 from rs_assets.engine.source.native import check_name
@@ -138,6 +138,17 @@ def _blank(block: bytes, *, open_line_blank: bool) -> tuple[int, bool]:
     return count, blank_so_far and not pieces[-1].strip()
 
 
+def _check_columns(file: Path, schema: str | None, *, in_parser: bool) -> None:
+    """Raise SourceReadError for a header that the reader of the batch does not follow."""
+    check_header(file, schema)
+    if in_parser and schema is not None and not stands_in_place(file, schema):
+        raise SourceReadError(
+            "a file came whose columns stand in another order than those of the files before",
+            remedy="start again: the run looks at all headers then, and matches columns by name",
+            file=file,
+        )
+
+
 class FileWatch:
     """The files that one batch planned: counted while Spark reads them, and checked to be what was planned."""
 
@@ -163,7 +174,7 @@ class FileWatch:
         self.counted = counted
         self.check()
         for file in files if header and form == "csv" else ():
-            check_header(file.local, schema)
+            _check_columns(file.local, schema, in_parser=counted)
         # Of plain lines each is a record, and none is beyond the cap.
         self._plain = [self._pool.submit(plain.count, p) for f in files for p in parts_of(f.local)] if plain else None
         self._count: Future[Counted] | None = (

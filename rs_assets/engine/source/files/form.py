@@ -29,7 +29,7 @@ def read_ranges(reading: Reading, form: LineFormat, ranges: Sequence[Mapping[str
     """The records in ranges of files, with REASON and ADDRESS."""
     register(reading.spark)
     reader = reading.spark.read.format(LINES).option("ranges", orjson.dumps(ranges).decode())
-    return parse_lines(reader.option("max_line_bytes", form.max_line_bytes).load(), form, addressed=True)
+    return parse_lines(reader.options(**form.line_options).load(), form, addressed=True)
 
 
 def file_sizes(path: str) -> Ends:

@@ -18,6 +18,7 @@ from rs_assets.engine.source.files.form import file_sizes, form_with_schema, rea
 from rs_assets.engine.source.files.plain import BLOCK_BYTES, PlainLines
 from rs_assets.engine.source.files.shape import Shape
 from rs_assets.engine.source.files.watch import FilesWatch
+from rs_assets.engine.source.header import stands_in_place
 from rs_assets.engine.source.parse import LineFormat
 
 
@@ -42,7 +43,7 @@ class FilesReader:
             name=reading.name,
             path=self.path,
             form=self._form(reading),
-            in_parser=self.in_parser,
+            in_parser=self._in_parser(),
             pruned=reading.pruned,
             max_files_per_batch=self.max_files_per_batch,
         )
@@ -64,12 +65,13 @@ class FilesReader:
 
     def watch(self, watching: Watching) -> Watch:
         """The files of a batch must stay as they were planned."""
+        in_parser = self._in_parser()
 
         def over(batch_id: int, plain: PlainLines | None) -> FileWatch:
             return FileWatch(
                 watching.log.batch(batch_id).files,
                 batch_id=batch_id,
-                counted=self.in_parser,
+                counted=in_parser,
                 form=self.form.format,
                 header=self.form.header,
                 cap=watching.max_line_bytes,
@@ -90,6 +92,12 @@ class FilesReader:
             # It went while it was looked at; the batch that has it will tell.
             return False
         return first is None or plain.samples(first)
+
+    def _in_parser(self) -> bool:
+        """Whether Spark's parser reads the files that are there now: it takes the columns of CSV by place."""
+        if not (self.in_parser and self.form.format == "csv" and self.form.header):
+            return self.in_parser
+        return all(stands_in_place(file, self.schema) for file in native.existing_files(self.path))
 
     def _plain(self, max_line_bytes: int) -> PlainLines | None:
         """What tells plain lines from others; None where nothing does. It takes no line that is longer than a block."""

@@ -47,7 +47,7 @@ class LinesReader:
         form = self._form(reading)
         register(reading.spark)
         reader = reading.spark.readStream.name(reading.name).format(FORMAT).option("path", self.path)
-        reader = reader.option("max_line_bytes", form.max_line_bytes)
+        reader = reader.options(**form.line_options)
         if self.max_rows_per_batch:
             reader = reader.option("max_rows_per_batch", self.max_rows_per_batch)
         return parse_lines(reader.load(), form, addressed=reading.placed)

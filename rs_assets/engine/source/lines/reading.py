@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from rs_assets.engine.source.lines.files import (
+    ARCHIVE_BLOCK_BYTES,
     BLOCK_BYTES,
     BOM,
     LineCounter,
@@ -25,7 +26,7 @@ from rs_assets.engine.source.lines.files import (
     unreadable,
 )
 from rs_assets.engine.source.lines.offsets import LineRange
-from rs_assets.errors import DataLossError
+from rs_assets.errors import DataLossError, SourceReadError
 
 # Rows per Arrow batch, below Spark's own default of 10,000.
 BATCH_ROWS = 8192
@@ -88,6 +89,47 @@ def read_range(planned: LineRange, *, max_line_bytes: int = MAX_LINE_BYTES) -> I
         if planned.end_line is not None and counter.line != planned.end_line:
             raise _loss(planned, f"its lines have changed, the range ends with line {counter.line}")
         _verify(planned, file)
+
+
+class FirstLine(NamedTuple):
+    """The first line of a file that is not blank: its number, its text, and whether it is known to be whole."""
+
+    number: int
+    text: bytes
+    ended: bool
+
+
+def first_line(planned: LineRange) -> FirstLine | None:
+    """That of the file of the range, None if it has only blank ones; SourceReadError if it is longer than a block."""
+    head = b""
+    with _opened(planned) as file:
+        for block in _blocks(planned, file, 0, BLOCK_BYTES):
+            head += block
+            if b"\n" in head.removeprefix(BOM).lstrip():
+                break
+    lines = head.removeprefix(BOM).split(b"\n")
+    number = next((n for n, line in enumerate(lines) if line.strip()), None)
+    if number is None:
+        return None
+    ended = number + 1 < len(lines)
+    if not ended and len(head) == BLOCK_BYTES:
+        raise SourceReadError(
+            f"the first line has more than {BLOCK_BYTES} bytes", remedy="give the file a header", file=planned.file
+        )
+    return FirstLine(number + 1, lines[number].removesuffix(b"\r"), ended)
+
+
+def bytes_before(planned: LineRange, most: int) -> bytes:
+    """Up to `most` bytes of the file before the range."""
+    with _opened(planned) as file:
+        return b"".join(_blocks(planned, file, max(0, planned.start_byte - most), planned.start_byte))
+
+
+def _blocks(planned: LineRange, file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
+    if codec_of(Path(planned.file)):
+        counter = LineCounter(line=0, byte=start)
+        return archive_blocks(file, Path(planned.file), start, end, ARCHIVE_BLOCK_BYTES, counter)
+    return plain_blocks(file, start, end)
 
 
 @contextmanager

@@ -11,6 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 from rs_assets.engine.source.lines.files import opened
+from rs_assets.engine.source.lines.offsets import LineRange
+from rs_assets.engine.source.lines.reading import FirstLine, first_line
 from rs_assets.engine.source.memory.channel import Record
 from rs_assets.engine.source.native import existing_files
 from rs_assets.engine.spark.driver import SparkDriver
@@ -48,11 +50,19 @@ def _array(node: ArraySource, records: int, folder: Path) -> Node:  # noqa: ARG0
 
 
 def _files(node: FileSource, records: int, folder: Path) -> Node:
-    """One file with the first lines, whole ones, in the order of the files' names; of headers the first stays."""
+    """One file with the first lines, whole ones, in the order of the files' names.
+
+    Of headers the first stays; files with another one are left out.
+    """
     header = node.format == "csv" and node.header
     found: list[bytes] = []
+    first: FirstLine | None = None
     for file in existing_files(node.path):
-        skipped = 1 if header and found else 0
+        head = first_line(LineRange(file=str(file), split=file.name)) if header else None
+        first = first or head
+        if head and first and head.text != first.text:
+            continue
+        skipped = head.number if head and found else 0
         with opened(file) as lines:
             kept = islice(lines, skipped, skipped + records + header - len(found))
             found += [line.rstrip(b"\n") + b"\n" for line in kept]
