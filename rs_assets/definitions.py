@@ -1,6 +1,8 @@
-"""What `dagster` loads: the pipelines that pyproject.toml names, and those that are deployed."""
+"""What `dagster` loads: the pipelines of the modules in RS_MODULES, else of pyproject.toml, and those that are deployed."""
 
 from __future__ import annotations
+
+import os
 
 from dagster import Definitions  # noqa: TID253  nobody else loads this module
 
@@ -8,5 +10,5 @@ from rs_assets.orchestration.definitions_of import build_definitions
 from rs_assets.orchestration.deployed.definitions import deployed_definitions
 from rs_assets.orchestration.discovery import find_pipelines
 
-_PIPELINES = find_pipelines()
+_PIPELINES = find_pipelines(os.environ.get("RS_MODULES", "").split())
 defs = Definitions.merge(build_definitions(_PIPELINES), deployed_definitions(others=_PIPELINES))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from rs_assets.engine.extras import EXTRAS, install_command, is_installed
 from rs_assets.engine.home import Home
 from rs_assets.engine.project import TABLE, project_folder
 from rs_assets.errors import RsError
@@ -67,7 +68,10 @@ def _packages(what: str) -> Finding:
                 wrong.append(f"{wanted.name} is {version}, not {wanted.specifier}")
     if wrong:
         return Finding(what, "; ".join(wrong), "python -m pip install --upgrade --force-reinstall rs-assets")
-    return Finding(what, f"pyspark {metadata.version('pyspark')}, dagster {metadata.version('dagster')}")
+    # Whoever needs an extra that is not there gets an error that names it.
+    extras = (name if is_installed(name) else f"no {name} ({install_command(name)})" for name in EXTRAS)
+    core = f"pyspark {metadata.version('pyspark')}, dagster {metadata.version('dagster')}"
+    return Finding(what, f"{core}; extras: {', '.join(extras)}")
 
 
 def _java(what: str) -> Finding:

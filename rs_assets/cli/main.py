@@ -16,8 +16,9 @@ from rs_assets.cli.project import PROJECT_COMMANDS
 from rs_assets.cli.sql import sql
 from rs_assets.cli.tables import show
 from rs_assets.cli.upkeep import COMMANDS
+from rs_assets.engine.extras import check_extra
 from rs_assets.engine.project import project_folder
-from rs_assets.orchestration.discovery import find_pipelines, pick
+from rs_assets.orchestration.discovery import find_pipelines, pick, split_modules
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -111,19 +112,24 @@ def ui(modules: tuple[str, ...], port: int) -> None:
     """Open Dagster with the pipelines' assets, jobs, sensors and schedules."""
     from rs_assets.orchestration.instance import ensure_home
 
+    check_extra("ui", "the web page of Dagster")
     ensure_home()
-    workspace = project_folder() / "workspace.yaml"
-    target = ["-w", str(workspace)] if workspace.exists() and not modules else _module_targets(modules)
+    targets, alone = _targets(modules)
     click.echo(f"Dagster opens on http://127.0.0.1:{port}  (terminate running streams before you stop it)")
-    command = [sys.executable, "-m", "dagster", "dev", *target, "-h", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, "-m", "dagster", "dev", *targets, "-h", "127.0.0.1", "-p", str(port)]
     here = {"PYTHONWARNINGS": "ignore", "RS_DAGSTER_URL": f"http://127.0.0.1:{port}"}
-    sys.exit(subprocess.call(command, env={**os.environ, **here}))
+    only = {"RS_MODULES": " ".join(alone)} if alone else {}
+    sys.exit(subprocess.call(command, env={**os.environ, **here, **only}))
 
 
-def _module_targets(modules: tuple[str, ...]) -> list[str]:
-    if modules:
-        return [part for module in modules for part in ("-m", module)]
-    return ["-m", "rs_assets.definitions"]
+def _targets(modules: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """What Dagster is to load, and the modules with pipelines only, which `rs_assets.definitions` loads."""
+    workspace = project_folder() / "workspace.yaml"
+    if not modules and workspace.exists():
+        return ["-w", str(workspace)], []
+    own, alone = split_modules(modules)
+    ours = ["rs_assets.definitions"] if alone or not own else []
+    return [part for module in (*own, *ours) for part in ("-m", module)], alone
 
 
 for command in (*COMMANDS, *PROJECT_COMMANDS, deploy, deployments, show, sql):

