@@ -62,12 +62,14 @@ def _savepoint(context: OpExecutionContext, assets: StreamAssets, options: RunOp
 
 
 def _restore(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
+    travel.check_restore(assets.topology, options, savepoint_id=config["savepoint"])
     with _stopped(context, assets.topology, options, "a restore"):
         chosen = travel.restore(assets.topology, options, savepoint_id=config["savepoint"])
     return {"savepoint": chosen.id, **{f"batch_{query}": batch for query, batch in chosen.batches.items()}}
 
 
 def _rewind(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
+    travel.check_rewind(assets.topology, config["to_batch"], options, step=config["step"])
     with _stopped(context, assets.topology, options, "a rewind"):
         done = travel.rewind(assets.topology, config["to_batch"], options, step=config["step"])
     return {"done": done}

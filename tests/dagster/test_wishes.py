@@ -221,6 +221,17 @@ class TestUpkeep:
             act(context, StreamAssets.of(pipeline), Place().options(), {"partitions": 0})
         assert self.asked(pipeline, "resume") is None
 
+    @pytest.mark.parametrize(
+        ("action", "config"),
+        [("restore", {"savepoint": "none-such"}), ("rewind", {"to_batch": 7, "step": None})],
+    )
+    def test_what_cannot_be_gone_back_to_stops_no_stream(self, pipeline, instance, held, action, config):
+        held(created(instance, pipeline, "start").run_id)
+        act = upkeep.ACTIONS[action].act
+        with build_op_context(instance=instance) as context, pytest.raises(CheckpointError):
+            act(context, StreamAssets.of(pipeline), Place().options(), config)
+        assert (self.asked(pipeline, "stop"), self.asked(pipeline, "resume")) == (None, None)
+
     def test_a_batch_run_is_waited_for_and_no_stream_is_made_of_it(self, pipeline, instance, held):
         give_back = held(created(instance, pipeline, "run").run_id)
         threading.Timer(0.05, give_back).start()

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from rs_assets.engine.checkpoint import manifest as manifests
 from rs_assets.engine.checkpoint import returning
@@ -93,14 +94,19 @@ def restore(topology: Topology, options: RunOptions | None = None, *, savepoint_
     new generation then. CheckpointError or SinkError, and the checkpoint is as it was, if something is damaged
     or rows of others are in the way.
     """
-    _refuse_shuffled(topology)
     options = options or RunOptions()
-    chosen = savepoint_to_restore(topology, options, savepoint_id)
+    chosen = check_restore(topology, options, savepoint_id=savepoint_id)
     with _held(topology, options) as lease:
         bring_back(topology, options, chosen, lease=lease, trust=Trust.PERSON)
         summary = f"generation {chosen.generation}, batches {dict(chosen.batches)}"
         _note(topology, options, chosen.generation, "restore", summary, savepoint=chosen.id)
     return chosen
+
+
+def check_restore(topology: Topology, options: RunOptions, *, savepoint_id: str | None = None) -> Savepoint:
+    """The savepoint that `restore` would take; CheckpointError if there is none. The pipeline may run."""
+    _refuse_shuffled(topology)
+    return savepoint_to_restore(topology, options, savepoint_id)
 
 
 def bring_back(topology: Topology, options: RunOptions, chosen: Savepoint, *, lease: Lease, trust: Trust) -> Manifest:
@@ -156,19 +162,10 @@ def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None,
     `step` names the query by its stateful step; needed only if there are several. Returns what was done.
     CheckpointError names the batches one can go back to; SinkError if a sink cannot go there, and nothing is changed.
     """
-    _refuse_shuffled(topology)
     options = options or RunOptions()
     folder = options.home.job(topology.namespace, topology.job)
     with _held(topology, options) as lease:
-        stored = manifests.load(folder)
-        if stored is None:
-            raise CheckpointError(f"{topology.name} has no checkpoint yet", remedy="run it first", file=folder)
-        manifest, folders = matching(topology, stored)
-        plan = _named(topology, step)
-        name = folders[plan.name]
-        if name not in manifest.queries:
-            raise CheckpointError(f"{plan.name} has no checkpoint yet", remedy="run it first", file=folder)
-        _refuse_batch(plan, manifest.place(folder, name), to_batch)
+        stored, manifest, plan, name = check_rewind(topology, to_batch, options, step=step)
         partitions = _partitions(plan, manifest, manifest.place(folder, name), to_batch)
         above = _last_generation(topology, options)
         claimed = claim_sinks(topology, manifest, lease, options, trust=Trust.PERSON, above=above)
@@ -186,6 +183,31 @@ def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None,
         returning.finish(folder)
         _note(topology, options, begun, "rewind", summary, sinks=done)
     return f"{summary}; " + "; ".join(f"{sink} {what}" for sink, what in done.items())
+
+
+class Rewindable(NamedTuple):
+    """A query that can go back: the manifest as it is stored and as the pipeline reads it, and its folder there."""
+
+    stored: Manifest
+    manifest: Manifest
+    plan: QueryPlan
+    folder: str
+
+
+def check_rewind(topology: Topology, to_batch: int, options: RunOptions, *, step: str | None = None) -> Rewindable:
+    """The query that `rewind` would bring back; CheckpointError if it cannot go to that batch. The pipeline may run."""
+    _refuse_shuffled(topology)
+    folder = options.home.job(topology.namespace, topology.job)
+    stored = manifests.load(folder)
+    if stored is None:
+        raise CheckpointError(f"{topology.name} has no checkpoint yet", remedy="run it first", file=folder)
+    manifest, folders = matching(topology, stored)
+    plan = _named(topology, step)
+    name = folders[plan.name]
+    if name not in manifest.queries:
+        raise CheckpointError(f"{plan.name} has no checkpoint yet", remedy="run it first", file=folder)
+    _refuse_batch(plan, manifest.place(folder, name), to_batch)
+    return Rewindable(stored, manifest, plan, name)
 
 
 def _rewind_query(folder: Path, stored: Manifest, query: QueryReturn, begun: int) -> None:
