@@ -73,10 +73,21 @@ lint: setup  ## check style, format, types and the direction of imports
 functions: setup  ## make docs/functions.md from the tables of functions
 	@$(BIN)/python -m rs_assets.engine.functions.document docs/functions.md
 
+# In an environment of its own: nothing else needs what it needs.
+.PHONY: docs
+docs:  ## make a site of the pages in build/site, which needs no network; open build/site/index.html
+	@test .venv-docs/.done -nt docs/site/requirements.lock || { rm -rf .venv-docs && $(PYTHON) -m venv .venv-docs && \
+	  .venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+	  --requirement docs/site/requirements.lock && touch .venv-docs/.done; }
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
+	@echo build/site/index.html
+
 .PHONY: lock
-lock: setup  ## renew requirements.lock from pyproject.toml; UV="--upgrade" takes newer versions
-	@$(BIN)/uv pip compile pyproject.toml --quiet --group dev --universal --python-version 3.11 --generate-hashes \
+lock: setup  ## renew the lock files from pyproject.toml; UV="--upgrade" takes newer versions
+	@$(BIN)/uv pip compile pyproject.toml --quiet --all-extras --group dev --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --custom-compile-command "make lock" --output-file requirements.lock $(UV) > /dev/null
+	@$(BIN)/uv pip compile --quiet --group pyproject.toml:docs --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --custom-compile-command "make lock" --output-file docs/site/requirements.lock $(UV) > /dev/null
 
 .PHONY: clean
 clean:  ## remove what the tools leave; keeps .venv, .rs (data) and .dagster (run history)

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -28,3 +29,18 @@ def test_every_link_leads_somewhere(page):
 def test_every_page_is_in_the_index():
     index = set(LINK.findall((ROOT / "docs" / "README.md").read_text()))
     assert {page.name for page in (ROOT / "docs").glob("*.md")} - index == {"README.md"}
+
+
+def test_every_page_is_in_the_site():
+    """Only names are looked at: `make docs`, which looks at every link, needs more than the tests have."""
+    text = (ROOT / "docs" / "site" / "mkdocs.yml").read_text()
+    site = yaml.load(re.sub(r"!!python/\S+", "", text), Loader=yaml.SafeLoader)
+    first, *sections = site["nav"]
+    pages = [first, *(page for section in sections for pages in section.values() for page in pages)]
+    assert len(pages) == len(set(pages))
+    above = {page for page in pages if not (ROOT / "docs" / page).exists()}
+    assert set(pages) - above == {page.name for page in (ROOT / "docs").glob("*.md")}
+    assert all((ROOT / page).is_file() for page in above)
+    hooks = (ROOT / "docs" / "site" / "hooks.py").read_text()
+    assert above == set(re.findall(r'"(\w+\.md)"', hooks))
+    assert site["theme"]["font"] is False

@@ -1,0 +1,37 @@
+"""What the site needs beyond the pages: those of the project's own folder, and links out of `docs`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[2]
+# Pages of the project's folder that are pages of the site, too.
+ABOVE = ("ARCHITECTURE.md", "BENCHMARKS.md", "CHANGELOG.md", "CONTRIBUTING.md", "FAULTS.md")
+LINK = re.compile(r"\[([^\]]*)\]\((?!https?://|#)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """The pages above `docs` stand beside those in it."""
+    for name in ABOVE:
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001  mkdocs' signature
+    """Links to what is no page of the site stay as text: whoever reads it has no such files."""
+    folder = ROOT if page.file.src_uri in ABOVE else ROOT / "docs"
+
+    def link(found: re.Match[str]) -> str:
+        text, path, anchor = found[1], found[2], found[3] or ""
+        target = (folder / path).resolve()
+        for base in (ROOT / "docs", ROOT):
+            if target.is_relative_to(base) and (name := target.relative_to(base).as_posix()) in files.src_uris:
+                return f"[{text}]({name}{anchor})"
+        return text
+
+    return LINK.sub(link, markdown)
