@@ -1,4 +1,4 @@
-"""What `dagster` loads: the pipelines of the modules in RS_MODULES, else of pyproject.toml, and those that are deployed."""
+"""What `dagster` loads: the pipelines of RS_MODULES, else of pyproject.toml, and those that are deployed."""
 
 from __future__ import annotations
 
