@@ -223,7 +223,10 @@ class TestUpkeep:
 
     @pytest.mark.parametrize(
         ("action", "config"),
-        [("restore", {"savepoint": "none-such"}), ("rewind", {"to_batch": 7, "step": None})],
+        [
+            ("restore", {"savepoint": "20261121T004512.123456Z-b000042-0a1b2c"}),
+            ("rewind", {"to_batch": 7, "step": None}),
+        ],
     )
     def test_what_cannot_be_gone_back_to_stops_no_stream(self, pipeline, instance, held, action, config):
         held(created(instance, pipeline, "start").run_id)

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from rs_assets.testing import PipelineDriver
-
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r'^```(\w+) title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
@@ -24,12 +22,12 @@ def run(tmp_path, monkeypatch, driver):
 
 def test_should_do_what_the_tutorial_says(run, tmp_path, capsys):
     (tmp_path / "data").mkdir()
-    look, shown = "", []
+    looks, shown = {}, []
     for language, title, text in BLOCK.findall((DOCS / "tutorial.md").read_text()):
         if language == "csv":
             (tmp_path / title).write_text(text)
         elif language == "text":
-            run(look)
+            run(looks[title])
             assert _rows(capsys.readouterr().out) == _rows(text)
             shown.append(title)
         elif title == "run":
@@ -37,7 +35,7 @@ def test_should_do_what_the_tutorial_says(run, tmp_path, capsys):
             run(text)
             shown.append(tuple(map(int, capsys.readouterr().out.split())))
         elif title in ("look", "letters"):
-            look = text
+            looks[title] = text
         else:
             run(text)
     assert shown == [(6, 1, 0), "look", "letters", (3, 0, 1), "look"]
@@ -47,10 +45,9 @@ def test_should_count_visits_as_the_other_systems_do(run, driver):
     blocks = {title: text for _, title, text in BLOCK.findall((DOCS / "coming_from.md").read_text())}
     pipeline = run(blocks["rs-assets"])["pipeline"]
     visits = [("/", 1), ("/a", 9), ("/health", 3), ("/", 2), ("/", 12), ("/a", 16)]
-    with PipelineDriver(pipeline, spark=driver) as test:
-        test.push([{"user": "u", "page": page, "ts": f"2026-01-05 10:00:{second:02d}"} for page, second in visits])
-        test.finish()
-        found = sorted((row["start_time"].second, row["page"], row["visits"]) for row in test.take())
+    rows = [{"user": "u", "page": page, "ts": f"2026-01-05 10:00:{second:02d}"} for page, second in visits]
+    (counted,) = pipeline.try_(rows).values()
+    found = sorted((row["start_time"].second, row["page"], row["visits"]) for row in counted)
     assert found == [(0, "/", 2), (0, "/a", 1), (10, "/", 1), (10, "/a", 1)]
 
 
