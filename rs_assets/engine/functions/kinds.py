@@ -77,7 +77,7 @@ def _literal(sql: str, what: str) -> str:
     """The text of a literal; a number is its digits."""
     found = unquote(sql)
     if found is None and is_number(sql):
-        return sql
+        return sql.replace(" ", "")
     if found is None:
         raise TopologyError(f"the {what} must be a literal, not {sql}", remedy="write it in quotes: 'like this'")
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL)
-_NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[LD]?")
+_NUMBER = re.compile(r"(?:- ?)?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[LD]?")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b"}
 
 

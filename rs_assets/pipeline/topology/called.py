@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,7 @@ def _sql(value: Any, name: str) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
-        return f"double('{value!r}')"
+        return f"{value!r}D" if math.isfinite(value) else f"double('{value!r}')"
     if isinstance(value, str) and value.strip():
         return value
     if type(value) is Deferred and len(value.rs_fields) == 1:

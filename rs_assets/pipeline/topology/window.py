@@ -37,7 +37,7 @@ from rs_assets.engine.window.spec import (
 from rs_assets.engine.window.splits import BySplit
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.topology.base import Family
-from rs_assets.pipeline.topology.expression import ColumnBuilder, SqlText
+from rs_assets.pipeline.topology.expression import ColumnBuilder, SqlText, calls_by_name
 from rs_assets.pipeline.topology.timed import NONE, Arrival, TimedState
 
 # The state of processors, by what they compute, where it is not a row a window.
@@ -86,6 +86,12 @@ class WindowAggregate(TimedState):
             raise TopologyError(
                 f"window {self.name!r} would have two columns called {', '.join(twice)}",
                 remedy="give the aggregate another name",
+            )
+        if calls_by_name(self):
+            raise TopologyError(
+                f"window {self.name!r} calls a function in Python inside an aggregate",
+                remedy="compute its value before, by .with_fields(value=functions.f('x'))",
+                step=self.name,
             )
         self._check_emit()
         self._check_splits()

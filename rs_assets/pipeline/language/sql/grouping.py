@@ -20,6 +20,7 @@ from rs_assets.pipeline.language.sql.windowing import KINDS, bound_values, check
 
 RESERVED: Final = ("start_time", "end_time", "fire_time", "final", "retracted", "rank")
 SUFFIXES: Final[Mapping[str, Role]] = {"_START": "start", "_END": "end", "_ROWTIME": "last"}
+BY_WINDOW: Final = "GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)"
 ROWS: Final = "row_count"
 # Several groupings in one.
 SEVERAL: Final = {"cube": "CUBE", "rollup": "ROLLUP", "groupingsets": "GROUPING SETS"}
@@ -206,9 +207,7 @@ def _auxiliary(group: Group, tree: Any) -> Role | None:
 
 def _bound(group: Group, role: Role, tree: Any) -> Value:
     if group.window is None:
-        raise group.planner.error(
-            "there is no window in GROUP BY", tree, remedy="GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)"
-        )
+        raise group.planner.error("there is no window in GROUP BY", tree, remedy=BY_WINDOW)
     if tree.key == "anonymous":
         value = group.planner.over(group.relation).value(tree.expressions[0])
         kind = tree.name.removeprefix(CALL).partition("_")[0]
@@ -227,9 +226,7 @@ def _bound_values(group: Group) -> Mapping[Role, Value]:
 def _aggregate(group: Group, tree: Any) -> Value:
     made = aggregated(group.planner.over(group.relation), tree)
     if made.own is not None and group.window is None:
-        raise group.planner.error(
-            f"{made.kind} needs a window, whose rows it keeps", tree, remedy="GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)"
-        )
+        raise group.planner.error(f"{made.kind} needs a window, whose rows it keeps", tree, remedy=BY_WINDOW)
     known = next((name for name, other in group.made.items() if other == made), None)
     if known is None:
         wanted = group.names.get(id(tree)) or made.kind.lower()
