@@ -55,7 +55,8 @@ and by `rs_assets.functions`.
   asked for: not in a branch of `if` or `CASE` that is not taken. The function is called there all the same.
 - **Pure**: a function is called again where a batch is repeated, and may be called for records that are dropped.
 - **Many rows at once**: with `form="arrow"` or `form="pandas"` a function gets an array or a Series for each argument,
-  and returns one of as many values. Where it raises, it is called again with each row alone.
+  and returns one of as many values, each of its row alone: how rows are put together is Spark's matter. Where it
+  raises, it is called again with each row.
 - **Rows**: `@table_function(returns="word string, place bigint")` declares a function that returns or yields rows;
   `words_of(line)` alone in a script makes a record of each, with the fields of the row beside its own.
 - **Aggregates**: `@aggregate_function` on a class with `create()`, `accumulate(accumulator, value)` and

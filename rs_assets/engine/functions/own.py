@@ -40,9 +40,12 @@ class Body:
     form: Form = "row"
 
     def sql(self, arguments: Sequence[str]) -> str:
-        """The Spark SQL of a call. What the function raised is raised where the value is asked for, and only there."""
+        """The Spark SQL of a call; what the function raised is raised where the value is asked for, and only there.
+
+        The first argument tells how many rows there are, where there is no other.
+        """
         ASKED[self.name] = self
-        called = f"{self.name}({', '.join(arguments) or 'true'})"
+        called = f"{self.name}({', '.join(['true', *arguments])})"
         value = "if(o.fault is null, o.value, raise_error(o.fault))"
         return f"get(transform(array({called}), o -> {value}), 0)"
 

@@ -62,6 +62,10 @@ def _register(spark: SparkSession, body: Body) -> None:
     spark.udf.register(body.name, made)
 
 
+class NumberError(ValueError):
+    """A vectorised function has returned another number of values than it got rows: no row of them is to blame."""
+
+
 @dataclass(frozen=True, slots=True)
 class Made:
     """What came of some rows: values as Arrow, and the faults of those rows that have one."""
@@ -72,15 +76,17 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """What a worker runs: columns of arguments in, structs of value and fault out. `kind` is the type of values."""
+    """What a worker runs: columns of arguments in, structs of value and fault out. `kind` is the type of values.
+
+    The first column only tells how many rows there are.
+    """
 
     body: Body
     kind: pa.DataType
 
     def __call__(self, *columns: pa.Array) -> pa.Array:
         """Call the function for all rows that have what it needs; the others are null."""
-        given = columns[: len(columns) if self.body.takes else 0]
-        rows = len(columns[0])
+        rows, given = len(columns[0]), columns[1:]
         called = self._called(given, rows)
         whole = len(called) == rows
         taken = [each if whole else each.take(pa.array(called, pa.int64())) for each in given]
@@ -108,8 +114,9 @@ class Runner:
         try:
             return Made(self._at_once(given, rows), {})
         except RAISED as error:
-            if rows == 1:
-                return Made(pa.nulls(1, self.kind), {0: self._fault(error, given, 0)})
+            if rows == 1 or isinstance(error, NumberError):
+                faults = {number: self._fault(error, given, number) for number in range(rows)}
+                return Made(pa.nulls(rows, self.kind), faults)
         # One row of them is to blame.
         alone = [self._made([each.slice(number, 1) for each in given], 1) for number in range(rows)]
         faults = {number: made.faults[0] for number, made in enumerate(alone) if made.faults}
@@ -132,7 +139,7 @@ class Runner:
             made = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
             made = made if made.type == self.kind else made.cast(self.kind)
         if len(made) != rows:
-            raise ValueError(f"it returned {len(made)} values for {rows} rows")
+            raise NumberError(f"it returned {len(made)} values for {rows} rows")
         if self.body.fills and made.null_count:
             raise ValueError("it returned a null, and is declared to give a value always")
         return made
