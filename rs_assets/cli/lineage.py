@@ -14,7 +14,8 @@ from rs_assets.engine.sink.delta_table import open_table
 from rs_assets.errors import ConfigurationError, SinkError
 from rs_assets.orchestration.catalogued import key_of
 from rs_assets.orchestration.place import Place
-from rs_assets.pipeline.compile.plan import QueryPlan, plan_queries
+from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.stream.pipeline import Pipeline
 from rs_assets.pipeline.topology.provenance import fields_of, provenance
 from rs_assets.pipeline.topology.sink import DeltaSink

@@ -8,7 +8,8 @@ from rs_assets.engine.checkpoint import manifest as manifests
 from rs_assets.engine.checkpoint.merge import source_key
 from rs_assets.engine.checkpoint.storage import CheckpointRow
 from rs_assets.orchestration.place import Place
-from rs_assets.pipeline.compile.plan import QueryPlan, plan_queries
+from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.runtime.identity import folder_of, log_of
 from rs_assets.pipeline.runtime.record.journal import queue_of
 from rs_assets.pipeline.runtime.record.positions import positions

@@ -25,7 +25,8 @@ from rs_assets.errors import RsError
 from rs_assets.orchestration.catalogued import checkpoints_of
 from rs_assets.orchestration.place import Place, place_of
 from rs_assets.orchestration.stream_assets import StreamAssets
-from rs_assets.pipeline.compile.plan import QueryPlan, plan_queries
+from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.runtime.identity import log_of
 from rs_assets.pipeline.runtime.record.journal import queue_of
 from rs_assets.pipeline.runtime.upkeep.ownership import newest_of, readable, savepoints_of

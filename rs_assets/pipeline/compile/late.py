@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rs_assets.errors import TopologyError
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.chain import DURABLE
 from rs_assets.pipeline.topology.sink import DeltaSink, Sink
 from rs_assets.pipeline.topology.timed import TimedState
 from rs_assets.pipeline.topology.topology import Topology
-
-if TYPE_CHECKING:
-    from rs_assets.pipeline.compile.plan import QueryPlan
 
 
 def gets_late(node: Node) -> bool:

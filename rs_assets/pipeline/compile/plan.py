@@ -2,91 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable
 
 from rs_assets.engine.window.spec import InOrder, SessionWindow
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.compile.late import gets_late, with_late
-from rs_assets.pipeline.topology.base import Node
+from rs_assets.pipeline.compile.query_plan import OutputMode, QueryPlan
 from rs_assets.pipeline.topology.branches import dominators, rejoined
-from rs_assets.pipeline.topology.chain import DURABLE, entries, inputs_of
-from rs_assets.pipeline.topology.expression import calls_python
+from rs_assets.pipeline.topology.chain import DURABLE, entries
 from rs_assets.pipeline.topology.shuffle import ShuffleRead
 from rs_assets.pipeline.topology.sink import DeltaSink, Sink
 from rs_assets.pipeline.topology.source import FileSource
 from rs_assets.pipeline.topology.timed import TimedState
 from rs_assets.pipeline.topology.topology import Topology
 from rs_assets.pipeline.topology.window import WindowAggregate
-
-OutputMode = Literal["append", "update", "complete"]
-# The source name of a query's control rows; with several watermarks each has a source of its own.
-CONTROL_SOURCE = "rs_control"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryPlan:
-    """One Spark query: everything above and including `trunk` streams, what is below is applied to each batch.
-
-    `name` keys the query's checkpoint: its last stateful step, or its sources. `states` are its stateful steps, inputs
-    first; the last is `stateful`, and `roots` are those with an input that has passed no other. There a watermark
-    begins, at the gates `entries`. `owns` are the sources whose rows count for the pipeline as this query counts them:
-    a source that several queries read is owned by the first. `again` are the nodes that an earlier query has too.
-    `late` are those of its sinks that get the late rows of one of its `roots`.
-    """
-
-    name: str
-    nodes: tuple[str, ...]
-    trunk: str
-    sinks: tuple[str, ...]
-    sources: tuple[str, ...]
-    owns: tuple[str, ...]
-    again: frozenset[str] = frozenset()
-    states: tuple[str, ...] = ()
-    roots: tuple[str, ...] = ()
-    entries: tuple[str, ...] = ()
-    output_mode: OutputMode = "append"
-    late: tuple[str, ...] = ()
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """The sinks that get rows of the trunk."""
-        return tuple(name for name in self.sinks if name not in self.late)
-
-    @property
-    def stateful(self) -> str | None:
-        """The last step with state, which every row of the sinks has passed; None without any."""
-        return self.states[-1] if self.states else None
-
-    @property
-    def controls(self) -> Mapping[str, str]:
-        """The name of the source of control rows, for each gate behind which a watermark begins."""
-        if len(self.entries) == 1:
-            return dict.fromkeys(self.entries, CONTROL_SOURCE)
-        return {gate: f"{CONTROL_SOURCE}_{gate.replace('.', '__')}" for gate in self.entries}
-
-    def feeding(self, topology: Topology) -> Mapping[str, frozenset[str]]:
-        """The sources whose rows come to each gate behind which a watermark begins."""
-        nodes = [node for node in map(topology.__getitem__, self.roots) if isinstance(node, TimedState)]
-        found = {side.gate: topology.ancestors(name) | {name} for node in nodes for side, name in inputs_of(node)}
-        return {gate: found[gate] & frozenset(self.sources) for gate in self.entries}
-
-    def behind_state(self, topology: Topology, name: str) -> bool:
-        """Whether the rows of step `name` have passed a step with state in this query."""
-        return not topology.ancestors(name).isdisjoint(self.roots)
-
-    def shared(self, topology: Topology) -> frozenset[str]:
-        """The steps that refuse the same records in an earlier query, which counts them and writes their letters.
-
-        A step in SQL is none: Spark computes only what a query needs, so a record may fail in one query alone.
-        """
-        nodes = (topology[name] for name in self.again)
-        return frozenset(node.name for node in nodes if node.family != "step" or calls_python(node))
-
-    def below_trunk(self, topology: Topology) -> tuple[Node, ...]:
-        """The nodes that are applied to each batch, inputs first."""
-        return tuple(topology[n] for n in self.nodes if self.trunk in topology.ancestors(n) and n not in self.late)
 
 
 def plan_queries(topology: Topology) -> tuple[QueryPlan, ...]:

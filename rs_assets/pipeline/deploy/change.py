@@ -9,7 +9,8 @@ from rs_assets.engine.checkpoint import manifest as manifests
 from rs_assets.engine.checkpoint.deployments import EVERYTHING, Version
 from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.errors import TopologyChangedError
-from rs_assets.pipeline.compile.plan import QueryPlan, plan_queries
+from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.deploy.progress import position_of
 from rs_assets.pipeline.runtime.identity import resumed
 from rs_assets.pipeline.runtime.options import RunOptions

@@ -9,7 +9,7 @@ from pathlib import Path
 from rs_assets.engine.checkpoint.log import CheckpointLog
 from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.errors import ConfigurationError, TopologyChangedError
-from rs_assets.pipeline.compile.plan import QueryPlan
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.pipeline.topology.shape import NodeShape, Shape, changes, lags, renamed, shape_of
 from rs_assets.pipeline.topology.topology import Topology

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rs_assets.engine.source.base import Watch
-from rs_assets.pipeline.compile.plan import QueryPlan
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.source import POISON
 from rs_assets.pipeline.compile.wiring import Wiring
 from rs_assets.pipeline.runtime.batch.execution import BatchExecution

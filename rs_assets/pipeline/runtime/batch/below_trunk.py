@@ -14,7 +14,7 @@ from rs_assets.engine.source.columns import LINE, OFFSET, RAW, SPLIT, visible
 from rs_assets.engine.source.poison import EXACT
 from rs_assets.engine.source.schema import quoted
 from rs_assets.errors import StepError
-from rs_assets.pipeline.compile.plan import QueryPlan
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.sink import shown
 from rs_assets.pipeline.compile.table import compile_node
 from rs_assets.pipeline.compile.wiring import CollectingGates, Dead, Flow, Wiring

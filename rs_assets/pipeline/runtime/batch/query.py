@@ -29,7 +29,7 @@ from rs_assets.engine.window.by_record import tell_latest
 from rs_assets.engine.window.event_time import END_OF_TIME, control_folder, send_control
 from rs_assets.engine.window.spec import EPOCH
 from rs_assets.errors import BadRecordError, DataLossError, RsError, StepError
-from rs_assets.pipeline.compile.plan import QueryPlan
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.table import wire_node
 from rs_assets.pipeline.compile.wiring import Flow, Wiring
 from rs_assets.pipeline.runtime.batch.accounts import Counts, NotPlainError, acts_at_once, counts_of, plain_rows

@@ -13,7 +13,7 @@ from rs_assets.engine.home import Home
 from rs_assets.engine.source.columns import origin_of
 from rs_assets.engine.window.spec import EPOCH
 from rs_assets.engine.window.splits import NO_SPLIT, BySplit, Latest, Silence, SplitNotes, later, reached
-from rs_assets.pipeline.compile.plan import QueryPlan
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.readers import placed
 from rs_assets.pipeline.runtime.batch.execution import BatchExecution
 from rs_assets.pipeline.runtime.record.positions import positions

@@ -19,7 +19,8 @@ from rs_assets.engine.source.policy import BadRecords
 from rs_assets.engine.source.rows import infer_schema
 from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.errors import SchemaError
-from rs_assets.pipeline.compile.plan import QueryPlan, plan_queries
+from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.table import wire_node
 from rs_assets.pipeline.compile.wiring import Flow, Wiring, parse_ddl
 from rs_assets.pipeline.topology.base import Node

@@ -9,7 +9,7 @@ from rs_assets.engine.checkpoint.log import CheckpointLog
 from rs_assets.engine.checkpoint.manifest import Manifest
 from rs_assets.engine.checkpoint.source_log import SourceLog
 from rs_assets.engine.source.base import Known, SourceReader, Start, Watch, Watched, Watching
-from rs_assets.pipeline.compile.plan import QueryPlan
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 
 # Told of records of a source that are lost and are no error.
 NoteLoss = Callable[[str, Sequence[object]], None]

@@ -13,7 +13,8 @@ from rs_assets.engine.checkpoint.preflight import ACCEPT, Expected, Finding, ver
 from rs_assets.engine.checkpoint.repair import REPAIRS
 from rs_assets.engine.sink.base import BatchMark, SinkWriter, Watched
 from rs_assets.errors import CheckpointError, ConfigurationError
-from rs_assets.pipeline.compile.plan import QueryPlan, plan_queries
+from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.sink import writer_of
 from rs_assets.pipeline.runtime.identity import resumed
 from rs_assets.pipeline.runtime.options import RunOptions

@@ -30,7 +30,8 @@ from rs_assets.engine.source.base import Known, Pruning, SourceReader, Watch, li
 from rs_assets.engine.source.policy import BadRecords
 from rs_assets.errors import ConfigurationError
 from rs_assets.pipeline.compile.late import unmarked
-from rs_assets.pipeline.compile.plan import QueryPlan, plan_queries
+from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.readers import reader_of, stream
 from rs_assets.pipeline.compile.sink import writer_of
 from rs_assets.pipeline.compile.wiring import Flow, Wiring

@@ -13,7 +13,7 @@ from rs_assets.engine.checkpoint.splits import BatchMessages, SplitTracker
 from rs_assets.engine.checkpoint.storage import CheckpointStorage
 from rs_assets.engine.home import Home
 from rs_assets.engine.source.base import Positions
-from rs_assets.pipeline.compile.plan import QueryPlan
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.runtime.record.journal import Journal, JournalEntry, write_entries
 from rs_assets.pipeline.runtime.record.positions import positions
 from rs_assets.pipeline.topology.source import Source

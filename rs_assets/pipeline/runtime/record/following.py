@@ -9,7 +9,7 @@ from rs_assets.engine.checkpoint.log import CheckpointLog
 from rs_assets.engine.checkpoint.source_log import SourceLog
 from rs_assets.engine.source.base import Followed, Follower, SourceReader
 from rs_assets.errors import RsError
-from rs_assets.pipeline.compile.plan import QueryPlan
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.runtime.record.journal import JournalEntry
 
 

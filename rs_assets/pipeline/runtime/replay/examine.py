@@ -18,7 +18,7 @@ from rs_assets.engine.source.admit import BLAMED
 from rs_assets.engine.source.columns import LINE, OFFSET, RAW, REASON, SPLIT
 from rs_assets.engine.source.poison import digest
 from rs_assets.errors import RsError, StepError
-from rs_assets.pipeline.compile.plan import QueryPlan
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.readers import batch_reader
 from rs_assets.pipeline.compile.table import COMPILE, PROBE
 from rs_assets.pipeline.compile.wiring import CollectingGates, Flow, Wiring

@@ -10,7 +10,7 @@ from rs_assets.engine.checkpoint.log import CheckpointLog
 from rs_assets.engine.checkpoint.source_log import SourceLog
 from rs_assets.engine.sink.base import BatchMark, SinkWriter, Staged
 from rs_assets.engine.source.base import DeadLettering
-from rs_assets.pipeline.compile.plan import QueryPlan
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.readers import reader_of, reading_of
 from rs_assets.pipeline.compile.wiring import Wiring
 from rs_assets.pipeline.runtime.replay.replay import Replay

@@ -20,7 +20,7 @@ from rs_assets.engine.source.policy import BadRecords
 from rs_assets.engine.window.spec import EPOCH
 from rs_assets.errors import BadRecordError, RsError
 from rs_assets.pipeline.compile.late_rows import late_rows
-from rs_assets.pipeline.compile.plan import QueryPlan
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.readers import batch_reader
 from rs_assets.pipeline.compile.source import POISON
 from rs_assets.pipeline.compile.table import COMPILE, LATE

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from rs_assets.engine.source.base import Settling
-from rs_assets.pipeline.compile.plan import QueryPlan, in_order
+from rs_assets.pipeline.compile.plan import in_order
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.runtime.batch.query import AVAILABLE_NOW, QueryRun
 from rs_assets.pipeline.runtime.job.ending import record
 from rs_assets.pipeline.runtime.job.opening import opened

@@ -13,7 +13,8 @@ from rs_assets.engine.sink.base import BatchMark, Closing, Rewinding
 from rs_assets.engine.sink.dead_letters import DeadLetters
 from rs_assets.engine.sink.lineage import Lineage, Point
 from rs_assets.errors import SinkError, TopologyChangedError
-from rs_assets.pipeline.compile.plan import QueryPlan, plan_queries
+from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.sink import writer_of
 from rs_assets.pipeline.runtime.identity import matched
 from rs_assets.pipeline.runtime.options import RunOptions

@@ -23,7 +23,8 @@ from rs_assets.engine.state.served import refresh
 from rs_assets.engine.state.snapshot import StateSnapshot, state_at, write_state
 from rs_assets.engine.window.spec import SlidingWindow
 from rs_assets.errors import CheckpointError, ConfigurationError
-from rs_assets.pipeline.compile.plan import QueryPlan, plan_queries
+from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.runtime.identity import folder_of, log_of
 from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.pipeline.topology.base import Node

@@ -34,7 +34,8 @@ from rs_assets.engine.checkpoint.savepoints.model import stamp
 from rs_assets.engine.checkpoint.savepoints.relocate import relocate
 from rs_assets.engine.dimension.notes import repeat_until
 from rs_assets.errors import CheckpointError, ConfigurationError
-from rs_assets.pipeline.compile.plan import CONTROL_SOURCE, QueryPlan, plan_queries
+from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.compile.query_plan import CONTROL_SOURCE, QueryPlan
 from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.pipeline.runtime.upkeep.claims import Trust, claim_sinks
 from rs_assets.pipeline.runtime.upkeep.ownership import (
