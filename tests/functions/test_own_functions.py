@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from importlib.metadata import EntryPoint
+from random import Random
 
 import pytest
+from deltalake import DeltaTable
 
-from rs_assets import aggregate_function, function, functions, table_function
+from rs_assets import StreamBuilder, aggregate_function, function, functions, table_function
 from rs_assets.engine.functions import packages
 from rs_assets.engine.functions.registry import function_named
 from rs_assets.errors import SchemaError, StepError, TopologyError
@@ -16,6 +19,46 @@ from rs_assets.pipeline.topology.step import Script
 from tests.functions import library
 
 SCHEMA = "text string, n bigint, m bigint, items array<bigint>, at timestamp"
+VALUES = {
+    "text": [None, "", " ", "a b", "a  b'c\\", "é 😀x", "-1 `q`"],
+    "n": [None, 0, 1, -7, 2**53 + 1, -(2**63), 2**63 - 1],
+    "m": [None, 0, 3, -1],
+    "items": [None, [], [5], [3, -2, 9]],
+    "at": [None, *(datetime(year, 3, 1, 23, 59, 59, 999999, UTC) for year in (1, 1969, 2026, 9999))],
+}
+SCRIPT = """
+    a=own_initials(text,'.'); b=own_told(n); if(m!=0){c=own_share(n,m)}; d=own_joined(text,b,null);
+    e=own_range(items); f=own_year(at); g=own_joined(); less=own_less(n,m)
+"""
+
+
+def expected(row):
+    """The record behind SCRIPT."""
+    text, n, m, items, at = (row[name] for name in ("text", "n", "m", "items", "at"))
+    told = library.own_told(n)
+    return row | {
+        "a": None if text is None else library.own_initials(text, "."),
+        "b": told,
+        "c": n / m if n is not None and m is not None and m != 0 else None,
+        "d": library.own_joined(text, told, None),
+        "e": None if items is None else library.own_range(items),
+        "f": None if at is None else at.year,
+        "g": "",
+        "less": None if n is None or m is None else n - m,
+    }
+
+
+def test_should_do_as_in_python(source, drive):
+    """All pairs of numbers among them, in batches of several sizes, one of them empty."""
+    pick = Random(7)
+    rows = [
+        {**{name: pick.choice(values) for name, values in VALUES.items()}, "n": n, "m": m}
+        for n in VALUES["n"]
+        for m in VALUES["m"]
+        if not (n == -(2**63) and m == 3) and not (n == 2**63 - 1 and m == -1)
+    ]
+    found = drive(source(SCHEMA).script(SCRIPT), rows[:1], rows[1:9], [], rows[9:])
+    assert found == [expected(row) for row in rows]
 
 
 def test_should_be_called_in_conditions_and_steps_and_make_rows(source, drive):
@@ -30,6 +73,21 @@ def test_should_end_the_run_where_a_value_is_asked_for_that_was_not_made(source,
     with pytest.raises(StepError, match="the function 'own_s.* raised") as error:
         drive(source(SCHEMA).script(f"x={call}"), [{"n": 1, "m": 0}])
     assert str(error.value.facts["record"]).startswith(call.partition("(")[0])
+
+
+def test_should_keep_bad_records_apart(options, tmp_path):
+    file = tmp_path / "in.jsonl"
+    file.write_text("".join(f'{{"n": {n}, "m": {n % 3}}}\n' for n in range(9)))
+    begin = StreamBuilder.data_stream("own", "apart").from_file(
+        file, schema="n bigint, m bigint", bad_records="quarantine"
+    )
+    report = begin.script("x=own_share(n,m)").to_delta("shares").build().run(options)
+    found = DeltaTable(options.home.table("own", "shares")).to_pyarrow_table().to_pylist()
+    assert sorted((row["n"], row["x"]) for row in found) == [(n, n / (n % 3)) for n in range(9) if n % 3]
+    assert report.rows_dead == 3
+    letters = DeltaTable(str(options.home.dead_letters)).to_pyarrow_table().to_pylist()
+    assert sorted(row["line"] for row in letters) == [1, 4, 7]
+    assert all("the function 'own_share' raised ZeroDivisionError" in row["reason"] for row in letters)
 
 
 def test_should_find_the_functions_of_packages(monkeypatch, tmp_path):
