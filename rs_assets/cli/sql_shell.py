@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ import click
 from rs_assets.errors import RsError, SqlError
 from rs_assets.pipeline.language.sql.functions import SQL_FUNCTIONS
 from rs_assets.pipeline.language.sql.session import Session
+from rs_assets.pipeline.language.sql.source import OPENED, Text
 from rs_assets.pipeline.language.sql.statements import Insert, Select
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ INSERT INTO ... SELECT ...;           processes all input there is, at once
 show tables;                          what was created
 describe NAME;                        the columns of a table or a view
 quit;                                 or Ctrl-D
-A statement ends with a semicolon at the end of a line; docs/sql.md tells what is read."""
+A statement ends with a semicolon at the end of a line, outside of quotes; docs/sql.md tells what is read."""
 
 
 @dataclass(slots=True)
@@ -171,12 +173,19 @@ COMMANDS: Final[dict[str, Callable[[Shell, str], bool]]] = {
 
 
 def _whole(text: str) -> bool:
-    """Whether a statement is at its end; one of a set is not before END."""
-    if not text.rstrip().endswith(";"):
+    """Whether a statement is at its end; one of a set is not before END.
+
+    A semicolon in a text or a remark ends nothing, but with an empty line behind it one that nobody closed.
+    """
+    bare = Text(text).bare()
+    if any(sign in bare for sign in OPENED):
+        *before, last = text.split("\n")
+        return not last.strip() and "\n".join(before).rstrip().endswith(";")
+    if not bare.rstrip().endswith(";"):
         return False
-    words = text.upper().split()
+    words = re.findall(r"\w+", bare.upper())
     inside = words[:4] == ["EXECUTE", "STATEMENT", "SET", "BEGIN"] or words[:3] == ["BEGIN", "STATEMENT", "SET"]
-    return not inside or text.upper().rstrip("; \n\t").endswith("END")
+    return not inside or words.count("END") > words.count("CASE")
 
 
 def shown(error: RsError, text: str) -> str:

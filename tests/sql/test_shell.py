@@ -76,6 +76,19 @@ def test_should_run_an_insert_and_a_set_of_them(table: str) -> None:
     assert said[-1] == "the last statement does not end with a semicolon, so it was not run"
 
 
+def test_should_end_a_statement_by_a_semicolon_that_is_not_quoted(table: str) -> None:
+    sink = "CREATE TABLE found (page STRING) WITH ('connector' = 'print'); -- kept;"
+    view = "CREATE VIEW odd AS SELECT 'a;\nit''s b;' AS page, `ms` AS `n;\n` /* no;\n end */ FROM clicks -- of all;\n;"
+    every = (
+        "EXECUTE STATEMENT SET BEGIN\nINSERT INTO found SELECT page FROM odd",
+        "WHERE `n;\n` = CASE\nWHEN TRUE THEN 1 END;",
+        "END;",
+    )
+    said, ran = told(table, sink, view, "describe odd;", *every)
+    assert said == ["kept", "kept", "kept", "page  string\nn;\n  bigint"]
+    assert len(ran) == 1
+
+
 def test_should_take_a_name_again(table: str) -> None:
     said, _ = told(table, table.replace("page STRING, ", ""), "describe clicks;", "quit;", "describe clicks;")
     assert said == ["kept", "kept", "ms  bigint\nslow  ?"]

@@ -19,6 +19,7 @@ from rs_assets.pipeline.language.sql.statements import (
     Statement,
 )
 from rs_assets.pipeline.language.sql.tables import table
+from rs_assets.pipeline.language.sql.unread import check_read
 
 # Statements of other dialects, and what stands in their place.
 ELSEWHERE: Final = MappingProxyType(
@@ -114,7 +115,7 @@ class _Reader(Cursor):
         tokens = self.until("EMIT")
         if not tokens:
             raise self.error("a query is missing", remedy="write SELECT ... FROM ...")
-        return parsed(self.text, tokens)
+        return check_read(self.text, parsed(self.text, tokens))
 
     def emits(self) -> Iterator[Emit]:
         if not self.take("EMIT"):

@@ -89,7 +89,7 @@ class Session:
 
     def _text(self, sql: str, others: Mapping[str, str]) -> Text:
         """A statement with what it may name behind it, so that its lines and columns are its own."""
-        return text_of(";\n".join([sql, *others.values()]), self.variables)
+        return text_of("\n;\n".join([sql, *others.values()]), self.variables)
 
     def _planned(self, text: Text) -> tuple[DataStream, list[Output]]:
         """The one query among statements, and its columns."""

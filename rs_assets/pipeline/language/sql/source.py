@@ -12,7 +12,7 @@ from rs_assets.errors import SqlError
 
 # Quoted pieces and remarks; what stands alone at the end is a quote or remark that nobody closes.
 _PIECES = re.compile(r"'(?:[^']|'')*'|`[^`]*`|--[^\n]*|/\*.*?\*/|['`]|/\*", re.DOTALL)
-_OPEN = {"'": "a text", "`": "a name in backticks", "/*": "a remark"}
+OPENED = {"'": "a text", "`": "a name in backticks", "/*": "a remark"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,20 @@ class Text:
             return ""
         return self.sql[min(m["start"] for m in starts) : max(m["end"] for m in starts) + 1]
 
+    def bare(self) -> str:
+        """The text without what is quoted, and without remarks; the sign of one that is not closed stays.
+
+        >>> Text("SELECT 'a;' FROM `b;` -- all;").bare().split()
+        ['SELECT', 'FROM']
+        """
+        return _PIECES.sub(lambda found: found.group() if found.group() in OPENED else " ", self.sql)
+
     def check_closed(self) -> None:
         """SqlError for a quote or a remark that is not closed."""
         for found in _PIECES.finditer(self.sql):
-            if found.group() in _OPEN:
+            if found.group() in OPENED:
                 raise self.error(
-                    f"{_OPEN[found.group()]} begins here and does not end", found.start(), remedy="close it"
+                    f"{OPENED[found.group()]} begins here and does not end", found.start(), remedy="close it"
                 )
 
 

@@ -11,7 +11,7 @@ from rs_assets.pipeline.language.sql.aggregates import is_grouped
 from rs_assets.pipeline.language.sql.join_conditions import Join, take
 from rs_assets.pipeline.language.sql.joining import Item, check_sides, made_join, read_again
 from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts
-from rs_assets.pipeline.language.sql.relation import Relation
+from rs_assets.pipeline.language.sql.relation import Relation, Scope
 
 KEPT: Final[dict[bool, JoinType]] = {False: "semi", True: "anti"}
 # Parts of a SELECT that a sub-query may have, beside DISTINCT, which changes nothing here.
@@ -66,6 +66,8 @@ def kept(
     wanted = [_named(each, right, right) for each in conjuncts(where.this if where is not None else None)]
     if sub.value is not None:
         wanted.append(_equal(planner, join, sub, conditions, wanted))
+    else:
+        _check_list(join, sub.select.expressions)
     for each in wanted:
         take(join, each)
     return made_join(join)
@@ -90,11 +92,18 @@ def _check(planner: Planner, left: Relation, sub: Subquery) -> None:
         raise planner.error("IN takes a sub-query of one column", sub.at, remedy="IN (SELECT column FROM ...)")
     from sqlglot import exp
 
-    inner = next((each for each in select.find_all(exp.Select) if each is not select), None)
-    if inner is not None and inner.find_ancestor(exp.From) is select.args["from_"]:
-        inner = None
+    read = {id(each) for each in select.args["from_"].find_all(exp.Select)}
+    inner = next((each for each in select.find_all(exp.Select) if each is not select and id(each) not in read), None)
     if inner is not None:
         raise planner.error("a sub-query inside of a sub-query", inner, remedy="make a view of the inner one")
+
+
+def _check_list(join: Join, items: Sequence[Any]) -> None:
+    """SqlError for what EXISTS selects and nobody could compute, though its value is of no matter."""
+    made = join.planner.expressions(Scope(join.planner.text, join.both).find)
+    for each in items:
+        if not each.is_star:
+            made.value(_named(each.unalias(), join.right, join.right))
 
 
 def _named(tree: Any, relation: Relation, inner: Relation) -> Any:

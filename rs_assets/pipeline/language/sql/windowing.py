@@ -37,7 +37,7 @@ def pending(planner: Planner, call: Any, place: Place, table: Table) -> Relation
     kind = call.name.removeprefix(CALL)
     if kind not in KINDS:
         raise planner.error(f"{kind} is no window that is known here", call, remedy=meant(kind, KINDS))
-    arguments = [_argument(each) for each in call.expressions]
+    arguments = _arguments(planner, kind, call)
     if len(arguments) < 3 or arguments[0].key != "column" or arguments[1].key != "column":
         raise planner.error(
             f"{kind} takes a table, a column and its times",
@@ -53,9 +53,21 @@ def pending(planner: Planner, call: Any, place: Place, table: Table) -> Relation
     return replace(relation, columns=columns, pending=Pending(window, field))
 
 
-def _argument(tree: Any) -> Any:
-    """An argument, also a named one: SIZE => INTERVAL '10' SECOND."""
-    return tree.expression if tree.key == "kwarg" else tree
+def _arguments(planner: Planner, kind: str, call: Any) -> list[Any]:
+    """The arguments in their order, which named ones need not have: SIZE => INTERVAL '10' SECOND."""
+    if not any(each.key == "kwarg" for each in call.expressions):
+        return list(call.expressions)
+    known = ("DATA", "TIMECOL", *(name.upper() for name in KINDS[kind]), *(() if kind == "SESSION" else ("OFFSET",)))
+    named: dict[str, Any] = {}
+    for each in call.expressions:
+        name = each.this.name.upper() if each.key == "kwarg" else ""
+        if name not in known or name in named:
+            raise planner.error(
+                f"{kind} takes {', '.join(known)}, each once, if arguments are named", each,
+                remedy="name all arguments, or none",
+            )  # fmt: skip
+        named[name] = each.expression
+    return [named[name] for name in known if name in named]
 
 
 def window_of(
