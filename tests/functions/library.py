@@ -101,5 +101,11 @@ def plain_length(text: str) -> int:
     return len(text)
 
 
+def plain_letters(text: str | None, least: int) -> Iterator[Word]:
+    for place, letter in enumerate("none" if text is None else text):
+        if place >= least:
+            yield Word(letter, place)
+
+
 def untyped(text):
     return text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -54,6 +54,45 @@ def test_should_call_functions_of_one_row(driver):
         if row["page"] and row["ms"] != 1
     ]
     assert found == wanted
+
+
+def test_should_take_rows_apart_by_functions_that_make_rows(driver):
+    """One run: declared and made by the statement, inner and left, nested, behind one another and before a window."""
+    pages = ["a b a", "", None, " ", "ß 日本 'q' `n`", "a b a", "x"]
+    rows = [{"page": page, "ms": ms, "ts": BEGIN} for ms, page in enumerate(pages)]
+    sinks = "".join(
+        f"CREATE TABLE {name} (ms BIGINT, word STRING, place BIGINT) WITH ('connector' = 'print');"
+        for name in ("inner_rows", "left_rows", "letters", "twice", "counted")
+    )
+    found = pipeline_from_sql(
+        f"""{TABLES}{sinks}CREATE FUNCTION letters_of AS 'tests.functions.library.plain_letters' LANGUAGE PYTHON;
+        INSERT INTO inner_rows SELECT ms, word, place FROM clicks, LATERAL TABLE(own_words(UPPER(page))) AS t
+            WHERE place < 2;
+        INSERT INTO left_rows SELECT ms, w, at FROM clicks
+            LEFT JOIN LATERAL TABLE(OWN_WORDS(page)) AS t (w, at) ON TRUE;
+        INSERT INTO letters SELECT ms, t.word, place FROM clicks CROSS JOIN LATERAL TABLE(letters_of(page, ms)) AS t;
+        INSERT INTO twice SELECT ms, l.word, l.place FROM clicks, LATERAL TABLE(own_words(page)) AS t,
+            LATERAL TABLE(letters_of(t.word, t.place)) AS l;
+        INSERT INTO counted SELECT COUNT(*), word, MAX(place) FROM clicks, LATERAL TABLE(own_words(page)) AS t
+            GROUP BY word, TUMBLE(ts, INTERVAL '1' HOUR)""",
+        job="own",
+    ).try_(rows, spark=driver)
+    words = [(ms, w, place) for ms, page in enumerate(pages) for place, w in enumerate((page or "").split())]
+    counts = Counter(w for _, w, _ in words)
+    wanted = {
+        "inner_rows": [(ms, w.upper(), place) for ms, w, place in words if place < 2],
+        "left_rows": [*words, *((ms, None, None) for ms, page in enumerate(pages) if not (page or "").split())],
+        "letters": [
+            (ms, letter, place)
+            for ms, page in enumerate(pages)
+            for place, letter in enumerate("none" if page is None else page)
+            if place >= ms
+        ],
+        "twice": [(ms, letter, at) for ms, w, place in words for at, letter in enumerate(w) if at >= place],
+        "counted": [(n, w, max(place for _, each, place in words if each == w)) for w, n in counts.items()],
+    }
+    for name, every in wanted.items():
+        assert sorted(map(repr, (tuple(row.values()) for row in found[name]))) == sorted(map(repr, every)), name
 
 
 def test_should_fold_the_rows_of_windows(driver):
