@@ -1,4 +1,4 @@
-"""Small files that a crash leaves whole, with the old content or with the new one; and long ones, from their end."""
+"""Small files that a crash leaves whole, with the old content or the new one; long ones, from their end; their age."""
 
 from __future__ import annotations
 
@@ -50,6 +50,11 @@ def lines_from_end(path: Path, *, block_bytes: int = 1 << 16) -> Iterator[bytes]
             end, rest = begin, first
         if rest:
             yield rest
+
+
+def modified_ms(facts: os.stat_result) -> int:
+    """When a file was last changed, in the whole milliseconds that Java tells; a float would round some up."""
+    return facts.st_mtime_ns // 1_000_000
 
 
 def _sync_folder(folder: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
-from rs_assets.errors import TopologyError
+from rs_assets.errors import SourceReadError, TopologyError
 
 HITS = [b'{"page": "/a", "ms": %d}\n' % ms for ms in (5, 50, 500)]
 
@@ -27,6 +27,32 @@ def test_should_not_take_headers_for_records(driver, tmp_path):
         (tmp_path / f"{name}.csv").write_text("page,ms\n/x,1\n/y,2\n")
     hits = stream("headers").from_file(tmp_path, format="csv", schema="page string, ms bigint")
     assert [row["ms"] for row in hits.preview(records=3, spark=driver)] == [1, 2, 1]
+
+
+@pytest.mark.parametrize("tail", [False, True])
+def test_should_read_lines_by_the_header_of_their_own_file(driver, tmp_path, tail):
+    (tmp_path / "a.csv").write_text("\npage,ms\n/x,1\n")
+    (tmp_path / "b.csv").write_text("ms,page\n2,3\n")
+    (tmp_path / "c.csv").write_text("\ufeffpage,ms\n/y,4\n/z,5\n")
+    hits = stream("orders").from_file(tmp_path, format="csv", schema="page string, ms bigint", tail=tail)
+    rows = hits.preview(records=3, spark=driver)
+    assert sorted((row["ms"], row["page"]) for row in rows) == [(1, "/x"), (2, "3"), (4, "/y")]
+
+
+def test_should_name_the_file_whose_header_lacks_a_field(driver, tmp_path):
+    (tmp_path / "a.csv").write_text("page,ms\n/x,1\n")
+    (tmp_path / "b.csv").write_text("page,msec\n/x,1\n")
+    hits = stream("lacking").from_file(tmp_path, format="csv", schema="page string, ms bigint")
+    with pytest.raises(SourceReadError, match="no column 'ms'") as refused:
+        hits.preview(spark=driver)
+    assert refused.value.facts["file"] == str(tmp_path / "b.csv")
+
+
+def test_should_pass_over_the_byte_order_mark_of_each_file(driver, tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("\ufeff1,/x\n")
+    hits = stream("marks").from_file(tmp_path, format="csv", schema="ms bigint, page string", header=False)
+    assert hits.preview(spark=driver) == [{"ms": 1, "page": "/x"}] * 2
 
 
 def test_should_end_at_a_followed_file_and_fire_windows(driver, tmp_path):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from rs_assets.engine.checkpoint.log import PlannedFile
 from rs_assets.engine.source.files import counting
+from rs_assets.engine.source.files.changes import _has_changed
 from rs_assets.engine.source.files.counting import Counted, FileWatch, count_records
 from rs_assets.errors import BadRecordError, DataLossError, SourceReadError
 
@@ -79,7 +80,7 @@ class TestWatch:
 
     @staticmethod
     def watch(file: Path, *, form: str = "csv", cap: int = 100) -> FileWatch:
-        planned = PlannedFile(file.as_uri(), int(file.stat().st_mtime * 1000), 0)
+        planned = PlannedFile(file.as_uri(), file.stat().st_mtime_ns // 1_000_000, 0)
         return FileWatch([planned], batch_id=7, counted=True, form=form, header=True, cap=cap)
 
     def test_a_header_is_no_record(self, file: Path) -> None:
@@ -118,6 +119,12 @@ class TestWatch:
         with pytest.raises(DataLossError, match="has changed") as raised:
             watch.check()
         assert raised.value.facts["file"] == file
+
+    def test_a_time_just_before_a_millisecond_is_no_change(self, file: Path) -> None:
+        os.utime(file, ns=(0, 1_795_381_138_319_999_913))
+        planned = PlannedFile(file.as_uri(), 1_795_381_138_319, 0)
+        FileWatch([planned], batch_id=7, counted=False, form="csv", header=True, cap=100).check()
+        assert not _has_changed(file, {}, {str(file): planned.modified_ms})
 
 
 def test_should_look_for_quotes_in_csv_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

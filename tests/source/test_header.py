@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.engine.checkpoint.log import PlannedFile
+from rs_assets.engine.files import modified_ms
 from rs_assets.engine.source.files.counting import FileWatch
 from rs_assets.engine.source.header import Columns, check_header, header_names, stands_in_place
 from rs_assets.engine.source.lines.offsets import LineRange
@@ -198,7 +199,7 @@ def test_should_never_pass_lines_of_a_value_as_records(tmp_path: Path, options: 
 def test_should_refuse_a_file_of_another_order_that_comes_while_spark_reads_by_place(tmp_path: Path, spark) -> None:
     file = tmp_path / "b.csv"
     file.write_text("name,id\nx,1\n")
-    planned = PlannedFile(path=file.as_uri(), modified_ms=int(file.stat().st_mtime * 1000), batch=0)
+    planned = PlannedFile(path=file.as_uri(), modified_ms=modified_ms(file.stat()), batch=0)
     with pytest.raises(SourceReadError, match="in another order than those of the files before"):
         FileWatch([planned], batch_id=0, counted=True, form="csv", header=True, cap=1 << 20, schema=SCHEMA)
     form = LineFormat("csv", StructType.fromDDL(SCHEMA))

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 
+from rs_assets.engine.files import modified_ms
 from rs_assets.engine.sink.base import BatchMark
 from rs_assets.engine.sink.delta_partitions import PARTITION, partitioned, value_in
 from rs_assets.engine.sink.staging import staging_of
@@ -126,7 +127,7 @@ def _staged(file: Path, folder: Path, partition_by: Sequence[str]) -> StagedFile
     return StagedFile(
         path=file,
         size=facts.st_size,
-        modified_ms=int(facts.st_mtime * 1000),
+        modified_ms=modified_ms(facts),
         statistics=file_statistics(pq.read_metadata(file)),
         values=values,
     )

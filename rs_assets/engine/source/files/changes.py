@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rs_assets.engine.files import modified_ms
 from rs_assets.engine.source.base import BEGIN_ANEW, ENDED, Known, Start
 from rs_assets.engine.source.header import check_header
 from rs_assets.engine.source.lines.offsets import splits_of
@@ -48,7 +49,7 @@ def _has_changed(file: Path, sizes: Known, planned: Known) -> bool:
     facts = file.stat()
     if str(file) in sizes:
         return facts.st_size != sizes[str(file)]
-    return str(file) in planned and int(facts.st_mtime * 1000) != planned[str(file)]
+    return str(file) in planned and modified_ms(facts) != planned[str(file)]
 
 
 def check_followed(name: str, path: str, start: Start) -> None:

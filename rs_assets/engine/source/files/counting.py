@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from rs_assets.engine.checkpoint.log import PlannedFile
+from rs_assets.engine.files import modified_ms
 from rs_assets.engine.source.files.plain import PlainLines, parts_of
 from rs_assets.engine.source.header import check_header, stands_in_place
 from rs_assets.engine.source.lines.files import CODECS, opened
@@ -189,7 +190,7 @@ class FileWatch:
                 facts = file.local.stat()
             except FileNotFoundError as error:
                 raise self._loss("is gone", file) from error
-            if int(facts.st_mtime * 1000) != file.modified_ms:
+            if modified_ms(facts) != file.modified_ms:
                 raise self._loss("has changed", file)
 
     def plain_rows(self) -> int | None:

@@ -10,9 +10,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rs_assets.engine.source.lines.files import opened
+from rs_assets.engine.source.header import check_header
+from rs_assets.engine.source.lines.files import BOM, opened
 from rs_assets.engine.source.lines.offsets import LineRange
-from rs_assets.engine.source.lines.reading import FirstLine, first_line
+from rs_assets.engine.source.lines.reading import first_line
 from rs_assets.engine.source.memory.channel import Record
 from rs_assets.engine.source.native import existing_files
 from rs_assets.engine.spark.driver import SparkDriver
@@ -50,28 +51,38 @@ def _array(node: ArraySource, records: int, folder: Path) -> Node:  # noqa: ARG0
 
 
 def _files(node: FileSource, records: int, folder: Path) -> Node:
-    """One file with the first lines, whole ones, in the order of the files' names.
-
-    Of headers the first stays; files with another one are left out.
-    """
-    header = node.format == "csv" and node.header
-    found: list[bytes] = []
-    first: FirstLine | None = None
-    for file in existing_files(node.path):
-        head = first_line(LineRange(file=str(file), split=file.name)) if header else None
-        first = first or head
-        if head and first and head.text != first.text:
-            continue
-        skipped = head.number if head and found else 0
-        with opened(file) as lines:
-            kept = islice(lines, skipped, skipped + records + header - len(found))
-            found += [line.rstrip(b"\n") + b"\n" for line in kept]
-        if len(found) == records + header:
-            break
+    """The first lines, whole ones, in the order of the files' names; lines under the same header make one file."""
     place = folder / f"records of {node.name}"
-    place.write_bytes(b"".join(found))
+    found = _first_lines(node, records)
+    if len(found) > 1:
+        place.mkdir()
+    for number, (header, lines) in enumerate(found.items()):
+        (place / f"{number:06}" if len(found) > 1 else place).write_bytes(header + b"".join(lines))
     # A followed file would wait for more, and a line is a record for both readers.
     return replace(node, path=str(place), tail=False, max_rows_per_batch=None)
+
+
+def _first_lines(node: FileSource, records: int) -> Mapping[bytes, list[bytes]]:
+    """By header, or all under none; SourceReadError for a header that lacks a field."""
+    with_header = node.format == "csv" and node.header
+    found: dict[bytes, list[bytes]] = {}
+    left = records
+    for file in existing_files(node.path):
+        head = first_line(LineRange(file=str(file), split=file.name)) if with_header else None
+        if head:
+            # The short files have other names than those that the error should tell.
+            check_header(file, node.schema)
+        header, skipped = (head.text + b"\n", head.number) if head else (b"", 0)
+        with opened(file) as content:
+            kept = list(islice(content, skipped, skipped + left))
+        if kept and not skipped:
+            kept[0] = kept[0].removeprefix(BOM)
+        if head or not with_header:
+            found.setdefault(header, []).extend(line.rstrip(b"\n") + b"\n" for line in kept)
+            left -= len(kept)
+        if not left:
+            break
+    return found or {b"": []}
 
 
 SHORTENED: Mapping[type[Source], Callable[[Any, int, Path], Node]] = MappingProxyType(
