@@ -81,6 +81,15 @@ def test_an_entry_says_what_delta_rs_says(path):
     assert DeltaTable(path).history(1)[0]["rs.batch_id"] == "1"
 
 
+def test_a_new_generation_replaces_what_entries_of_our_own_brought(path):
+    DeltaTable.create(path, pa.schema([("n", pa.int64())]))
+    writer = DeltaWriter("rows", path)
+    batches(writer, 0, 2)
+    assert own(path) == [1, 2]
+    assert write(writer, numbers(9), mark(0, generation=2)) == 1
+    assert read(path) == [9]
+
+
 def test_checkpoints_of_the_log_are_left_to_delta_rs(path):
     DeltaTable.create(path, pa.schema([("n", pa.int64())]), configuration={"delta.checkpointInterval": "4"})
     writer = DeltaWriter("rows", path)

@@ -175,6 +175,38 @@ def test_partitions_that_differ_are_refused(path, given):
             writer.stage(numbers(1, page=["a"]), mark(0))
 
 
+NOT_NULL = Schema([Field("n", PrimitiveType("long"), nullable=False), Field("page", PrimitiveType("string"))])
+MADE_MEANWHILE = {
+    "partitioned": ({"schema": pa.schema([("n", pa.int64()), ("page", pa.string())]), "partition_by": ["page"]}, 1),
+    "nulls": ({"schema": NOT_NULL}, None),
+}
+
+
+@pytest.mark.parametrize("meanwhile", MADE_MEANWHILE)
+@pytest.mark.parametrize("mode", ["append", "complete"])
+def test_files_that_were_staged_for_another_table_are_refused(path, mode, meanwhile):
+    made_as, n = MADE_MEANWHILE[meanwhile]
+    writer = DeltaWriter("rows", path, mode)
+    assert not writer.committed(mark(0))
+    staged = writer.stage(numbers(n, page=["a"]), mark(0))
+    DeltaTable.create(path, **made_as)
+    with pytest.raises(SinkError, match="since the batch was staged|allows no nulls"):
+        staged.commit()
+    assert DeltaTable(path).count() == 0
+
+
+def test_a_table_that_is_split_anew_between_staging_and_commit_keeps_its_values(path):
+    writer = DeltaWriter("rows", path)
+    assert [write(writer, numbers(n, page=["a"]), mark(n)) for n in range(3)] == [1, 1, 1]
+    writer.committed(mark(3))
+    staged = writer.stage(numbers(3, page=["b"]), mark(3))
+    rows = DeltaTable(path).to_pyarrow_table()
+    write_deltalake(path, rows, mode="overwrite", schema_mode="overwrite", partition_by=["page"])
+    with pytest.raises(SinkError, match="partitioned by page since the batch was staged"):
+        staged.commit()
+    assert DeltaTable(path).to_pyarrow_table(filters=[("page", "=", "a")]).num_rows == DeltaTable(path).count() == 3
+
+
 class TestOthers:
     """Whose rows a table holds."""
 

@@ -34,7 +34,7 @@ from rs_assets.engine.sink.delta_rewind import (
     plan_rewind,
     refuse_changes,
 )
-from rs_assets.engine.sink.delta_rules import Demand, check_nulls, check_rules, nullable, signature
+from rs_assets.engine.sink.delta_rules import Demand, check_files, check_rules, nullable, signature
 from rs_assets.engine.sink.delta_table import (
     TableHandle,
     arrow_schema,
@@ -167,7 +167,7 @@ class DeltaWriter:
             return Staged(lambda: self._merge(merged, schema, mark))
         files = self._staged_files(batch, mark)
         if table is not None:
-            check_nulls(table, self._demand(schema), files)
+            check_files(table, self._demand(schema), files)
         return Staged(lambda: self._add(files, schema, mark))
 
     def _staged_files(self, batch: DataFrame, mark: BatchMark) -> StagedFiles:
@@ -189,7 +189,7 @@ class DeltaWriter:
             self.handle.last(mark)
             raise
         if not self._appended(actions, schema, mark):
-            self._commit(mark, partial(self._add_to, actions=actions, schema=schema, mark=mark))
+            self._commit(mark, partial(self._add_to, files=files, actions=actions, schema=schema, mark=mark))
         return files.rows
 
     def _appended(self, actions: list[AddAction], schema: pa.Schema, mark: BatchMark) -> bool:
@@ -203,7 +203,13 @@ class DeltaWriter:
         return done
 
     def _add_to(
-        self, table: DeltaTable | None, *, actions: list[AddAction], schema: pa.Schema, mark: BatchMark
+        self,
+        table: DeltaTable | None,
+        *,
+        files: StagedFiles,
+        actions: list[AddAction],
+        schema: pa.Schema,
+        mark: BatchMark,
     ) -> None:
         """Commit the files on the version that `table` stands at; None: make the table of them."""
         if table is None:
@@ -214,6 +220,7 @@ class DeltaWriter:
             )
             return
         mode: Literal["append", "overwrite"] = "overwrite" if self._check(table, schema, mark) else "append"
+        check_files(table, self._demand(schema), files)
         added: list[AddAction | RemoveAction] = [*actions]
         table.create_write_transaction(
             added,
@@ -276,10 +283,11 @@ class DeltaWriter:
 
         What the JVM connector writes, that checks by itself.
         """
-        anew = self._begins_anew(table, mark)
+        anew = self._begins_anew(mark)
         replaces = anew or self.mode == "complete"
         if replaces and not self.handle.at_hand:
             table = self.handle.newest() or table
+            self.handle.last(mark)
         others = self.handle.authors.others(table, mark, deep=True) if replaces else ""
         if others:
             raise SinkError(
@@ -294,9 +302,9 @@ class DeltaWriter:
             self.handle.checked = seen
         return replaces
 
-    def _begins_anew(self, table: DeltaTable, mark: BatchMark) -> bool:
+    def _begins_anew(self, mark: BatchMark) -> bool:
         """Whether this is the first commit of a later generation: it replaces the rows of the generations before."""
-        earlier = (last_batch(table, mark.of_generation(g)) for g in range(1, mark.generation))
+        earlier = (self.handle.marker(mark.of_generation(g)) for g in range(1, mark.generation))
         return self.handle.remembered.last(mark) < 0 and any(batch >= 0 for batch in earlier)
 
     def _commit_jvm(self, frame: DataFrame, rows: int, mark: BatchMark) -> int:

@@ -49,8 +49,19 @@ def check_rules(table: DeltaTable, demand: Demand) -> None:
         raise SinkError(what, remedy=remedy, step=demand.step, table=table.table_uri)
 
 
-def check_nulls(table: DeltaTable, demand: Demand, files: StagedFiles) -> None:
-    """SinkError if a column of staged files has nulls, or may have, and the table allows none."""
+def check_files(table: DeltaTable, demand: Demand, files: StagedFiles) -> None:
+    """SinkError if staged files are split by other columns than the table, or may have nulls where it allows none.
+
+    Both follow from the table as it was when the files were staged, and it may be another one when they are committed.
+    """
+    columns = tuple(table.metadata().partition_columns)
+    if any(tuple(file.values) != columns for file in files.files):
+        raise SinkError(
+            f"the table is partitioned by {', '.join(columns) or 'nothing'} since the batch was staged",
+            remedy="start again: the batch is computed once more",
+            step=demand.step,
+            table=table.table_uri,
+        )
     safe = {column.name for column in demand.schema.fields if not column.nullable}
     for column in table.schema().fields:
         if not (column.nullable or column.name in safe or files.without_nulls(column.name)):

@@ -139,10 +139,14 @@ class TableHandle:
             # It searches the log; right behind a commit of ours nobody else can have written.
             if self.reopened or self.version != self.own:
                 check_fence(self.table, mark)
-            last = self._markers.get(mark.writer, -1)
-            if mark.writer not in self._markers:
-                last = self._markers[mark.writer] = last_batch(self.table, mark)
+            last = self.marker(mark)
         return self.remembered.hold(mark, last, step=self.step, place=self.path)
+
+    def marker(self, mark: BatchMark) -> int:
+        """The last batch of this writer in the version at hand, entries of our own among it; -1 for none."""
+        if self.table is not None and mark.writer not in self._markers:
+            self._markers[mark.writer] = last_batch(self.table, mark)
+        return self._markers.get(mark.writer, -1)
 
     def intact(self) -> bool:
         """Whether the log entry of the version that was opened is the file that it was."""
