@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rs_assets.engine.source.policy import BadRecords
     from rs_assets.engine.source.resource import SourceResource
     from rs_assets.engine.spark.resource import SparkResource
+    from rs_assets.engine.window.durations import Time
     from rs_assets.engine.window.resource import WindowResource
     from rs_assets.engine.window.spec import (
         CalendarWindow,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
         HoppingWindow,
         SessionWindow,
         SlidingWindow,
-        Time,
         TumblingWindow,
     )
     from rs_assets.errors import RsError
@@ -129,7 +129,7 @@ HOMES = {
     "StreamBuilder": "rs_assets.pipeline.stream.builder",
     "StreamStep": "rs_assets.orchestration.translator",
     "StreamTranslator": "rs_assets.orchestration.translator",
-    "Time": "rs_assets.engine.window.spec",
+    "Time": "rs_assets.engine.window.durations",
     "TumblingWindow": "rs_assets.engine.window.spec",
     "WindowResource": "rs_assets.engine.window.resource",
     "aggregate_function": "rs_assets.pipeline.function.declare",

@@ -13,8 +13,8 @@ from dagster import (
     asset_check,
 )
 
+from rs_assets.engine.window.durations import EPOCH
 from rs_assets.engine.window.event_time import END_OF_TIME
-from rs_assets.engine.window.spec import EPOCH
 from rs_assets.errors import RsError
 from rs_assets.orchestration.catalogued import checkpoints_of
 from rs_assets.orchestration.place import Place, place_of

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
-from rs_assets.engine.window.spec import HoppingWindow, TumblingWindow, checked_duration
+from rs_assets.engine.window.durations import checked_duration
+from rs_assets.engine.window.spec import HoppingWindow, TumblingWindow
 from rs_assets.errors import TopologyError
 
 JoinType = Literal["inner", "left", "right", "full", "semi", "anti"]

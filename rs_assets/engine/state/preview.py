@@ -14,15 +14,8 @@ from rs_assets.engine.source.columns import visible
 from rs_assets.engine.state.reader import VALUE, StateOf, state_frame, store_frame
 from rs_assets.engine.window.aggregate import WINDOW, at_close, earlier
 from rs_assets.engine.window.firing import SESSIONS
-from rs_assets.engine.window.spec import (
-    Aggregate,
-    CalendarWindow,
-    CountWindow,
-    CumulateWindow,
-    InOrder,
-    SessionWindow,
-    Window,
-)
+from rs_assets.engine.window.result import Aggregate
+from rs_assets.engine.window.spec import CalendarWindow, CountWindow, CumulateWindow, InOrder, SessionWindow, Window
 
 # How many fields of the buffer each aggregate takes; sums of decimals take one more.
 WIDTH = {"count": 1, "sum": 1, "avg": 2, "min": 1, "max": 1, "distinct": 1, "count_distinct": 1, "collect": 1}

@@ -17,15 +17,13 @@ from rs_assets.engine.window.cumulate import cumulate_windows
 from rs_assets.engine.window.event_time import WATERMARK_DELAY
 from rs_assets.engine.window.fired import FiredWindows
 from rs_assets.engine.window.refusals import no_number
+from rs_assets.engine.window.result import Aggregate, AggregateFunction, Ranking
 from rs_assets.engine.window.spec import (
-    Aggregate,
-    AggregateFunction,
     CalendarWindow,
     CountWindow,
     CumulateWindow,
     HoppingWindow,
     InOrder,
-    Ranking,
     SessionWindow,
     SlidingWindow,
     TumblingWindow,

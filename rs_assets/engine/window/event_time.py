@@ -13,8 +13,8 @@ from pyspark.sql.types import DataType, LongType, StringType, TimestampNTZType, 
 
 from rs_assets.engine.files import write_atomically
 from rs_assets.engine.source.columns import CONTROL, EVENT_TIME, visible
+from rs_assets.engine.window.bounds import EventTimeBounds
 from rs_assets.engine.window.refusals import TEXT_FORMAT, no_event_time
-from rs_assets.engine.window.spec import EventTimeBounds
 from rs_assets.errors import UnknownFieldError
 
 # A batch that failed is computed again with the clock of its first try; that clock may be this old.

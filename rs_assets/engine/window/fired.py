@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 
 from rs_assets.engine.processor.session import check_types, processors_of
 from rs_assets.engine.window.firing import NEVER, Firing, tells_end, tells_final
+from rs_assets.engine.window.result import EmitStrategy
 from rs_assets.engine.window.spec import (
     CalendarWindow,
     CountWindow,
     CumulateWindow,
-    EmitStrategy,
     InOrder,
     SessionWindow,
     SlidingWindow,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
-from rs_assets.engine.window.spec import EmitStrategy
+from rs_assets.engine.window.result import EmitStrategy
 
 NEVER = timedelta(0)
 # How long windows are held open for firings behind their water mark.

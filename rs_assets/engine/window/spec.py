@@ -1,4 +1,4 @@
-"""Windows and aggregates as data.
+"""Windows as data.
 
 Durations are `timedelta`, windows are half-open `[start, end)` and aligned to the epoch, or to the calendar of a zone.
 """
@@ -7,62 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Literal
 from zoneinfo import ZoneInfo
 
-from rs_assets.engine.source.policy import BadRecords
+from rs_assets.engine.window.durations import checked_duration
 from rs_assets.errors import TopologyError
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# A watermark cannot lie before the epoch in Spark, so no earlier event could ever be counted.
-DEFAULT_MAX_AHEAD = timedelta(days=1)
-# How many values max_by keeps at most.
-MOST_RANKED = 100_000
-
-
-class Time:
-    """Durations in the words of the field; every method returns a `datetime.timedelta`.
-
-    >>> Time.minutes(10)
-    datetime.timedelta(seconds=600)
-    """
-
-    @staticmethod
-    def milliseconds(n: float) -> timedelta:
-        """`n` milliseconds."""
-        return timedelta(milliseconds=n)
-
-    @staticmethod
-    def seconds(n: float) -> timedelta:
-        """`n` seconds."""
-        return timedelta(seconds=n)
-
-    @staticmethod
-    def minutes(n: float) -> timedelta:
-        """`n` minutes."""
-        return timedelta(minutes=n)
-
-    @staticmethod
-    def hours(n: float) -> timedelta:
-        """`n` hours."""
-        return timedelta(hours=n)
-
-    @staticmethod
-    def days(n: float) -> timedelta:
-        """`n` days of 24 hours."""
-        return timedelta(days=n)
-
-
-def checked_duration(value: object, *, what: str, least: timedelta = timedelta(milliseconds=1)) -> timedelta:
-    """Return `value` if it is a duration of whole milliseconds and at least `least`, else raise TopologyError."""
-    if not isinstance(value, timedelta):
-        raise TopologyError(f"{what} must be a timedelta, not {value!r}", remedy="write it as Time.seconds(10)")
-    if value < least:
-        raise TopologyError(f"{what} must be at least {least}, not {value}")
-    if value % timedelta(milliseconds=1):
-        raise TopologyError(f"{what} must be whole milliseconds, not {value}")
-    return value
 
 
 def _check_offset(offset: object, slide: timedelta) -> None:
@@ -348,99 +298,3 @@ class SlidingWindow:
 # Windows of rows that are taken in the order of event time, when the watermark has passed them.
 InOrder = CountWindow | SlidingWindow
 Window = TumblingWindow | HoppingWindow | CumulateWindow | SessionWindow | CalendarWindow | InOrder
-
-# When a window gives its row: once, when it closes; in each batch that changes it, as it stands then; both; or at each
-# record that changes it.
-EmitStrategy = Literal["on_window_close", "on_window_update", "on_update_and_close", "on_record"]
-
-AggregateFunction = Literal[
-    "count", "sum", "avg", "min", "max", "distinct", "count_distinct", "count_distinct_large", "collect"
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """One column of a window row: `function` over `field` (None only for count), called `alias`."""
-
-    function: AggregateFunction
-    field: str | None
-    alias: str
-
-
-# The column of a window's row with its rows, for functions in Python that stand behind it.
-ROWS = "rows of the window"
-
-
-def rows_for(number: int) -> str:
-    """The column with the rows for one of several functions.
-
-    >>> rows_for(1), rows_for(2)
-    ('rows of the window', 'rows of the window 2')
-    """
-    return ROWS if number == 1 else f"{ROWS} {number}"
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """The `fields` (none: all) of a window's rows that are kept for functions, which make `made` of them.
-
-    `each` are the fields (none: all) that each of the functions gets, in the order of event time and of these fields.
-    """
-
-    fields: tuple[str, ...]
-    made: tuple[str, ...]
-    each: tuple[tuple[str, ...], ...]
-
-    @property
-    def columns(self) -> Mapping[str, tuple[str, ...]]:
-        """The fields of each function by the column that has its rows."""
-        return {rows_for(number): fields for number, fields in enumerate(self.each, 1)}
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """The first `n` rows of a window in the order of `by`, each with its number, called `rank`, and `fields`.
-
-    Rows that are equal in `by` are ordered by `fields`, in the same direction; null is smaller than all values.
-    """
-
-    n: int
-    by: tuple[str, ...]
-    fields: tuple[str, ...] = ()
-    descending: bool = True
-    rank: str = "rank"
-
-    def __post_init__(self) -> None:
-        """Refuse a number of rows that Spark cannot keep, and a ranking by nothing."""
-        if not isinstance(self.n, int) or isinstance(self.n, bool) or not 0 < self.n <= MOST_RANKED:
-            raise TopologyError(f"top_n takes a number of rows from 1 to {MOST_RANKED:,}, not {self.n!r}")
-        if not self.by:
-            raise TopologyError("top_n needs a field to rank by", remedy="top_n(3, by='ms')")
-
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """The fields of a ranked row, each once."""
-        return tuple(dict.fromkeys([*self.by, *self.fields]))
-
-
-@dataclass(frozen=True, slots=True)
-class EventTimeBounds:
-    """Which event times are believed; others are bad records and follow `policy`.
-
-    `earliest` cannot lie before 1970 (Spark's watermark starts there). `max_ahead` is how far an event may lie ahead
-    of the driver's clock at the start of its batch: without it one row of the year 2999 would move the watermark past
-    everything. `policy` None means the policy of the sources.
-    """
-
-    earliest: datetime = EPOCH
-    max_ahead: timedelta = DEFAULT_MAX_AHEAD
-    policy: BadRecords | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse bounds that Spark could not honour."""
-        if self.earliest.tzinfo is None or self.earliest < EPOCH:
-            raise TopologyError(
-                f"the earliest event time must have a time zone and not lie before 1970, not {self.earliest}",
-                remedy="use datetime(1970, 1, 1, tzinfo=UTC) or later",
-            )
-        checked_duration(self.max_ahead, what="max_ahead", least=timedelta(0))

@@ -15,7 +15,7 @@ from rs_assets.engine.join.spec import OF_BOTH, two_fields, unlike_keys
 from rs_assets.engine.sink.refusals import no_condition
 from rs_assets.engine.source.schema import DDL_TYPES
 from rs_assets.engine.window.refusals import no_event_time, no_number
-from rs_assets.engine.window.spec import Aggregate
+from rs_assets.engine.window.result import Aggregate
 from rs_assets.errors import SchemaError, TopologyError, UnknownFieldError
 from rs_assets.pipeline.check.fields import UNKNOWN, Fields, Types, only
 from rs_assets.pipeline.check.sql import Item, all_of, check_sql

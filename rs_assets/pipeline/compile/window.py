@@ -23,7 +23,8 @@ from rs_assets.engine.window.aggregate import (
     rows_of,
 )
 from rs_assets.engine.window.fired import FiredWindows
-from rs_assets.engine.window.spec import ROWS, SessionWindow
+from rs_assets.engine.window.result import ROWS
+from rs_assets.engine.window.spec import SessionWindow
 from rs_assets.pipeline.compile.own_aggregates import fields_of_own
 from rs_assets.pipeline.compile.step import as_column
 from rs_assets.pipeline.compile.timed import timed

@@ -55,7 +55,8 @@ from rs_assets.pipeline.topology.topology import Topology
 
 if TYPE_CHECKING:
     from rs_assets.engine.spark.driver import SparkDriver
-    from rs_assets.engine.window.spec import EmitStrategy, Window
+    from rs_assets.engine.window.result import EmitStrategy
+    from rs_assets.engine.window.spec import Window
     from rs_assets.pipeline.topology.base import Node
 
 Rows = Iterable[Mapping[str, Any]]

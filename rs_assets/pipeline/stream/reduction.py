@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rs_assets.engine.window.spec import Rows, rows_for
+from rs_assets.engine.window.result import Rows, rows_for
 from rs_assets.errors import SchemaError, TopologyError
 from rs_assets.pipeline.topology.expression import PythonFunction, Record, returned_schema
 from rs_assets.pipeline.topology.fold import Accumulated, Accumulator, Fold, Reduced

@@ -9,17 +9,11 @@ from os import PathLike
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 from rs_assets.engine.source.policy import BadRecords
+from rs_assets.engine.window.bounds import DEFAULT_MAX_AHEAD, EventTimeBounds
+from rs_assets.engine.window.durations import EPOCH
 from rs_assets.engine.window.firing import HOLD, ONCE, Firing, LateFirings
-from rs_assets.engine.window.spec import (
-    DEFAULT_MAX_AHEAD,
-    EPOCH,
-    Aggregate,
-    AggregateFunction,
-    EmitStrategy,
-    EventTimeBounds,
-    Ranking,
-    Window,
-)
+from rs_assets.engine.window.result import Aggregate, AggregateFunction, EmitStrategy, Ranking
+from rs_assets.engine.window.spec import Window
 from rs_assets.engine.window.splits import BySplit
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.stream.draft import late_sink

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from rs_assets.engine.source.policy import BadRecords
-from rs_assets.engine.window.spec import EventTimeBounds
+from rs_assets.engine.window.bounds import EventTimeBounds
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.expression import SqlText, calls_python

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
-from rs_assets.engine.window.spec import checked_duration
+from rs_assets.engine.window.durations import checked_duration
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.topology.base import Family
 from rs_assets.pipeline.topology.timed import Arrival, TimedState

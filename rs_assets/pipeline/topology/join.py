@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import ClassVar, get_args
 
 from rs_assets.engine.join.spec import OF_BOTH, AnyBound, AsOf, Interval, JoinType
-from rs_assets.engine.window.spec import HoppingWindow, TumblingWindow, checked_duration
+from rs_assets.engine.window.durations import checked_duration
+from rs_assets.engine.window.spec import HoppingWindow, TumblingWindow
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.topology.base import Family
 from rs_assets.pipeline.topology.expression import ColumnBuilder, SqlText

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rs_assets.engine.join.spec import OF_BOTH
-from rs_assets.engine.window.spec import Ranking
+from rs_assets.engine.window.result import Ranking
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.dim_join import DimJoin
 from rs_assets.pipeline.topology.expression import SqlText

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
-from rs_assets.engine.window.spec import EventTimeBounds, checked_duration
+from rs_assets.engine.window.bounds import EventTimeBounds
+from rs_assets.engine.window.durations import checked_duration
 from rs_assets.engine.window.splits import BySplit
 from rs_assets.pipeline.topology.base import Node
 

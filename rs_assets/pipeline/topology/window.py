@@ -7,6 +7,7 @@ from datetime import timedelta
 from math import gcd
 from typing import ClassVar, get_args
 
+from rs_assets.engine.window.durations import checked_duration
 from rs_assets.engine.window.firing import (
     COUNTED,
     NEVER,
@@ -18,21 +19,17 @@ from rs_assets.engine.window.firing import (
     LateFirings,
     tells_final,
 )
+from rs_assets.engine.window.result import Aggregate, EmitStrategy, Ranking, Rows
 from rs_assets.engine.window.spec import (
-    Aggregate,
     CalendarWindow,
     CountWindow,
     CumulateWindow,
-    EmitStrategy,
     HoppingWindow,
     InOrder,
-    Ranking,
-    Rows,
     SessionWindow,
     SlidingWindow,
     TumblingWindow,
     Window,
-    checked_duration,
 )
 from rs_assets.engine.window.splits import BySplit
 from rs_assets.errors import TopologyError

@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from rs_assets.engine.functions.literals import quote_name
-from rs_assets.engine.window.spec import EmitStrategy, Window
+from rs_assets.engine.window.result import EmitStrategy
+from rs_assets.engine.window.spec import Window
 from rs_assets.pipeline.check.types import Type
 from rs_assets.pipeline.language.sql.durations import duration_text
 from rs_assets.pipeline.language.sql.lexer import CALL

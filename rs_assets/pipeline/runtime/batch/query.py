@@ -26,8 +26,8 @@ from rs_assets.engine.sink.dead_letters import SCHEMA, DeadLetters
 from rs_assets.engine.source.base import Watch
 from rs_assets.engine.spark.settings import CHAINS
 from rs_assets.engine.window.by_record import tell_latest
+from rs_assets.engine.window.durations import EPOCH
 from rs_assets.engine.window.event_time import END_OF_TIME, control_folder, send_control
-from rs_assets.engine.window.spec import EPOCH
 from rs_assets.errors import BadRecordError, DataLossError, RsError, StepError
 from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.table import wire_node

@@ -11,7 +11,7 @@ from pathlib import Path
 from rs_assets.engine.checkpoint.log import CheckpointLog
 from rs_assets.engine.home import Home
 from rs_assets.engine.source.columns import origin_of
-from rs_assets.engine.window.spec import EPOCH
+from rs_assets.engine.window.durations import EPOCH
 from rs_assets.engine.window.splits import NO_SPLIT, BySplit, Latest, Silence, SplitNotes, later, reached
 from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.readers import placed

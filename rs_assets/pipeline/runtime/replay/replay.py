@@ -17,7 +17,7 @@ from rs_assets.engine.source.admit import refusing_step, step_of
 from rs_assets.engine.source.columns import ADDRESS, LINE, OFFSET, PASSED, RAW, REASON, SPLIT
 from rs_assets.engine.source.columns import LATE as CAME_BEHIND
 from rs_assets.engine.source.policy import BadRecords
-from rs_assets.engine.window.spec import EPOCH
+from rs_assets.engine.window.durations import EPOCH
 from rs_assets.errors import BadRecordError, RsError
 from rs_assets.pipeline.compile.late_rows import late_rows
 from rs_assets.pipeline.compile.query_plan import QueryPlan

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from rs_assets.engine.window.spec import EPOCH
+from rs_assets.engine.window.durations import EPOCH
 from rs_assets.pipeline.runtime.batch.query import QueryRun
 from rs_assets.pipeline.topology.timed import Side, TimedState
 
