@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pandas as pd
+import pytest
 
 from rs_assets import pipeline_from_sql
 from rs_assets.engine.spark.driver import SparkDriver
@@ -40,38 +41,16 @@ def at(second: float) -> datetime:
     return BEGIN + timedelta(seconds=second)
 
 
-def run(statements: str, rows: Mapping[str, list[dict[str, Any]]], driver: SparkDriver) -> Mapping[str, Any]:
-    pipeline = pipeline_from_sql(TABLES + statements, tables={name: [] for name in ("clicks", "views", "lists")})
-    given = {source.name: rows[source.name.partition("_")[0]] for source in pipeline.topology.origins}
-    return pipeline.try_(given, spark=driver)
-
-
-def test_should_keep_the_rows_that_duckdb_keeps(driver: SparkDriver) -> None:
-    """Nulls, empty texts and rows that are equal among them; `clicks` stand beside themselves once."""
-    drawn = random.Random(1)
-    pages = ["a", "b", "", None, "A"]
-    clicks = [
-        {"n": n, "page": drawn.choice(pages), "ms": drawn.choice([*range(5), None]), "ts": at(drawn.randrange(40))}
-        for n in range(40)
-    ]
-    views = [
-        {"page": drawn.choice(pages), "k": drawn.choice([*range(5), None]), "seen": at(drawn.randrange(40))}
-        for _ in range(25)
-    ]
-    statements = "".join(
-        f"CREATE TABLE {name} (n INT) WITH ('connector' = 'print');"
-        f"INSERT INTO {name} SELECT n FROM clicks WHERE {where};"
-        for name, where in QUERIES.items()
-    )
-    found = run(statements, {"clicks": clicks, "views": views}, driver)
-    with duckdb.connect() as duck:
-        for name, rows in (("clicks", clicks), ("views", views)):
-            duck.register(name, pd.DataFrame(rows).convert_dtypes())
-        for name, where in QUERIES.items():
-            expected = duck.sql(f"SELECT n FROM clicks WHERE {where} ORDER BY n").fetchall()
-            assert sorted(row["n"] for row in found[name]) == [n for (n,) in expected], (name, where)
-
-
+DRAWN = random.Random(1)
+PAGES = ["a", "b", "", None, "A"]
+CLICKS = [
+    {"n": n, "page": DRAWN.choice(PAGES), "ms": DRAWN.choice([*range(5), None]), "ts": at(DRAWN.randrange(40))}
+    for n in range(40)
+]
+VIEWS = [
+    {"page": DRAWN.choice(PAGES), "k": DRAWN.choice([*range(5), None]), "seen": at(DRAWN.randrange(40))}
+    for _ in range(25)
+]
 # (n, tags, pairs, people)
 LISTS = [
     (1, ["a", "b", "a"], {"x": "1", "y": None, "s": "p-q--p"}, [{"id": 1, "name": "Ada"}, {"id": 2, "name": None}]),
@@ -79,30 +58,55 @@ LISTS = [
     (3, None, None, None),
     (4, [None, ""], {"": "7"}, [None]),
 ]
+APART = """
+    CREATE TABLE each_tag (n INT, tag STRING) WITH ('connector' = 'print');
+    CREATE TABLE or_none (n INT, tag STRING, place INT) WITH ('connector' = 'print');
+    CREATE TABLE each_pair (n INT, k STRING, v STRING) WITH ('connector' = 'print');
+    CREATE TABLE named (n INT, id BIGINT, name STRING) WITH ('connector' = 'print');
+    CREATE TABLE words (n INT, word STRING) WITH ('connector' = 'print');
+    CREATE TABLE both_lists (n INT, tag STRING, id BIGINT) WITH ('connector' = 'print');
+    INSERT INTO each_tag SELECT n, tag FROM lists CROSS JOIN UNNEST(tags) AS t (tag) WHERE n < 4 OR tag IS NULL;
+    INSERT INTO or_none SELECT n, t.tag, t.place FROM lists
+        LEFT JOIN UNNEST(tags) WITH ORDINALITY AS t (tag, place) ON TRUE;
+    INSERT INTO each_pair SELECT n, k, v FROM lists, UNNEST(pairs) AS t (k, v);
+    INSERT INTO named SELECT n, p.id, p.name FROM lists LEFT JOIN UNNEST(people) AS p ON TRUE;
+    INSERT INTO words SELECT n, word FROM lists, LATERAL TABLE(STRING_SPLIT(pairs['s'], '-')) AS w (word);
+    INSERT INTO both_lists SELECT n, tag, id FROM lists CROSS JOIN UNNEST(tags) AS t (tag)
+        JOIN UNNEST(people) AS p ON p.id > 1;
+"""
+UNITED = """
+    CREATE TABLE pages (page STRING, m BIGINT) WITH ('connector' = 'print');
+    INSERT INTO pages SELECT page, ms FROM clicks UNION SELECT page, k FROM views
+        UNION (SELECT NULL, n FROM lists WHERE n > 2);
+"""
 
 
-def test_should_take_arrays_and_maps_apart(driver: SparkDriver) -> None:
-    rows = [dict(zip(("n", "tags", "pairs", "people"), row, strict=True)) for row in LISTS]
-    found = run(
-        """
-        CREATE TABLE each_tag (n INT, tag STRING) WITH ('connector' = 'print');
-        CREATE TABLE or_none (n INT, tag STRING, place INT) WITH ('connector' = 'print');
-        CREATE TABLE each_pair (n INT, k STRING, v STRING) WITH ('connector' = 'print');
-        CREATE TABLE named (n INT, id BIGINT, name STRING) WITH ('connector' = 'print');
-        CREATE TABLE words (n INT, word STRING) WITH ('connector' = 'print');
-        CREATE TABLE both_lists (n INT, tag STRING, id BIGINT) WITH ('connector' = 'print');
-        INSERT INTO each_tag SELECT n, tag FROM lists CROSS JOIN UNNEST(tags) AS t (tag) WHERE n < 4 OR tag IS NULL;
-        INSERT INTO or_none SELECT n, t.tag, t.place FROM lists
-            LEFT JOIN UNNEST(tags) WITH ORDINALITY AS t (tag, place) ON TRUE;
-        INSERT INTO each_pair SELECT n, k, v FROM lists, UNNEST(pairs) AS t (k, v);
-        INSERT INTO named SELECT n, p.id, p.name FROM lists LEFT JOIN UNNEST(people) AS p ON TRUE;
-        INSERT INTO words SELECT n, word FROM lists, LATERAL TABLE(STRING_SPLIT(pairs['s'], '-')) AS w (word);
-        INSERT INTO both_lists SELECT n, tag, id FROM lists CROSS JOIN UNNEST(tags) AS t (tag)
-            JOIN UNNEST(people) AS p ON p.id > 1;
-        """,
-        {"lists": rows},
-        driver,
+@pytest.fixture(scope="module")
+def found(driver: SparkDriver) -> Mapping[str, Any]:
+    """What all statements give, of one run."""
+    kept = "".join(
+        f"CREATE TABLE {name} (n INT) WITH ('connector' = 'print');"
+        f"INSERT INTO {name} SELECT n FROM clicks WHERE {where};"
+        for name, where in QUERIES.items()
     )
+    rows = {"clicks": CLICKS, "views": VIEWS}
+    rows["lists"] = [dict(zip(("n", "tags", "pairs", "people"), row, strict=True)) for row in LISTS]
+    pipeline = pipeline_from_sql(TABLES + kept + APART + UNITED, tables={name: [] for name in rows})
+    given = {source.name: rows[source.name.partition("_")[0]] for source in pipeline.topology.origins}
+    return pipeline.try_(given, spark=driver)
+
+
+def test_should_keep_the_rows_that_duckdb_keeps(found: Mapping[str, Any]) -> None:
+    """Nulls, empty texts and rows that are equal among them; `clicks` stand beside themselves once."""
+    with duckdb.connect() as duck:
+        for name, rows in (("clicks", CLICKS), ("views", VIEWS)):
+            duck.register(name, pd.DataFrame(rows).convert_dtypes())
+        for name, where in QUERIES.items():
+            expected = duck.sql(f"SELECT n FROM clicks WHERE {where} ORDER BY n").fetchall()
+            assert sorted(row["n"] for row in found[name]) == [n for (n,) in expected], (name, where)
+
+
+def test_should_take_arrays_and_maps_apart(found: Mapping[str, Any]) -> None:
     tags = [(n, tag) for n, tags, _, _ in LISTS for tag in tags or []]
     assert values(found["each_tag"]) == ordered((n, tag) for n, tag in tags if n < 4 or tag is None)
     places = [(n, tag, place) for n, tags, _, _ in LISTS for place, tag in enumerate(tags or [], 1)]
@@ -123,17 +127,9 @@ def ordered(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return sorted(rows, key=repr)
 
 
-def test_should_unite_different_rows_once(driver: SparkDriver) -> None:
+def test_should_unite_different_rows_once(found: Mapping[str, Any]) -> None:
     """Of rows that are equal, nulls among them, on one side or on both."""
-    clicks = [{"n": n, "page": page, "ms": 1, "ts": at(n)} for n, page in enumerate(["a", "a", None, "", "b", None])]
-    views = [{"page": page, "k": 1, "seen": at(1)} for page in ("a", "c", None)]
-    lists = [dict.fromkeys(("tags", "pairs", "people")) | {"n": n} for n in (2, 5, 5)]
-    found = run(
-        """CREATE TABLE pages (page STRING, m BIGINT) WITH ('connector' = 'print');
-        INSERT INTO pages SELECT page, ms FROM clicks UNION SELECT page, k FROM views
-            UNION (SELECT NULL, n FROM lists WHERE n > 3)""",
-        {"clicks": clicks, "views": views, "lists": lists},
-        driver,
-    )
-    once = {(page, 1) for page in ("a", None, "", "b", "c")} | {(None, 5)}
-    assert values(found["pages"]) == ordered(once)
+    every = [(row["page"], row["ms"]) for row in CLICKS] + [(row["page"], row["k"]) for row in VIEWS]
+    every += [(None, row[0]) for row in LISTS if row[0] > 2]
+    assert len(every) > len(set(every)) + 20
+    assert values(found["pages"]) == ordered(set(every))
