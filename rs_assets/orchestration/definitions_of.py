@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from rs_assets.errors import ConfigurationError, TopologyError
 from rs_assets.orchestration.families import resources_of
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from rs_assets.orchestration.stream_assets import StreamAssets
     from rs_assets.orchestration.translator import StreamTranslator
     from rs_assets.pipeline.stream.pipeline import Pipeline
+
+# Their names are taken, as long as somebody has their definitions.
+_OF_CODE: WeakValueDictionary[int, Pipeline] = WeakValueDictionary()
 
 
 def build_definitions(
@@ -49,7 +53,13 @@ def build_definitions(
     _check_names(pipelines)
     shared = resources_of(resources or {})
     every = with_lineage([StreamAssets.of(pipeline, translator) for pipeline in pipelines])
+    _OF_CODE.update((id(pipeline), pipeline) for pipeline in pipelines)
     return Definitions.merge(*(_definitions(assets, shared) for assets in every))
+
+
+def labels_of_code() -> set[str]:
+    """What the pipelines are called in Dagster that this process has made definitions for and still has."""
+    return {pipeline.topology.label for pipeline in _OF_CODE.values()}
 
 
 def _definitions(assets: StreamAssets, resources: Mapping[str, Any]) -> Definitions:

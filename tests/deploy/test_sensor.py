@@ -3,9 +3,17 @@
 import time
 
 import pytest
-from dagster import AssetKey, DagsterInstance, DagsterRunStatus, SensorResult, SkipReason, build_sensor_context
+from dagster import (
+    AssetKey,
+    DagsterInstance,
+    DagsterRunStatus,
+    Definitions,
+    SensorResult,
+    SkipReason,
+    build_sensor_context,
+)
 
-from rs_assets import StreamBuilder, deployed_definitions
+from rs_assets import StreamBuilder, build_definitions, deployed_definitions
 from rs_assets.engine.checkpoint import lease as leases
 from rs_assets.engine.checkpoint import requests
 from rs_assets.engine.checkpoint.lease import Lease
@@ -114,6 +122,17 @@ def test_should_refuse_names_that_others_have(deployed, instance):
     deployed.insert(1, text=deployed.text())
     assert not ticks().run_requests
     assert "another pipeline is called shop_totals" in deployed.told(1)[0]
+
+
+def test_should_leave_out_what_is_called_like_a_pipeline_of_code_that_nobody_named(deployed, instance):
+    """Without that the location could not be loaded."""
+    deployed.insert(1, text=deployed.text(), pipeline="shop.alike")
+    code = StreamBuilder.data_stream("shop", "alike").from_array([{"n": 1}]).to_delta("totals").build()
+    merged = Definitions.merge(build_definitions([code]), deployed_definitions())
+    assert "shop_alike_run" in [job.name for job in merged.get_repository_def().get_all_jobs()]
+    assert not Ticks(instance)().run_requests
+    [told] = deployed.history.of("shop.alike")
+    assert "another pipeline is called shop_alike" in told.summary
 
 
 def test_should_start_again_what_failed_and_leave_what_a_person_stopped(deployed, ticks, monkeypatch):

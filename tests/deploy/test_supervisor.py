@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from rs_assets import Deployments
+from rs_assets.errors import CheckpointError, PipelineBusyError
+from rs_assets.pipeline.deploy import supervisor as supervisors
 from rs_assets.pipeline.deploy.supervisor import Supervisor
 from tests.deploy.deploying import NAME, Deployed, Supervised
 from tests.faults.processes import started
@@ -119,6 +121,54 @@ def test_should_go_on_when_its_process_is_killed_half_way(deployed, options):
         deployed.until(lambda: deployed.events(2)[-1:] == ["failed"], "version 2")
         deployed.until(lambda: counted(deployed) == deployed.totals(), "version 1 again")
     assert "returning" in deployed.events(2)
+
+
+PLAIN = """
+CREATE TABLE clicks (page STRING, ms BIGINT) WITH ('connector' = 'filesystem', 'path' = '{folder}', 'format' = 'json');
+CREATE TABLE totals (page STRING, ms BIGINT) WITH ('connector' = 'delta', 'table' = 'totals');
+INSERT INTO totals SELECT page, {ms} AS ms FROM clicks
+"""
+SECOND = """;
+CREATE TABLE late (page STRING, ms BIGINT) WITH ('connector' = 'delta', 'table' = 'late');
+INSERT INTO late SELECT page, ms FROM clicks
+"""
+
+
+def full(*_, **__):
+    raise CheckpointError("the disk is full", remedy="make room")
+
+
+def test_should_leave_no_input_of_a_version_that_failed_and_tell_nothing_of_one_that_cannot_start(
+    deployed, options, tmp_path, monkeypatch
+):
+    """A second process, a version that reads from elsewhere and fails, one that cannot have a savepoint."""
+    other = Deployed(deployed.home, tmp_path / "other")
+    other.write(("/x", 0), ("/y", 0))
+    first = PLAIN.format(folder=deployed.folder, ms="ms")
+
+    def rows():
+        return sorted((row["page"], row["ms"]) for row in deployed.rows())
+
+    deployed.insert(1, text=first)
+    deployed.write(("/", 1), ("/a", 2))
+    with supervised(deployed, options):
+        deployed.until(lambda: deployed.events(1)[-1:] == ["committed"], "version 1")
+        deployed.insert(2, text=PLAIN.format(folder=other.folder, ms="CAST(1 / ms AS BIGINT)"))
+        with pytest.raises(PipelineBusyError):
+            Supervisor(NAME, options).run()
+        assert deployed.events(2) == []
+        deployed.ask()
+        deployed.until(lambda: deployed.events(2)[-1:] == ["failed"], "version 2")
+        assert "moves source clicks" in deployed.told(2)[0]
+        deployed.write(("/e", 3))
+        deployed.until(lambda: ("/e", 3) in rows(), "version 1 again")
+        assert rows() == sorted(deployed.written)
+        monkeypatch.setattr(supervisors, "savepoint", full)
+        deployed.insert(3, text=first + SECOND)
+        deployed.ask()
+        deployed.until(lambda: deployed.events(3) == ["refused"], "version 3")
+        deployed.write(("/f", 4))
+        deployed.until(lambda: rows() == sorted(deployed.written), "version 1 once more")
 
 
 class Killed(BaseException):

@@ -78,6 +78,35 @@ def test_should_read_one_row_twice_as_one_and_a_table_with_other_columns(deploye
     assert all("no version" in version.fault for version in DeploymentTable(path).of("a.b"))
 
 
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({"at": ["yesterday"]}, ""),
+        ({"at": pa.array([2**62], pa.timestamp("us", tz="UTC"))}, ""),
+        ({"variables": ["{}"]}, "variables are of the type str"),
+        ({"variables": [5]}, "variables are of the type int"),
+    ],
+    ids=str,
+)
+def test_should_not_let_one_row_keep_the_others_from_being_read(deployed, columns, told):
+    """Neither a code location nor the sensor can be loaded if they are not."""
+    rows = pa.table({"pipeline": ["shop.bad"], "version": [1], "text": [TEXT.replace("${FOLDER}", "in")], **columns})
+    write_deltalake(str(deployed.table.path), rows)
+    [(version,)] = deployed.table.versions().values()
+    assert told in version.fault
+    assert bool(version.fault) == bool(told)
+    if not told:
+        assert pipeline_of(version).name == "shop.bad"
+
+
+def test_should_add_to_a_table_that_others_have_made(deployed):
+    write_deltalake(str(deployed.table.path), pa.table({"pipeline": ["a.b"], "version": [2**63 - 1], "text": ["x"]}))
+    assert deployed.table.add(NAME, text="y", variables={"A": "1"}) == 1
+    assert deployed.table.of(NAME)[0].variables == {"A": "1"}
+    with pytest.raises(ConfigurationError, match="another name"):
+        deployed.table.add("a.b", text="y")
+
+
 def test_should_read_rows_again_only_when_there_are_new_ones(deployed):
     assert (stamp_of(deployed.table.path), deployed.table.versions()) == ("", {})
     deployed.insert(1, text="x")

@@ -29,6 +29,8 @@ Wanted = Literal["running", "stopped", "dropped"]
 WANTED: tuple[Wanted, ...] = get_args(Wanted)
 # Of the steps whose state a version forgets: all of them.
 EVERYTHING = "*"
+# The greatest number that the column has room for.
+LAST = 2**63 - 1
 SCHEMA = pa.schema(
     [
         ("pipeline", pa.string()),
@@ -112,11 +114,16 @@ class DeploymentTable:
         table = self._made()
         known = _read(str(self.path), str(table.metadata().id), table.version()).get(pipeline, ())
         number = known[-1].version + 1 if known else 1
+        if number > LAST:
+            raise ConfigurationError(
+                f"there is no version of {pipeline} behind {LAST}", remedy="deploy it under another name"
+            )
         row = {"author": _author(), "at": datetime.now(UTC), **columns, "pipeline": pipeline, "version": number}
         rows = pa.Table.from_pylist([{name: row.get(name) for name in SCHEMA.names}], schema=SCHEMA)
         # Of two that read the same table and name the same transaction, one is refused.
         mark = CommitProperties(app_transactions=[Transaction(f"deploy/{pipeline}", number)])
-        write_deltalake(table, rows, mode="append", commit_properties=mark)
+        with _errors(self.path, "written"):
+            write_deltalake(table, rows, mode="append", schema_mode="merge", commit_properties=mark)
         return number
 
     def _made(self) -> DeltaTable:
@@ -151,11 +158,21 @@ def _opened(path: Path) -> DeltaTable | None:
 
 @lru_cache(maxsize=8)
 def _read(path: str, table_id: str, version: int) -> Mapping[str, tuple[Version, ...]]:  # noqa: ARG001  a table may be made anew
-    rows = DeltaTable(path, version=version).to_pyarrow_table().to_pylist()
+    table = DeltaTable(path, version=version).to_pyarrow_table()
+    columns = [[_value(each) for each in column] for column in table.columns]
+    rows = [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
     named = sorted(rows, key=lambda row: (str(row.get("pipeline")), _number(row)))
     return MappingProxyType(
         {name: tuple(_chained(list(of))) for name, of in groupby(named, lambda row: str(row.get("pipeline")))}
     )
+
+
+def _value(scalar: pa.Scalar) -> object:
+    """What a cell holds; None for what Python has no value for, such as a time behind the year 9999."""
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        return None
 
 
 def _chained(rows: list[Row]) -> Iterator[Version]:
@@ -186,7 +203,7 @@ def _differ(rows: Iterable[Row]) -> bool:
 
 def _version(row: Row, number: int, before: Version | None) -> Version:
     pipeline, state = str(row.get("pipeline")), row.get("state") or "running"
-    text, variables, reset = row.get("text"), row.get("variables"), str(row.get("reset") or "")
+    text, variables, reset, at = row.get("text"), row.get("variables"), str(row.get("reset") or ""), row.get("at")
     if text is None and before is not None:
         text, variables = before.text, before.variables if variables is None else variables
     fault = ""
@@ -196,18 +213,28 @@ def _version(row: Row, number: int, before: Version | None) -> Version:
         fault = f"the state {state!r} is none: use {', '.join(WANTED)}"
     elif text is None and state == "running":
         fault = "it has no text, and there is no version before it"
+    elif _variables(variables) is None:
+        fault = f"its variables are of the type {type(variables).__name__}: use a map from names to values"
     return Version(
         pipeline=pipeline,
         version=number,
         text=str(text or ""),
-        variables={str(name): str(value) for name, value in dict(variables or ()).items() if value is not None},
+        variables=_variables(variables) or {},
         state=state if state in WANTED else "running",
         reset=tuple(name.strip() for name in reset.split(",") if name.strip()),
         note=str(row.get("note") or ""),
         author=str(row.get("author") or ""),
-        at=row.get("at"),
+        at=at if isinstance(at, datetime) else None,
         fault=fault,
     )
+
+
+def _variables(found: object) -> Mapping[str, str] | None:
+    """The variables of a row, a map or a list of its entries; None if they are anything else."""
+    try:
+        return {str(name): str(value) for name, value in dict(found or ()).items() if value is not None}  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        return None
 
 
 def _author() -> str:

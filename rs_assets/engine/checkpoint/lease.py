@@ -234,6 +234,13 @@ def read_lease(path: Path, pipeline: str) -> LeaseRow | None:
     return read_leases(path).get(pipeline)
 
 
+def refuse_held(path: Path, pipeline: str) -> None:
+    """PipelineBusyError if somebody holds the lease of `pipeline`, as `acquire` sees it; nothing is taken."""
+    held = read_lease(path, pipeline)
+    if held is not None and not held.free:
+        _watch(path, held)
+
+
 def read_leases(path: Path) -> Mapping[str, LeaseRow]:
     """The leases of all pipelines, by name."""
     with usable(path):

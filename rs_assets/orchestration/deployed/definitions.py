@@ -26,8 +26,8 @@ def deployed_definitions(
 
     Merge it with your own: `Definitions.merge(build_definitions([pipeline]), deployed_definitions())`. The assets are
     those of the versions that run when it is called; the sensor has the code location loaded again when they change.
-    `resources` and `translator` are as for `build_definitions`. A deployed pipeline that is called like one of `others`
-    is left out, and told by the sensor.
+    `resources` and `translator` are as for `build_definitions`. A deployed pipeline that is called like one of
+    `others`, or like one that `build_definitions` was given before, is left out, and told by the sensor.
 
     >>> definitions = deployed_definitions()
     >>> definitions.resolve_job_def("rs_deployed").name
@@ -35,12 +35,13 @@ def deployed_definitions(
     """
     from dagster import Definitions
 
+    from rs_assets.orchestration.definitions_of import labels_of_code
     from rs_assets.orchestration.deployed.job import deployed_job
     from rs_assets.orchestration.deployed.sensor import deployment_sensor
     from rs_assets.orchestration.deployed.shown import Shown, shown_pipelines
     from rs_assets.orchestration.stream_assets import StreamAssets, with_lineage
 
-    taken = {pipeline.topology.label for pipeline in others}
+    taken = {pipeline.topology.label for pipeline in others} | labels_of_code()
     pipelines = shown_pipelines(Home.default(), taken)
     every = with_lineage([StreamAssets.of(pipeline, translator) for _, pipeline in pipelines])
     shown = [Shown(version, assets) for (version, _), assets in zip(pipelines, every, strict=True)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from rs_assets.engine.checkpoint import manifest as manifests
 from rs_assets.engine.checkpoint.deployments import EVERYTHING, Version
@@ -14,6 +15,7 @@ from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.deploy.progress import position_of
 from rs_assets.pipeline.runtime.identity import resumed
 from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.topology import Topology
 
 CHOICES = (
@@ -33,17 +35,19 @@ class Change:
     kept: tuple[str, ...] = ()
     begun: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    # Sources that go on with their offsets and read other input.
+    moved: tuple[str, ...] = ()
     # What stands is of another version that has never committed a batch: there is nothing to lose.
     afresh: bool = False
 
     @property
     def steady(self) -> bool:
         """Whether the version before may go on with whatever this one leaves behind."""
-        return not self.begun and not self.left
+        return not self.begun and not self.left and not self.moved
 
     def __str__(self) -> str:
         """One line."""
-        parts = {"keeps": self.kept, "begins": self.begun, "leaves": self.left}
+        parts = {"keeps": self.kept, "begins": self.begun, "leaves": self.left, "moves": self.moved}
         told = [f"{verb} {', '.join(what)}" for verb, what in parts.items() if what]
         return "; ".join(told) or "nothing has run yet"
 
@@ -79,6 +83,25 @@ def change_of(topology: Topology, version: Version, options: RunOptions) -> Chan
         begun=tuple(what for plan in plans for what in _begun(plan, known[plan.name])),
         left=tuple(_left(stored, now)),
     )
+
+
+def moved_sources(before: Topology, now: Topology) -> tuple[str, ...]:
+    """The sources that both versions have and whose input is another one.
+
+    What was planned of the one must not be computed by the other. Fields may come and go: the input stays what it is.
+    """
+    known = {source.name: source for source in before.sources}
+    return tuple(
+        f"source {source.name}"
+        for source in now.sources
+        if source.name in known and _input(source) != _input(known[source.name])
+    )
+
+
+def _input(source: Node) -> Mapping[str, Any]:
+    """What tells one input from another."""
+    compared = {each.name for each in fields(source) if each.compare} - {"schema"}
+    return {"kind": source.kind, **{name: getattr(source, name) for name in sorted(compared)}}
 
 
 def _known(stored: Manifest, now: Manifest, folder: str) -> QueryFacts | None:

@@ -7,20 +7,21 @@ was taken between the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
 
 from rs_assets.engine.background import LOG
 from rs_assets.engine.checkpoint import requests
 from rs_assets.engine.checkpoint.catalog import Catalog
 from rs_assets.engine.checkpoint.deployments import DeploymentTable, Version
+from rs_assets.engine.checkpoint.lease import refuse_held
 from rs_assets.errors import ConfigurationError, LeaseLostError, PipelineBusyError, RsError
-from rs_assets.pipeline.deploy.change import Change, change_of, options_of
+from rs_assets.pipeline.deploy.change import Change, change_of, moved_sources, options_of
 from rs_assets.pipeline.deploy.history import Event, Happened, History, Standing, standing
-from rs_assets.pipeline.deploy.progress import Position, advanced, position_of
+from rs_assets.pipeline.deploy.progress import advanced, position_of
 from rs_assets.pipeline.deploy.texts import pipeline_of
+from rs_assets.pipeline.deploy.trial import Trial
 from rs_assets.pipeline.runtime.job.analysis import analyse
 from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.pipeline.runtime.report import RunReport
@@ -36,32 +37,6 @@ MOST_TRIES = 2
 # Somebody else runs the pipeline: the version is tried again when nobody does.
 NOT_ITS_FAULT = (PipelineBusyError, LeaseLostError)
 Begun = Callable[[Version, Pipeline], RunOptions]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """A version that has been started and has not committed a batch yet: where the queries stood before it."""
-
-    version: Version
-    before: Position
-    savepoint: str | None = None
-    change: str = ""
-
-    @classmethod
-    def of(cls, version: Version, event: Event) -> Trial:
-        """The trial that an event tells of."""
-        details = event.details
-        return cls(
-            version=version,
-            before=Position(details["before"]),
-            savepoint=details["savepoint"],
-            change=details["change"],
-        )
-
-    @property
-    def details(self) -> Mapping[str, Any]:
-        """What an event has to tell, so that another process can end the trial."""
-        return {"before": self.before.queries, "savepoint": self.savepoint, "change": self.change}
 
 
 class Supervisor:
@@ -83,7 +58,11 @@ class Supervisor:
         self._running: RunningPipeline | None = None
 
     def run(self) -> RunReport | None:
-        """Run until the pipeline is to be stopped; None if no version of it is to run."""
+        """Run until the pipeline is to be stopped; None if no version of it is to run.
+
+        PipelineBusyError if somebody else runs it; then nothing is told of any version.
+        """
+        refuse_held(self.options.home.leases, self.name)
         requests.clear(self._folder, "change")
         report: RunReport | None = None
         self._start_chosen()
@@ -173,6 +152,9 @@ class Supervisor:
         """The pipeline of a version that Spark accepts and whose state would fit. UserError, StartRefused else."""
         pipeline = pipeline_of(version)
         change = change_of(pipeline.topology, version, self.options)
+        good = self._standing().good
+        if good is not None and not good.fault:
+            change = replace(change, moved=moved_sources(pipeline_of(good).topology, pipeline.topology))
         if pipeline.topology.shuffled and not change.steady:
             raise ConfigurationError(
                 f"a pipeline with a durable shuffle cannot go back to the version before, and this one {change}",
@@ -222,7 +204,13 @@ class Supervisor:
 
     def _try(self, version: Version, pipeline: Pipeline, change: Change, again: Event | None = None) -> None:
         """Start `version` on trial; `again` tells of a trial of it that was cut short."""
-        self._trial = Trial.of(version, again) if again is not None else self._new_trial(version, change)
+        try:
+            self._trial = Trial.of(version, again) if again is not None else self._new_trial(version, change)
+        except RsError as error:
+            # Without a savepoint there is no way back.
+            self._refuse(version, error)
+            self._start_good(error)
+            return
         told = {"kept": change.kept, "begun": change.begun, "left": change.left}
         self._note(version, "trying", self._trial.change, **self._trial.details, **told)
         try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rs_assets.pipeline.runtime.run.running import RunningPipeline
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Pipeline:
     """A frozen pipeline; nothing has touched Spark yet."""
 
