@@ -86,7 +86,7 @@ def test_should_read_one_row_twice_as_one_and_a_table_with_other_columns(deploye
         ({"variables": ["{}"]}, "variables are of the type str"),
         ({"variables": [5]}, "variables are of the type int"),
     ],
-    ids=str,
+    ids=["a time in words", "a time beyond all", "a text", "a number"],
 )
 def test_should_not_let_one_row_keep_the_others_from_being_read(deployed, columns, told):
     """Neither a code location nor the sensor can be loaded if they are not."""
