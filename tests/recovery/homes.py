@@ -71,7 +71,7 @@ class FakeHome:
             if not writer.committed(mark):
                 rows = pa.table({"n": [batch]})
                 table = writer.handle.table
-                mode = "overwrite" if table is not None and writer._begins_anew(table, mark) else "append"
+                mode = "overwrite" if table is not None and writer._begins_anew(mark) else "append"
                 write_deltalake(writer.location(), rows, mode=mode, commit_properties=properties(mark))
         query.commit(batch)
 
