@@ -31,6 +31,7 @@ class TumblingWindow:
     `time_field` names the event time (timestamp, epoch milliseconds or `yyyy-MM-dd HH:mm:ss`); without one the
     time of arrival is used. One window starts `offset` after the epoch, and so do all by whole sizes.
 
+    >>> from rs_assets import Time
     >>> TumblingWindow.of(Time.seconds(10), "ts").size
     datetime.timedelta(seconds=10)
     >>> TumblingWindow.of(Time.hours(24), "ts", offset=Time.hours(6)).offset
@@ -67,6 +68,7 @@ class TumblingWindow:
 class HoppingWindow:
     """Windows of one size that start every `slide` and so overlap; a row belongs to about size / slide of them.
 
+    >>> from rs_assets import Time
     >>> HoppingWindow.of(Time.minutes(10), Time.minutes(5), "ts").slide
     datetime.timedelta(seconds=300)
     """
@@ -112,6 +114,7 @@ class CumulateWindow:
     So each tells what there was since the start: of a day by hours, the first hour, the first two, up to all of it.
     `size` is a whole multiple of `step`.
 
+    >>> from rs_assets import Time
     >>> CumulateWindow.of(Time.hours(24), Time.hours(1), "ts").step
     datetime.timedelta(seconds=3600)
     """
@@ -155,6 +158,7 @@ class CumulateWindow:
 class SessionWindow:
     """Windows that go on while rows of a group follow each other within `gap`, and end `gap` after the last one.
 
+    >>> from rs_assets import Time
     >>> SessionWindow.of(Time.minutes(30), "ts").gap
     datetime.timedelta(seconds=1800)
     """
@@ -273,6 +277,7 @@ class SlidingWindow:
     Both ends are within. One ends with each row, and one begins a microsecond behind each row, if it has rows.
     `time_field` is as for a tumbling window.
 
+    >>> from rs_assets import Time
     >>> SlidingWindow.of(Time.seconds(10), "ts").difference
     datetime.timedelta(seconds=10)
     """

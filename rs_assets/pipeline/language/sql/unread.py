@@ -30,8 +30,8 @@ def check_read(text: Text, tree: Any) -> Any:
     >>> text = Text("SELECT a FROM t UNION ALL SELECT a FROM u LIMIT 3")
     >>> check_read(text, parsed(text, tokens_of(text)))
     Traceback (most recent call last):
-    ...
-    rs_assets.errors.SqlError: [line 1, column 49] LIMIT is not supported; streams have no end: ...
+    rs_assets.errors.SqlError: LIMIT is not supported [line=1, column=49]
+      remedy: streams have no end: rank with ROW_NUMBER() and keep WHERE rn <= n
     """
     for node in tree.walk():
         check = CHECKS.get(node.key)
