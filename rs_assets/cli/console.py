@@ -17,6 +17,7 @@ from rich.table import Table
 from rs_assets.engine.checkpoint.source_log import NOTHING_READ
 from rs_assets.engine.home import Home
 from rs_assets.engine.sink.console import as_table
+from rs_assets.engine.sink.delta_rows import dataset_of
 from rs_assets.engine.sink.delta_table import open_table
 from rs_assets.engine.source.base import Metered
 from rs_assets.orchestration.launch import Wish, launch
@@ -154,7 +155,7 @@ def show_results(report: RunReport, out: Console) -> None:
         table = open_table(path) if Path(path).exists() else None
         if table is None:
             continue
-        rows = table.to_pyarrow_table()
+        rows = dataset_of(table, path).to_table()
         out.print()
         out.print(as_table(_first(rows), title=f"{step} ({rows.num_rows:,} rows)", max_rows=PREVIEW_ROWS))
         top = _top(rows)

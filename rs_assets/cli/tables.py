@@ -28,6 +28,7 @@ def show(table: str, rows: int, modules: tuple[str, ...], as_json: bool) -> None
     from rich.console import Console
 
     from rs_assets.engine.sink.console import as_table
+    from rs_assets.engine.sink.delta_rows import dataset_of
     from rs_assets.engine.sink.delta_table import open_table
 
     path = _path(table, find_pipelines(modules))
@@ -37,7 +38,7 @@ def show(table: str, rows: int, modules: tuple[str, ...], as_json: bool) -> None
             f"the table {table!r} is not there yet", remedy="run its pipeline: rs-assets run NAME", path=path
         )
     count = opened.count()
-    first = opened.to_pyarrow_dataset().head(rows)
+    first = dataset_of(opened, path).head(rows)
     if as_json:
         click.echo(json.dumps({"path": path, "rows": count, "first": first.to_pylist()}, default=str))
         return

@@ -182,6 +182,7 @@ class RunReport:
         An Arrow table: `.to_pandas()`, `polars.from_arrow(...)` and DuckDB take it. ConfigurationError if there
         is no such table, or none yet.
         """
+        from rs_assets.engine.sink.delta_rows import dataset_of
         from rs_assets.engine.sink.delta_table import open_table
 
         by_table = {path.rstrip("/").rpartition("/")[2]: path for path in self.tables.values()}
@@ -195,7 +196,7 @@ class RunReport:
             raise ConfigurationError(
                 f"{name!r} has got no rows yet, or is no Delta table", remedy="look into its folder"
             )
-        return table.to_pyarrow_table()
+        return dataset_of(table, path).to_table()
 
     @property
     def rows_in(self) -> int:

@@ -1,0 +1,18 @@
+"""The rows of a Delta table for people, read by Arrow alone."""
+
+from __future__ import annotations
+
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from pyarrow import fs
+
+
+def dataset_of(table: DeltaTable, path: str) -> ds.Dataset:
+    """The rows of `table`, which lies at `path`.
+
+    Threads of Arrow read them. Left to delta-rs they would call Python for each file, and a program that ends right
+    behind that is aborted by the interpreter (https://github.com/apache/arrow/issues/45017).
+    """
+    if "://" in path:
+        return table.to_pyarrow_dataset()
+    return table.to_pyarrow_dataset(filesystem=fs.SubTreeFileSystem(path, fs.LocalFileSystem()))
