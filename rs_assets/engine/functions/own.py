@@ -55,14 +55,10 @@ ASKED: Final[dict[str, Body]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class TableFunction:
-    """A function that makes rows of values: `LATERAL TABLE(f(x)) AS t(a, b)`, and `f(x)` alone in a script.
-
-    `fields` are names and Spark types of what a row has. The parameters are those of `function`.
-    """
+class NoScalar:
+    """A function that gives no value for a row; name and parameters are those of `function`."""
 
     function: Function
-    fields: tuple[tuple[str, str], ...]
 
     @property
     def name(self) -> str:
@@ -77,6 +73,16 @@ class TableFunction:
     def accepts(self, arity: int) -> bool:
         """Whether it may be called with so many arguments."""
         return self.function.accepts(arity)
+
+
+@dataclass(frozen=True, slots=True)
+class TableFunction(NoScalar):
+    """A function that makes rows of values: `LATERAL TABLE(f(x)) AS t(a, b)`, and `f(x)` alone in a script.
+
+    `fields` are names and Spark types of what a row has. The parameters are those of `function`.
+    """
+
+    fields: tuple[tuple[str, str], ...]
 
     def rows(self, *arguments: str, zone: str = "UTC") -> str:
         """The Spark SQL of a call with these SQL texts: an array of structs with `fields`, in this order.
@@ -95,30 +101,15 @@ class TableFunction:
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateFunction:
+class AggregateFunction(NoScalar):
     """An aggregate of the rows of a window: an object with `create`, `accumulate` and `value`.
 
     The parameters and the type of its value are those of `function`, which cannot be called. `needs` says of each
     parameter whether rows are passed over where it is null.
     """
 
-    function: Function
     aggregate: Any
     needs: tuple[bool, ...]
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.function.name
-
-    @property
-    def signature(self) -> str:
-        """As it is called."""
-        return self.function.signature
-
-    def accepts(self, arity: int) -> bool:
-        """Whether it may be called with so many arguments."""
-        return self.function.accepts(arity)
 
 
 Declared = Function | TableFunction | AggregateFunction

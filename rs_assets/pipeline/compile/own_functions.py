@@ -19,13 +19,13 @@ from pyspark.sql.types import DataType
 from rs_assets.engine.errors_wire import to_wire
 from rs_assets.engine.functions.own import ASKED, Body
 from rs_assets.engine.source.rows import MisfitError, misfits, to_arrays
-from rs_assets.errors import StepError, TopologyError
+from rs_assets.errors import StepError
 from rs_assets.pipeline.compile.record import values_of
 from rs_assets.pipeline.compile.returned import mapping
+from rs_assets.pipeline.compile.users_call import RAISED, check_sendable, text_of
 
 # How much of arguments an error shows, in characters.
 SHOWN: Final = 500
-RAISED: Final = (Exception, SystemExit)
 # Spark hands Arrow functions the columns of files as they were read, and waits for ever where those are texts.
 COLUMNAR: Final = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 _KNOWN: Final[WeakKeyDictionary[SparkSession, set[str]]] = WeakKeyDictionary()
@@ -41,17 +41,10 @@ def know_functions(spark: SparkSession) -> None:
 
 
 def _register(spark: SparkSession, body: Body) -> None:
-    from pyspark import cloudpickle
     from pyspark.sql import functions as F
 
     runner = Runner(body, to_arrow_type(DataType.fromDDL(body.gives), timezone="UTC"))
-    try:
-        cloudpickle.dumps(runner)  # type: ignore[no-untyped-call]
-    except Exception as error:
-        raise TopologyError(
-            f"the function {body.told!r} cannot be sent to Spark's workers: {error}",
-            remedy="make locks, connections and open files inside the function, not outside",
-        ) from error
+    check_sendable(runner, repr(body.told))
 
     def run(*columns: pa.Array) -> pa.Array:
         return runner(*columns)
@@ -180,7 +173,7 @@ class Runner:
         if isinstance(error, MisfitError):
             what = f"the function {told!r} returned what does not fit {self.body.gives}: {error.text}"
         else:
-            what = f"the function {told!r} raised {type(error).__name__}: {_text(error)}"
+            what = f"the function {told!r} raised {type(error).__name__}: {text_of(error)}"
         shown = ", ".join(repr(values_of(each.slice(number, 1))[0]) for each in given)
         return to_wire(
             StepError(
@@ -241,13 +234,6 @@ class _Rows:
         if len(self.names) > 1:
             raise TypeError(f"a row of {len(self.names)} fields cannot be {type(row).__name__}")
         return {self.names[0]: row}
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001  an error of the user's own class
-        return ""
 
 
 def _clean(text: str) -> str:

@@ -17,17 +17,16 @@ from pyspark.sql.types import StringType, StructField, StructType
 from rs_assets.engine.errors_wire import to_wire
 from rs_assets.engine.source.columns import LABEL, LINE, OFFSET, REASON, SPLIT, hidden, visible
 from rs_assets.engine.source.rows import MisfitError, misfits, to_arrays
-from rs_assets.errors import StepError, TopologyError
+from rs_assets.errors import StepError
 from rs_assets.pipeline.compile.blank import blank
 from rs_assets.pipeline.compile.fields_read import fields_read
 from rs_assets.pipeline.compile.record import Columns, Record, Row, values_of
 from rs_assets.pipeline.compile.returned import mapping, mappings
+from rs_assets.pipeline.compile.users_call import RAISED, check_sendable, text_of
 
 Kind = Literal["map", "flat_map", "filter", "for_each", "label"]
 # How much of a record an error shows, in characters.
 SHOWN = 500
-# What a user's function may end with; an interrupt is no fault of it.
-RAISED = (Exception, SystemExit)
 # The fields that a step's function reads, where its code tells: see `fields_read`.
 Reads = tuple[str, ...] | None
 
@@ -44,16 +43,7 @@ class PythonStep:
 
 def python_step(kind: Kind, name: str, call: Callable[[Any], Any], schema: StructType | None = None) -> PythonStep:
     """A step whose function can be sent to Spark's workers; TopologyError names one that cannot."""
-    from pyspark import cloudpickle
-
-    try:
-        cloudpickle.dumps(call)  # type: ignore[no-untyped-call]
-    except Exception as error:
-        raise TopologyError(
-            f"the function of step {name!r} cannot be sent to Spark's workers: {error}",
-            remedy="make locks, connections and open files inside the function, not outside",
-            step=name,
-        ) from error
+    check_sendable(call, f"of step {name!r}", step=name)
     return PythonStep(kind, name, call, schema)
 
 
@@ -278,11 +268,7 @@ def _what(step: PythonStep, error: BaseException) -> str:
     """What happened; the name of the step is read out of it where steps share a gate: see `BLAMED`."""
     if isinstance(error, MisfitError):
         return f"step {step.name!r} returned a record that does not fit its schema: {error.text}"
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001  an error of the user's own class
-        text = ""
-    return f"step {step.name!r} raised {type(error).__name__}: {text}"
+    return f"step {step.name!r} raised {type(error).__name__}: {text_of(error)}"
 
 
 def _clean(text: str) -> str:
