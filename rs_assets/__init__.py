@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         SlidingWindow,
         TumblingWindow,
     )
+    from rs_assets.engine.window.whole import GlobalWindow
     from rs_assets.errors import RsError
     from rs_assets.orchestration.component import PipelineComponent
     from rs_assets.orchestration.definitions_of import build_definitions
@@ -61,6 +62,7 @@ __all__ = [
     "Deployments",
     "Dimension",
     "F",
+    "GlobalWindow",
     "Home",
     "HoppingWindow",
     "Interval",
@@ -106,6 +108,7 @@ HOMES = {
     "Deployments": "rs_assets.pipeline.deploy.deployments",
     "Dimension": "rs_assets.engine.dimension.spec",
     "F": "rs_assets.pipeline.topology.deferred",
+    "GlobalWindow": "rs_assets.engine.window.whole",
     "Home": "rs_assets.engine.home",
     "HoppingWindow": "rs_assets.engine.window.spec",
     "Interval": "rs_assets.engine.join.spec",

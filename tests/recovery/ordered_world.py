@@ -1,11 +1,11 @@
-"""Windows that take rows in their order, and rows looked up, for the tests of savepoints, rewinds and rescales."""
+"""Windows that take rows in their order, or have no end, for the tests of savepoints, rewinds and rescales."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from deltalake import DeltaTable
 
-from rs_assets import CountWindow, Dimension, SlidingWindow, StreamBuilder, Time
+from rs_assets import CountWindow, Dimension, GlobalWindow, SlidingWindow, StreamBuilder, Time
 from tests.operators.model import second
 from tests.recovery.join_world import ROWS, JoinWorld
 
@@ -93,3 +93,31 @@ class SlidingWorld(CountedWorld):
             passed = max(at - 5, at - 5 if passed is None else passed)
         ends = sorted({(tier, end) for tier, rows in used.items() for end, _ in rows})
         return [(tier, end, sorted(v for at, v in used[tier] if end - 10 <= at <= end)) for tier, end in ends], late
+
+
+class RankedWorld(CountedWorld):
+    """The greatest values of each twenty rows, which are forgotten half a minute behind the last of them."""
+
+    def windows(self, stream):
+        window = GlobalWindow.of("ts", time_to_live=Time.seconds(30))
+        top = stream.with_fields(part="v div 20").window(window, name="join").group_by("part")
+        return top.top_n(2, by="v", fields=["tier"]).water_mark(Time.seconds(5))
+
+    def result(self, job="chain"):
+        standing = Counter()
+        for row in DeltaTable(self.options.home.table("shop", job)).to_pyarrow_table().to_pylist():
+            standing[row["part"], row["rank"], row["v"], row["tier"]] += -1 if row["retracted"] else 1
+        return sorted(standing.elements())
+
+    def expected(self):
+        groups = defaultdict(list)
+        for row in ROWS["one"][: self.read]:
+            if row["k"] in tuple("abc"):
+                groups[row["v"] // 20].append(row)
+        passed = max(row["ts"] for rows in groups.values() for row in rows) - Time.seconds(5)
+        return [
+            (part, rank, row["v"], f"t{row['k']}")
+            for part, rows in sorted(groups.items())
+            if max(row["ts"] for row in rows) + Time.seconds(30) > passed
+            for rank, row in enumerate(sorted(rows, key=lambda row: -row["v"])[:2], start=1)
+        ]

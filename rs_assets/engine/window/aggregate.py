@@ -29,6 +29,7 @@ from rs_assets.engine.window.spec import (
     TumblingWindow,
     Window,
 )
+from rs_assets.engine.window.whole import FOREVER, GlobalWindow
 from rs_assets.errors import TopologyError, UnknownFieldError
 
 WINDOW = "_rs_window"
@@ -93,13 +94,15 @@ def aggregate(
 ) -> DataFrame:
     """Window rows of `frame`, which carries EVENT_TIME and its watermark: groups, columns, start, end, fire time.
 
+    Those of a global window have neither start nor end.
+
     `columns` are aggregates by name; with a `ranking` each of its rows becomes one, which has them too. `fire_time`
     makes the last column from the window's end. EVENT_TIME lies `lag` behind the time that the windows are over, so
     that they close that much later. `fired` fires the windows in the place of Spark. Of several windows of a row those
     that had closed by its PASSED, if it has that, do not get it.
     """
     keys = [F.col(f"`{name}`") for name in group_by]
-    if isinstance(window, SessionWindow | InOrder) and not keys:
+    if isinstance(window, SessionWindow | InOrder | GlobalWindow) and not keys:
         # There is no session over a whole stream: one key for all makes it one group. It must not be a literal, which
         # the optimizer would remove again.
         keys = [(F.unix_micros(EVENT_TIME) * F.lit(0)).alias("_rs_all")]
@@ -107,7 +110,7 @@ def aggregate(
         frame = frame.withColumn(WINDOW, F.explode(cumulate_windows(earlier(F.col(EVENT_TIME), lag), window)))
     place = assigned(window, lag)
     several = PASSED in frame.columns and isinstance(window, HoppingWindow | CumulateWindow)
-    if several or isinstance(window, CalendarWindow | CumulateWindow | InOrder):
+    if several or isinstance(window, CalendarWindow | CumulateWindow | InOrder | GlobalWindow):
         # For a window that is not its own Spark wants a column that is there.
         frame, place = frame.withColumn(WINDOW, place), F.col(WINDOW)
     frame = frame.filter(_open(lag)) if several else frame
@@ -116,13 +119,15 @@ def aggregate(
     rows = frame.groupBy(place.alias(WINDOW), *keys).agg(*made, *ranked)
     start, end = (earlier(F.col(f"{WINDOW}.{edge}"), lag) for edge in ("start", "end"))
     told = {"fire_time": fire_time(end)} if fired is None else fired.columns(fire_time(end))
-    times = {"start_time": start, "end_time": end, **told}
+    times = told if isinstance(window, GlobalWindow) else {"start_time": start, "end_time": end, **told}
     shown = [F.col(f"`{name}`") for name in (*group_by, *columns)]
     shown += [column.alias(name) for name, column in times.items()]
     rows = settled(rows) if fired is None else fired.rows(rows)
     if ranking is None:
         return rows.select(*shown)
     exploded = rows.select(*shown, F.posexplode(RANKED).alias(RANKED, RANKED_ROW))
+    if isinstance(window, GlobalWindow):
+        exploded = exploded.filter(F.col(RANKED_ROW).isNotNull())
     return exploded.select(*_ranked_row(ranking, group_by, (*columns, *times)))
 
 
@@ -212,6 +217,8 @@ def last_end(window: Window) -> Column:
             return at + _interval(window.gap)
         case CountWindow() | SlidingWindow():
             return at
+        case GlobalWindow():
+            return _end_of_life(at, window)
         case CalendarWindow():
             return calendar_window(at, window)["end"]
         case TumblingWindow() | HoppingWindow() | CumulateWindow():
@@ -242,6 +249,10 @@ def assigned(window: Window, lag: timedelta) -> Column:
             # The row's own place, which is late when its time is.
             at = F.col(EVENT_TIME)
             return F.struct(at.alias("start"), at.alias("end")).alias(WINDOW, metadata={WATERMARK_DELAY: 0})
+        case GlobalWindow():
+            end = _end_of_life(F.col(EVENT_TIME), window)
+            place = F.struct(F.col(EVENT_TIME).alias("start"), end.alias("end"))
+            return place.alias(WINDOW, metadata={WATERMARK_DELAY: 0})
         case CalendarWindow() | CumulateWindow():
             # Of windows that cumulate a row has a copy for each, which names it in WINDOW.
             place = F.col(WINDOW)
@@ -255,6 +266,11 @@ def assigned(window: Window, lag: timedelta) -> Column:
             begin = (lag + window.offset) % window.slide
             offset = (duration_text(begin),) if begin else ()
             return F.window(EVENT_TIME, duration_text(window.size), duration_text(window.slide), *offset)
+
+
+def _end_of_life(at: Column, window: GlobalWindow) -> Column:
+    """How long a row of a window without an end counts."""
+    return F.lit(FOREVER) if window.time_to_live is None else at + _interval(window.time_to_live)
 
 
 def aggregate_column(spec: Aggregate) -> Column:

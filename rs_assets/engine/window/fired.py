@@ -23,6 +23,7 @@ from rs_assets.engine.window.spec import (
     SlidingWindow,
     Window,
 )
+from rs_assets.engine.window.whole import GlobalWindow
 
 FIRE_TIME, FINAL, RETRACTED = "_rs_fire_time", "_rs_final", "_rs_retracted"
 # What the processor tells of a window before it closes: 1 in each batch, 2 at each record.
@@ -39,17 +40,23 @@ class FiredWindows:
     firing: Firing
     emit: EmitStrategy
     water_mark: timedelta
+    ranked: bool = False
 
     def rows(self, windows: DataFrame) -> DataFrame:
         """The rows of the aggregation `windows`, whose first key is the window, with FIRE_TIME and FINAL.
 
-        FIRE_TIME is null for an update, which no time has caused. Rows of sessions have RETRACTED besides.
+        FIRE_TIME is null for an update, which no time has caused. Rows that may be taken back have RETRACTED besides.
+        Of the `ranked` rows of a global window, the last column, those that did not change are null.
         ConfigurationError if the session was made without the jar of the processors.
         """
         processors = processors_of(windows)
         check_types(windows.schema)
         if isinstance(self.window, InOrder):
             return DataFrame(self._in_order(processors, windows._jdf), windows.sparkSession)  # noqa: SLF001
+        if isinstance(self.window, GlobalWindow):
+            lives = _millis(self.window.time_to_live or NEVER)
+            rows = processors.GlobalWindows.apply(windows._jdf, self.ranked, lives, _millis(self.water_mark))  # noqa: SLF001
+            return DataFrame(rows, windows.sparkSession)
         firing, open_for = self.firing, self.water_mark + self.firing.hold
         times = (_slide(self.window), self.water_mark, open_for, firing.before, firing.after, firing.limit)
         updates, finals = _UPDATES.get(self.emit, 0), tells_end(self.emit)
@@ -65,13 +72,13 @@ class FiredWindows:
 
     @property
     def retracts(self) -> bool:
-        """Whether a row may take back an earlier one: windows stay where they are, sessions grow and merge."""
-        return isinstance(self.window, SessionWindow)
+        """Whether a row may take back an earlier one: sessions grow and merge, and a global window has many rows."""
+        return isinstance(self.window, SessionWindow | GlobalWindow)
 
     def columns(self, at: Column) -> dict[str, Column]:
         """The columns that tell the rows of one window apart; `at` is the time of an update."""
         columns = {"fire_time": F.coalesce(F.col(FIRE_TIME), at)}
-        final = tells_final(self.firing, self.emit) and not isinstance(self.window, InOrder)
+        final = tells_final(self.firing, self.emit) and not isinstance(self.window, InOrder | GlobalWindow)
         columns |= {"final": F.col(FINAL)} if final else {}
         return columns | ({"retracted": F.col(RETRACTED)} if self.retracts else {})
 
@@ -79,7 +86,7 @@ class FiredWindows:
 def _slide(window: Window) -> timedelta:
     """How far the late firings of a window lie apart: as the ends of others, or of a session as its gap."""
     match window:
-        case CalendarWindow() | CountWindow() | SlidingWindow():
+        case CalendarWindow() | CountWindow() | SlidingWindow() | GlobalWindow():
             return NEVER
         case SessionWindow():
             return window.gap

@@ -45,6 +45,12 @@ def unmarked(topology: Topology, plan: QueryPlan) -> list[str]:
     return [node.name for node in roots if not node.own_delay]
 
 
+def closing(topology: Topology, plan: QueryPlan) -> bool:
+    """Whether the end of input leaves nothing in the state of a query."""
+    states = map(topology.__getitem__, plan.states)
+    return bool(plan.entries) and not any(isinstance(node, TimedState) and node.endless for node in states)
+
+
 def _place(sink: Sink, plans: list[QueryPlan]) -> int:
     """The number of the query that judges which rows are late for the step before `sink`."""
     (step,) = sink.inputs

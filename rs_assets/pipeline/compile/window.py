@@ -96,7 +96,13 @@ def _fired(node: WindowAggregate) -> FiredWindows | None:
     """What fires the windows in the place of Spark's own operator; None if that does."""
     if not node.fired:
         return None
-    return FiredWindows(window=node.window, firing=node.firing, emit=node.emit, water_mark=node.water_mark)
+    return FiredWindows(
+        window=node.window,
+        firing=node.firing,
+        emit=node.emit,
+        water_mark=node.water_mark,
+        ranked=node.ranking is not None,
+    )
 
 
 def late_for_window(node: WindowAggregate, watermark: Column) -> Column:

@@ -281,7 +281,8 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
         gives one row a window, always up to date; every other sink gets each update as a row, and `fire_time` tells
         them apart. Steps behind it see updates; steps with state and durable shuffles are refused there. Sessions grow
         and merge: before a session tells another row, the one that it told is taken back by one that is equal but for
-        `retracted`, which is true there (`to_delta(..., deletes="retracted")`).
+        `retracted`, which is true there (`to_delta(..., deletes="retracted")`). So does a `GlobalWindow`, which never
+        closes and tells its row, or the ranks of its `top_n`, in each batch that changes them; it takes no `emit`.
 
         >>> from rs_assets import StreamBuilder, Time, TumblingWindow
         >>> clicks = StreamBuilder.data_stream("shop", "live").from_file(

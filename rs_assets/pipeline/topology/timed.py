@@ -86,6 +86,16 @@ class TimedState(Node):
         return NONE
 
     @property
+    def endless(self) -> bool:
+        """Whether the end of input leaves its state as it is: it has told all that there is to tell."""
+        return False
+
+    @property
+    def goes_by_time(self) -> bool:
+        """Whether it has something to tell when time goes on and no row comes."""
+        return True
+
+    @property
     def own_delay(self) -> bool:
         """Whether it was given a water mark, which a step that follows another in one query cannot have."""
         return self.water_mark > NONE

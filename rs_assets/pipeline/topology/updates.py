@@ -98,8 +98,9 @@ def _check_early_upsert(join: StreamJoin, sink: DeltaSink) -> None:
 def _check_keys(window: WindowAggregate, sink: DeltaSink) -> None:
     keys, part = set(sink.keys), () if window.repeats else ("fire_time",)
     changing = keys & ({"fire_time", "final", "retracted", *window.values} - {*part})
-    if changing or not keys >= {*window.row_keys, *part} or not keys & window.places:
-        wanted = ", ".join(repr(name) for name in (*window.row_keys, max(window.places), *part))
+    if changing or not keys >= {*window.row_keys, *part} or (window.places and not keys & window.places):
+        place = [max(window.places)] if window.places else []
+        wanted = ", ".join(repr(name) for name in (*window.row_keys, *place, *part))
         raise TopologyError(
             f"step {sink.name!r}: the keys {', '.join(sink.keys)} do not tell the windows of {window.name!r} apart,"
             " or change with each update",
@@ -111,7 +112,7 @@ def _check_keys(window: WindowAggregate, sink: DeltaSink) -> None:
 def _check_retractions(window: WindowAggregate, sink: DeltaSink) -> None:
     if window.retracts and sink.deletes is None:
         raise TopologyError(
-            f"step {sink.name!r} would keep rows that sessions of {window.name!r} take back",
+            f"step {sink.name!r} would keep rows that the window {window.name!r} takes back",
             remedy="deletes='retracted', a field that the steps between them must hand on",
             step=sink.name,
         )

@@ -10,6 +10,7 @@ from typing import ClassVar, get_args
 from rs_assets.engine.window.durations import checked_duration
 from rs_assets.engine.window.firing import (
     COUNTED,
+    GLOBAL,
     NEVER,
     ONCE,
     SESSIONS,
@@ -32,14 +33,15 @@ from rs_assets.engine.window.spec import (
     Window,
 )
 from rs_assets.engine.window.splits import BySplit
+from rs_assets.engine.window.whole import GlobalWindow
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.topology.base import Family
 from rs_assets.pipeline.topology.expression import ColumnBuilder, SqlText, calls_by_name
 from rs_assets.pipeline.topology.timed import NONE, Arrival, TimedState
 
 # The state of processors, by what they compute, where it is not a row a window.
-STATES = {SessionWindow: SESSIONS, CountWindow: COUNTED, SlidingWindow: SLIDING}
-# Every window row has these beside its group fields and aggregates.
+STATES = {SessionWindow: SESSIONS, CountWindow: COUNTED, SlidingWindow: SLIDING, GlobalWindow: GLOBAL}
+# Every window row has these beside its group fields and aggregates, but for those of a global window.
 WINDOW_FIELDS = ("start_time", "end_time", "fire_time")
 # Either tells the windows of one size apart.
 PLACES = frozenset({"start_time", "end_time"})
@@ -111,9 +113,10 @@ class WindowAggregate(TimedState):
                 remedy=f"use one of: {', '.join(get_args(EmitStrategy))}",
                 step=self.name,
             )
-        if self.in_order and (self.firing != ONCE or self.emit != "on_window_close"):
+        if (self.in_order or self.endless) and (self.firing != ONCE or self.emit != "on_window_close"):
+            when = "when its row changes" if self.endless else "when it has all its rows, and not more than once"
             raise TopologyError(
-                f"window {self.name!r} fires when it has all its rows, and not more than once",
+                f"window {self.name!r} fires {when}",
                 remedy="leave emit= and the times of firings out",
                 step=self.name,
             )
@@ -169,6 +172,8 @@ class WindowAggregate(TimedState):
     @property
     def places(self) -> frozenset[str]:
         """The columns of which any tells its windows apart: of windows that begin together the end alone."""
+        if self.endless:
+            return frozenset()
         return PLACES - {"start_time"} if isinstance(self.window, CumulateWindow) else PLACES
 
     @property
@@ -190,7 +195,7 @@ class WindowAggregate(TimedState):
         """A window's row leaves at its end; its start lies as far back as the window is long, unknown for sessions."""
         if field in {"end_time", "fire_time"}:
             return Arrival(lag)
-        if field != "start_time" or isinstance(self.window, SessionWindow | InOrder):
+        if field != "start_time" or isinstance(self.window, SessionWindow | InOrder | GlobalWindow):
             return None
         return Arrival(self.window.longest + lag, window_grid(self.window))
 
@@ -205,7 +210,8 @@ class WindowAggregate(TimedState):
     @property
     def fired(self) -> bool:
         """Whether it fires as Spark itself does not."""
-        return self.in_order or self.firing != ONCE or not (self.emit == "on_window_close" or self.updates)
+        whole = self.in_order or self.endless
+        return whole or self.firing != ONCE or not (self.emit == "on_window_close" or self.updates)
 
     @property
     def in_order(self) -> bool:
@@ -213,9 +219,19 @@ class WindowAggregate(TimedState):
         return isinstance(self.window, InOrder)
 
     @property
+    def endless(self) -> bool:
+        """Whether its windows never close, so that they are told when they change."""
+        return isinstance(self.window, GlobalWindow)
+
+    @property
+    def goes_by_time(self) -> bool:
+        """Windows close; the groups of one that never does may be forgotten."""
+        return not isinstance(self.window, GlobalWindow) or self.window.time_to_live is not None
+
+    @property
     def retracts(self) -> bool:
         """Whether its rows tell, in the column `retracted`, that they take back an earlier one."""
-        return self.fired and isinstance(self.window, SessionWindow)
+        return self.fired and isinstance(self.window, SessionWindow | GlobalWindow)
 
     @property
     def often(self) -> bool:
@@ -247,6 +263,8 @@ class WindowAggregate(TimedState):
     @property
     def own_fields(self) -> tuple[str, ...]:
         """What a row has beside groups and aggregates."""
+        if self.endless:
+            return ("fire_time", "retracted")
         final = self.fired and not self.in_order and tells_final(self.firing, self.emit)
         return (*WINDOW_FIELDS, *(["final"] * final), *(["retracted"] * self.retracts))
 
@@ -320,12 +338,13 @@ def window_text(window: Window) -> str:
     match window:
         case SessionWindow():
             return f"session gap {window.gap}"
-        case CountWindow():
-            return f"each {window.size} rows"
-        case SlidingWindow():
-            return f"sliding {window.difference}"
+        case CountWindow() | SlidingWindow():
+            return f"each {window.size} rows" if isinstance(window, CountWindow) else f"sliding {window.difference}"
         case CalendarWindow():
             return f"calendar {window.unit} in {window.zone}"
+        case GlobalWindow():
+            kept = f", for {window.time_to_live}" if window.time_to_live else ""
+            return f"global{kept}"
         case HoppingWindow() | CumulateWindow():
             each = f"every {window.slide}" if isinstance(window, HoppingWindow) else f"by {window.step}"
             kind = "hopping" if isinstance(window, HoppingWindow) else "cumulating"

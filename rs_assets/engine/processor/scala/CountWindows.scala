@@ -87,7 +87,7 @@ class CountWindows(aggregation: Aggregation, size: Int, waits: Long) extends Sta
 object CountWindows {
   val State = "counted"
   /** A day before the time that stands for the end of input, in milliseconds. */
-  private val End = 253402214400000L - 86400000L
+  private[rsassets] val End = 253402214400000L - 86400000L
   private val Own = Seq("rows", "start", "end", "waiting")
 
   /**

@@ -39,11 +39,14 @@ class RowsInOrder(aggregation: Aggregation) {
 object RowsInOrder {
 
   /** What `processor` makes of `windows`, an aggregation whose first key is the place of a row, by its other keys. */
-  def processed(windows: DataFrame, processor: Aggregation => StatefulProcessor[Row, Row, Row]): DataFrame = {
+  def processed(
+      windows: DataFrame,
+      processor: Aggregation => StatefulProcessor[Row, Row, Row],
+      made: Aggregation => StructType = FiringWindows.told): DataFrame = {
     val (whole, rows) = Aggregation.of(FiringWindows.analyzed(windows))
     val aggregation = whole.copy(inputs = whole.inputs :+ whole.keys.head)
     FiringWindows.processed(windows.sparkSession, rows, aggregation.inputs, aggregation.keys.tail)(
       processor(aggregation),
-      FiringWindows.told(aggregation))
+      made(aggregation))
   }
 }

@@ -29,7 +29,7 @@ from rs_assets.engine.sink.dead_letters import DeadLetters
 from rs_assets.engine.source.base import Known, Pruning, SourceReader, Watch, listed
 from rs_assets.engine.source.policy import BadRecords
 from rs_assets.errors import ConfigurationError
-from rs_assets.pipeline.compile.late import unmarked
+from rs_assets.pipeline.compile.late import closing, unmarked
 from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.readers import reader_of, stream
@@ -381,7 +381,7 @@ class JobSession:
     def report(self) -> RunReport:
         """What happened so far."""
         reports = tuple(query.report for query in self.queries.values())
-        timed = [query.report for query in self.queries.values() if query.plan.entries]
+        timed = [query.report for query in self.queries.values() if closing(self.topology, query.plan)]
         ended = unfired(timed) if self.manifest.sealed else ()
         late = unwaited(reports, {plan.name: unmarked(self.topology, plan) for plan in self.plans})
         return RunReport(

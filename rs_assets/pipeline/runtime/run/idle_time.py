@@ -58,4 +58,5 @@ class IdleTime:
     def _sides(self, query: QueryRun) -> list[Side]:
         """The inputs with event times; arrival time goes on by itself."""
         roots = (query.topology[name] for name in query.plan.roots)
-        return [side for node in roots if isinstance(node, TimedState) for side in node.sides if side.time_field]
+        timed = [node for node in roots if isinstance(node, TimedState) and node.goes_by_time]
+        return [side for node in timed for side in node.sides if side.time_field]

@@ -22,6 +22,7 @@ from rs_assets.engine.state.reader import StateOf
 from rs_assets.engine.state.served import refresh
 from rs_assets.engine.state.snapshot import StateSnapshot, state_at, write_state
 from rs_assets.engine.window.spec import SlidingWindow
+from rs_assets.engine.window.whole import GlobalWindow
 from rs_assets.errors import CheckpointError, ConfigurationError
 from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.compile.query_plan import QueryPlan
@@ -148,8 +149,8 @@ def _windows(spark: SparkSession, node: WindowAggregate, state: StateOf, link: L
 
 
 def _has_windows(node: Node) -> bool:
-    """Whether state has windows; for sliding ones it has rows, of which they are made when they fire."""
-    return isinstance(node, WindowAggregate) and not isinstance(node.window, SlidingWindow)
+    """Whether state has windows that close: of sliding ones it has rows, and a global one has told what there is."""
+    return isinstance(node, WindowAggregate) and not isinstance(node.window, SlidingWindow | GlobalWindow)
 
 
 def _waiting(spark: SparkSession, node: StreamJoin, state: StateOf, link: Link, rows: int | None) -> DataFrame:  # noqa: ARG001
