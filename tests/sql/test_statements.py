@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from rs_assets import MemoryChannel, pipeline_from_sql
 from rs_assets.cli.main import main
 from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.testing import PipelineDriver
 
 BEGIN = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 TABLES = """
@@ -230,3 +231,26 @@ def test_should_explain_a_file_on_the_command_line(tmp_path: Any) -> None:
     shown = CliRunner().invoke(main, ["sql", str(file), "--explain", "--set", "FOLDER=/data"])
     assert shown.exit_code == 0
     assert "u_row  map <- t" in shown.output
+
+
+def test_should_take_back_what_no_longer_passes_behind_a_ranking(driver: SparkDriver) -> None:
+    statement = """
+        INSERT INTO quick SELECT id, ms, rn FROM (
+            SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY ts DESC) AS rn FROM clicks
+        ) WHERE rn <= 2 AND ms < 60;
+    """
+    sink = "CREATE TABLE quick (id BIGINT, ms BIGINT, rn INT) WITH ('connector' = 'print');"
+    pipeline = pipeline_from_sql(TABLES + sink + statement, tables={"clicks": [], "buys": []})
+    standing: list[tuple[int, int, int]] = []
+    with PipelineDriver(pipeline, spark=driver) as running:
+        for number, (i, page, ms, s) in enumerate(CLICKS, 1):
+            running.push([{"id": i, "page": page, "ms": ms, "ts": at(s)}])
+            running.step()
+            for row in running.take():
+                found = (row["id"], row["ms"], row["rn"])
+                standing.remove(found) if row["retracted"] else standing.append(found)
+            newest: dict[int, list[int]] = {}
+            for j, _, ms_of, _ in CLICKS[:number]:
+                newest[j] = [ms_of, *newest.get(j, [])][:2]
+            expected = [(j, ms_of, rn) for j, of in newest.items() for rn, ms_of in enumerate(of, 1) if ms_of < 60]
+            assert sorted(standing) == sorted(expected)

@@ -120,6 +120,7 @@ def _inserted(planner: Planner, insert: Insert) -> DataStream:
     place = Place(name, firing=_firing(planner, insert.emit), root=name)
     made = selected_of(planner, insert.tree, place)
     planner.updating = made.relation.keys is not None
+    planner.retracting = made.relation.retracts
     return written(planner, insert, made, replace(place, firing=ONCE))
 
 

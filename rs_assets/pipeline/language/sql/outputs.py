@@ -55,7 +55,7 @@ def filtered(planner: Planner, relation: Relation, conditions: Sequence[Any], pl
     for each, value in zip(conditions, values, strict=True):
         check_bounds(planner, value, each)
     texts = [value.text for value in values]
-    if relation.keys is not None:
+    if relation.keys is not None and not relation.retracts:
         _check_keys(planner, relation, conditions)
     text = texts[0] if len(texts) == 1 else f"({' AND '.join(texts)})"
     stream = relation.stream.filter(Value(text).plain, name=planner.name(place, kind, conditions[0]))

@@ -59,6 +59,8 @@ class Planner:
     reading: set[str] = field(default_factory=set)
     # Whether the query that is written replaces rows.
     updating: bool = False
+    # Whether it takes rows back.
+    retracting: bool = False
 
     def name(self, place: Place, kind: str, at: object) -> str:
         """A name for a step, which depends on nothing but the names in the statement and what the step is for."""

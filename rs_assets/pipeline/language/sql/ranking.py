@@ -16,7 +16,7 @@ from rs_assets.pipeline.language.sql.lexer import CALL
 from rs_assets.pipeline.language.sql.outputs import called
 from rs_assets.pipeline.language.sql.planner import Place, Planner
 from rs_assets.pipeline.language.sql.relation import Column, Relation, free_name
-from rs_assets.pipeline.language.sql.states import all_time, fired, fires_often, place_field, shuffled
+from rs_assets.pipeline.language.sql.states import all_time, fired, fires_often, for_ever, place_field, shuffled
 from rs_assets.pipeline.language.sql.types import is_number
 from rs_assets.pipeline.language.sql.values import Value
 from rs_assets.pipeline.language.sql.windowing import bound_values, check_end, check_once, regrouped
@@ -123,7 +123,7 @@ def ranked(
         for items in (numbered.tree.expressions[:at], numbered.tree.expressions[at + 1 :])
     )
     found = called(planner, (*before, *behind), (), numbered.window)
-    made = _top(planner, relation, numbered, {out.name: out.value for out in found}, limit)
+    made = _top(planner, relation, numbered, {out.name: out.value for out in found}, limit, rest)
     # The number stands where the select list names it.
     columns = [*made.columns[: len(before)], made.columns[-1], *made.columns[len(before) : -1]]
     return replace(made, columns=tuple(columns)), rest
@@ -161,47 +161,77 @@ def _most(rank: str, tree: Any) -> int | None:
 
 
 def _top(
-    planner: Planner, relation: Relation, numbered: Numbered, outputs: Mapping[str, Value], limit: int
+    planner: Planner,
+    relation: Relation,
+    numbered: Numbered,
+    outputs: Mapping[str, Value],
+    limit: int,
+    conditions: Sequence[Any],
 ) -> Relation:
+    """The ranked rows; where `conditions` are on more than their keys, each is taken back before it is replaced."""
     at, place = numbered.window, numbered.place
     window, length, parts = _window(planner, relation, at)
     often = window is None
     if often and relation.stateful:
         relation = shuffled(planner, relation, place, at)
     orders = _orders(planner, relation, at)
-    values = {**outputs, **{f"part_{n}": v for n, v in enumerate(parts, 1)}}
-    values |= {f"order_{n}": v for n, (v, _) in enumerate(orders, 1)}
-    kept = {name: _apart(value) for name, value in values.items() if not _given(value, often=often)}
-    relation, fields = planner.with_fields(relation, kept, place, "ranked", at)
+    relation, fields = planner.with_fields(relation, _kept(outputs, parts, orders, often=often), place, "ranked", at)
     by = list(dict.fromkeys(fields[f"order_{n}"] for n in range(1, len(orders) + 1)))
     groups = tuple(dict.fromkeys(fields[f"part_{n}"] for n in range(1, len(parts) + 1)))
     shown = [f for name, f in fields.items() if name in outputs and f not in groups and f not in by]
     rank = free_name(numbered.rank, [*fields.values(), *WINDOW_TIMES])
-    made = window or all_time(relation)
-    emit: EmitStrategy = "on_window_update" if often else "on_window_close"
+    keys = (*groups, *((rank,) if limit > 1 else ()))
+    retracts = often and _moving(conditions, {**fields, numbered.rank: rank}, keys)
+    made = window or (for_ever(relation) if retracts else all_time(relation))
+    emit: EmitStrategy = "on_window_update" if often and not retracts else "on_window_close"
     stream = relation.stream.window(made, name=planner.name(place, "top", at), emit=emit).group_by(*groups)
     by = [field for field in by if field not in groups] or by
     stream = stream.top_n(limit, by=by, fields=list(dict.fromkeys(shown)), descending=orders[0][1], rank=rank)
     if relation.own_delay and made.time_field is not None:
         stream = stream.water_mark(relation.own_delay)
-    names = (*groups, rank, *by, *dict.fromkeys(shown), *WINDOW_TIMES)
-    end = f"(`start_time` + {duration_text(length.longest)})" if length is not None else "`end_time`"
-    bounds = bound_values("`start_time`", end)
-    columns = [_column(name, value, fields, bounds) for name, value in outputs.items()]
-    columns.append(Column(numbered.rank, Value(quote_name(rank), Type("int")), ""))
-    keys = (*groups, *((rank,) if limit > 1 else ()))
+    times = ("fire_time", "retracted") if retracts else WINDOW_TIMES
+    names = (*groups, rank, *by, *dict.fromkeys(shown), *times)
     twice = fires_often(place) and not often
     return replace(
         relation,
         stream=fired(stream, place, often=often),
         fields=names,
-        columns=tuple(replace(column, table=numbered.alias) for column in columns),
+        columns=_columns(numbered, outputs, fields, rank, length),
         stateful=True,
         delay=timedelta(0),
         keys=keys if often else (*keys, place_field(made)) if twice else None,
+        retracts=retracts,
         window=None if often else length or made,
         pending=None,
     )
+
+
+def _kept(
+    outputs: Mapping[str, Value], parts: Sequence[Value], orders: Sequence[tuple[Value, bool]], *, often: bool
+) -> dict[str, Value]:
+    """What the ranking reads, by names of its own."""
+    values = {**outputs, **{f"part_{n}": v for n, v in enumerate(parts, 1)}}
+    values |= {f"order_{n}": v for n, (v, _) in enumerate(orders, 1)}
+    return {name: _apart(value) for name, value in values.items() if not _given(value, often=often)}
+
+
+def _moving(conditions: Sequence[Any], fields: Mapping[str, str], keys: Sequence[str]) -> bool:
+    """Whether a row that passes `conditions` may be followed by one of the same keys that does not."""
+    from sqlglot import exp
+
+    named = (column.name for each in conditions for column in each.find_all(exp.Column))
+    return any(fields.get(name) not in keys for name in named)
+
+
+def _columns(
+    numbered: Numbered, outputs: Mapping[str, Value], fields: Mapping[str, str], rank: str, length: Window | None
+) -> tuple[Column, ...]:
+    """The columns of the ranked rows, the number last."""
+    end = f"(`start_time` + {duration_text(length.longest)})" if length is not None else "`end_time`"
+    bounds = bound_values("`start_time`", end)
+    columns = [_column(name, value, fields, bounds) for name, value in outputs.items()]
+    columns.append(Column(numbered.rank, Value(quote_name(rank), Type("int")), ""))
+    return tuple(replace(column, table=numbered.alias) for column in columns)
 
 
 def _given(value: Value, *, often: bool) -> bool:

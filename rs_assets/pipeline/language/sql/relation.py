@@ -42,8 +42,9 @@ class Relation:
     """A stream with the columns that a query may name.
 
     `fields` are those of the stream's rows, `origins` the sources behind it. `delay` is how far rows may be out of
-    order. With `keys` its rows are updates: each replaces the one before of the same keys. `window` is the one whose
-    rows it has, `pending` the one that they are to be put into.
+    order. With `keys` its rows are updates: each replaces the one before of the same keys; if it `retracts`, that one
+    is taken back before, by a row whose field `retracted` is true. `window` is the one whose rows it has, `pending` the
+    one that they are to be put into.
     """
 
     stream: DataStream
@@ -53,6 +54,7 @@ class Relation:
     delay: timedelta = NONE
     stateful: bool = False
     keys: tuple[str, ...] | None = None
+    retracts: bool = False
     window: Window | None = None
     pending: Pending | None = None
 

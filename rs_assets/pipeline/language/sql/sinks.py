@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from rs_assets.pipeline.stream.data_stream import DataStream
 
 GUARANTEES: Final = {"at-least-once": "at_least_once", "exactly-once": "exactly_once"}
+# Which rows are taken back, of queries whose rows may be.
+RETRACTED: Final = "retracted"
 # The columns by which rows are replaced, for a sink that asks for them.
 Keys = Callable[[], tuple[str, ...]]
 Sink = Callable[[Planner, Options, "DataStream", str, Keys], "DataStream"]
@@ -43,6 +45,7 @@ def written(planner: Planner, insert: Insert, made: Selected, place: Place) -> D
     texts = [_text(planner, column, out) for column, out in zip(columns, made.outputs, strict=True)]
     missing = [column for column in table.declared if column not in columns]
     texts += [f"cast(NULL AS {c.type.text if c.type else 'string'}) AS {quote_name(c.name.text)}" for c in missing]
+    texts += _retracted(planner, insert, table, made)
     stream = made.relation.stream.map(*texts, name=planner.name(place, "row", insert.table.start))
     options = Options.of(planner.text, table, "sink")
     bound = planner.bound.get(table.name.text)
@@ -57,6 +60,18 @@ def written(planner: Planner, insert: Insert, made: Selected, place: Place) -> D
     )
     options.check_all_read()
     return result
+
+
+def _retracted(planner: Planner, insert: Insert, table: CreateTable, made: Selected) -> list[str]:
+    """The field that tells which rows are taken back, if some are."""
+    if not made.relation.retracts:
+        return []
+    if any(column.name.text.casefold() == RETRACTED for column in table.declared):
+        raise planner.error(
+            f"the column {RETRACTED!r} of the query tells which rows are taken back", insert.table.start,
+            remedy="call the column of the table otherwise",
+        )  # fmt: skip
+    return [RETRACTED]
 
 
 def _targets(planner: Planner, insert: Insert, table: CreateTable) -> list[Column]:
@@ -151,6 +166,11 @@ def _check_updates(planner: Planner, insert: Insert, made: Selected, write: Sink
             "the query replaces rows, which this sink cannot", insert.table.start,
             remedy="write to 'connector' = 'delta', or group by a window",
         )  # fmt: skip
+    if made.relation.retracts and write is _kafka:
+        raise planner.error(
+            "the query takes rows back, which this sink cannot", insert.table.start,
+            remedy="write to 'connector' = 'delta', or filter before the ranking",
+        )  # fmt: skip
 
 
 def _print(planner: Planner, options: Options, stream: DataStream, name: str, keys: Keys) -> DataStream:  # noqa: ARG001
@@ -179,6 +199,7 @@ def _delta(planner: Planner, options: Options, stream: DataStream, name: str, ke
         mode="upsert" if found else "append",
         keys=found,
         order_by=tuple(filter(None, (options.take("order-by") or "").split(","))),
+        deletes=RETRACTED if planner.retracting else None,
         partition_by=[word.text for word in options.table.partitioned_by],
         name=name,
     )

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from rs_assets.engine.window.firing import ONCE
 from rs_assets.engine.window.spec import CumulateWindow, TumblingWindow, Window
+from rs_assets.engine.window.whole import GlobalWindow
 from rs_assets.pipeline.language.sql.planner import Place, Planner
 from rs_assets.pipeline.language.sql.relation import Relation
 
@@ -19,6 +20,11 @@ def all_time(relation: Relation) -> TumblingWindow:
     """One window for all rows, by their event time if they have one."""
     times = [c.value.field for c in relation.columns if c.value.role == "rowtime" and c.value.field is not None]
     return TumblingWindow.of(ALL_TIME, times[0] if times else None)
+
+
+def for_ever(relation: Relation) -> GlobalWindow:
+    """The same window, which tells only what changes, and takes back what it told."""
+    return GlobalWindow.of(all_time(relation).time_field)
 
 
 def fired(stream: Any, place: Place, *, often: bool) -> Any:
