@@ -112,7 +112,11 @@ def _standing(name: str, state: Standing) -> dict[str, Any]:
 
 
 def _versions(deployed: Deployments, name: str) -> list[dict[str, Any]]:
-    last: dict[int, Event] = {event.version: event for event in deployed.events(name)}
+    versions = deployed.versions(name)
+    known = {version.version: version for version in versions}
+    last: dict[int, Event] = {
+        event.version: event for event in deployed.events(name) if event.is_of(known.get(event.version))
+    }
     return [
         {
             "version": version.version,
@@ -123,5 +127,5 @@ def _versions(deployed: Deployments, name: str) -> list[dict[str, Any]]:
             "last": last[version.version].event if version.version in last else "new",
             "told": last[version.version].summary if version.version in last else version.fault,
         }
-        for version in deployed.versions(name)
+        for version in versions
     ]

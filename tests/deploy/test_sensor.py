@@ -1,5 +1,6 @@
 """The sensor of deployments, by direct evaluation: what it launches, asks for, settles and tells."""
 
+import shutil
 import time
 
 import pytest
@@ -18,6 +19,7 @@ from rs_assets.engine.checkpoint import lease as leases
 from rs_assets.engine.checkpoint import requests
 from rs_assets.engine.checkpoint.lease import Lease
 from rs_assets.engine.home import Home
+from rs_assets.errors import CheckpointError
 from rs_assets.orchestration.deployed import reload
 from rs_assets.orchestration.deployed import sensor as sensors
 from rs_assets.pipeline.deploy.history import Event
@@ -207,3 +209,68 @@ def test_should_go_on_when_the_table_cannot_be_read(deployed, ticks):
     result = ticks()
     assert isinstance(result, SkipReason)
     assert "cannot be read" in result.skip_message
+
+
+def test_should_let_no_newcomer_take_the_name_of_a_pipeline_that_runs(deployed, ticks, monkeypatch):
+    """`a_b.c` and `a.b_c` are one word in Dagster."""
+    monkeypatch.setattr(sensors, "ask_for_reload", lambda location: "")
+    deployed.insert(1, pipeline="shop_a.b", text=deployed.text())
+    assert len(ticks().run_requests) == 1
+    [first] = deployed.table.of("shop_a.b")
+    deployed.history.note(Event.about(first, "committed", ""))
+    deployed.insert(1, pipeline="shop.a_b", text=deployed.text())
+    ticks()
+    [told] = deployed.history.of("shop.a_b")
+    assert (told.event, "the pipeline shop_a.b is called shop_a_b in Dagster" in told.summary) == ("refused", True)
+    ticks.load()
+    assert {spec.key.path[0] for spec in ticks.definitions.resolve_all_asset_specs()} == {"shop_a"}
+    # A name is free once its pipeline was dropped.
+    deployed.insert(2, pipeline="shop_a.b", state="dropped")
+    ticks()
+    deployed.insert(2, pipeline="shop.a_b", text=deployed.text())
+    assert [request.tags["rs/pipeline"] for request in ticks().run_requests] == ["shop.a_b"]
+
+
+def test_should_heed_a_run_that_a_person_has_launched_and_one_behind_which_another_was_refused(deployed, ticks):
+    deployed.insert(1, text=deployed.text())
+    [request] = ticks().run_requests
+    note(deployed, 1, "committed")
+    runs = ticks.run(request, DagsterRunStatus.STARTED)
+    Lease.acquire(deployed.home.leases, pipeline=NAME, run_id=runs.run_id)
+    ticks.run(request, DagsterRunStatus.FAILURE)
+    deployed.insert(2, text=deployed.text(least=1))
+    assert "version 2 is new" in said(ticks())
+    assert requests.asked(deployed.home.job("shop", "totals"), "change") is not None
+
+
+def test_should_mark_a_run_that_a_person_has_launched(deployed, ticks, instance):
+    job = ticks.definitions.resolve_job_def("rs_deployed")
+    config = {"ops": {"deployed": {"config": {"pipeline": NAME}}}}
+    result = job.execute_in_process(run_config=config, instance=instance, raise_on_error=False)
+    assert not result.success
+    assert instance.get_run_by_id(result.run_id).tags["rs/pipeline"] == NAME
+
+
+def test_should_deal_with_all_others_where_one_cannot_be_dealt_with(deployed, ticks, monkeypatch):
+    deployed.insert(1, pipeline="shop.a", text=deployed.text())
+    deployed.insert(1, text=deployed.text())
+    read = sensors.read_lease
+
+    def lease(path, name):
+        if name == "shop.a":
+            raise CheckpointError("its lease cannot be read", remedy="make it readable")
+        return read(path, name)
+
+    monkeypatch.setattr(sensors, "read_lease", lease)
+    assert [request.tags["rs/pipeline"] for request in ticks().run_requests] == [NAME]
+
+
+def test_should_run_the_versions_of_a_table_that_was_made_anew(deployed, ticks):
+    for number in (1, 2):
+        deployed.insert(number, text=deployed.text(least=number))
+        ticks()
+        deployed.history.note(Event.about(deployed.table.of(NAME)[-1], "committed", ""))
+    shutil.rmtree(deployed.table.path)
+    deployed.insert(1, text=deployed.text(least=5))
+    [request] = ticks().run_requests
+    assert request.tags["rs/begins_with"] == "1"

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from rs_assets import Deployments
-from rs_assets.errors import CheckpointError, PipelineBusyError
+from rs_assets.errors import CheckpointError, PipelineBusyError, TopologyChangedError
 from rs_assets.pipeline.deploy import supervisor as supervisors
 from rs_assets.pipeline.deploy.supervisor import Supervisor
 from tests.deploy.deploying import NAME, Deployed, Supervised
@@ -196,3 +196,87 @@ def test_should_end_a_way_back_that_was_cut_short(deployed, options):
     with supervised(deployed, options):
         deployed.until(lambda: deployed.events(2)[-1:] == ["failed"], "version 2")
         deployed.until(lambda: counted(deployed) == deployed.totals(), "version 1 again")
+
+
+TWO = """
+CREATE TABLE clicks (page STRING, ms BIGINT) WITH ('connector' = 'filesystem', 'path' = '{folder}', 'format' = 'json');
+CREATE TABLE views (page STRING, ms BIGINT) WITH ('connector' = 'filesystem', 'path' = '{other}', 'format' = 'json');
+CREATE TABLE totals (page STRING, ms BIGINT) WITH ('connector' = 'delta', 'table' = 'totals');
+CREATE TABLE seen (page STRING, ms BIGINT) WITH ('connector' = 'delta', 'table' = '{seen}');
+INSERT INTO totals SELECT page, ms FROM clicks;
+INSERT INTO seen SELECT page, {ms} FROM views
+"""
+
+
+def test_should_not_take_a_version_for_good_before_each_query_with_input_has_committed_some(
+    deployed, options, tmp_path, driver
+):
+    """The second query has not looked at its input when the first one has committed, and then fails on it."""
+    other = Deployed(deployed.home, tmp_path / "other")
+    text = TWO.format(folder=deployed.folder, other=other.folder, ms="{ms}", seen="{seen}")
+    deployed.insert(1, text=text.format(ms="ms", seen="seen"))
+    deployed.write(("/", 1))
+    supervisor = Supervisor(NAME, options)
+    with Supervised(deployed, supervisor):
+        # Of the second one that has nothing to read nobody waits for a batch.
+        deployed.until(lambda: deployed.events(1)[-1:] == ["committed"], "version 1")
+        # Rows that went to another table would be missing in the one of before.
+        deployed.insert(2, text=text.format(ms="10 / ms", seen="elsewhere"))
+        deployed.ask()
+        deployed.until(lambda: supervisor._version.version == 2, "version 2 is started")
+        deployed.until(lambda: supervisor._proof._running is supervisor._running, "version 2 is looked at")
+        assert "moves output seen" in deployed.told(2)[0]
+        query = supervisor._running.session.queries["views"]
+        lock = driver.call(lambda _: query._query._jsq.streamingQuery().awaitProgressLock())
+        driver.call(lambda _: lock.lock())
+        other.write(("/x", 0), ("/y", 2))
+        deployed.write(("/a", 2))
+        deployed.until(lambda: "views" in supervisor._proof._asked, "the first query has committed")
+        assert not supervisor._proof.given()
+        driver.call(lambda _: lock.unlock())
+        deployed.until(lambda: deployed.events(2)[-1:] == ["failed"], "version 2")
+        deployed.until(lambda: {row["page"] for row in deployed.rows("seen")} == {"/x", "/y"}, "version 1 again")
+        deployed.until(lambda: len(deployed.rows()) == 2, "version 1 again")
+
+
+def test_should_go_on_without_a_table_and_with_one_that_was_made_anew(deployed, options, monkeypatch):
+    """What ran is known from the events: it runs on, and the way back leads to it."""
+    monkeypatch.setenv("CLICKS", str(deployed.folder))
+    first = deployed.text().replace(str(deployed.folder), "${CLICKS}")
+    deployed.insert(1, text=first)
+    deployed.write(("/", 1), ("/a", 2))
+    away = deployed.table.path.rename
+    with supervised(deployed, options) as running:
+        deployed.until(lambda: deployed.events(1)[-1:] == ["committed"], "version 1")
+        away(deployed.home.root / "away")
+        deployed.ask()
+        troubles = running.supervisor._running.session.troubles
+        deployed.until(lambda: supervisors.NOT_SEEN in str(troubles.open), "it is told")
+        deployed.write(("/", 4))
+        deployed.until(lambda: counted(deployed) == deployed.totals(), "version 1 runs on")
+        deployed.insert(1, text=deployed.text(least=2, select="page, n, ms / (ms - 2) AS ms"), reset="*")
+        deployed.until(lambda: deployed.events(1)[-1:] == ["failed"], "the new version 1")
+        deployed.write(("/b", 4))
+        deployed.until(lambda: counted(deployed) == deployed.totals(), "the old version 1 again")
+    # A version whose text cannot be read any more keeps no other from coming.
+    monkeypatch.delenv("CLICKS")
+    deployed.insert(2, text=deployed.text(select="page, n, ms + 0 AS ms"))
+    deployed.write(("/c", 4))
+    with supervised(deployed, options):
+        deployed.until(lambda: deployed.events(2)[-1:] == ["committed"], "version 2")
+        assert counted(deployed) == deployed.totals()
+
+
+def test_should_leave_stopped_what_was_stopped_when_the_next_version_cannot_run(deployed, options):
+    deployed.insert(1, text=deployed.text())
+    deployed.write(("/", 1))
+    with supervised(deployed, options) as running:
+        deployed.until(lambda: deployed.events(1)[-1:] == ["committed"], "version 1")
+        deployed.insert(2, state="stopped")
+        deployed.ask()
+        running.join(60)
+    deployed.insert(3, text=deployed.text(least=5))
+    with pytest.raises(TopologyChangedError, match="by_page"):
+        Supervisor(NAME, options).run()
+    assert deployed.events(3) == ["refused"]
+    assert Supervisor(NAME, options).run() is None

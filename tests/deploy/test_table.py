@@ -1,6 +1,8 @@
 """The table of versions as anybody may have written it, and which version is to run by what became of them."""
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from itertools import product
 
 import pyarrow as pa
@@ -9,7 +11,7 @@ from deltalake import write_deltalake
 
 from rs_assets import Deployments
 from rs_assets.engine.checkpoint.deployments import DeploymentTable, Version, stamp_of
-from rs_assets.errors import ConfigurationError, SqlError
+from rs_assets.errors import ConfigurationError, SqlError, UserError
 from rs_assets.pipeline.deploy.history import ON_TRIAL, SETTLED, Event, standing
 from rs_assets.pipeline.deploy.texts import pipeline_of
 from tests.deploy.deploying import NAME, Deployed
@@ -19,6 +21,7 @@ CREATE TABLE hits (page STRING) WITH ('connector' = 'filesystem', 'path' = '${FO
 CREATE TABLE pages (page STRING) WITH ('connector' = 'delta', 'table' = 'pages');
 INSERT INTO pages SELECT page FROM hits
 """
+BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -117,6 +120,20 @@ def test_should_read_rows_again_only_when_there_are_new_ones(deployed):
     assert len(deployed.table.of(NAME)) == 2
 
 
+def test_should_read_rows_of_a_table_that_was_put_back_from_a_copy(deployed, tmp_path):
+    """Its versions have numbers that other rows had."""
+    deployed.insert(1, text="x")
+    shutil.copytree(deployed.table.path, tmp_path / "copy")
+    deployed.insert(2, text="y")
+    assert [version.text for version in deployed.table.of(NAME)] == ["x", "y"]
+    stamp = stamp_of(deployed.table.path)
+    shutil.rmtree(deployed.table.path)
+    shutil.copytree(tmp_path / "copy", deployed.table.path)
+    deployed.insert(2, text="z")
+    assert stamp_of(deployed.table.path) != stamp
+    assert [version.text for version in deployed.table.of(NAME)] == ["x", "z"]
+
+
 def test_should_refuse_a_text_that_cannot_be_read_and_the_name_of_a_file(home):
     deployments = Deployments(home)
     with pytest.raises(SqlError):
@@ -171,3 +188,52 @@ def test_should_run_nothing_that_is_to_be_stopped(state):
     now = standing([version(1), version(2, state=state)], [event(1, "committed")])
     assert now.chosen is None
     assert (now.shown is None) == (state == "dropped")
+
+
+def happened(of, what):
+    return Event.about(of, what, what)
+
+
+def test_should_not_take_what_became_of_a_table_before_for_what_became_of_one_that_was_made_anew():
+    """By numbers alone its first version would count as committed, and never run."""
+    one, two = version(1, at=BEGIN), version(2)
+    events = [happened(one, "committed"), happened(two, "committed")]
+    fresh = Version(pipeline=NAME, version=1, text="another")
+    now = standing([fresh], events)
+    assert (now.last, now.settled, now.chosen) == (None, False, fresh)
+    # What ran goes on until then, and the way back leads to it, though its row is gone.
+    assert (now.good, now.shown) == (two, two)
+    broken = standing([fresh], [*events, happened(fresh, "refused")])
+    assert (broken.chosen, broken.last.event) == (two, "refused")
+    tried = standing([fresh], [*events, happened(fresh, "trying")])
+    assert (tried.tried, tried.tries) == (fresh, 1)
+
+
+def test_should_deploy_a_version_again_that_a_table_went_back_to():
+    one, two, three = version(1, at=BEGIN, note="first"), version(2), version(3)
+    ran = [happened(one, "committed"), happened(two, "committed")]
+    assert standing([one], ran).last is None
+    assert standing([one], ran).good == two
+    assert standing([one, two], [*ran, happened(three, "refused")]).last.event == "committed"
+    assert standing([one, two], [*ran, happened(three, "trying")]).tried == three
+    # A row that came twice is none any more; the version itself is known from the events.
+    twice = Version(pipeline=NAME, version=1, fault="two rows have this version")
+    now = standing([twice], [*ran[:1], happened(twice, "refused")])
+    assert (now.broken, now.chosen) == (True, one)
+
+
+def test_should_leave_stopped_what_was_stopped_before_a_version_that_cannot_run():
+    one, two, three = version(1), version(2, state="stopped"), version(3)
+    events = [happened(one, "committed"), happened(two, "stopped"), happened(three, "refused")]
+    now = standing([one, two, three], events)
+    assert (now.chosen, now.before, now.good, now.shown) == (None, None, one, one)
+    events[1] = happened(two, "dropped")
+    assert standing([one, two, three], events).shown is None
+    four = version(4)
+    assert standing([one, two, three, four], [*events, happened(four, "committed")]).before == four
+
+
+@pytest.mark.parametrize("text", ["SELECT " + "(" * 5000, "\0", "INSERT INTO a SELECT " + "-" * 9000 + "1 FROM b"])
+def test_should_refuse_whatever_a_text_does_to_its_reader(text):
+    with pytest.raises(UserError):
+        pipeline_of(Version(pipeline=NAME, version=1, text=text))

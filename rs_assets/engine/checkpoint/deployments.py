@@ -7,6 +7,7 @@ version with a fault, which its reader tells.
 from __future__ import annotations
 
 import getpass
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -77,6 +78,23 @@ class Version:
         """The second part of the pipeline's name."""
         return self.pipeline.partition(".")[2]
 
+    @property
+    def mark(self) -> str:
+        """What tells it from a version of the same number in a table that was made anew, or went back and on again.
+
+        >>> one = Version(pipeline="shop.a", version=1, text="SELECT 1")
+        >>> one.mark == Version(pipeline="shop.a", version=1, text="SELECT 1", note="the same").mark
+        True
+        >>> one.mark == Version(pipeline="shop.a", version=1, text="SELECT 2").mark
+        False
+        """
+        wish = (self.text, sorted(self.variables.items()), self.state, self.reset, self.at and self.at.isoformat())
+        return hashlib.sha256(repr(self.fault or wish).encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+    def same(self, other: Version | None) -> bool:
+        """Whether both are one version of one table."""
+        return other is not None and (self.version, self.mark) == (other.version, other.mark)
+
     def says(self, other: Version) -> bool:
         """Whether both have the same statements."""
         return (self.text, dict(self.variables)) == (other.text, dict(other.variables))
@@ -92,7 +110,7 @@ class DeploymentTable:
         """All versions by pipeline, oldest first; {} without a table. CheckpointError if it cannot be read."""
         with _errors(self.path, "read"):
             table = _opened(self.path)
-            return {} if table is None else _read(str(self.path), str(table.metadata().id), table.version())
+            return {} if table is None else _read(str(self.path), _stamp(self.path, table), table.version())
 
     def of(self, pipeline: str) -> tuple[Version, ...]:
         """The versions of one pipeline, oldest first."""
@@ -112,7 +130,7 @@ class DeploymentTable:
         if not is_name(pipeline):
             raise ConfigurationError(f"{pipeline!r} is not the name of a pipeline", remedy="use namespace.job")
         table = self._made()
-        known = _read(str(self.path), str(table.metadata().id), table.version()).get(pipeline, ())
+        known = _read(str(self.path), _stamp(self.path, table), table.version()).get(pipeline, ())
         number = known[-1].version + 1 if known else 1
         if number > LAST:
             raise ConfigurationError(
@@ -136,7 +154,17 @@ def stamp_of(path: Path) -> str:
     """What changes whenever somebody has written to the Delta table at `path`; empty without one. No row is read."""
     with _errors(path, "read"):
         table = _opened(path)
-        return "" if table is None else f"{table.metadata().id}:{table.version()}"
+        return "" if table is None else _stamp(path, table)
+
+
+def _stamp(path: Path, table: DeltaTable) -> str:
+    """Which version of which table it is; one that was put back from a copy has other rows under numbers of before."""
+    stamp = f"{table.metadata().id}:{table.version()}"
+    try:
+        entry = (path / "_delta_log" / f"{table.version():020}.json").stat()
+    except OSError:
+        return stamp
+    return f"{stamp}:{entry.st_ino}:{entry.st_mtime_ns}"
 
 
 def is_name(pipeline: object) -> bool:
@@ -157,7 +185,7 @@ def _opened(path: Path) -> DeltaTable | None:
 
 
 @lru_cache(maxsize=8)
-def _read(path: str, table_id: str, version: int) -> Mapping[str, tuple[Version, ...]]:  # noqa: ARG001  a table may be made anew
+def _read(path: str, stamp: str, version: int) -> Mapping[str, tuple[Version, ...]]:  # noqa: ARG001  a table may be made anew
     table = DeltaTable(path, version=version).to_pyarrow_table()
     columns = [[_value(each) for each in column] for column in table.columns]
     rows = [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]

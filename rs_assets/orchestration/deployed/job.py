@@ -37,6 +37,8 @@ def deployed_job(translator: StreamTranslator | None) -> JobDefinition:
     @op(name="deployed", config_schema={"pipeline": Field(String, description="namespace.job of a deployed pipeline")})
     def deployed(context: OpExecutionContext, rs_runtime: RuntimeResource) -> None:
         name = context.op_config["pipeline"]
+        # By these the sensor finds it, also where a person has launched it.
+        context.instance.add_run_tags(context.run_id, {"rs/pipeline": name})
         shown = _Shown(context, rs_runtime, translator)
         options = rs_runtime.options(context.run_id)
         supervisor = Supervisor(name, options, shown.begun)

@@ -21,13 +21,13 @@ from dagster import (
 from rs_assets.engine.checkpoint import requests
 from rs_assets.engine.checkpoint.catalog import Catalog
 from rs_assets.engine.checkpoint.deployments import Version, is_name, stamp_of
-from rs_assets.engine.checkpoint.lease import read_lease
+from rs_assets.engine.checkpoint.lease import LeaseRow, read_lease
 from rs_assets.engine.home import Home
 from rs_assets.errors import ConfigurationError, RsError
 from rs_assets.orchestration.deployed.decision import Decision, Known, decide, restarts_of
 from rs_assets.orchestration.deployed.job import JOB
 from rs_assets.orchestration.deployed.reload import ask_for_reload
-from rs_assets.orchestration.deployed.shown import Shown, shown_pipelines
+from rs_assets.orchestration.deployed.shown import Shown, precedence, shown_pipelines
 from rs_assets.orchestration.sensors import cursor
 from rs_assets.orchestration.sensors.refusals import refusal_of, was_canceled
 from rs_assets.pipeline.deploy.history import TABLE, Event, History, Standing, standings
@@ -54,9 +54,9 @@ def deployment_sensor(shown: Sequence[Shown], taken: Collection[str]) -> SensorD
     )
     def deployments(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         home, seen = Home.default(), cursor.load(context.cursor)
+        tick = _Tick(context, home, seen, taken)
         try:
-            tick = _Tick(context, home, seen, taken)
-            told = [f"{name}: {tick.deal_with(name, state)}" for name, state in standings(home).items()]
+            told = [f"{name}: {tick.dealt_with(name, state)}" for name, state in standings(home).items()]
         except RsError as error:
             return SkipReason(str(error))
         told += tick.reload(shown)
@@ -84,16 +84,24 @@ class _Tick:
         self.history = History(Catalog(home.catalog))
         self.launches: list[RunRequest] = []
 
+    def dealt_with(self, name: str, state: Standing) -> str:
+        """Do what there is to do about one pipeline; what that was, or why it could not be done. Others go on."""
+        try:
+            return self.deal_with(name, state)
+        except (RsError, OSError) as error:
+            return f"{type(error).__name__}: {error}"
+
     def deal_with(self, name: str, state: Standing) -> str:
         """Do what there is to do about one pipeline; what that was, in words."""
         if state.last is None and not self._builds(state.wished):
             state = standings(self.home)[name]
         mine = self.seen.setdefault("pipelines", {}).setdefault(name, {})
-        now, run = time.time(), self._run(name)
+        now, lease = time.time(), read_lease(self.home.leases, name)
+        run = self._run(name, lease)
         resume = requests.asked(self._folder(name), "resume")
         known = Known(
             standing=state,
-            lease=read_lease(self.home.leases, name),
+            lease=lease,
             run=run,
             calm=self._calm(run),
             resume=resume["reason"] if resume and resume["id"] != mine.get("resumed") else None,
@@ -114,9 +122,10 @@ class _Tick:
         """Whether a version can be read; one that cannot is noted as refused, whatever runs."""
         try:
             pipeline_of(version)
-            if _label(version.pipeline) in self.taken or self._called_alike(version.pipeline):
+            alike = self._called_alike(version.pipeline)
+            if alike:
                 raise ConfigurationError(
-                    f"another pipeline is called {_label(version.pipeline)} in Dagster", remedy="use another name"
+                    f"{alike} is called {_label(version.pipeline)} in Dagster", remedy="use another name"
                 )
         except RsError as error:
             if version.state == "running" or version.fault:
@@ -124,17 +133,21 @@ class _Tick:
                 return False
         return True
 
-    def _called_alike(self, name: str) -> bool:
-        """Whether a deployed pipeline that stands before this one has the same name in Dagster."""
-        shown = (other for other, state in standings(self.home).items() if state.shown is not None)
-        return any(_label(other) == _label(name) and other < name for other in shown)
+    def _called_alike(self, name: str) -> str:
+        """What has the name of a pipeline in Dagster, in words; empty if it may have it."""
+        if _label(name) in self.taken:
+            return "another pipeline"
+        every = standings(self.home)
+        mine = precedence(name, every[name])
+        others = (other for other, state in every.items() if other != name and state.shown is not None)
+        alike = (other for other in others if _label(other) == _label(name))
+        return next((f"the pipeline {other}" for other in alike if precedence(other, every[other]) < mine), "")
 
     def _settle(self, version: Version, decision: Decision) -> None:
         self._note(version, "dropped" if version.state == "dropped" else "stopped", decision.why)
 
     def _note(self, version: Version, happened: Any, summary: str) -> None:
-        event = Event(pipeline=version.pipeline, version=version.version, event=happened, summary=summary)
-        self.history.note(event)
+        self.history.note(Event.about(version, happened, summary))
         self.context.log.info("%s, version %d: %s: %s", version.pipeline, version.version, happened, summary)
 
     def _launch(self, name: str, state: Standing, decision: Decision, mine: dict[str, Any], now: float) -> None:
@@ -149,9 +162,14 @@ class _Tick:
             )
         )
 
-    def _run(self, name: str) -> DagsterRun | None:
-        """The newest run of the pipeline's deployed versions."""
-        runs = self.context.instance.get_runs(RunsFilter(job_name=JOB, tags={"rs/pipeline": name}), limit=1)
+    def _run(self, name: str, lease: LeaseRow | None) -> DagsterRun | None:
+        """The run of the pipeline's deployed versions that holds it, else the newest one."""
+        mine = RunsFilter(job_name=JOB, tags={"rs/pipeline": name})
+        if lease is not None and not lease.free:
+            holder = self.context.instance.get_run_by_id(lease.run_id)
+            if holder is not None and holder.job_name == JOB and holder.tags.get("rs/pipeline") == name:
+                return holder
+        runs = self.context.instance.get_runs(mine, limit=1)
         return runs[0] if runs else None
 
     def _calm(self, run: DagsterRun | None) -> str:
@@ -172,12 +190,12 @@ class _Tick:
             return
         self.seen["events"] = stamp
         by_name = {each.version.pipeline: each.assets for each in shown}
-        since = self.seen.get("told", "")
         for event in self.history.of():
+            mine = self.seen.setdefault("pipelines", {}).setdefault(event.pipeline, {})
             at = event.at.isoformat() if event.at is not None else ""
-            if at <= since:
+            if at <= mine.get("told", ""):
                 continue
-            self.seen["told"] = max(at, self.seen.get("told", ""))
+            mine["told"] = at
             assets = by_name.get(event.pipeline)
             for sink in assets.topology.sinks if assets is not None else ():
                 if assets is not None and sink.name in assets.specs:
@@ -189,8 +207,8 @@ class _Tick:
 
     def reload(self, shown: Sequence[Shown]) -> list[str]:
         """Have the code location loaded again if its assets are not those of the table; what came of it, in words."""
-        there = {each.version.pipeline: each.version.version for each in shown}
-        wanted = {version.pipeline: version.version for version, _ in shown_pipelines(self.home, self.taken)}
+        there = {each.version.pipeline: _told(each.version) for each in shown}
+        wanted = {version.pipeline: _told(version) for version, _ in shown_pipelines(self.home, self.taken)}
         if there == wanted:
             return []
         asked = self.seen.get("reload") or {}
@@ -207,6 +225,11 @@ class _Tick:
 def _label(pipeline: str) -> str:
     """What a pipeline is called in Dagster."""
     return pipeline.replace(".", "_")
+
+
+def _told(version: Version) -> str:
+    """Which version of which table it is."""
+    return f"{version.version} {version.mark}"
 
 
 def _metadata(event: Event) -> Mapping[str, Any]:

@@ -46,7 +46,8 @@ def _shown(home: Home, deployed: str, happened: str, taken: frozenset[str]) -> P
 
 def _built(every: Mapping[str, Standing], labels: set[str]) -> list[tuple[Version, Pipeline]]:
     found: list[tuple[Version, Pipeline]] = []
-    for version in (each.shown for each in every.values()):
+    for _, state in sorted(every.items(), key=lambda each: precedence(*each)):
+        version = state.shown
         if version is None:
             continue
         try:
@@ -56,4 +57,9 @@ def _built(every: Mapping[str, Standing], labels: set[str]) -> list[tuple[Versio
         if pipeline.topology.label not in labels:
             labels.add(pipeline.topology.label)
             found.append((version, pipeline))
-    return found
+    return sorted(found, key=lambda each: each[0].pipeline)
+
+
+def precedence(name: str, state: Standing) -> tuple[bool, str]:
+    """Which of pipelines that have one name in Dagster has it: the least, so one that people see already."""
+    return not state.rooted, name

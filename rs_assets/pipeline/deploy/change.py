@@ -35,7 +35,7 @@ class Change:
     kept: tuple[str, ...] = ()
     begun: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    # Sources that go on with their offsets and read other input.
+    # Sources that go on with their offsets and read other input, outputs that are written elsewhere or otherwise.
     moved: tuple[str, ...] = ()
     # What stands is of another version that has never committed a batch: there is nothing to lose.
     afresh: bool = False
@@ -85,23 +85,26 @@ def change_of(topology: Topology, version: Version, options: RunOptions) -> Chan
     )
 
 
-def moved_sources(before: Topology, now: Topology) -> tuple[str, ...]:
-    """The sources that both versions have and whose input is another one.
+def moved_ends(before: Topology, now: Topology) -> tuple[str, ...]:
+    """The sources and outputs that both versions have and that are elsewhere, or written otherwise, in one of them.
 
-    What was planned of the one must not be computed by the other. Fields may come and go: the input stays what it is.
+    What was planned of one input must not be computed by another version of it, nor what one output had be missing in
+    the other. The fields of a source may come and go: the input stays what it is.
     """
-    known = {source.name: source for source in before.sources}
-    return tuple(
-        f"source {source.name}"
-        for source in now.sources
-        if source.name in known and _input(source) != _input(known[source.name])
-    )
+    known = {end.name: end for end in (*before.sources, *before.sinks)}
+    sources = (f"source {end.name}" for end in now.sources if _differs(end, known.get(end.name)))
+    sinks = (f"output {end.name}" for end in now.sinks if _differs(end, known.get(end.name)))
+    return (*sources, *sinks)
 
 
-def _input(source: Node) -> Mapping[str, Any]:
-    """What tells one input from another."""
-    compared = {each.name for each in fields(source) if each.compare} - {"schema"}
-    return {"kind": source.kind, **{name: getattr(source, name) for name in sorted(compared)}}
+def _differs(end: Node, before: Node | None) -> bool:
+    return before is not None and _place(end) != _place(before)
+
+
+def _place(end: Node) -> Mapping[str, Any]:
+    """What tells one input or output from another."""
+    compared = {each.name for each in fields(end) if each.compare} - {"schema", "inputs"}
+    return {"kind": end.kind, **{name: getattr(end, name) for name in sorted(compared)}}
 
 
 def _known(stored: Manifest, now: Manifest, folder: str) -> QueryFacts | None:

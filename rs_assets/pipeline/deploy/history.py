@@ -19,6 +19,10 @@ Happened = Literal["trying", "paused", "returning", "committed", "refused", "fai
 ON_TRIAL: frozenset[str] = frozenset({"trying", "paused", "returning"})
 # What is the last word on a version.
 SETTLED: frozenset[str] = frozenset(get_args(Happened)) - ON_TRIAL
+# What leaves running what ran, or nothing.
+LEFT_ALONE: frozenset[str] = frozenset({"refused", "failed", "passed"})
+# Behind these the way back may lead to the version, whatever its table has become.
+TOLD_WHOLE: frozenset[str] = frozenset({*ON_TRIAL, "committed"})
 TABLE = "deployment_events"
 # Events of one pipeline are in the order of their times.
 TICK = timedelta(microseconds=1)
@@ -36,6 +40,52 @@ class Event:
     at: datetime | None = None
     run_id: str = ""
 
+    @classmethod
+    def about(cls, version: Version, happened: Happened, summary: str, *, run_id: str = "", **details: object) -> Event:
+        """What happened to `version`; where the way back may lead to it, with all that makes its pipeline."""
+        wish = {"wish": _wish(version)} if happened in TOLD_WHOLE else {}
+        told = {"mark": version.mark, **wish, **details}
+        return cls(
+            pipeline=version.pipeline,
+            version=version.version,
+            event=happened,
+            summary=summary,
+            details=told,
+            run_id=run_id,
+        )
+
+    def is_of(self, version: Version | None) -> bool:
+        """Whether it happened to just this version, and not to one of another table that had its number."""
+        return version is not None and self.details.get("mark", version.mark) == version.mark
+
+    def told_of(self, known: Version | None) -> Version | None:
+        """The version as it was then; `known` is the one that the table has under its number."""
+        if self.is_of(known):
+            return known
+        wish = self.details.get("wish")
+        return _wished(self.pipeline, self.version, wish) if isinstance(wish, dict) else None
+
+
+def _wish(version: Version) -> Mapping[str, object]:
+    """What is needed to make a version again when its row is gone."""
+    at = version.at.isoformat() if version.at is not None else None
+    wish = {name: getattr(version, name) for name in ("text", "reset", "note", "author")}
+    return {**wish, "variables": dict(version.variables), "at": at}
+
+
+def _wished(pipeline: str, number: int, wish: Mapping[str, Any]) -> Version:
+    at = wish.get("at")
+    return Version(
+        pipeline=pipeline,
+        version=number,
+        text=wish["text"],
+        variables=wish["variables"],
+        reset=tuple(wish["reset"]),
+        note=wish["note"],
+        author=wish["author"],
+        at=datetime.fromisoformat(at) if at else None,
+    )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
@@ -43,7 +93,8 @@ class Standing:
 
     `last` is the last event of the wished version, None if nobody has looked at it yet. `trial` is the last event of a
     version that was started and has not committed yet, None without one; `tries` are the starts of it of which nobody
-    has told the end.
+    has told the end. `good` and `tried` may be versions that the table has no more. `halted`: how the pipeline was
+    ended, by a version that was dealt with, since one committed; empty if it was not.
     """
 
     wished: Version
@@ -52,6 +103,7 @@ class Standing:
     tried: Version | None = None
     trial: Event | None = None
     tries: int = 0
+    halted: Literal["stopped", "dropped", ""] = ""
     # Rows of the pipeline that no one can put in their place.
     strays: int = 0
 
@@ -66,22 +118,37 @@ class Standing:
         return self.last is not None and self.last.event in ("refused", "failed")
 
     @property
+    def before(self) -> Version | None:
+        """The version that runs on where the wished one cannot: what was stopped stays so."""
+        return None if self.halted else self.good
+
+    @property
     def chosen(self) -> Version | None:
         """The version that should run: the one before, where the wished one is broken. None if none should."""
         if self.wished.state != "running" and not self.wished.fault:
             return None
-        return (self.tried or self.good) if self.broken else self.wished
+        return (self.tried or self.before) if self.broken else self.wished
 
     @property
     def shown(self) -> Version | None:
         """The version whose steps people should see; None if the pipeline was dropped or never ran."""
         if self.wished.state == "dropped" and not self.wished.fault:
             return None
-        return self.good if self.good is not None or self.broken else self.wished
+        if self.broken:
+            return self.good if self.halted != "dropped" else None
+        return self.good or self.wished
+
+    @property
+    def rooted(self) -> bool:
+        """Whether people see a version of it that has run: a newcomer must not take its name in Dagster."""
+        return self.good is not None and self.halted != "dropped"
 
 
 def standing(versions: Sequence[Version], events: Iterable[Event]) -> Standing:
     """Where the pipeline of `versions`, which are not none, stands after `events`, oldest first.
+
+    A table that was made anew, or went back, has other versions under numbers that were used. Their events stay, and
+    tell what runs; but they are no word on the versions that have these numbers now.
 
     >>> one, two = (Version(pipeline="shop.a", version=n, text=f"v{n}") for n in (1, 2))
     >>> ran, broke = (Event(pipeline="shop.a", version=n, event=e) for n, e in ((1, "committed"), (2, "failed")))
@@ -89,25 +156,47 @@ def standing(versions: Sequence[Version], events: Iterable[Event]) -> Standing:
     (2, 1)
     """
     by_number = {version.version: version for version in versions}
-    last: dict[int, Event] = {}
-    tries: dict[int, int] = {}
-    good = None
+    wished, trials = versions[-1], _Trials()
+    good: Version | None = None
+    last: Event | None = None
+    halted: Literal["stopped", "dropped", ""] = ""
     for event in events:
-        last[event.version] = event
-        if event.event == "committed":
-            good = by_number.get(event.version, good)
-        before = tries.get(event.version, 0)
-        tries[event.version] = before + 1 if event.event == "trying" else before if event.event == "returning" else 0
-    trial = next((last[n] for n in sorted(last, reverse=True) if n in by_number and last[n].event in ON_TRIAL), None)
+        known = by_number.get(event.version)
+        about = event.told_of(known)
+        if about is None or not event.is_of(known):
+            # What ran then was another version: what was said before of the wished one does not hold any more.
+            last = last if event.event in LEFT_ALONE else None
+        elif event.version == wished.version:
+            last = event
+        if event.event == "committed" and about is not None:
+            good, halted = about, ""
+        elif event.event in ("stopped", "dropped"):
+            halted = "stopped" if event.event == "stopped" else "dropped"
+        trials.take(event, about)
+    trial, tried, tries = trials.last()
+    strays = sum(version.version < 1 for version in versions)
     return Standing(
-        wished=versions[-1],
-        good=good,
-        last=last.get(versions[-1].version),
-        tried=by_number[trial.version] if trial else None,
-        trial=trial,
-        tries=tries[trial.version] if trial else 0,
-        strays=sum(version.version < 1 for version in versions),
+        wished=wished, good=good, last=last, tried=tried, trial=trial, tries=tries, halted=halted, strays=strays
     )
+
+
+class _Trials:
+    """The trials that nobody has told the end of."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[int, str | None], tuple[Event, Version, int]] = {}
+
+    def take(self, event: Event, about: Version | None) -> None:
+        """Take note of the next event."""
+        key = (event.version, about.mark if about is not None else None)
+        _, _, tries = self._open.pop(key, (None, None, 0))
+        if event.event in ON_TRIAL and about is not None:
+            counted = tries + 1 if event.event == "trying" else tries if event.event == "returning" else 0
+            self._open[key] = event, about, counted
+
+    def last(self) -> tuple[Event | None, Version | None, int]:
+        """The last event of the trial that was begun last, its version, and how often that was started."""
+        return next(reversed(self._open.values()), (None, None, 0))
 
 
 @dataclass(frozen=True, slots=True)

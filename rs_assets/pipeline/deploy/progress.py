@@ -60,11 +60,33 @@ def _of_query(manifest: Manifest, folder: Path, name: str) -> dict[str, Any]:
     return {"generation": facts.generation, "batch": batch, "offsets": offsets}
 
 
-def advanced(folder: Path, before: Position, running: RunningPipeline | None = None) -> bool:
-    """Whether input was committed since `before`, by each query of `running` that has planned a batch."""
-    read = position_of(folder).read_since(before)
-    if not read or running is None:
-        return bool(read)
-    session = running.session
-    waiting = [plan for plan in session.plans if session.folders[plan.name] not in read]
-    return not any(session.log(plan).offsets(session.log(plan).last_committed() + 1) for plan in waiting)
+class Proof:
+    """Whether a version has shown that it computes its input: each query that has any has committed some of it.
+
+    `running` are its queries, None where they have ended: then nobody can say of a query that it had nothing to read.
+    """
+
+    def __init__(self, folder: Path, before: Position, running: RunningPipeline | None = None) -> None:
+        self._folder = folder
+        self._before = before
+        self._running = running
+        self._asked: set[str] = set()
+
+    def given(self) -> bool:
+        """Whether it has; to be asked again and again."""
+        now = position_of(self._folder)
+        read = now.read_since(self._before)
+        if not read or self._running is None:
+            return bool(read) and read == now.queries.keys()
+        session, driver = self._running.session, self._running.session.options.driver
+        waiting = [plan for plan in session.plans if session.folders[plan.name] not in read]
+        if any(session.log(plan).offsets(session.log(plan).last_committed() + 1) for plan in waiting):
+            return False
+        # What the others have had may be input of these, too: they look once more.
+        for plan in waiting:
+            if plan.name not in self._asked:
+                self._asked.add(plan.name)
+                driver.call(lambda _, q=session.queries[plan.name]: q.look_anew())  # type: ignore[misc]
+        queries = [session.queries[plan.name] for plan in waiting]
+        found: bool = driver.call(lambda _: all(query.found_nothing() for query in queries))
+        return found

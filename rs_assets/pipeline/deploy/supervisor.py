@@ -1,28 +1,27 @@
 """Runs one deployed pipeline: the version that is wished for, and the one before it as long as that does not run.
 
-A version is on trial from its start until it has committed a batch. If it fails before that, the version before is
-started again: from where the checkpoint stands if both have the same queries and sources, else from a savepoint that
-was taken between the two.
+A version is on trial from its start until it has committed a batch of input. If it fails before that, the one before
+is started again: from where the checkpoint stands if both have the same queries, sources and outputs, else from a
+savepoint that was taken between the two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 from rs_assets.engine.background import LOG
 from rs_assets.engine.checkpoint import requests
 from rs_assets.engine.checkpoint.catalog import Catalog
-from rs_assets.engine.checkpoint.deployments import DeploymentTable, Version
+from rs_assets.engine.checkpoint.deployments import DeploymentTable, Version, is_name
 from rs_assets.engine.checkpoint.lease import refuse_held
 from rs_assets.errors import ConfigurationError, LeaseLostError, PipelineBusyError, RsError
-from rs_assets.pipeline.deploy.change import Change, change_of, moved_sources, options_of
+from rs_assets.pipeline.deploy.change import Change, options_of
+from rs_assets.pipeline.deploy.checking import checked, way_back
 from rs_assets.pipeline.deploy.history import Event, Happened, History, Standing, standing
-from rs_assets.pipeline.deploy.progress import advanced, position_of
+from rs_assets.pipeline.deploy.progress import Proof, position_of
 from rs_assets.pipeline.deploy.texts import pipeline_of
 from rs_assets.pipeline.deploy.trial import Trial
-from rs_assets.pipeline.runtime.job.analysis import analyse
 from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.pipeline.runtime.report import RunReport
 from rs_assets.pipeline.runtime.run.run import start
@@ -36,6 +35,8 @@ LOOK_S = 0.5
 MOST_TRIES = 2
 # Somebody else runs the pipeline: the version is tried again when nobody does.
 NOT_ITS_FAULT = (PipelineBusyError, LeaseLostError)
+# What is not done while the table or the events cannot be read, or not written.
+NOT_SEEN = "versions that are deployed are not seen"
 Begun = Callable[[Version, Pipeline], RunOptions]
 
 
@@ -47,6 +48,8 @@ class Supervisor:
     """
 
     def __init__(self, name: str, options: RunOptions, begun: Begun | None = None) -> None:
+        if not is_name(name):
+            raise ConfigurationError(f"{name!r} is not the name of a pipeline", remedy="use namespace.job")
         self.name = name
         self.options = options
         self._begun = begun or (lambda *_: options)
@@ -54,6 +57,7 @@ class Supervisor:
         self._history = History(Catalog(options.home.catalog))
         self._folder = options.home.job(*name.split(".", 1))
         self._trial: Trial | None = None
+        self._proof: Proof | None = None
         self._version: Version | None = None
         self._running: RunningPipeline | None = None
 
@@ -88,37 +92,50 @@ class Supervisor:
         if running is None:
             return None
         report = running.stop(drain=drain)
-        self._look_at_trial(running)
+        if self._trial is not None:
+            self._look_at_trial(Proof(self._folder, self._trial.before))
         return report
 
     def _look(self) -> RunReport | None:
-        """Do what is asked for; the report if that was to stop."""
-        self._look_at_trial(self._running)
+        """Do what is asked for; the report if that was to stop. What runs goes on if that cannot be seen."""
+        assert self._running is not None  # noqa: S101  it is looked at while it runs
+        troubles = self._running.session.troubles
+        try:
+            now = self._asked()
+        except RsError as error:
+            troubles.failed(NOT_SEEN, error)
+            requests.ask(self._folder, "change", reason=NOT_SEEN)
+            return None
+        troubles.succeeded(NOT_SEEN)
+        return self._change(now) if now is not None else None
+
+    def _asked(self) -> Standing | None:
+        """Where the pipeline stands, if somebody has asked for a change."""
+        self._look_at_trial(self._proof)
         if requests.asked(self._folder, "change") is None:
             return None
         requests.clear(self._folder, "change")
-        return self._change()
+        return self._standing()
 
-    def _look_at_trial(self, running: RunningPipeline | None) -> None:
-        """End the trial if its version has committed a batch."""
+    def _look_at_trial(self, proof: Proof | None) -> None:
+        """End the trial if its version has committed a batch of input."""
         trial = self._trial
-        if trial is not None and advanced(self._folder, trial.before, running):
-            self._trial = None
+        if trial is not None and proof is not None and proof.given():
             self._note(trial.version, "committed", f"it has committed a batch; {trial.change}")
+            self._trial = None
 
     # Changes while a version runs.
 
-    def _change(self) -> RunReport | None:
+    def _change(self, now: Standing) -> RunReport | None:
         """Do what the newest version wishes for; the one that runs is stopped only for one that passed its checks."""
-        now = self._standing()
         wished, runs = now.wished, self._version
-        if now.settled or runs is None or wished.version == runs.version:
+        if now.settled or runs is None or (self._trial is not None and wished.same(runs)):
             return None
         if wished.state != "running" and not wished.fault:
             report = self._withdraw(wished)
             self._note(wished, "dropped" if wished.state == "dropped" else "stopped", "it was drained and stopped")
             return report
-        if not wished.fault and self._trial is None and wished.says(runs) and not wished.reset:
+        if wished.same(runs) or (not wished.fault and self._trial is None and wished.says(runs) and not wished.reset):
             self._note(wished, "committed", f"the same statements as version {runs.version}, which runs on")
             self._version = wished
         else:
@@ -130,11 +147,11 @@ class Supervisor:
         if self._trial is not None and self._trial.savepoint is not None:
             self._withdraw(wished)
         try:
-            pipeline, change = self._checked(wished)
+            pipeline, change = checked(wished, self._standing().good, self.options)
         except RsError as error:
             self._refuse(wished, error)
             if self._running is None:
-                self._start_good(error)
+                self._start_before(error)
             return
         self._withdraw(wished)
         self._try(wished, pipeline, change)
@@ -148,21 +165,6 @@ class Supervisor:
             self._note(trial.version, "passed", f"version {wished.version} came before its first batch")
         return report
 
-    def _checked(self, version: Version) -> tuple[Pipeline, Change]:
-        """The pipeline of a version that Spark accepts and whose state would fit. UserError, StartRefused else."""
-        pipeline = pipeline_of(version)
-        change = change_of(pipeline.topology, version, self.options)
-        good = self._standing().good
-        if good is not None and not good.fault:
-            change = replace(change, moved=moved_sources(pipeline_of(good).topology, pipeline.topology))
-        if pipeline.topology.shuffled and not change.steady:
-            raise ConfigurationError(
-                f"a pipeline with a durable shuffle cannot go back to the version before, and this one {change}",
-                remedy="drop the pipeline, and deploy this version under another name",
-            )
-        analyse(pipeline.topology, self.options.driver)
-        return pipeline, change
-
     # Starts.
 
     def _start_chosen(self) -> None:
@@ -172,32 +174,32 @@ class Supervisor:
         chosen = now.chosen
         if chosen is None:
             return
-        if now.good is not None and chosen.version == now.good.version:
+        if chosen.same(now.good):
             self._open(chosen, pipeline_of(chosen), None)
             return
         try:
-            pipeline, change = self._checked(chosen)
+            pipeline, change = checked(chosen, now.good, self.options)
         except RsError as error:
             self._refuse(chosen, error)
-            self._start_good(error)
+            self._start_before(error)
             return
         self._try(chosen, pipeline, change, again=now.trial)
 
-    def _start_good(self, error: RsError) -> None:
-        """Start the last version that has committed a batch; raises `error` if there is none."""
-        good = self._standing().good
-        if good is None:
+    def _start_before(self, error: RsError) -> None:
+        """Start the version that ran before; raises `error` if none did."""
+        before = self._standing().before
+        if before is None:
             raise error
-        self._open(good, pipeline_of(good), None)
+        self._open(before, pipeline_of(before), None)
 
     def _after_a_cut(self, now: Standing, trial: Trial, last: Event) -> Standing:
         """Where the pipeline stands if a trial or a return was cut short: end it, or have the version tried again."""
-        if last.event != "returning" and advanced(self._folder, trial.before):
+        if last.event != "returning" and Proof(self._folder, trial.before).given():
             self._note(trial.version, "committed", "it had committed a batch before its process ended")
         elif last.event == "returning" or now.tries >= MOST_TRIES:
             self._return(trial, now.good)
             self._note(trial.version, "failed", f"its process has ended {now.tries} times before its first batch")
-        elif now.chosen is None or now.chosen.version != trial.version.version:
+        elif not trial.version.same(now.chosen):
             self._return(trial, now.good)
             self._note(trial.version, "passed", f"version {now.wished.version} came before its first batch")
         return self._standing()
@@ -209,7 +211,7 @@ class Supervisor:
         except RsError as error:
             # Without a savepoint there is no way back.
             self._refuse(version, error)
-            self._start_good(error)
+            self._start_before(error)
             return
         told = {"kept": change.kept, "begun": change.begun, "left": change.left}
         self._note(version, "trying", self._trial.change, **self._trial.details, **told)
@@ -220,16 +222,17 @@ class Supervisor:
 
     def _new_trial(self, version: Version, change: Change) -> Trial:
         """A trial, with a savepoint of the version before where that could not go on with what this one leaves."""
-        good, saved = self._standing().good, None
+        good, saved = way_back(self._standing().good), None
         if good is not None and not change.steady:
-            note = f"before version {version.version}"
-            saved = savepoint(pipeline_of(good).topology, self.options, note=note).id
+            saved = savepoint(good, self.options, note=f"before version {version.version}").id
         return Trial(version=version, before=position_of(self._folder), savepoint=saved, change=str(change))
 
     def _open(self, version: Version, pipeline: Pipeline, change: Change | None) -> None:
         options = self._begun(version, pipeline)
         self._running = start(pipeline.topology, options if change is None else options_of(version, change, options))
         self._version = version
+        if self._trial is not None:
+            self._proof = Proof(self._folder, self._trial.before, self._running)
 
     # The way back.
 
@@ -242,11 +245,11 @@ class Supervisor:
         trial, self._trial = self._trial, None
         if trial is None:
             raise error
-        good = self._standing().good
-        self._return(trial, good)
-        back = f"version {good.version} runs again" if good is not None else "there is no version before it"
+        now = self._standing()
+        self._return(trial, now.good)
+        back = f"version {now.before.version} runs again" if now.before is not None else "no version ran before it"
         self._note(trial.version, "failed", f"{_told(error)}; {back}")
-        self._start_good(error)
+        self._start_before(error)
 
     def _return(self, trial: Trial, good: Version | None) -> None:
         """Bring the checkpoint and the sinks back to where the trial began, if it was not steady."""
@@ -264,16 +267,7 @@ class Supervisor:
         return standing(versions, self._history.of(self.name))
 
     def _note(self, version: Version, happened: Happened, summary: str, **details: object) -> None:
-        self._history.note(
-            Event(
-                pipeline=self.name,
-                version=version.version,
-                event=happened,
-                summary=summary,
-                details=details,
-                run_id=self.options.run_id,
-            )
-        )
+        self._history.note(Event.about(version, happened, summary, run_id=self.options.run_id, **details))
         tell = LOG.warning if happened in ("refused", "failed", "returning") else LOG.info
         tell("version %d of %s: %s: %s", version.version, self.name, happened, summary)
 

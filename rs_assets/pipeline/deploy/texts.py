@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rs_assets.engine.checkpoint.deployments import Version
-from rs_assets.errors import ConfigurationError
+from rs_assets.errors import ConfigurationError, RsError
 from rs_assets.pipeline.language.sql.build import pipeline_from_sql
 from rs_assets.pipeline.stream.pipeline import Pipeline
 
@@ -34,16 +34,28 @@ def pipeline_of(version: Version) -> Pipeline:
             f"version {version.version} of {version.pipeline} has the name of a file where statements should be",
             remedy="put the text of the file into the row: rs-assets deploy FILE",
         )
-    made = pipeline_from_sql(
-        version.text,
-        namespace=version.namespace,
-        job=version.job,
-        variables=version.variables,
-        description=_about(version),
-    )
+    made = _made(version)
     if made.name != version.pipeline:
         raise ConfigurationError(f"the text makes the pipeline {made.name}", remedy=f"call it {made.name}")
     return made
+
+
+def _made(version: Version) -> Pipeline:
+    try:
+        return pipeline_from_sql(
+            version.text,
+            namespace=version.namespace,
+            job=version.job,
+            variables=version.variables,
+            description=_about(version),
+        )
+    except RsError:
+        raise
+    except Exception as error:
+        # Anybody writes texts, and one must not end what goes through all of them.
+        raise ConfigurationError(
+            f"the text cannot be read: {type(error).__name__}: {str(error)[:200]}", remedy="write it in a simpler way"
+        ) from error
 
 
 def _about(version: Version) -> str:

@@ -117,3 +117,15 @@ def planning_held(query: StreamingQuery) -> Iterator[None]:
         yield
     finally:
         lock.unlock()
+
+
+def forget_look(query: StreamingQuery) -> None:
+    """Let `found_nothing` tell of looks at the sources that begin from now on, as `processAllAvailable` does."""
+    with planning_held(query):
+        found = getattr(query._jsq.streamingQuery(), "noNewData_$eq")  # noqa: SLF001  there is no public way
+        found(False)  # noqa: FBT003  Spark's own method
+
+
+def found_nothing(query: StreamingQuery) -> bool:
+    """Whether Spark has looked at the sources of `query` and found nothing new."""
+    return bool(query._jsq.streamingQuery().noNewData())  # noqa: SLF001  there is no public way

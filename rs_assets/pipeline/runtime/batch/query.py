@@ -36,7 +36,13 @@ from rs_assets.pipeline.runtime.batch.accounts import Counts, NotPlainError, act
 from rs_assets.pipeline.runtime.batch.below_trunk import Behind
 from rs_assets.pipeline.runtime.batch.calls import BatchNotDone, calling
 from rs_assets.pipeline.runtime.batch.dimensions import BatchVersions
-from rs_assets.pipeline.runtime.batch.execution import BatchExecution, StateMetrics, planning_held
+from rs_assets.pipeline.runtime.batch.execution import (
+    BatchExecution,
+    StateMetrics,
+    forget_look,
+    found_nothing,
+    planning_held,
+)
 from rs_assets.pipeline.runtime.batch.sink_notes import SinkNotes
 from rs_assets.pipeline.runtime.batch.split_marks import SplitMarks
 from rs_assets.pipeline.runtime.batch.starved import RESTARTS, lacks_worker, trying_again
@@ -216,6 +222,15 @@ class QueryRun:
         """No batch is planned meanwhile: what several sources get in that time goes into one."""
         assert self._query is not None  # noqa: S101  started before
         return planning_held(self._query)
+
+    def look_anew(self) -> None:
+        """Forget that nothing was found in its sources; `found_nothing` tells what the next look at them finds."""
+        if self._query is not None:
+            forget_look(self._query)
+
+    def found_nothing(self) -> bool:
+        """Whether its sources had nothing new when it last looked, since the start or `look_anew`."""
+        return self._query is not None and found_nothing(self._query)
 
     def idle(self) -> bool:
         """Whether no batch is being computed."""

@@ -1,0 +1,52 @@
+"""The checks of a version beside the one that runs, and whether there is a way back to that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rs_assets.engine.background import LOG
+from rs_assets.engine.checkpoint.deployments import Version
+from rs_assets.errors import ConfigurationError, EngineError, RsError
+from rs_assets.pipeline.deploy.change import Change, change_of, moved_ends
+from rs_assets.pipeline.deploy.texts import pipeline_of
+from rs_assets.pipeline.runtime.job.analysis import analyse
+from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.pipeline.stream.pipeline import Pipeline
+from rs_assets.pipeline.topology.topology import Topology
+
+
+def checked(version: Version, good: Version | None, options: RunOptions) -> tuple[Pipeline, Change]:
+    """The pipeline of a version that Spark accepts and whose state would fit; `good` is the one that ran before.
+
+    UserError, StartRefused or EngineError else; nothing else is raised, whatever is wrong with the version.
+    """
+    pipeline = pipeline_of(version)
+    change = change_of(pipeline.topology, version, options)
+    before = way_back(good)
+    if before is not None:
+        change = replace(change, moved=moved_ends(before, pipeline.topology))
+    if pipeline.topology.shuffled and not change.steady:
+        raise ConfigurationError(
+            f"a pipeline with a durable shuffle cannot go back to the version before, and this one {change}",
+            remedy="drop the pipeline, and deploy this version under another name",
+        )
+    try:
+        analyse(pipeline.topology, options.driver)
+    except RsError:
+        raise
+    except Exception as error:
+        raise EngineError(
+            f"Spark cannot analyse it: {type(error).__name__}: {str(error)[:500]}", remedy="write it in another way"
+        ) from error
+    return pipeline, change
+
+
+def way_back(good: Version | None) -> Topology | None:
+    """The pipeline of the version that one may go back to; None without one, or where its text cannot be read now."""
+    if good is None:
+        return None
+    try:
+        return pipeline_of(good).topology
+    except RsError as error:
+        LOG.warning("there is no way back to version %d of %s: %s", good.version, good.pipeline, error.what)
+        return None
