@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -64,6 +65,20 @@ def sum_of(n: pa.Array, m: pa.Array) -> pa.Array:
 @function(arguments="n bigint, m bigint", returns="bigint", form="pandas", name="own_less")
 def difference(n: Any, m: Any) -> Any:
     return n - m
+
+
+def twice(call: Callable[[str], str]) -> Callable[[str], str]:
+    @functools.wraps(call)
+    def made(text: str) -> str:
+        return call(text) * 2
+
+    return made
+
+
+@twice
+@function
+def own_echo(text: str) -> str:
+    return text + "!"
 
 
 @table_function()

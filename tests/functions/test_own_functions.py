@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import EntryPoint
 from random import Random
+from typing import NamedTuple
 
 import pytest
 from deltalake import DeltaTable
@@ -154,3 +158,72 @@ def test_should_be_told_apart_by_their_code():
     function(own_versioned)
     second = script.identity(), condition.identity(), called("n").rs_sql
     assert all(one != other for one, other in zip(first, second, strict=True))
+
+
+def test_should_take_null_for_a_default_of_none_and_what_was_declared_last(source, drive):
+    """Whatever the annotation says: without the argument the function would never be called."""
+
+    def made(factor):
+        @function(name="own_rated")
+        def rated(n: int, m: int = None) -> int:  # noqa: RUF013
+            return factor["is"] * n + (m or 0)
+
+        function(name="own_bound")(Scaled(factor["is"]).by)
+        function(name="own_partial")(partial(scaled, factor["is"]))
+
+    function(name="own_c", arguments="text string", returns="bigint")(len)
+    rows = [{"text": "ab", "n": 3, "m": None, "items": None, "at": None}]
+    for factor in (2, 5):
+        made({"is": factor})
+        found = drive(source(SCHEMA).script("a=own_rated(n); b=own_rated(n,1); c=own_bound(n); d=own_partial(n)"), rows)
+        assert [found[0][name] for name in "abcd"] == [3 * factor, 3 * factor + 1, 3 * factor, 3 * factor]
+    assert drive(source(SCHEMA).script("a=own_c(text)"), rows)[0]["a"] == 2
+
+
+def test_should_take_a_file_that_is_run_and_imported_for_one(tmp_path):
+    file = tmp_path / "shop.py"
+    file.write_text(
+        "from rs_assets import function\n@function\ndef own_run(n: int) -> int:\n    return n\n"
+        "if __name__ == '__main__':\n    import shop\n    print(shop.own_run(3))\n"
+    )
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.stdout, done.returncode) == ("3\n", 0), done.stderr
+
+
+def scaled(factor: int, n: int) -> int:
+    return factor * n
+
+
+class Scaled:
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+    def by(self, n: int) -> int:
+        return self.factor * n
+
+
+class Named(NamedTuple):
+    page: str
+    ms: int | None
+
+
+@dataclass
+class Held:
+    first: Named
+    others: list[Named]
+
+
+def test_should_take_records_of_any_class_wherever_they_stand_and_no_text_for_a_list(source, drive):
+    @function(name="own_held")
+    def held(n: int) -> Held:
+        return Held(Named("/", n), [Named("/a", None)])
+
+    @function(name="own_letters")
+    def letters(n: int) -> list[str]:
+        return "abc"
+
+    rows = [{"text": "ab", "n": 3, "m": None, "items": None, "at": None}]
+    [row] = drive(source(SCHEMA).script("x=own_held(n)"), rows)
+    assert row["x"] == {"first": {"page": "/", "ms": 3}, "others": [{"page": "/a", "ms": None}]}
+    with pytest.raises(StepError, match=r"'abc' is no array<string>"):
+        drive(source(SCHEMA).script("x=own_letters(n)"), rows)

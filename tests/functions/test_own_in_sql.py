@@ -26,8 +26,8 @@ CREATE TEMPORARY FUNCTION med AS 'tests.functions.library:Median';
 """
 
 
-def rows_of(driver, columns: str, query: str) -> list[dict]:
-    sink = f"CREATE TABLE found ({columns}) WITH ('connector' = 'print');"
+def rows_of(driver, columns: str, query: str, more: str = "") -> list[dict]:
+    sink = f"{more}CREATE TABLE found ({columns}) WITH ('connector' = 'print');"
     pipeline = pipeline_from_sql(f"{TABLES}{sink} INSERT INTO found {query}", job="own")
     return pipeline.try_(ROWS, spark=driver)["found"]
 
@@ -36,10 +36,12 @@ def test_should_call_functions_of_one_row(driver):
     """One run: declared, made by the statement, nested, in WHERE, in a branch that is not taken."""
     found = rows_of(
         driver,
-        "a STRING, b BIGINT, c DOUBLE, d BIGINT, e BIGINT, f STRING",
+        "a STRING, b BIGINT, c DOUBLE, d BIGINT, e BIGINT, f STRING, g STRING, h STRING",
         """SELECT OWN_INITIALS(UPPER(page), '.'), len_of(COALESCE(own_initials(page), 'none')),
             CASE WHEN ms > 3 THEN own_share(ms, ms - 3) END, own_sum(ms, CAST(NULL AS BIGINT)), own_less(ms, 2),
-            own_joined(page, own_told(ms)) FROM clicks WHERE len_of(page) > 0 AND NOT own_told(ms) = '+1'""",
+            own_joined(page, own_told(ms)), own_echo(page), echoed(page) FROM clicks
+            WHERE len_of(page) > 0 AND NOT own_told(ms) = '+1'""",
+        "CREATE FUNCTION echoed AS 'tests.functions.library:own_echo';",
     )
     wanted = [
         {
@@ -49,6 +51,9 @@ def test_should_call_functions_of_one_row(driver):
             "d": row["ms"],
             "e": None if row["ms"] is None else row["ms"] - 2,
             "f": library.own_joined(row["page"], library.own_told(row["ms"])),
+            # What is declared stands below the decorator.
+            "g": row["page"] + "!",
+            "h": library.own_echo(row["page"]),
         }
         for row in ROWS
         if row["page"] and row["ms"] != 1

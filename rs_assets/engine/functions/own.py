@@ -114,17 +114,35 @@ class AggregateFunction(NoScalar):
 
 Declared = Function | TableFunction | AggregateFunction
 _CALLED: Final = re.compile(r"([A-Za-z_]\w*)\s*\(")
-_DECLARED: Final[dict[str, tuple[Declared, str]]] = {}
 
 
-def declare(made: Declared, origin: str) -> None:
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a function was declared: its full name, for people, and its place in a file.
+
+    A file that is run as a program and imported as well has two names for one function.
+    """
+
+    name: str
+    place: str = ""
+
+    def same(self, other: Origin) -> bool:
+        """Whether both are one function, declared again."""
+        return self.name == other.name or (self.place != "" and self.place == other.place)
+
+
+_DECLARED: Final[dict[str, tuple[Declared, Origin]]] = {}
+
+
+def declare(made: Declared, origin: Origin) -> None:
     """Let the languages know a function; one from another `origin` must not have its name."""
     function = made if isinstance(made, Function) else made.function
     for name in function.names:
         known = _DECLARED.get(name.casefold())
-        if known is not None and known[1] != origin:
+        if known is not None and not known[1].same(origin):
             raise TopologyError(
-                f"{origin} declares the function {name!r}, which {known[1]} has declared", remedy="take another name"
+                f"{origin.name} declares the function {name!r}, which {known[1].name} has declared",
+                remedy="take another name",
             )
     for name in function.names:
         _DECLARED[name.casefold()] = made, origin

@@ -195,6 +195,9 @@ def _first_changed_within(values: Sequence[Any], kind: pa.DataType) -> int | Non
         inner = first_changed(list(chain.from_iterable(held)), of)
         if inner is not None:
             found.append(_owner(held, inner))
+    if kinds.is_list(kind):
+        # Arrow would take a text for the list of its letters.
+        found.append(next((n for n, v in enumerate(values) if isinstance(v, (str, bytes))), len(values)))
     if kinds.is_struct(kind):
         names = {field.name for field in kind}
         surplus = (n for n, v in enumerate(values) if isinstance(v, Mapping) and not names.issuperset(v))

@@ -21,23 +21,26 @@ from rs_assets.engine.functions.own import ASKED, Body
 from rs_assets.engine.source.rows import MisfitError, misfits, to_arrays
 from rs_assets.errors import StepError
 from rs_assets.pipeline.compile.record import values_of
-from rs_assets.pipeline.compile.returned import mapping
+from rs_assets.pipeline.compile.returned import fields_of, mapping, plain
 from rs_assets.pipeline.compile.users_call import RAISED, check_sendable, text_of
 
 # How much of arguments an error shows, in characters.
 SHOWN: Final = 500
 # Spark hands Arrow functions the columns of files as they were read, and waits for ever where those are texts.
 COLUMNAR: Final = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
-_KNOWN: Final[WeakKeyDictionary[SparkSession, set[str]]] = WeakKeyDictionary()
+_KNOWN: Final[WeakKeyDictionary[SparkSession, dict[str, Body]]] = WeakKeyDictionary()
 
 
 def know_functions(spark: SparkSession) -> None:
-    """Let `spark` know the functions that calls were made of; TopologyError for one that workers cannot get."""
-    known = _KNOWN.setdefault(spark, set())
+    """Let `spark` know the functions that calls were made of; TopologyError for one that workers cannot get.
+
+    One that is declared again has its name while its code is the same, and may have captured other values.
+    """
+    known = _KNOWN.setdefault(spark, {})
     for name, body in list(ASKED.items()):
-        if name not in known:
+        if known.get(name) is not body:
             _register(spark, body)
-            known.add(name)
+            known[name] = body
 
 
 def _register(spark: SparkSession, body: Body) -> None:
@@ -206,11 +209,19 @@ def _as_series(column: pa.Array, needed: bool) -> Any:  # noqa: FBT001  of one a
 def _shape(kind: pa.DataType, *, rows: bool) -> Callable[[Any], Any]:
     """What makes plain dicts of the records that a function returns."""
     if rows:
-        return _Rows(tuple(field.name for field in kind.value_type))
+        made = _Rows(tuple(field.name for field in kind.value_type))
+        return (lambda value: plain(made(value))) if _has_records(kind.value_type) else made
+    inner = plain if _has_records(kind) else lambda value: value
     if pa.types.is_struct(kind):
         names = frozenset(field.name for field in kind)
-        return lambda value: None if value is None else mapping(value, names)
-    return lambda value: value
+        return lambda value: None if value is None else mapping(inner(value), names)
+    return inner
+
+
+def _has_records(kind: pa.DataType) -> bool:
+    """Whether there are records within what a value of `kind` holds."""
+    held = [kind.field(n).type for n in range(kind.num_fields)] if pa.types.is_nested(kind) else []
+    return any(pa.types.is_struct(each) or _has_records(each) for each in held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,10 +238,10 @@ class _Rows:
         return [self._row(each) for each in made]
 
     def _row(self, row: Any) -> dict[str, Any]:
-        if isinstance(row, dict) or hasattr(row, "__dataclass_fields__"):
-            return mapping(row, frozenset(self.names))
         if isinstance(row, tuple):
             return dict(zip(self.names, row, strict=True))
+        if isinstance(row, dict) or fields_of(row) is not None:
+            return mapping(row, frozenset(self.names))
         if len(self.names) > 1:
             raise TypeError(f"a row of {len(self.names)} fields cannot be {type(row).__name__}")
         return {self.names[0]: row}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -24,13 +24,36 @@ def mapping(value: object, names: AbstractSet[str]) -> dict[str, Any]:
     if isinstance(value, Mapping):
         made = dict(value)
     else:
-        fields = getattr(value, "__dataclass_fields__", None)
-        if fields is None or isinstance(value, type):
+        fields = fields_of(value)
+        if fields is None:
             raise TypeError(f"the function must return a dict or a dataclass, not {type(value).__name__}")
         made = {name: getattr(value, name) for name in fields}
     if made.keys() != names:
         raise _misnamed(made, names)
     return made
+
+
+def fields_of(value: object) -> Iterable[str] | None:
+    """The names of the fields of a record: of a dataclass, a named tuple or a model of Pydantic; None of all else."""
+    found = (getattr(type(value), name, None) for name in ("__dataclass_fields__", "_fields", "model_fields"))
+    return next((fields for fields in found if isinstance(fields, Mapping | tuple)), None)
+
+
+def plain(value: Any) -> Any:
+    """`value` with dicts for the records within it, whatever holds them.
+
+    >>> from typing import NamedTuple
+    >>> class Hit(NamedTuple):
+    ...     page: str
+    >>> plain([{"first": Hit("/")}, None])
+    [{'first': {'page': '/'}}, None]
+    """
+    fields = fields_of(value)
+    if fields is not None:
+        return {name: plain(getattr(value, name)) for name in fields}
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items()}
+    return list(map(plain, value)) if isinstance(value, (list, tuple)) else value
 
 
 def mappings(values: Any, names: AbstractSet[str]) -> list[dict[str, Any]]:

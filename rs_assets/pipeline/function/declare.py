@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar, overload
 
 from rs_assets.engine.functions.function import Function
@@ -15,6 +17,7 @@ from rs_assets.engine.functions.own import (
     Body,
     Declared,
     Form,
+    Origin,
     TableFunction,
     declare,
 )
@@ -230,6 +233,9 @@ def _name(made: Any, name: str | None) -> str:
 
 
 def _declared(made: Any, own: Declared) -> None:
-    origin = f"{getattr(made, '__module__', '?')}.{getattr(made, '__qualname__', type(made).__name__)}"
-    declare(own, origin)
-    setattr(made, DECLARED, own)
+    name, module = getattr(made, "__qualname__", type(made).__name__), getattr(made, "__module__", "?")
+    file = getattr(sys.modules.get(module), "__file__", None)
+    declare(own, Origin(f"{module}.{name}", f"{file}:{name}" if file else ""))
+    # Bound methods and functions of C have no room for it: they are found by their names alone.
+    with suppress(AttributeError, TypeError):
+        setattr(made, DECLARED, own)

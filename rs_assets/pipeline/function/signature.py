@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import types
@@ -49,7 +50,8 @@ def taken_by(call: Callable[..., Any], arguments: object, *, name: str, bound: i
         Parameter(each.name, kind, _default(each, name), each.kind is each.VAR_POSITIONAL)
         for each, kind in zip(found, kinds, strict=True)
     )
-    return Taken(made, tuple(needs))
+    # A function that is to be called without a value takes null for it, whatever its annotation forgets to say.
+    return Taken(made, tuple(need and each.default is not None for need, each in zip(needs, found, strict=True)))
 
 
 def _of_ddl(found: Sequence[inspect.Parameter], arguments: object, name: str) -> tuple[list[str], list[bool]]:
@@ -74,6 +76,8 @@ def _of_hints(call: Callable[..., Any], found: Sequence[inspect.Parameter], name
 
 def hints_of(call: Callable[..., Any]) -> dict[str, Any]:
     """The annotations of a function; those that name what is not there are left out."""
+    if isinstance(call, functools.partial):
+        return hints_of(call.func)
     inner = call if inspect.isroutine(call) else type(call).__call__
     try:
         return typing.get_type_hints(inner)

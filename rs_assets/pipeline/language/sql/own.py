@@ -60,9 +60,10 @@ def created(text: Text, made: CreateFunction) -> Declared:
 
 def _declared(text: Text, made: CreateFunction, found: Any) -> Declared:
     """What is declared already, else a function or a class with annotations."""
-    known = vars(found).get(DECLARED) if hasattr(found, "__dict__") else None
-    if known is not None:
-        return known  # type: ignore[no-any-return]
+    known = _known(found)
+    # A decorator around what is declared has the attributes of that, and is another function.
+    if known is not None and known is not _known(getattr(found, "__wrapped__", None)):
+        return known
     is_aggregate = all(callable(getattr(found, method, None)) for method in AGGREGATE)
     try:
         if not callable(found) and not is_aggregate:
@@ -71,6 +72,11 @@ def _declared(text: Text, made: CreateFunction, found: Any) -> Declared:
         return make(found, made.name.text)
     except RsError as error:
         raise text.error(error.what, made.target.start, remedy=error.remedy) from error
+
+
+def _known(found: Any) -> Declared | None:
+    """What an object says that it is declared as."""
+    return vars(found).get(DECLARED) if hasattr(found, "__dict__") else None
 
 
 def mark_aggregates(functions: Mapping[str, str | Declared], trees: Iterable[Any]) -> None:
