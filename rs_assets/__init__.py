@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rs_assets.engine.source.resource import SourceResource
     from rs_assets.engine.spark.resource import SparkResource
     from rs_assets.engine.window.durations import Time
+    from rs_assets.engine.window.over import OverWindow
     from rs_assets.engine.window.resource import WindowResource
     from rs_assets.engine.window.spec import (
         CalendarWindow,
@@ -69,6 +70,7 @@ __all__ = [
     "JoinResource",
     "KafkaCluster",
     "MemoryChannel",
+    "OverWindow",
     "Pipeline",
     "PipelineComponent",
     "RsError",
@@ -115,6 +117,7 @@ HOMES = {
     "JoinResource": "rs_assets.engine.join.resource",
     "KafkaCluster": "rs_assets.engine.connect.kafka.cluster",
     "MemoryChannel": "rs_assets.engine.source.memory",
+    "OverWindow": "rs_assets.engine.window.over",
     "Pipeline": "rs_assets.pipeline.stream.pipeline",
     "PipelineComponent": "rs_assets.orchestration.component",
     "RsError": "rs_assets.errors",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import click
 
 from rs_assets.cli.base import AS_JSON, guarded
@@ -13,6 +15,13 @@ from rs_assets.cli.base import AS_JSON, guarded
 @click.option("--namespace", default="sql", show_default=True, help="The pipeline's namespace.")
 @click.option("--job", help="The pipeline's job (default: the name of the file).")
 @click.option("--set", "variables", multiple=True, metavar="NAME=VALUE", help="A value for ${NAME} in the file.")
+@click.option(
+    "--dialect",
+    type=click.Choice(["flink", "spark"]),
+    default="flink",
+    show_default=True,
+    help="Whose words they are in.",
+)
 @click.option("--finish", is_flag=True, help="Fire all open windows: the input is at its end.")
 @AS_JSON
 @guarded
@@ -21,6 +30,7 @@ def sql(
     namespace: str,
     job: str | None,
     variables: tuple[str, ...],
+    dialect: Literal["flink", "spark"],
     *,
     explain: bool,
     finish: bool,
@@ -42,10 +52,11 @@ def sql(
         if explain or job is not None:
             raise click.UsageError("--explain and --job need a FILE")
         interactive(
-            Session(namespace, values), lambda pipeline: run_and_show(pipeline, wish, plain=True, as_json=as_json)
+            Session(namespace, values, dialect),
+            lambda pipeline: run_and_show(pipeline, wish, plain=True, as_json=as_json),
         )
         return
-    pipeline = pipeline_from_sql(Path(file), namespace=namespace, job=job, variables=values)
+    pipeline = pipeline_from_sql(Path(file), namespace=namespace, job=job, variables=values, dialect=dialect)
     if explain:
         click.echo(pipeline.describe())
         return

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from rs_assets.engine.functions.registry import FUNCTIONS
 from rs_assets.errors import RsError, SqlError
 from rs_assets.pipeline.language.sql.functions import SQL_FUNCTIONS
 from rs_assets.pipeline.language.sql.session import Session
@@ -62,12 +64,21 @@ WORDS: Final = (
     *("DESCRIPTOR", "PARTITION", "ORDER", "OVER", "EMIT", "DELAY", "EXISTS", "UNNEST", "LATERAL"),
     *("help", "quit", "show", "describe"),
 )
+# What `show` shows.
+KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "": ("table", "view", "function"),
+        "tables": ("table", "view"),
+        "views": ("view",),
+        "functions": ("function",),
+    }
+)
 HELP: Final = """\
 CREATE TABLE | VIEW | FUNCTION ...;   is kept until the end of the session
 SET 'key' = 'value';                  is kept as well
 SELECT ...;                           shows what the first records of the files give, with all windows fired
 INSERT INTO ... SELECT ...;           processes all input there is, at once
-show tables;                          what was created
+show tables; show functions;          what was created
 describe NAME;                        the columns of a table or a view
 quit;                                 or Ctrl-D
 A statement ends with a semicolon at the end of a line, outside of quotes; docs/sql.md tells what is read."""
@@ -102,7 +113,7 @@ class Shell:
         self.waiting.append(line.rstrip("\n"))
         text = "\n".join(self.waiting)
         command = text.strip().rstrip(";").strip()
-        if not _whole(text) and command.lower().partition(" ")[0] not in COMMANDS:
+        if not _whole(Text(text, dialect=self.session.dialect)) and command.lower().partition(" ")[0] not in COMMANDS:
             return True
         self.waiting.clear()
         return self.do(command)
@@ -136,11 +147,16 @@ class Shell:
 
     def show(self, what: str) -> bool:
         """What was created."""
-        if what.lower() not in ("tables", "views", "functions", ""):
-            self.say(f"there is nothing called {what!r} to show: show tables;")
+        wanted = KINDS.get(what.lower())
+        if wanted is None:
+            self.say(f"there is nothing called {what!r} to show: show tables; show views; show functions;")
             return True
-        kinds = sorted((kind, name) for name, kind in self.session.names.items())
-        self.say("\n".join(f"{kind:<9} {name}" for kind, name in kinds) or "nothing was created yet")
+        kinds = sorted((kind, name) for name, kind in self.session.names.items() if kind in wanted)
+        self.say(
+            "\n".join(f"{kind:<9} {name}" for kind, name in kinds) or f"no {' and no '.join(wanted)} was created yet"
+        )
+        if what.lower() == "functions":
+            self.say(f"{len(SQL_FUNCTIONS)} names of SQL and {len(FUNCTIONS)} of scripts: docs/functions.md")
         return True
 
     def describe(self, name: str) -> bool:
@@ -172,14 +188,14 @@ COMMANDS: Final[dict[str, Callable[[Shell, str], bool]]] = {
 }
 
 
-def _whole(text: str) -> bool:
+def _whole(text: Text) -> bool:
     """Whether a statement is at its end; one of a set is not before END.
 
     A semicolon in a text or a remark ends nothing, but with an empty line behind it one that nobody closed.
     """
-    bare = Text(text).bare()
+    bare = text.bare()
     if any(sign in bare for sign in OPENED):
-        *before, last = text.split("\n")
+        *before, last = text.sql.split("\n")
         return not last.strip() and "\n".join(before).rstrip().endswith(";")
     if not bare.rstrip().endswith(";"):
         return False

@@ -47,6 +47,30 @@ def test_should_keep_what_is_created(table: str) -> None:
     ]
 
 
+def test_should_show_what_was_created_by_its_kind(table: str) -> None:
+    function = "CREATE FUNCTION counted AS 'x.CountChar';"
+    said, _ = told(table, function, "show functions;", "show views;", "show tables;")
+    assert said[2] == "function  counted"
+    assert said[3].endswith("docs/functions.md")
+    assert said[4:] == ["no view was created yet", "table     clicks"]
+
+
+def test_should_say_at_once_that_nothing_has_a_connector() -> None:
+    said, _ = told("CREATE TABLE t (a INT)\nWITH ('connector' = 'filesytem');", "CREATE TABLE u (a INT);")
+    assert said[0].splitlines() == [
+        *("WITH ('connector' = 'filesytem')", "                    ^ there is no connector 'filesytem'"),
+        "  remedy: did you mean 'filesystem'?",
+    ]
+    assert "has no 'connector'" in said[1]
+
+
+def test_should_say_that_a_file_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.jsonl"
+    options = f"WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'json')"
+    said, _ = told(f"CREATE TABLE t (a INT) {options};", "SELECT a FROM t;")
+    assert f"there is no file at {path}" in said[1]
+
+
 def test_should_go_on_after_an_error_with_a_mark_at_its_place(table: str) -> None:
     said, ran = told(
         table, "SELECT page,\n  mss FROM clicks;", "SELECT 'open FROM clicks;\n",

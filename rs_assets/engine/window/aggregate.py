@@ -16,6 +16,7 @@ from rs_assets.engine.window.calendar import calendar_window
 from rs_assets.engine.window.cumulate import cumulate_windows
 from rs_assets.engine.window.event_time import WATERMARK_DELAY
 from rs_assets.engine.window.fired import FiredWindows
+from rs_assets.engine.window.over import OverWindow
 from rs_assets.engine.window.refusals import no_number
 from rs_assets.engine.window.result import Aggregate, AggregateFunction, Ranking
 from rs_assets.engine.window.spec import (
@@ -35,6 +36,8 @@ from rs_assets.errors import TopologyError, UnknownFieldError
 WINDOW = "_rs_window"
 # The ranked rows of a window, before each becomes a row; and one of them.
 RANKED, RANKED_ROW = "_rs_ranked", "_rs_ranked_row"
+# The row itself, of a window that is over the rows before it.
+ROW = "_rs_row"
 
 
 def _collected(column: Column) -> Column:
@@ -114,13 +117,12 @@ def aggregate(
         # For a window that is not its own Spark wants a column that is there.
         frame, place = frame.withColumn(WINDOW, place), F.col(WINDOW)
     frame = frame.filter(_open(lag)) if several else frame
-    made = [column.alias(name) for name, column in columns.items()]
-    ranked = [] if ranking is None else [top_rows(ranking).alias(RANKED)]
-    rows = frame.groupBy(place.alias(WINDOW), *keys).agg(*made, *ranked)
+    rows = frame.groupBy(place.alias(WINDOW), *keys).agg(*_computed(window, columns, ranking))
     start, end = (earlier(F.col(f"{WINDOW}.{edge}"), lag) for edge in ("start", "end"))
     told = {"fire_time": fire_time(end)} if fired is None else fired.columns(fire_time(end))
     times = told if isinstance(window, GlobalWindow) else {"start_time": start, "end_time": end, **told}
     shown = [F.col(f"`{name}`") for name in (*group_by, *columns)]
+    shown += [F.col(f"{ROW}.`{name}`").alias(name) for name in _kept(window)]
     shown += [column.alias(name) for name, column in times.items()]
     rows = settled(rows) if fired is None else fired.rows(rows)
     if ranking is None:
@@ -129,6 +131,17 @@ def aggregate(
     if isinstance(window, GlobalWindow):
         exploded = exploded.filter(F.col(RANKED_ROW).isNotNull())
     return exploded.select(*_ranked_row(ranking, group_by, (*columns, *times)))
+
+
+def _computed(window: Window, columns: Mapping[str, Column], ranking: Ranking | None) -> list[Column]:
+    """What is computed of a group: the row itself where it is kept, `columns`, and the ranked rows."""
+    own = [own_row(_kept(window)).alias(ROW)] if _kept(window) else []
+    ranked = [] if ranking is None else [top_rows(ranking).alias(RANKED)]
+    return [*own, *(column.alias(name) for name, column in columns.items()), *ranked]
+
+
+def _kept(window: Window) -> Sequence[str]:
+    return window.keep if isinstance(window, OverWindow) else ()
 
 
 def _open(lag: timedelta) -> Column:
@@ -144,6 +157,11 @@ def _ranked_row(ranking: Ranking, group_by: Sequence[str], others: Sequence[str]
         *(F.col(f"{RANKED_ROW}.`{name}`").alias(name) for name in ranking.shown),
         *(F.col(f"`{name}`") for name in others),
     ]
+
+
+def own_row(fields: Sequence[str]) -> Column:
+    """`fields` of a row as one column; a function that is not asked for anything stands for it."""
+    return F.first(F.struct(*(F.col(f"`{name}`") for name in fields), F.col(EVENT_TIME)))
 
 
 def top_rows(ranking: Ranking) -> Column:
@@ -215,7 +233,7 @@ def last_end(window: Window) -> Column:
     match window:
         case SessionWindow():
             return at + _interval(window.gap)
-        case CountWindow() | SlidingWindow():
+        case CountWindow() | SlidingWindow() | OverWindow():
             return at
         case GlobalWindow():
             return _end_of_life(at, window)
@@ -245,7 +263,7 @@ def assigned(window: Window, lag: timedelta) -> Column:
     match window:
         case SessionWindow():
             return F.session_window(EVENT_TIME, duration_text(window.gap))
-        case CountWindow() | SlidingWindow():
+        case CountWindow() | SlidingWindow() | OverWindow():
             # The row's own place, which is late when its time is.
             at = F.col(EVENT_TIME)
             return F.struct(at.alias("start"), at.alias("end")).alias(WINDOW, metadata={WATERMARK_DELAY: 0})

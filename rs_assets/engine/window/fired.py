@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from rs_assets.engine.processor.session import check_types, processors_of
 from rs_assets.engine.window.firing import NEVER, Firing, tells_end, tells_final
+from rs_assets.engine.window.over import OverWindow
 from rs_assets.engine.window.result import EmitStrategy
 from rs_assets.engine.window.spec import (
     CalendarWindow,
@@ -25,6 +26,7 @@ from rs_assets.engine.window.spec import (
 )
 from rs_assets.engine.window.whole import GlobalWindow
 
+MICROSECOND = timedelta(microseconds=1)
 FIRE_TIME, FINAL, RETRACTED = "_rs_fire_time", "_rs_final", "_rs_retracted"
 # What the processor tells of a window before it closes: 1 in each batch, 2 at each record.
 _UPDATES: Mapping[EmitStrategy, int] = MappingProxyType(
@@ -68,7 +70,11 @@ class FiredWindows:
         window, waits = self.window, _millis(self.water_mark)
         if isinstance(window, CountWindow):
             return processors.CountWindows.apply(windows, window.size, waits)
-        return processors.SlidingWindows.apply(windows, window.longest // timedelta(microseconds=1), waits)
+        if isinstance(window, OverWindow):
+            count = -1 if window.before is None else window.before
+            within = -1 if window.within is None else window.within // MICROSECOND
+            return processors.OverRows.apply(windows, count, within, window.peers, waits)
+        return processors.SlidingWindows.apply(windows, window.longest // MICROSECOND, waits)
 
     @property
     def retracts(self) -> bool:
@@ -86,7 +92,7 @@ class FiredWindows:
 def _slide(window: Window) -> timedelta:
     """How far the late firings of a window lie apart: as the ends of others, or of a session as its gap."""
     match window:
-        case CalendarWindow() | CountWindow() | SlidingWindow() | GlobalWindow():
+        case CalendarWindow() | CountWindow() | SlidingWindow() | OverWindow() | GlobalWindow():
             return NEVER
         case SessionWindow():
             return window.gap

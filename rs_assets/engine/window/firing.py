@@ -14,7 +14,7 @@ HOLD = timedelta(hours=1)
 # What a firing tells of rows that come behind the end of a window: themselves, or the window with them.
 LateFirings = Literal["deltas", "totals"]
 # The state of the processors: one row a window, or one a group with its sessions, its rows in order, or its one window.
-STATE, SESSIONS, COUNTED, SLIDING, GLOBAL = "window", "sessions", "counted", "sliding", "global"
+STATE, SESSIONS, COUNTED, SLIDING, OVER, GLOBAL = "window", "sessions", "counted", "sliding", "over", "global"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

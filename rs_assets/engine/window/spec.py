@@ -12,6 +12,7 @@ from typing import Literal
 from zoneinfo import ZoneInfo
 
 from rs_assets.engine.window.durations import checked_duration
+from rs_assets.engine.window.over import OverWindow
 from rs_assets.engine.window.whole import GlobalWindow
 from rs_assets.errors import TopologyError
 
@@ -302,5 +303,5 @@ class SlidingWindow:
 
 
 # Windows of rows that are taken in the order of event time, when the watermark has passed them.
-InOrder = CountWindow | SlidingWindow
+InOrder = CountWindow | SlidingWindow | OverWindow
 Window = TumblingWindow | HoppingWindow | CumulateWindow | SessionWindow | CalendarWindow | InOrder | GlobalWindow

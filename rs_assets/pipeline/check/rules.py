@@ -172,11 +172,11 @@ def _windowed(node: window.WindowAggregate, inputs: Inputs) -> Fields:
     fields = inputs[0]
     ranked = node.ranking.shown if node.ranking is not None else ()
     kept = node.rows.fields if node.rows is not None else ()
-    fields.check((*node.group_by, *(a.field for a in node.aggregates), *ranked, *kept), step=node.name)
+    fields.check((*node.group_by, *(a.field for a in node.aggregates), *ranked, *kept, *node.kept), step=node.name)
     check_event_time(node.event_time, fields, step=node.name)
     for aggregate in node.aggregates:
         _check_number(aggregate, fields, step=node.name)
-    types = {name: fields.type_of(name) for name in (*node.group_by, *ranked)}
+    types = {name: fields.type_of(name) for name in (*node.group_by, *ranked, *node.kept)}
     types |= {a.alias: aggregated(a, fields) for a in node.aggregates}
     # What an aggregate of Spark's gives is not known here.
     types |= dict.fromkeys((name for name, _ in node.own))

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from rs_assets.engine.source.columns import EVENT_TIME, PREFIX, visible
+from rs_assets.engine.window.over import OverWindow
 from rs_assets.errors import TopologyError, UnknownFieldError
 from rs_assets.pipeline.compile.step import as_column
 from rs_assets.pipeline.topology.expression import ColumnBuilder, SqlText
@@ -87,7 +88,7 @@ class _Own:
                 "is over distinct values, which Spark cannot do in a stream",
                 "use .count_distinct(field), or an aggregate of .distinct(field) in a step behind the window",
             )
-        if kind in BY_ORDER and above not in ORDERLESS:
+        if kind in BY_ORDER and above not in ORDERLESS and not self._ordered(kind):
             raise self._refused("gives another value where rows come in another order", f"write {BY_ORDER[kind]}")
         if kind == "Mode" and function.reverseOpt().isEmpty():
             raise self._refused("gives any of the values that are equally frequent", "write mode(x, true)")
@@ -96,6 +97,10 @@ class _Own:
                 "gives any of the rows that are equal in the order",
                 "let the order hold what is chosen: max_by(x, struct(ms, x))",
             )
+
+    def _ordered(self, kind: str) -> bool:
+        """Whether rows come in one order: a set has none whichever it is."""
+        return isinstance(self._node.window, OverWindow) and kind != "CollectSet"
 
     def _of_spark(self, error: AnalysisException) -> TopologyError:
         parameters = error.getMessageParameters() or {}

@@ -39,10 +39,10 @@ def compile_window(wiring: Wiring, node: WindowAggregate, inputs: tuple[Flow, ..
     df = inputs[0].df
     ranked = node.ranking.shown if node.ranking else ()
     kept = _rows(node, df) or ()
-    fields = needed_fields(node.group_by, node.aggregates, [*fields_of_own(df, node), *ranked, *kept])
+    fields = needed_fields(node.group_by, node.aggregates, [*fields_of_own(df, node), *ranked, *kept, *node.kept])
     rows = timed(wiring, node, df, fields, kept=node.delay, late=partial(late_by_record, node))
     check_numbers(rows, node.aggregates, step=node.name)
-    check_ordered(rows, [*ranked, *kept], step=node.name)
+    check_ordered(rows, [*ranked, *kept, *node.kept], step=node.name)
     if not wiring.streaming:
         return Flow(rows)
     link = link_of(wiring.links, node)

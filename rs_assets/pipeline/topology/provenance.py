@@ -172,7 +172,7 @@ def _looked_up(node: DimJoin, above: Columns) -> Columns:
 def _windowed(node: WindowAggregate, above: Columns) -> Columns:
     at = fields_of(above, node.window.time_field) if node.window.time_field else frozenset()
     return {
-        **{name: fields_of(above, name) for name in node.group_by},
+        **{name: fields_of(above, name) for name in (*node.group_by, *node.kept)},
         **{a.alias: fields_of(above, a.field) if a.field else frozenset() for a in node.aggregates},
         **{name: _named(expression, above) for name, expression in node.own},
         **_ranked(node.ranking, above),

@@ -13,6 +13,7 @@ from rs_assets.engine.window.firing import (
     GLOBAL,
     NEVER,
     ONCE,
+    OVER,
     SESSIONS,
     SLIDING,
     STATE,
@@ -20,6 +21,7 @@ from rs_assets.engine.window.firing import (
     LateFirings,
     tells_final,
 )
+from rs_assets.engine.window.over import OverWindow
 from rs_assets.engine.window.result import Aggregate, EmitStrategy, Ranking, Rows
 from rs_assets.engine.window.spec import (
     CalendarWindow,
@@ -40,7 +42,7 @@ from rs_assets.pipeline.topology.expression import ColumnBuilder, SqlText, calls
 from rs_assets.pipeline.topology.timed import NONE, Arrival, TimedState
 
 # The state of processors, by what they compute, where it is not a row a window.
-STATES = {SessionWindow: SESSIONS, CountWindow: COUNTED, SlidingWindow: SLIDING, GlobalWindow: GLOBAL}
+STATES = {SessionWindow: SESSIONS, CountWindow: COUNTED, SlidingWindow: SLIDING, OverWindow: OVER, GlobalWindow: GLOBAL}
 # Every window row has these beside its group fields and aggregates, but for those of a global window.
 WINDOW_FIELDS = ("start_time", "end_time", "fire_time")
 # Either tells the windows of one size apart.
@@ -157,7 +159,13 @@ class WindowAggregate(TimedState):
     def values(self) -> tuple[str, ...]:
         """The columns that are computed: aggregates, those of the user's own, by functions, fields of ranked rows."""
         ranked = self.ranking.shown if self.ranking else ()
-        return (*(a.alias for a in self.aggregates), *(name for name, _ in self.own), *self.reduced, *ranked)
+        made = (*(a.alias for a in self.aggregates), *(name for name, _ in self.own))
+        return (*made, *self.reduced, *ranked, *self.kept)
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The fields of the row itself, of a window over the rows before it."""
+        return self.window.keep if isinstance(self.window, OverWindow) else ()
 
     @property
     def reduced(self) -> tuple[str, ...]:
@@ -180,7 +188,7 @@ class WindowAggregate(TimedState):
     def unseen(self) -> tuple[str, ...]:
         """The columns whose values cannot be read from state: aggregates of the user's own, and a ranking."""
         ranked = (self.ranking.rank, *self.ranking.shown) if self.ranking else ()
-        return (*(name for name, _ in self.own), *self.reduced, *ranked)
+        return (*(name for name, _ in self.own), *self.reduced, *ranked, *self.kept)
 
     @property
     def event_time(self) -> str | None:
@@ -338,8 +346,8 @@ def window_text(window: Window) -> str:
     match window:
         case SessionWindow():
             return f"session gap {window.gap}"
-        case CountWindow() | SlidingWindow():
-            return f"each {window.size} rows" if isinstance(window, CountWindow) else f"sliding {window.difference}"
+        case CountWindow() | SlidingWindow() | OverWindow():
+            return _in_order_text(window)
         case CalendarWindow():
             return f"calendar {window.unit} in {window.zone}"
         case GlobalWindow():
@@ -351,6 +359,16 @@ def window_text(window: Window) -> str:
             return f"{kind} {window.size} {each}{_offset_text(window.offset)}"
         case TumblingWindow():
             return f"tumbling {window.size}{_offset_text(window.offset)}"
+
+
+def _in_order_text(window: InOrder) -> str:
+    match window:
+        case CountWindow():
+            return f"each {window.size} rows"
+        case SlidingWindow():
+            return f"sliding {window.difference}"
+        case OverWindow():
+            return str(window)
 
 
 def _offset_text(offset: timedelta) -> str:

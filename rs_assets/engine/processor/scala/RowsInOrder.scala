@@ -2,7 +2,7 @@ package org.apache.spark.sql.rsassets
 
 import org.apache.spark.sql.{DataFrame, Row}
 import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
-import org.apache.spark.sql.catalyst.expressions.{Ascending, InterpretedOrdering, RowOrdering, SortOrder}
+import org.apache.spark.sql.catalyst.expressions.{Ascending, GetStructField, InterpretedOrdering, RowOrdering, SortOrder}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.catalyst.util.DateTimeUtils.instantToMicros
 import org.apache.spark.sql.streaming.StatefulProcessor
@@ -17,7 +17,13 @@ class RowsInOrder(aggregation: Aggregation) {
   private val toGroup = CatalystTypeConverters.createToCatalystConverter(groupType)
   private val toRow = CatalystTypeConverters.createToCatalystConverter(aggregation.inputType)
   private val order: Ordering[Row] = {
-    val by = (aggregation.inputs.last +: aggregation.inputs.init).filter(in => RowOrdering.isOrderable(in.dataType))
+    // A struct is compared by its fields, too, as far as they have an order.
+    val by = (aggregation.inputs.last +: aggregation.inputs.init).flatMap { in =>
+      in.dataType match {
+        case of: StructType => of.indices.map(GetStructField(in, _)) :+ in
+        case _ => Seq(in)
+      }
+    }.filter(in => RowOrdering.isOrderable(in.dataType))
     val rows = new InterpretedOrdering(by.map(SortOrder(_, Ascending)), aggregation.inputs)
     (one, other) => rows.compare(toRow(one).asInstanceOf[InternalRow], toRow(other).asInstanceOf[InternalRow])
   }

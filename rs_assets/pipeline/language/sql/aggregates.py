@@ -83,7 +83,14 @@ def aggregates_in(tree: Any) -> bool:
 def calls_in(tree: Any) -> list[Any]:
     """The calls in a tree, without those of sub-queries and those before OVER."""
     nodes = tree.walk(prune=lambda node: node.key in ("subquery", "exists", "select"))
-    return [node for node in nodes if node.key == "anonymous" and (node.parent is None or node.parent.key != "window")]
+    return [node for node in nodes if node.key == "anonymous" and not _before_over(node)]
+
+
+def _before_over(call: Any) -> bool:
+    above = call.parent
+    while above is not None and above.key in ("filter", "ignorenulls", "respectnulls"):
+        above = above.parent
+    return above is not None and above.key == "window" and any(each is call for each in above.this.walk())
 
 
 def aggregated(made: Expressions, tree: Any) -> Aggregated:
@@ -118,6 +125,10 @@ def _aggregated(made: Expressions, tree: Any) -> Aggregated:
         raise made.error(f"{name}(DISTINCT ...) is not supported", call, remedy="group by the value in a sub-query")
     if where is not None:
         value = Value(f"(CASE WHEN {where} THEN {value.plain} END)", value.type)
+    if name == "AVG" and made.text.dialect == "spark":
+        return Aggregated(
+            "AVG", f"avg({value.plain})", None if value.type is None or is_decimal(value.type) else DOUBLE
+        )
     return AGGREGATES[name](value, distinct)
 
 

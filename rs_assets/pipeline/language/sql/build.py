@@ -9,7 +9,7 @@ from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from rs_assets.engine.window.firing import HOLD, ONCE, Firing
 from rs_assets.errors import ConfigurationError, SqlError, TopologyError
@@ -19,7 +19,7 @@ from rs_assets.pipeline.language.sql.planner import Place, Planner, step_name
 from rs_assets.pipeline.language.sql.query import selected_of
 from rs_assets.pipeline.language.sql.reader import statements
 from rs_assets.pipeline.language.sql.sinks import written
-from rs_assets.pipeline.language.sql.source import Text
+from rs_assets.pipeline.language.sql.source import Dialect, Text
 from rs_assets.pipeline.language.sql.sources import Bound
 from rs_assets.pipeline.language.sql.statements import Emit, Insert
 from rs_assets.pipeline.stream.builder import StreamBuilder
@@ -39,6 +39,7 @@ def pipeline_from_sql(
     job: str | None = None,
     tables: Mapping[str, Bound] | None = None,
     variables: Mapping[str, str] | None = None,
+    dialect: Dialect = "flink",
     renamed: Mapping[str, str] | None = None,
     description: str = "",
 ) -> Pipeline:
@@ -46,8 +47,8 @@ def pipeline_from_sql(
 
     A path is a `Path`, or a text that ends in `.sql`. `job` is by default the name of the file, or of the first table
     that is written. `tables` gives rows or a `MemoryChannel` for tables by their names, whatever their options say.
-    `${NAME}` in the text stands for a value of `variables`, else of the environment. `renamed` and `description` are as
-    for `build()`.
+    With `dialect="spark"` statements are in Spark's words, and functions mean what they do there. `${NAME}` in the text
+    stands for a value of `variables`, else of the environment. `renamed` and `description` are as for `build()`.
 
     SqlError says what is refused, with line and column, before anything is read or written.
 
@@ -66,7 +67,7 @@ def pipeline_from_sql(
       pages_row    map <- pages_group  [...]
       pages        print_sink <- pages_row
     """
-    text = text_of(sql, variables or {})
+    text = text_of(sql, variables or {}, dialect)
     try:
         catalog = catalog_of(text, statements(text))
         named = job or step_name(Path(text.file).stem if text.file else catalog.inserts[0].table.text)
@@ -89,8 +90,12 @@ def _planned(planner: Planner) -> DataStream:
     return streams[-1]
 
 
-def text_of(sql: str | PathLike[str], variables: Mapping[str, str]) -> Text:
+def text_of(sql: str | PathLike[str], variables: Mapping[str, str], dialect: Dialect = "flink") -> Text:
     """The text of statements, read from its file, with its variables filled in."""
+    if dialect not in get_args(Dialect):
+        raise ConfigurationError(
+            f"there is no dialect {dialect!r}", remedy=f"use one of: {', '.join(map(repr, get_args(Dialect)))}"
+        )
     is_path = not isinstance(sql, str) or (sql.strip().endswith(".sql") and "\n" not in sql.strip())
     file = fspath(sql).strip() if is_path else None
     try:
@@ -99,7 +104,7 @@ def text_of(sql: str | PathLike[str], variables: Mapping[str, str]) -> Text:
         raise ConfigurationError(f"the file {file} cannot be read: {error.strerror}", remedy="name a file") from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"the file {file} is not in UTF-8: {error.reason}", remedy="save it so") from error
-    return Text(_filled(Text(text, file), variables), file)
+    return Text(_filled(Text(text, file, dialect), variables), file, dialect)
 
 
 def _filled(text: Text, variables: Mapping[str, str]) -> str:

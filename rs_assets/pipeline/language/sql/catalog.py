@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Final
@@ -19,6 +19,7 @@ from rs_assets.pipeline.language.sql.statements import (
     CreateTable,
     CreateView,
     Insert,
+    Mark,
     Select,
     SetOption,
     Statement,
@@ -69,12 +70,36 @@ def catalog_of(text: Text, statements: Iterable[Statement], *, writes: bool = Tr
     mark_aggregates(functions, (each.tree for each in every if isinstance(each, Insert | CreateView | Select)))
     return Catalog(
         text,
-        MappingProxyType({each.name.text: each for each in every if isinstance(each, CreateTable)}),
+        MappingProxyType(_tables(text, every)),
         MappingProxyType({each.name.text: each for each in every if isinstance(each, CreateView)}),
         MappingProxyType(functions),
         MappingProxyType(dict(_option(text, each) for each in every if isinstance(each, SetOption))),
         inserts,
     )
+
+
+def _tables(text: Text, statements: tuple[Statement, ...]) -> dict[str, CreateTable]:
+    """The tables by name, with the watermarks that queries give them."""
+    made = {each.name.text: each for each in statements if isinstance(each, CreateTable)}
+    for mark in (each for each in statements if isinstance(each, Mark)):
+        table, wanted = made.get(mark.table.text), mark.watermark
+        if table is None:
+            raise text.error(
+                f"{mark.table.text!r} is no table, which alone has a WATERMARK", mark.table.start,
+                remedy="write it where the table is read",
+            )  # fmt: skip
+        known = [column.name.text for column in table.columns]
+        if wanted.column.text not in known:
+            raise text.error(
+                f"the table {mark.table.text!r} has no column {wanted.column.text!r}", wanted.column.start,
+                remedy=meant(wanted.column.text, known),
+            )  # fmt: skip
+        if table.watermark is not None and table.watermark.expression != wanted.expression:
+            raise text.error(
+                "a table has one watermark", wanted.column.start, remedy="write the same one wherever it is read"
+            )
+        made[mark.table.text] = replace(table, watermark=wanted)
+    return made
 
 
 def _check_names(text: Text, statements: tuple[Statement, ...]) -> None:

@@ -232,16 +232,21 @@ class Calls:
         function = SQL_FUNCTIONS.get(name)
         if function is None:
             return _registered(made, name, values, tree)
-        if not function.least <= len(values) <= function.most:
-            wanted = function.least if function.least == function.most else f"{function.least} to {function.most}"
-            wanted = f"{function.least} or more" if function.most == MANY else wanted
-            raise made.error(
-                f"{name} takes {wanted} arguments, not {len(values)}", tree, remedy="see docs/sql.md for its arguments"
-            )
-        _check(made, name, function, values, tree)
-        role = "proctime" if name == "PROCTIME" else ""
-        kind = _returned(made, function, values, tree)
-        return Value(_operand(function.sql([value.text for value in values])), kind, role)  # type: ignore[arg-type]
+        return checked_call(made, name, function, values, tree)
+
+
+def checked_call(made: Expressions, name: str, function: SqlFunction, values: list[Value], tree: Any) -> Value:
+    """The Spark SQL of a call; SqlError for other arguments than it takes."""
+    if not function.least <= len(values) <= function.most:
+        wanted = function.least if function.least == function.most else f"{function.least} to {function.most}"
+        wanted = f"{function.least} or more" if function.most == MANY else wanted
+        raise made.error(
+            f"{name} takes {wanted} arguments, not {len(values)}", tree, remedy="see docs/sql.md for its arguments"
+        )
+    _check(made, name, function, values, tree)
+    role = "proctime" if name == "PROCTIME" else ""
+    kind = _returned(made, function, values, tree)
+    return Value(_operand(function.sql([value.text for value in values])), kind, role)  # type: ignore[arg-type]
 
 
 def _operand(text: str) -> str:

@@ -56,7 +56,7 @@ def grouped(
             remedy="group by a window before, such as TUMBLE(ts, INTERVAL '1' DAY)",
         )
     group = Group(planner, relation, place, tree)
-    items = _items(planner, relation, tree)
+    items = items_of(planner, relation, tree)
     for name, item in items:
         if name:
             group.names[id(item.unalias())] = name
@@ -77,7 +77,8 @@ def grouped(
     return rows, values
 
 
-def _items(planner: Planner, relation: Relation, tree: Any) -> list[tuple[str, Any]]:
+def items_of(planner: Planner, relation: Relation, tree: Any) -> list[tuple[str, Any]]:
+    """The items of a select list with their names, `*` taken apart."""
     from sqlglot import exp
 
     found: list[tuple[str, Any]] = []
@@ -240,7 +241,7 @@ def _windowed(group: Group) -> Relation:
     """The window, with what must be computed before it."""
     planner, place, relation = group.planner, group.place, group.relation
     often = group.window is None
-    if often and relation.stateful:
+    if relation.apart or (often and relation.stateful):
         relation = shuffled(planner, relation, place, group.tree)
     before = {name: _renamed(name, value) for name, value in group.keys.items()}
     before |= {field: value for name, made in group.made.items() for field, value in made.before(name)}

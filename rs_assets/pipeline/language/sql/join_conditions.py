@@ -102,10 +102,22 @@ def take(join: Join, tree: Any) -> None:
             take(join, made)
         return
     side = _side(join, tree)
+    if not side and _never(tree):
+        raise join.planner.error(
+            "this condition is true for no row", tree, remedy="leave it out, or compare columns of both sides"
+        )
     if side in ("left", "right") and _may_filter(join, side):
         _filter(join, side, tree)
     elif side != "both" or tree.key not in COMPARED or not _compared(join, tree):
         join.rest.append(tree)
+
+
+def _never(tree: Any) -> bool:
+    """Whether a condition without columns is false, or null."""
+    from sqlglot.optimizer.simplify import simplify
+
+    made = simplify(tree.copy())
+    return made.key == "null" or (made.key == "boolean" and not made.this)
 
 
 def _may_filter(join: Join, side: str) -> bool:

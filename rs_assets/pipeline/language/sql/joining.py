@@ -81,6 +81,9 @@ def made_join(join: Join) -> Relation:
     planner = join.planner
     if join.left.pending is not None or join.right.pending is not None:
         return _by_window(join)
+    right = join.place.inside(min(join.right.tables, default="right"))
+    join.left = _apart(join, join.left, join.place, needed=join.left.apart)
+    join.right = _apart(join, join.right, right, needed=join.right.apart)
     within = _interval(join)
     if within is None and join.how != "inner":
         raise planner.error(
@@ -92,15 +95,15 @@ def made_join(join: Join) -> Relation:
     if within is not None and within.exact and join.times is not None:
         join.pairs.append(join.times)
     if within is None:
-        join.left = _apart(join, join.left, join.place)
-        join.right = _apart(join, join.right, join.place.inside(min(join.right.tables, default="right")))
+        join.left = _apart(join, join.left, join.place, needed=join.left.stateful)
+        join.right = _apart(join, join.right, right, needed=join.right.stateful)
     times = join.times if within is not None else None
     return _written(join, within, (str(times[0].field), str(times[1].field)) if times is not None else None)
 
 
-def _apart(join: Join, side: Relation, place: Place) -> Relation:
-    """A side in a query of its own, if it has state: a join without bound follows no other state."""
-    return shuffled(join.planner, side, place, join.at) if side.stateful else side
+def _apart(join: Join, side: Relation, place: Place, *, needed: bool) -> Relation:
+    """A side in a query of its own, if it is `needed`: a join without bound follows no other state."""
+    return shuffled(join.planner, side, place, join.at) if needed else side
 
 
 def _interval(join: Join) -> Interval | None:

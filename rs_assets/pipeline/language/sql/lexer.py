@@ -5,6 +5,7 @@ Nothing here inherits from sqlglot's parser or its trees, for its compiled form 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,8 @@ from rs_assets.pipeline.language.sql.source import Text
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
 
+ESCAPES: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
+_ESCAPED: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2}|.)|''", re.DOTALL)
 # Before the name of each call, so that sqlglot leaves its meaning to the table of functions here.
 CALL: Final = "RS_"
 # Words before a bracket that make no call.
@@ -69,6 +72,8 @@ def dialect() -> Any:
 def tokens_of(text: Text) -> list[Token]:
     """The tokens of all statements; SqlError for what is not closed, and for texts in double quotes."""
     text.check_closed()
+    if text.dialect == "spark":
+        return [_spark_text(text, token) for token in spark_dialect().tokenize(text.sql)]
     found: list[Token] = dialect().tokenize(text.sql)
     for token in found:
         if token.text == '"' and token.token_type.name == "UNKNOWN":
@@ -78,6 +83,43 @@ def tokens_of(text: Text) -> list[Token]:
                 remedy="write texts in single quotes, 'paid', and names in backticks, `order`",
             )
     return found
+
+
+@cache
+def spark_dialect() -> Any:
+    """Tokens of Spark's SQL: texts in either quotes, with backslashes."""
+    from sqlglot.dialects.dialect import Dialect
+
+    streaming = type(dialect())
+
+    # sqlglot knows dialects by the names of their classes, and its own "spark" reads the steps of pipelines.
+    class StreamingSpark(Dialect):
+        class Tokenizer(streaming.Tokenizer):  # type: ignore[misc, name-defined]
+            QUOTES = ["'", '"']  # noqa: RUF012
+            STRING_ESCAPES = ["'", '"', "\\"]  # noqa: RUF012
+            RAW_STRINGS = [(f"{mark}{quote}", quote) for mark in "rR" for quote in "'\""]  # noqa: RUF012
+
+    return Dialect.get_or_raise(StreamingSpark)
+
+
+def _spark_text(text: Text, token: Token) -> Token:
+    """A text as Spark reads it: a backslash is dropped before what it has no meaning for."""
+    if token.token_type.name == "RAW_STRING":
+        return like(token, "STRING", text.sql[token.start + 2 : token.end])
+    if token.token_type.name != "STRING":
+        return token
+    return like(token, "STRING", _ESCAPED.sub(_unescaped, text.sql[token.start + 1 : token.end]))
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    whole, behind = found.group(), found.group()[1:]
+    if behind in ("%", "_"):
+        return whole
+    if behind[:1] in "uU" and len(behind) > 1:
+        return chr(int(behind[1:], 16))
+    if len(behind) == 3:
+        return chr(int(behind, 8))
+    return ESCAPES.get(behind, behind)
 
 
 def word(token: Token | None) -> str:
@@ -92,6 +134,10 @@ def parsed(text: Text, tokens: Sequence[Token]) -> Any:
     from sqlglot import parser
     from sqlglot.errors import ParseError
 
+    if text.dialect == "spark":
+        from rs_assets.pipeline.language.sql.spark_words import as_streaming
+
+        tokens = as_streaming(text, tokens)
     made = rewritten(text, tokens)
     reader = parser.Parser(dialect=dialect())
     try:
@@ -169,11 +215,11 @@ class _Rewriter:
             self.calls.append("")
         inside = self.calls[-1] if self.calls else ""
         if inside in ("FLOOR", "CEIL", "CEILING") and here == "TO" and behind in UNITS:
-            self.made += [_like(token, "COMMA", ","), _like(self.tokens[self.at + 1], "STRING", behind)]
+            self.made += [like(token, "COMMA", ","), like(self.tokens[self.at + 1], "STRING", behind)]
             self.at += 2
             return
         if inside in ("SUBSTRING", "OVERLAY") and here in ("FROM", "FOR"):
-            token = _like(token, "COMMA", ",")
+            token = like(token, "COMMA", ",")
         self.made.append(token)
         self.at += 1
 
@@ -191,7 +237,7 @@ class _Rewriter:
         return token.token_type.name != "STRING"
 
     def _call(self, token: Token, here: str) -> None:
-        self.made += [_like(token, "VAR", CALL + here), self.tokens[self.at + 1]]
+        self.made += [like(token, "VAR", CALL + here), self.tokens[self.at + 1]]
         self.calls.append(here)
         self.at += 2
 
@@ -203,10 +249,10 @@ def as_interval(tokens: Sequence[Token]) -> list[Token]:
     """`tokens` with the word INTERVAL before them, which EMIT WITH DELAY '10' SECOND leaves out."""
     if not tokens or word(tokens[0]) == "INTERVAL":
         return list(tokens)
-    return [_like(tokens[0], "INTERVAL", "INTERVAL"), *tokens]
+    return [like(tokens[0], "INTERVAL", "INTERVAL"), *tokens]
 
 
-def _like(token: Token, kind: str, text: str) -> Token:
+def like(token: Token, kind: str, text: str) -> Token:
     """Another token at the place of `token`."""
     from sqlglot.tokenizer_core import Token, TokenType
 

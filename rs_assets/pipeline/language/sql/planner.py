@@ -15,6 +15,7 @@ from rs_assets.pipeline.language.sql.functions import Calls
 from rs_assets.pipeline.language.sql.relation import Relation, Scope, free_name
 from rs_assets.pipeline.language.sql.rules import REFUSED, RULES
 from rs_assets.pipeline.language.sql.source import Text, start_of
+from rs_assets.pipeline.language.sql.spark_functions import SPARK_RULES, SparkCalls
 from rs_assets.pipeline.language.sql.values import Value
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ class Planner:
 
     def expressions(self, resolve: Resolve) -> Expressions:
         """Expressions over what `resolve` knows."""
+        if self.text.dialect == "spark":
+            return Expressions(self.text, resolve, SparkCalls(self.catalog.functions), SPARK_RULES, REFUSED)
         return Expressions(self.text, resolve, Calls(self.catalog.functions), RULES, REFUSED)
 
     def over(self, relation: Relation) -> Expressions:

@@ -12,6 +12,7 @@ from rs_assets.pipeline.language.sql.aggregates import is_grouped
 from rs_assets.pipeline.language.sql.grouping import grouped
 from rs_assets.pipeline.language.sql.lateral import REMEDY, is_lateral
 from rs_assets.pipeline.language.sql.outputs import Output, Selected, filtered, named, outputs_of
+from rs_assets.pipeline.language.sql.over import over, windows_in
 from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts, step_name
 from rs_assets.pipeline.language.sql.ranking import ranked, ranking_of
 from rs_assets.pipeline.language.sql.relation import Relation
@@ -68,6 +69,8 @@ def _select(planner: Planner, tree: Any, place: Place) -> Selected:
     if is_grouped(tree):
         relation, outputs = grouped(planner, relation, tree, place)
         return Selected(relation, tuple(Output(*each) for each in outputs))
+    if windows_in(tree):
+        return over(planner, relation, tree, place)
     return Selected(relation, outputs_of(planner, relation, tree.expressions))
 
 
@@ -86,7 +89,7 @@ def _check_parts(planner: Planner, tree: Any) -> None:
     for name, part in tree.args.items():
         if part and name not in READ:
             at = part[0] if isinstance(part, list) else part
-            shown = name.rstrip("_").upper().replace("LATERALS", "LATERAL VIEW")
+            shown = name.rstrip("_").upper().replace("LATERALS", "LATERAL VIEW").replace("WINDOWS", "WINDOW")
             raise planner.error(f"{shown} is not supported", at, remedy=UNREAD.get(name, "leave it out"))
 
 

@@ -82,7 +82,7 @@ def _numbered(planner: Planner, tree: Any, alias: str, place: Place) -> Numbered
     if tree.key != "select":
         return None
     found = [each for each in tree.expressions if each.unalias().key == "window"]
-    if not found:
+    if not any(each.unalias().this.name in (ROW_NUMBER, *OTHERS) for each in found):
         return None
     window = found[0].unalias()
     if window.this.name in OTHERS:
@@ -172,7 +172,7 @@ def _top(
     at, place = numbered.window, numbered.place
     window, length, parts = _window(planner, relation, at)
     often = window is None
-    if often and relation.stateful:
+    if relation.apart or (often and relation.stateful):
         relation = shuffled(planner, relation, place, at)
     orders = _orders(planner, relation, at)
     relation, fields = planner.with_fields(relation, _kept(outputs, parts, orders, often=often), place, "ranked", at)

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.pipeline.language.sql.cursor import Cursor
-from rs_assets.pipeline.language.sql.lexer import as_interval, parsed, tokens_of
+from rs_assets.pipeline.language.sql.lexer import as_interval, like, parsed, tokens_of
 from rs_assets.pipeline.language.sql.source import Text
+from rs_assets.pipeline.language.sql.spark_words import span, without_watermarks
 from rs_assets.pipeline.language.sql.statements import (
     CreateFunction,
     CreateView,
     Emit,
     Insert,
+    Mark,
     Select,
     SetOption,
     Statement,
+    Watermark,
+    Word,
 )
 from rs_assets.pipeline.language.sql.tables import table
 from rs_assets.pipeline.language.sql.unread import check_read
+
+if TYPE_CHECKING:
+    from sqlglot.tokenizer_core import Token
 
 # Statements of other dialects, and what stands in their place.
 ELSEWHERE: Final = MappingProxyType(
@@ -44,13 +51,15 @@ STARTS: Final = "CREATE TABLE, CREATE VIEW, CREATE FUNCTION, INSERT INTO, SET or
 
 def statements(text: Text, *, queries: bool = False) -> tuple[Statement, ...]:
     """All statements of `text`; SqlError for the first that is none. With `queries` a SELECT alone is one."""
-    return tuple(_Reader(text, queries=queries).all())
+    reader = _Reader(text, queries=queries)
+    return (*reader.all(), *reader.marks)
 
 
 class _Reader(Cursor):
     def __init__(self, text: Text, *, queries: bool) -> None:
         super().__init__(text, tokens_of(text))
         self.queries = queries
+        self.marks: list[Mark] = []
 
     def all(self) -> Iterator[Statement]:
         inside = 0
@@ -78,7 +87,7 @@ class _Reader(Cursor):
         raise self.error(f"no statement begins with {self.shown()}", remedy=remedy)
 
     def create(self) -> Statement:
-        for words in ("OR REPLACE", "TEMPORARY", "SYSTEM"):
+        for words in ("OR REPLACE", "TEMPORARY", "TEMP", "SYSTEM"):
             self.take(words)
         for kind, read in CREATED.items():
             if self.take(kind):
@@ -105,6 +114,8 @@ class _Reader(Cursor):
         if self.take("OVERWRITE"):
             raise self.error("INSERT OVERWRITE has no meaning for streams", remedy="write INSERT INTO")
         self.need("INTO")
+        if self.text.dialect == "spark":
+            self.take("TABLE")
         name = self.name("the table")
         if self.at("PARTITION"):
             raise self.error("INSERT INTO ... PARTITION is not supported", remedy="select the partition's columns")
@@ -115,7 +126,18 @@ class _Reader(Cursor):
         tokens = self.until("EMIT")
         if not tokens:
             raise self.error("a query is missing", remedy="write SELECT ... FROM ...")
+        if self.text.dialect == "spark":
+            tokens = self.marked(tokens)
         return check_read(self.text, parsed(self.text, tokens))
+
+    def marked(self, tokens: Sequence[Token]) -> Sequence[Token]:
+        """The tokens of a query of Spark without its watermarks, which are kept beside it."""
+        left, found = without_watermarks(self.text, tokens)
+        for table_name, column, interval in found:
+            late = [column, like(column, "DASH", "-"), *span(self.text, interval)]
+            watermark = Watermark(column=Word(column.text, column.start), expression=parsed(self.text, late))
+            self.marks.append(Mark(table=Word(table_name.text, table_name.start), watermark=watermark))
+        return left
 
     def emits(self) -> Iterator[Emit]:
         if not self.take("EMIT"):

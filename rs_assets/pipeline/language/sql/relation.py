@@ -44,7 +44,7 @@ class Relation:
     `fields` are those of the stream's rows, `origins` the sources behind it. `delay` is how far rows may be out of
     order. With `keys` its rows are updates: each replaces the one before of the same keys; if it `retracts`, that one
     is taken back before, by a row whose field `retracted` is true. `window` is the one whose rows it has, `pending` the
-    one that they are to be put into.
+    one that they are to be put into. With `apart` a step with state behind it must be in a query of its own.
     """
 
     stream: DataStream
@@ -57,6 +57,7 @@ class Relation:
     retracts: bool = False
     window: Window | None = None
     pending: Pending | None = None
+    apart: bool = False
 
     def called(self, table: str) -> Relation:
         """The same with all columns under the name of a table."""

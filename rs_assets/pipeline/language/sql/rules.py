@@ -27,6 +27,8 @@ from rs_assets.pipeline.language.sql.types import (
 )
 from rs_assets.pipeline.language.sql.values import Value
 
+# Calls that begin with a unit of time.
+IN_UNITS: Final = (f"{CALL}TIMESTAMPADD", f"{CALL}TIMESTAMPDIFF")
 LARGEST_INT: Final = 2**31 - 1
 
 
@@ -150,7 +152,7 @@ def arguments(tree: Any) -> list[Any]:
     from sqlglot import exp
 
     return [
-        exp.Literal.string(each.name.upper()) if tree.name.startswith("RS_TIMESTAMP") and place == 0 else each
+        exp.Literal.string(each.name.upper()) if tree.name in IN_UNITS and place == 0 else each
         for place, each in enumerate(tree.expressions)
     ]
 
@@ -210,7 +212,7 @@ REFUSED: Final[Mapping[str, str]] = MappingProxyType(
         "exists": "let it stand in WHERE, joined to the rest by AND",
         "any": "write EXISTS (SELECT ... WHERE ...)",
         "all": "write NOT EXISTS (SELECT ... WHERE ...)",
-        "window": "OVER is read with ROW_NUMBER() in a sub-query whose rows are limited: WHERE rn <= 3",
+        "window": "write OVER into a sub-query, and what it stands in around that",
         "struct": "name the columns one by one",
         "star": "name the columns, or write COUNT(*)",
         "tuple": "compare the columns one by one",

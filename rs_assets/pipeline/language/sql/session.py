@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Final
 from rs_assets.engine.functions.literals import quote_name
 from rs_assets.pipeline.language.sql.build import Placed, pipeline_from_sql, text_of
 from rs_assets.pipeline.language.sql.catalog import catalog_of
+from rs_assets.pipeline.language.sql.connectors import check_connector
 from rs_assets.pipeline.language.sql.outputs import Output
 from rs_assets.pipeline.language.sql.planner import Place, Planner
 from rs_assets.pipeline.language.sql.query import selected_of
 from rs_assets.pipeline.language.sql.reader import statements
-from rs_assets.pipeline.language.sql.source import Text, meant
+from rs_assets.pipeline.language.sql.source import Dialect, Text, meant
 from rs_assets.pipeline.language.sql.statements import (
     CreateFunction,
     CreateTable,
     CreateView,
+    Mark,
     Select,
     SetOption,
     Statement,
@@ -46,6 +48,7 @@ class Session:
 
     namespace: str = "sql"
     variables: Mapping[str, str] = field(default_factory=dict)
+    dialect: Dialect = "flink"
     # The text of each statement, by what it creates or sets.
     kept: dict[str, str] = field(default_factory=dict)
     # The kind of each name: a table, a view or a function.
@@ -53,7 +56,8 @@ class Session:
 
     def read(self, sql: str) -> tuple[Statement, ...]:
         """The statements of a text; SqlError, with its place there, for one that is none."""
-        return statements(text_of(sql, self.variables), queries=True)
+        found = statements(text_of(sql, self.variables, self.dialect), queries=True)
+        return tuple(each for each in found if not isinstance(each, Mark))
 
     def keep(self, sql: str) -> None:
         """Keep a statement that creates something or sets an option; SqlError for one that cannot stand here."""
@@ -62,6 +66,8 @@ class Session:
         others = {key: text for key, text in self.kept.items() if key != name}
         text = self._text(sql, others)
         catalog_of(text, statements(text), writes=False)
+        if isinstance(statement, CreateTable):
+            check_connector(text, statement)
         if isinstance(statement, CreateView):
             self._planned(self._text(sql, {**others, QUERY: _all_of(name)}))
         self.kept = {**others, name: sql}
@@ -74,7 +80,7 @@ class Session:
 
     def pipeline(self, sql: str) -> Pipeline:
         """The pipeline of statements that write, over what is kept."""
-        return pipeline_from_sql(self._text(sql, self.kept).sql, namespace=self.namespace)
+        return pipeline_from_sql(self._text(sql, self.kept).sql, namespace=self.namespace, dialect=self.dialect)
 
     def columns(self, name: str) -> dict[str, str]:
         """The columns of a table or a view with their types; SqlError for a name that nothing has."""
@@ -89,7 +95,7 @@ class Session:
 
     def _text(self, sql: str, others: Mapping[str, str]) -> Text:
         """A statement with what it may name behind it, so that its lines and columns are its own."""
-        return text_of("\n;\n".join([sql, *others.values()]), self.variables)
+        return text_of("\n;\n".join([sql, *others.values()]), self.variables, self.dialect)
 
     def _planned(self, text: Text) -> tuple[DataStream, list[Output]]:
         """The one query among statements, and its columns."""

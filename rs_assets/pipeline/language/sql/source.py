@@ -6,21 +6,33 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal
 
 from rs_assets.errors import SqlError
 
+# In whose words statements are.
+Dialect = Literal["flink", "spark"]
 # Quoted pieces and remarks; what stands alone at the end is a quote or remark that nobody closes.
 _PIECES = re.compile(r"'(?:[^']|'')*'|`[^`]*`|--[^\n]*|/\*.*?\*/|['`]|/\*", re.DOTALL)
-OPENED = {"'": "a text", "`": "a name in backticks", "/*": "a remark"}
+# In Spark a backslash keeps the quote behind it from closing, and texts stand in either quotes.
+_SPARK_PIECES = re.compile(
+    r"""[rR]'[^']*'|[rR]"[^"]*"|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/|['"`]|/\*""",
+    re.DOTALL,
+)
+OPENED = {"'": "a text", '"': "a text", "`": "a name in backticks", "/*": "a remark"}
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Statements as they were written, and the file that they stand in, if there is one."""
+    """Statements as they were written, the file that they stand in, if there is one, and in whose words they are."""
 
     sql: str
     file: str | None = None
+    dialect: Dialect = "flink"
+
+    @property
+    def _pieces(self) -> re.Pattern[str]:
+        return _SPARK_PIECES if self.dialect == "spark" else _PIECES
 
     def error(self, what: str, at: object, *, remedy: str = "", step: str | None = None) -> SqlError:
         r"""The error for what stands `at` an offset, a token or a tree.
@@ -46,11 +58,11 @@ class Text:
         >>> Text("SELECT 'a;' FROM `b;` -- all;").bare().split()
         ['SELECT', 'FROM']
         """
-        return _PIECES.sub(lambda found: found.group() if found.group() in OPENED else " ", self.sql)
+        return self._pieces.sub(lambda found: found.group() if found.group() in OPENED else " ", self.sql)
 
     def check_closed(self) -> None:
         """SqlError for a quote or a remark that is not closed."""
-        for found in _PIECES.finditer(self.sql):
+        for found in self._pieces.finditer(self.sql):
             if found.group() in OPENED:
                 raise self.error(
                     f"{OPENED[found.group()]} begins here and does not end", found.start(), remedy="close it"

@@ -109,4 +109,12 @@ class SetOption:
     value: Word
 
 
-Statement = CreateTable | CreateView | CreateFunction | Insert | Select | SetOption
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """FROM table WATERMARK column DELAY OF interval, which Spark writes into queries: the watermark of that table."""
+
+    table: Word
+    watermark: Watermark
+
+
+Statement = CreateTable | CreateView | CreateFunction | Insert | Mark | Select | SetOption

@@ -52,4 +52,6 @@ def shuffled(planner: Planner, relation: Relation, place: Place, at: Any) -> Rel
     if needed and set(needed) != set(relation.fields):
         stream = stream.select_fields(*needed, name=planner.name(place, "fields", at))
     stream = stream.shuffle(1, strategy="delta", name=planner.name(place, "shuffle", at))
-    return replace(relation, stream=stream, fields=needed or relation.fields, stateful=False, delay=timedelta(0))
+    return replace(
+        relation, stream=stream, fields=needed or relation.fields, stateful=False, delay=timedelta(0), apart=False
+    )

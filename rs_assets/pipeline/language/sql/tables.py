@@ -11,6 +11,7 @@ from rs_assets.pipeline.check.types import Type, type_in
 from rs_assets.pipeline.language.sql.cursor import Cursor
 from rs_assets.pipeline.language.sql.lexer import parsed
 from rs_assets.pipeline.language.sql.source import Text, meant
+from rs_assets.pipeline.language.sql.spark_tables import spark_table
 from rs_assets.pipeline.language.sql.statements import Column, CreateTable, Watermark, Word
 from rs_assets.pipeline.language.sql.types import DECIMALS, SIMPLE, unknown_type
 
@@ -36,10 +37,7 @@ def table(cursor: Cursor) -> CreateTable:
     while cursor.take(","):
         _part(cursor, made)
     cursor.need(")", "separate columns by commas")
-    if cursor.take("COMMENT"):
-        cursor.string("the comment")
-    partitioned = cursor.names() if cursor.take("PARTITIONED BY") else ()
-    options = _options(cursor) if cursor.take("WITH") else {}
+    options, partitioned = spark_table(cursor) if cursor.text.dialect == "spark" else _behind_columns(cursor)
     _check(cursor.text, made, partitioned)
     return CreateTable(
         name=made.name,
@@ -47,8 +45,16 @@ def table(cursor: Cursor) -> CreateTable:
         key=made.key,
         watermark=made.watermark,
         partitioned_by=partitioned,
-        options=MappingProxyType(options),
+        options=MappingProxyType(dict(options)),
     )
+
+
+def _behind_columns(cursor: Cursor) -> tuple[Mapping[str, tuple[Word, Word]], tuple[Word, ...]]:
+    """The options of a table, and the columns that it is partitioned by."""
+    if cursor.take("COMMENT"):
+        cursor.string("the comment")
+    partitioned = cursor.names() if cursor.take("PARTITIONED BY") else ()
+    return _options(cursor) if cursor.take("WITH") else {}, partitioned
 
 
 def _part(cursor: Cursor, made: _Table) -> None:
@@ -182,6 +188,7 @@ def _row(cursor: Cursor) -> str:
 
 def _field(cursor: Cursor) -> str:
     name = cursor.name("a field").text
+    cursor.take(":")
     return f"`{name}`:{_ddl(cursor)}"
 
 

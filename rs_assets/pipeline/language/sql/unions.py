@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,13 +55,7 @@ def _all(planner: Planner, tree: Any, place: Place, select: Select) -> Selected:
             tree.expression,
             remedy="select equally many columns on both sides",
         )
-    if any(side.relation.pending is not None for side in sides):
-        raise planner.error(
-            f"{word} of rows in windows that are not grouped", tree,
-            remedy="unite the tables in a view, and put the window over it",
-        )  # fmt: skip
-    if any(side.relation.keys is not None for side in sides):
-        raise planner.error(f"{word} of rows that are replaced later", tree, remedy="write them to two tables")
+    _check_rows(planner, sides, word, tree)
     names = [out.name or f"column_{n}" for n, out in enumerate(left.outputs, 1)]
     kinds = [_one_type(planner, *pair, word) for pair in zip(left.outputs, right.outputs, strict=True)]
     made = [
@@ -84,6 +78,22 @@ def _all(planner: Planner, tree: Any, place: Place, select: Select) -> Selected:
         stateful=any(each.stateful for each in made),
     )
     return Selected(whole, tuple(Output(column.name, column.value, tree) for column in columns))
+
+
+def _check_rows(planner: Planner, sides: Sequence[Selected], word: str, at: Any) -> None:
+    """SqlError for rows that cannot be united."""
+    if any(side.relation.pending is not None for side in sides):
+        raise planner.error(
+            f"{word} of rows in windows that are not grouped", at,
+            remedy="unite the tables in a view, and put the window over it",
+        )  # fmt: skip
+    if any(side.relation.keys is not None for side in sides):
+        raise planner.error(f"{word} of rows that are replaced later", at, remedy="write them to two tables")
+    if any(side.relation.apart for side in sides):
+        raise planner.error(
+            f"{word} of rows with OVER, which are told in a query of their own", at,
+            remedy="unite the tables in a view, and write OVER over it, or write both to one table",
+        )  # fmt: skip
 
 
 def _kind(relation: Relation) -> Window | None:

@@ -27,6 +27,13 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 BOUNDS: Final[Mapping[str, Role]] = MappingProxyType(
     {"window_start": "start", "window_end": "end", "window_time": "last"}
 )
+# How a column becomes the event time of a table.
+DECLARED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "flink": "declare it in CREATE TABLE: WATERMARK FOR ts AS ts - INTERVAL '4' SECOND",
+        "spark": "say so where the table is read: FROM t WATERMARK ts DELAY OF INTERVAL 4 SECONDS",
+    }
+)
 MILLISECOND: Final = timedelta(milliseconds=1)
 # What only grouping a window can give, before it is known.
 UNGROUPED: Final = "\0window bound"
@@ -110,7 +117,7 @@ def event_field(planner: Planner, at: Any, value: Value | None) -> str | None:
         raise planner.error(
             f"{planner.text.written(at) or 'this'} is no event time",
             at,
-            remedy="declare it in CREATE TABLE: WATERMARK FOR ts AS ts - INTERVAL '4' SECOND",
+            remedy=DECLARED[planner.text.dialect],
         )
     return value.field
 

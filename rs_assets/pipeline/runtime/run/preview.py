@@ -15,9 +15,9 @@ from rs_assets.engine.source.lines.files import BOM, opened
 from rs_assets.engine.source.lines.offsets import LineRange
 from rs_assets.engine.source.lines.reading import first_line
 from rs_assets.engine.source.memory.channel import Record
-from rs_assets.engine.source.native import existing_files
+from rs_assets.engine.source.native import existing_files, has_input
 from rs_assets.engine.spark.driver import SparkDriver
-from rs_assets.errors import TopologyError
+from rs_assets.errors import ConfigurationError, TopologyError
 from rs_assets.pipeline.runtime.run.trial import collected
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.source import ArraySource, FileSource, Source
@@ -63,10 +63,12 @@ def _files(node: FileSource, records: int, folder: Path) -> Node:
 
 
 def _first_lines(node: FileSource, records: int) -> Mapping[bytes, list[bytes]]:
-    """By header, or all under none; SourceReadError for a header that lacks a field."""
+    """By header, or all under none; ConfigurationError for a file that is not there, SourceReadError for a header."""
     with_header = node.format == "csv" and node.header
     found: dict[bytes, list[bytes]] = {}
     left = records
+    if not has_input(node.path):
+        raise ConfigurationError(f"there is no file at {node.path}", remedy="check the path", step=node.name)
     for file in existing_files(node.path):
         head = first_line(LineRange(file=str(file), split=file.name)) if with_header else None
         if head:

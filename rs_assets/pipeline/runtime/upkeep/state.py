@@ -21,6 +21,7 @@ from rs_assets.engine.state.preview import open_windows, waiting_rows
 from rs_assets.engine.state.reader import StateOf
 from rs_assets.engine.state.served import refresh
 from rs_assets.engine.state.snapshot import StateSnapshot, state_at, write_state
+from rs_assets.engine.window.over import OverWindow
 from rs_assets.engine.window.spec import SlidingWindow
 from rs_assets.engine.window.whole import GlobalWindow
 from rs_assets.errors import CheckpointError, ConfigurationError
@@ -149,8 +150,8 @@ def _windows(spark: SparkSession, node: WindowAggregate, state: StateOf, link: L
 
 
 def _has_windows(node: Node) -> bool:
-    """Whether state has windows that close: of sliding ones it has rows, and a global one has told what there is."""
-    return isinstance(node, WindowAggregate) and not isinstance(node.window, SlidingWindow | GlobalWindow)
+    """Whether state has windows that close: else it has rows of them, or one that has told what there is."""
+    return isinstance(node, WindowAggregate) and not isinstance(node.window, SlidingWindow | OverWindow | GlobalWindow)
 
 
 def _waiting(spark: SparkSession, node: StreamJoin, state: StateOf, link: Link, rows: int | None) -> DataFrame:  # noqa: ARG001

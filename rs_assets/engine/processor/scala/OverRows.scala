@@ -1,0 +1,162 @@
+package org.apache.spark.sql.rsassets
+
+import org.apache.spark.sql.{DataFrame, Encoders, Row}
+import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, NamedExpression}
+import org.apache.spark.sql.catalyst.util.DateTimeUtils.microsToInstant
+import org.apache.spark.sql.streaming._
+import org.apache.spark.sql.types._
+
+/**
+ * For each row an aggregation over itself and rows of its group before it, when the watermark, which lies `waits`
+ * milliseconds behind the greatest event time, has passed it. See `Frame` for which rows these are.
+ *
+ * The state `over` has the time of the first row, the rows `before` that windows to come may have, and those `waiting`
+ * for the watermark. Of windows that begin with the first row it has the buffers of the aggregates in place of rows.
+ */
+class OverRows(aggregation: Aggregation, own: Attribute, frame: Frame, waits: Long)
+    extends StatefulProcessor[Row, Row, Row] {
+  @transient private var state: ValueState[Row] = _
+  @transient private var buffer: Buffer = _
+  @transient private var inOrder: RowsInOrder = _
+  @transient private var toOwn: Any => Any = _
+  private val parts = if (frame.growing) aggregation.buffer.size else 0
+  private val ownAt = aggregation.inputs.indexWhere(_.exprId == own.exprId)
+
+  override def init(outputMode: OutputMode, timeMode: TimeMode): Unit = {
+    inOrder = new RowsInOrder(aggregation)
+    val stored = if (frame.growing) aggregation.stored(OverRows.Own) else Nil
+    val kinds = Seq(TimestampType, ArrayType(inOrder.rowType), ArrayType(inOrder.rowType))
+    val kept = StructType(stored ++ OverRows.Own.zip(kinds).map { case (name, kind) => StructField(name, kind) })
+    state = getHandle.getValueState[Row](OverRows.State, Encoders.row(kept), TTLConfig.NONE)
+    buffer = new Buffer(aggregation.copy(keys = aggregation.keys :+ own))
+    toOwn = CatalystTypeConverters.createToCatalystConverter(own.dataType)
+  }
+
+  override def handleInputRows(group: Row, rows: Iterator[Row], timers: TimerValues): Iterator[Row] = {
+    val kept = Option(state.get())
+    val sums = kept.fold(Seq.fill[Any](parts + 1)(null))(_.toSeq.take(parts + 1))
+    keep(kept, Row.fromSeq(sums ++ Seq(kept.fold(Seq.empty[Row])(before), inOrder.sorted(kept.fold(Seq.empty[Row])(waiting) ++ rows))))
+    Iterator.empty
+  }
+
+  override def handleExpiredTimer(group: Row, timers: TimerValues, timer: ExpiredTimerInfo): Iterator[Row] = {
+    val now = timers.getCurrentWatermarkInMs()
+    val kept = state.get()
+    val (due, later) = waiting(kept).span(row => expiry(inOrder.micros(row)) <= now)
+    var first = Option(kept.get(parts)).map(_ => inOrder.microsIn(kept, parts))
+    var seen = before(kept)
+    if (frame.growing) buffer.load(if (first.isEmpty) null else Row.fromSeq(kept.toSeq.take(parts)))
+    val told = Seq.newBuilder[Row]
+    frame.together(due, inOrder.micros).foreach { rows =>
+      val at = inOrder.micros(rows.head)
+      if (frame.growing) rows.foreach(buffer.add)
+      else {
+        seen = frame.window(seen ++ rows, at, inOrder.micros)
+        buffer.load(null)
+        seen.foreach(buffer.add)
+      }
+      first = Some(if (frame.growing) first.getOrElse(at) else inOrder.micros(seen.head))
+      rows.foreach(told += row(group, first.get, at, _))
+    }
+    if (now + waits >= OverRows.End) state.clear()
+    else {
+      val sums = if (frame.growing) buffer.stored() else Nil
+      val rows = frame.needed(seen, now * 1000, inOrder.micros)
+      keep(None, Row.fromSeq(sums ++ Seq(first.map(microsToInstant).orNull, rows, later)))
+    }
+    told.result().iterator
+  }
+
+  /** A row with what the buffer has. */
+  private def row(group: Row, first: Long, at: Long, row: Row): Row = {
+    val key = inOrder.key(group, first, at).toSeq(aggregation.keyType) :+ toOwn(row.get(ownAt))
+    Row.fromSeq(buffer.evaluated(InternalRow.fromSeq(key)) ++ Seq(microsToInstant(at + waits * 1000), true))
+  }
+
+  /** Keep the state, with one timer; there is one for what was kept `last`. */
+  private def keep(last: Option[Row], kept: Row): Unit = {
+    val gone = !frame.growing && waiting(kept).isEmpty && before(kept).isEmpty
+    val (was, is) = (last.map(next), Option.when(!gone)(next(kept)))
+    if (was != is) {
+      was.foreach(getHandle.deleteTimer)
+      is.foreach(getHandle.registerTimer)
+    }
+    if (gone) state.clear() else state.update(kept)
+  }
+
+  /** When the next row is told, or rows are needed no more, or the input ends, in milliseconds. */
+  private def next(kept: Row): Long = {
+    val end = OverRows.End - waits
+    val told = waiting(kept).headOption.map(inOrder.micros)
+    told.orElse(before(kept).lastOption.flatMap(row => frame.until(inOrder.micros(row)))).fold(end)(at => math.min(expiry(at), end))
+  }
+
+  private def before(kept: Row): Seq[Row] = kept.getSeq[Row](parts + 1)
+  private def waiting(kept: Row): Seq[Row] = kept.getSeq[Row](parts + 2)
+  private def expiry(micros: Long): Long = Sides.expiry(micros)
+}
+
+/**
+ * Which rows the window of a row has: at most `count` before it, or those of at most `within` microseconds before it; all
+ * if both are below 0. `peers`: rows of one time have one window, which has all of them.
+ */
+case class Frame(count: Int, within: Long, peers: Boolean) {
+
+  /** Whether windows only grow. */
+  val growing: Boolean = count < 0 && within < 0
+
+  /** `rows` in order, those together that have one window. */
+  def together(rows: Seq[Row], at: Row => Long): Iterator[Seq[Row]] =
+    if (!peers) rows.iterator.map(Seq(_))
+    else {
+      val left = rows.iterator.buffered
+      new Iterator[Seq[Row]] {
+        override def hasNext: Boolean = left.hasNext
+        override def next(): Seq[Row] = {
+          val time = at(left.head)
+          val same = Seq.newBuilder[Row]
+          while (left.hasNext && at(left.head) == time) same += left.next()
+          same.result()
+        }
+      }
+    }
+
+  /** Those of `rows` that are in the window of the last one, whose time is `time`. */
+  def window(rows: Seq[Row], time: Long, at: Row => Long): Seq[Row] =
+    if (count >= 0) rows.takeRight(count + 1) else rows.dropWhile(at(_) < time - within)
+
+  /** Those of `rows` that a row behind `now` may have in its window. */
+  def needed(rows: Seq[Row], now: Long, at: Row => Long): Seq[Row] =
+    if (count >= 0) rows.takeRight(count) else if (growing) Nil else rows.dropWhile(at(_) <= now - within)
+
+  /** When a row of the time `at` is in no window any more that is not told. */
+  def until(at: Long): Option[Long] = Option.when(within >= 0 && count < 0)(at + within)
+}
+
+object OverRows {
+  val State = "over"
+  private val Own = Seq("first", "before", "waiting")
+  /** The end of input, in milliseconds. */
+  private val End = Sides.End
+  /** The column of `windows` that is the row itself. */
+  private val RowColumn = "_rs_row"
+
+  /** The rows of `windows`, an aggregation whose first key is the place of a row, each with its aggregates. */
+  def apply(windows: DataFrame, count: Int, within: Long, peers: Boolean, waits: Long): DataFrame =
+    RowsInOrder.processed(windows, aggregation => {
+      val (others, own) = apart(aggregation)
+      new OverRows(others, own, Frame(count, within, peers), waits)
+    })
+
+  /** `aggregation` with the row as it came in the place of the function that stands for it, and the input that has it. */
+  private def apart(aggregation: Aggregation): (Aggregation, Attribute) = {
+    val row = aggregation.functions.find(_.name == RowColumn).get
+    val own = row.of.children.head.asInstanceOf[Attribute]
+    val results = aggregation.results.map {
+      case result if result.name == RowColumn => Alias(own, RowColumn)()
+      case result => result
+    }
+    (aggregation.copy(functions = aggregation.functions.filterNot(_ eq row), results = results), own)
+  }
+}
