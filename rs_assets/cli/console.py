@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -35,7 +36,7 @@ def run_and_show(pipeline: Pipeline, wish: Wish, *, plain: bool, as_json: bool) 
     """Run `pipeline` to the end of its input and show what came out; raises the RsError that ended it."""
     out = Console()
     run_id: str | None = None
-    with _progress(pipeline, out, hidden=as_json) as bar:
+    with bar_of(pipeline, out, hidden=as_json) as bar:
         if plain:
             options = RunOptions(
                 on_progress=bar.show,
@@ -64,7 +65,7 @@ def start_and_watch(pipeline: Pipeline) -> None:
     out = Console()
     out.print(f"{pipeline.name} runs; Ctrl-C drains and stops it")
     report: RunReport | None = None
-    with _progress(pipeline, out, hidden=False) as bar, suppress(KeyboardInterrupt, DagsterExecutionInterruptedError):
+    with bar_of(pipeline, out, hidden=False) as bar, suppress(KeyboardInterrupt, DagsterExecutionInterruptedError):
         report = launch(pipeline, "start", listener=bar.show).report
     for warning in report.warnings if report is not None else ():
         out.print(f"[bold yellow]warning[/]: {escape(warning)}")
@@ -103,13 +104,30 @@ class Bar:
 
 
 @contextmanager
-def _progress(pipeline: Pipeline, out: Console, *, hidden: bool) -> Iterator[Bar]:
+def bar_of(pipeline: Pipeline, out: Console, *, hidden: bool) -> Iterator[Bar]:
+    """A bar on the terminal of `out` while `pipeline` runs."""
     columns = (SpinnerColumn(), TextColumn(f"[bold]{pipeline.name}"), BarColumn(), TextColumn("{task.description}"))
-    shown = Progress(*columns, TimeElapsedColumn(), console=out, disable=hidden)
-    with shown as progress:
-        bar = Bar(pipeline, progress)
-        yield bar
-        bar.end()
+    with _beside_logs(out) as console:
+        shown = Progress(
+            *columns, TimeElapsedColumn(), console=console, disable=hidden, redirect_stdout=False, redirect_stderr=False
+        )
+        with shown as progress:
+            bar = Bar(pipeline, progress)
+            yield bar
+            bar.end()
+
+
+@contextmanager
+def _beside_logs(out: Console) -> Iterator[Console]:
+    """The terminal of `out` whatever becomes of standard output: Dagster sends what a step prints to a file.
+
+    A bar is drawn on terminals only, and would fill the log of a stream that runs for months.
+    """
+    if not out.file.isatty():
+        yield out
+        return
+    with os.fdopen(os.dup(out.file.fileno()), "w", encoding=out.encoding) as terminal:
+        yield Console(file=terminal)
 
 
 @contextmanager

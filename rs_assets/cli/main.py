@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,9 @@ from rs_assets.cli.upkeep import COMMANDS
 from rs_assets.engine.extras import check_extra
 from rs_assets.engine.project import project_folder
 from rs_assets.orchestration.discovery import find_pipelines, pick, split_modules
+
+if TYPE_CHECKING:
+    from rs_assets.pipeline.stream.pipeline import Pipeline
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -74,10 +77,11 @@ def describe(name: str, modules: tuple[str, ...], mermaid: bool) -> None:
 @guarded
 def run(name: str, modules: tuple[str, ...], *, plain: bool, as_json: bool, **wish: Any) -> None:
     """Process all input there is, through Dagster, and show what came out."""
+    pipeline = _chosen_to_run(modules, name)
     from rs_assets.cli.console import run_and_show
     from rs_assets.orchestration.launch import Wish
 
-    run_and_show(chosen(modules, name), Wish(**wish), plain=plain, as_json=as_json)
+    run_and_show(pipeline, Wish(**wish), plain=plain, as_json=as_json)
 
 
 @main.command()
@@ -86,9 +90,19 @@ def run(name: str, modules: tuple[str, ...], *, plain: bool, as_json: bool, **wi
 @guarded
 def start(name: str, modules: tuple[str, ...]) -> None:
     """Process input as it comes, through Dagster, until Ctrl-C, which drains and stops."""
+    pipeline = _chosen_to_run(modules, name)
     from rs_assets.cli.console import start_and_watch
 
-    start_and_watch(chosen(modules, name))
+    start_and_watch(pipeline)
+
+
+def _chosen_to_run(modules: tuple[str, ...], name: str) -> Pipeline:
+    """The pipeline called `name`; Spark begins to start, which takes as long as what is imported next."""
+    pipeline = chosen(modules, name)
+    from rs_assets.engine.spark.driver import SparkDriver
+
+    SparkDriver.shared().prepare()
+    return pipeline
 
 
 @main.command()

@@ -45,6 +45,7 @@ def launch(
     """
     from dagster import DagsterError, DagsterInstance
 
+    from rs_assets.engine.spark.resource import SparkResource
     from rs_assets.orchestration import runtime
     from rs_assets.orchestration.definitions_of import build_definitions
     from rs_assets.orchestration.ending import BY_HAND
@@ -53,7 +54,9 @@ def launch(
     from rs_assets.orchestration.resource_keys import RUN, key_of
 
     ensure_home()
-    job = build_definitions([pipeline]).resolve_job_def(f"{pipeline.topology.label}_{mode}")
+    # The session of this process may be there already, and ends with it.
+    spark = {"spark": SparkResource(share=True)}
+    job = build_definitions([pipeline], spark).resolve_job_def(f"{pipeline.topology.label}_{mode}")
     config = {
         "loggers": {"console": {"config": {"log_level": "INFO" if verbose else "CRITICAL"}}},
         "resources": {

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rs_assets import HoppingWindow, MemoryChannel, SessionWindow, StreamBuilder, Time, TumblingWindow
+from rs_assets.pipeline.runtime.replay.replay import Replay
 from rs_assets.testing import PipelineDriver
 from tests.operators.model import at, counted, emitted_sessions, emitted_slices, windows_of
 
@@ -193,3 +194,21 @@ def test_a_batch_names_the_steps_that_rows_went_through(options):
     channel.put({"n": 11, "ts": at(30)})
     pipeline.run(replace(options, on_progress=batches.append))
     assert {name for batch in batches for name in batch.steps} == {"read", "tens", "large", "counts"}
+
+
+def test_letters_are_looked_for_where_something_was_refused(driver, tmp_path, monkeypatch):
+    asked = []
+    letters_of = Replay.letters_of
+
+    def listen(self, dead, **job):
+        asked.extend((each.step, each.late) for each in dead)
+        return letters_of(self, dead, **job)
+
+    monkeypatch.setattr(Replay, "letters_of", listen)
+    with PipelineDriver(windowed(begin(), ["tumbling"]), spark=driver, home=tmp_path) as running:
+        for second in (0, None, 60, 2):
+            running.push([{"key": "a", "ts": None if second is None else at(second)}])
+            running.step()
+    # Not at the source as well, and late rows only in the batch that had one.
+    assert asked == [("tumbling", False), ("tumbling", True)]
+    assert letters(tmp_path) == {("tumbling", "no event time"): 1, ("tumbling", "late"): 1}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from rs_assets.engine.source.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
@@ -131,3 +132,14 @@ def test_fields_of_odd_names_are_read(spark: SparkSession, name: str, format_: s
     line = b'{"%s":"x"}' % name.encode() if format_ == "json" else b"x"
     frame = (lines if format_ == "json" else records)(spark, line)
     assert parse_lines(frame, form).collect()[0][0] == "x"
+
+
+def test_a_pattern_is_matched_once_a_line_whoever_asks(spark: SparkSession) -> None:
+    form = LineFormat(
+        "text", schema(spark, "a int, b timestamp, c string"), pattern="(?P<a>[0-9]+) (?P<b>[^ ]+) (?P<c>.*)"
+    )
+    parsed = parse_lines(lines(spark, b"1 2026-01-05 x", b"1 x y"), form, addressed=True).observe("all", F.count("*"))
+    refused = parsed.filter(F.col(REASON).isNotNull()).select(RAW, REASON)
+    assert refused.collect() == [("1 x y", "b: 'x' is no timestamp")]
+    plan = refused._jdf.queryExecution().optimizedPlan().toString()
+    assert plan.count("regexp_replace") == 1

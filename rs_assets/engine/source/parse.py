@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructType, TimestampType
+from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from rs_assets.engine.source.calendar import calendar_reason
-from rs_assets.engine.source.columns import ADDRESS, CORRUPT, LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
+from rs_assets.engine.source.columns import ADDRESS, CORRUPT, LINE, OFFSET, PREFIX, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
 from rs_assets.engine.source.lines.reading import MAX_LINE_BYTES
 from rs_assets.engine.source.lines.records import FAULT, RECORD
 from rs_assets.engine.source.schema import quoted
@@ -19,6 +19,8 @@ from rs_assets.errors import ConfigurationError
 
 # Marks between the groups of a matched pattern; lines that hold one are refused, so they cannot be forged.
 GROUP, MATCHED = "\x01", "\x02"
+# The line with those marks, and the text of its groups.
+MATCH, PARTS = f"{PREFIX}match", f"{PREFIX}parts"
 UNBALANCED = "malformed CSV: a quote is not closed in its line"
 # What a line may hold and still be blank, for every reader alike.
 WHITE_SPACE = " \t\r\n\v\f"
@@ -68,7 +70,8 @@ def parse_lines(lines: DataFrame, form: LineFormat, *, addressed: bool = False) 
     text = F.col("value").cast("string")
     kept = lines.filter(~is_blank(text))
     csv = form.format == "csv"
-    fields, refused = _fields(F.coalesce(F.col(RECORD).cast("string"), text) if csv else text, form)
+    record = F.coalesce(F.col(RECORD).cast("string"), text) if csv else text
+    kept, fields, refused = _fields(kept, record, form)
     reason = F.coalesce(
         F.when(
             F.col("length") > F.octet_length("value"),
@@ -96,8 +99,8 @@ def _is_unbalanced(text: Column) -> Column:
 def parsed_text(lines: DataFrame, form: LineFormat) -> DataFrame:
     """Fields and REASON of each line of a frame with the column `value`; blank lines are no records."""
     text = F.col("value")
-    fields, refused = _fields(text, form)
-    return lines.filter(~is_blank(text)).select(*fields, F.coalesce(text_reason(text), refused).alias(REASON))
+    kept, fields, refused = _fields(lines.filter(~is_blank(text)), text, form)
+    return kept.select(*fields, F.coalesce(text_reason(text), refused).alias(REASON))
 
 
 def is_blank(text: Column) -> Column:
@@ -110,40 +113,45 @@ def text_reason(column: Column) -> Column:
     return F.when(~F.is_valid_utf8(column), F.lit("invalid UTF-8"))
 
 
-def matched_fields(text: Column, form: LineFormat) -> tuple[list[Column], Column]:
-    """The fields of a pattern and the reason why a line has none."""
+def matched_fields(lines: DataFrame, text: Column, form: LineFormat) -> tuple[DataFrame, list[Column], Column]:
+    """`lines` with what a pattern finds in `text`, the fields made of that, and the reason why a line has none.
+
+    Fields and reason mention the match, its groups and their values many times. They stand in projections of their own,
+    so that Spark computes each of them once a line.
+    """
     names, expression = java_pattern(form.pattern or "")
-    replacement = MATCHED + GROUP.join(f"${i + 1}" for i in range(len(names)))
-    marked = F.regexp_replace(text, expression, replacement)
-    parts = F.split(F.substring(marked, 2, 1 << 30), GROUP)
     assert form.schema is not None  # noqa: S101  the node checked it
-    fields, reasons = (
-        [],
-        [
-            F.when(text.contains(GROUP) | text.contains(MATCHED), F.lit("control characters in the line")),
-            F.when(~marked.startswith(MATCHED), F.lit("the line does not match the pattern")),
-        ],
-    )
-    for field in form.schema.fields:
-        if field.name not in names:
-            raise ConfigurationError(
-                f"the pattern has no group called {field.name!r}", remedy=f"its groups are: {', '.join(names)}"
-            )
-        part = F.get(parts, F.lit(names.index(field.name)))
-        value = _typed(part, field.dataType.simpleString(), form)
-        fields.append(value.alias(field.name))
-        reasons.append(calendar_reason([field], {field.name: value}.__getitem__))
-        reasons.append(
-            F.when(
-                value.isNull() & (F.length(part) > 0),
-                F.concat(
-                    F.lit(f"{field.name}: '"),
-                    F.left(part, F.lit(100)),
-                    F.lit(f"' is no {field.dataType.simpleString()}"),
-                ),
-            )
+    unknown = next((field.name for field in form.schema.fields if field.name not in names), None)
+    if unknown is not None:
+        raise ConfigurationError(
+            f"the pattern has no group called {unknown!r}", remedy=f"its groups are: {', '.join(names)}"
         )
-    return fields, F.coalesce(*reasons)
+    replacement = MATCHED + GROUP.join(f"${i + 1}" for i in range(len(names)))
+    marked = lines.withColumn(MATCH, F.regexp_replace(text, expression, replacement))
+    parted = marked.withColumn(PARTS, F.split(F.substring(MATCH, 2, 1 << 30), GROUP))
+    typed = [
+        (field, F.get(PARTS, F.lit(names.index(field.name))), f"{PREFIX}field_{number}")
+        for number, field in enumerate(form.schema.fields)
+    ]
+    valued = parted.select(
+        "*", *(_typed(part, field.dataType.simpleString(), form).alias(value) for field, part, value in typed)
+    )
+    reasons = [
+        F.when(text.contains(GROUP) | text.contains(MATCHED), F.lit("control characters in the line")),
+        F.when(~F.col(MATCH).startswith(MATCHED), F.lit("the line does not match the pattern")),
+        *(_unread(field, part, F.col(value)) for field, part, value in typed),
+    ]
+    return valued, [F.col(value).alias(field.name) for field, _part, value in typed], F.coalesce(*reasons)
+
+
+def _unread(field: StructField, part: Column, value: Column) -> Column:
+    """Why the text of a group is no value of its field."""
+    kind = field.dataType.simpleString()
+    no_value = F.concat(F.lit(f"{field.name}: '"), F.left(part, F.lit(100)), F.lit(f"' is no {kind}"))
+    return F.coalesce(
+        calendar_reason([field], {field.name: value}.__getitem__),
+        F.when(value.isNull() & (F.length(part) > 0), no_value),
+    )
 
 
 def java_pattern(pattern: str) -> tuple[list[str], str]:
@@ -161,18 +169,19 @@ def java_pattern(pattern: str) -> tuple[list[str], str]:
     return list(compiled.groupindex), f"^(?:{re.sub(r'[(][?]P<[^>]+>', '(', pattern)})$"
 
 
-def _fields(text: Column, form: LineFormat) -> tuple[list[Column], Column]:
+def _fields(lines: DataFrame, text: Column, form: LineFormat) -> tuple[DataFrame, list[Column], Column]:
+    """`lines`, the fields of each, and why it has none."""
     if form.pattern is not None:
-        return matched_fields(text, form)
+        return matched_fields(lines, text, form)
     if form.format == "text" or form.schema is None:
-        return [text.alias("value")], F.lit(None).cast("string")
+        return lines, [text.alias("value")], F.lit(None).cast("string")
     if form.format == "json":
         parsed = F.from_json(text, form.reader_schema, form.reader_options)
     else:
         parsed = F.from_csv(text, _csv_ddl(form), form.reader_options)
     refused = F.when(parsed.isNull() | parsed[CORRUPT].isNotNull(), F.lit(f"malformed {form.format.upper()}"))
     reason = F.coalesce(refused, calendar_reason(form.schema.fields, parsed.__getitem__))
-    return [parsed[f.name].alias(f.name) for f in form.schema.fields], reason
+    return lines, [parsed[f.name].alias(f.name) for f in form.schema.fields], reason
 
 
 def _csv_ddl(form: LineFormat) -> str:

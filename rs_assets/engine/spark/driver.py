@@ -61,6 +61,11 @@ class SparkDriver:
         """Whether a call has made the session, and `stop` has not ended it since."""
         return self._session is not None
 
+    def prepare(self) -> None:
+        """Begin to make the session, without waiting for it; whatever prevents it is raised by the next call."""
+        self._ensure_thread()
+        self._tasks.put((lambda _: None, Future()))
+
     def call(self, function: Callable[[SparkSession], T]) -> T:
         """Run `function(session)` on the driver's thread and return its result; the wait can be interrupted."""
         if threading.current_thread() is self._thread:

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from rs_assets.engine.dimension.notes import Versions
 from rs_assets.engine.home import Home
+from rs_assets.engine.source.admit import ROWS
 from rs_assets.engine.source.columns import ADDRESS, PREFIX, REASON
 from rs_assets.engine.source.lines.reading import MAX_LINE_BYTES
 from rs_assets.engine.source.policy import BadRecords
@@ -83,6 +84,8 @@ class CollectingGates:
 
     def admit(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
         """Split good from bad; bad rows are kept in `dead`."""
+        # No filter passes what is observed. It would take all that a reason is made of along, once for each mention.
+        frame = frame.observe(f"replay {step}", F.count(F.lit(1)).alias(ROWS))
         bad = frame.filter(F.col(REASON).isNotNull())
         if step not in {known.step for known in self.dead}:
             self.dead.append(Dead(step, bad.select(*ADDRESS, REASON)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rs_assets.engine.source.base import Watch
 from rs_assets.pipeline.compile.query_plan import QueryPlan
@@ -22,7 +22,7 @@ class Counts:
     """Rows that one batch of one query read and refused.
 
     `in_again` are those of `rows_in`, and `dead_again` those of `rows_dead`, that an earlier query counts as well;
-    `sources` are those that rows came from.
+    `sources` are those that rows came from, `clean` the gates that refused no row but those.
     """
 
     rows_in: int = 0
@@ -31,6 +31,7 @@ class Counts:
     dead: int = 0
     dead_again: int = 0
     sources: frozenset[str] = frozenset()
+    clean: frozenset[str] = field(default=frozenset(), compare=False)
 
 
 def counts_of(
@@ -54,16 +55,17 @@ def counts_of(
             in_again += 0 if source in plan.owns else rows
         if watch:
             watch.computed()
-    gates = [gate for gate in found.values() if gate is not None]
+    gates = {name: gate for name, gate in found.items() if gate is not None}
     return Counts(
         rows_in=rows_in,
         in_again=in_again,
         shuffled=shuffled,
-        dead=sum(gate.dead for gate in gates),
-        dead_again=sum(gate.shared for gate in gates),
+        dead=sum(gate.dead for gate in gates.values()),
+        dead_again=sum(gate.shared for gate in gates.values()),
         sources=frozenset(
             name for name in plan.sources if plain.get(name) or ((gate := found[name]) is not None and gate.rows)
         ),
+        clean=frozenset(name for name, gate in gates.items() if gate.dead == gate.shared),
     )
 
 

@@ -321,7 +321,7 @@ class QueryRun:
         for watch in self.watches.values():
             watch.check(batch_id)
         if counts.dead > counts.dead_again or late or refused.num_rows:
-            self._write_letters(replay, batch_id, refused)
+            self._write_letters(replay, batch_id, refused, clean=counts.clean, late=late > 0)
         for name, part in staged.items():
             self.lease.check()
             out[name] = part.commit()
@@ -407,10 +407,12 @@ class QueryRun:
         marked = {name: (self.writers[name], self._mark(name, batch_id)) for name in sinks}
         return {name: (writer, mark) for name, (writer, mark) in marked.items() if not writer.committed(mark)}
 
-    def _write_letters(self, replay: Replay, batch_id: int, refused: pa.Table) -> None:
+    def _write_letters(
+        self, replay: Replay, batch_id: int, refused: pa.Table, *, clean: frozenset[str], late: bool
+    ) -> None:
         mark = self._mark("dead_letters", batch_id)
         if not self.letters.committed(mark):
-            rows = pa.concat_tables([replay.letters(**self._job), refused])
+            rows = pa.concat_tables([replay.letters(clean=clean, late=late, **self._job), refused])
             if rows.num_rows:
                 # First the topics: what the table remembers is not sent again.
                 send_letters(self.topology, self.plan, self.wiring, self.log, batch_id, rows)

@@ -60,9 +60,15 @@ class Replay:
     log: CheckpointLog
     batch_id: int
 
-    def letters(self, *, namespace: str, job: str, generation: int) -> pa.Table:
-        """The bad and late records of the batch as rows of the dead-letter table, but for what another query tells."""
-        dead = [each for each in (*self._wired.dead, *self._wired.late) if self._policy(each.step).keeps_letters]
+    def letters(self, *, clean: frozenset[str], late: bool, namespace: str, job: str, generation: int) -> pa.Table:
+        """The bad and late records of the batch as rows of the dead-letter table, but for what another query tells.
+
+        Each gate is a pass over the batch. Those that are known to be `clean` are spared, and with `late` false those
+        for late rows.
+        """
+        refused = [each for each in self._wired.dead if each.step not in clean]
+        told = (*refused, *self._wired.late) if late else refused
+        dead = [each for each in told if self._policy(each.step).keeps_letters]
         return self.letters_of(dead, namespace=namespace, job=job, generation=generation)
 
     def letters_of(self, dead: Sequence[Dead], *, namespace: str, job: str, generation: int) -> pa.Table:

@@ -22,7 +22,7 @@ from rs_assets.pipeline.runtime.run.stopping import drain_and_stop
 from rs_assets.pipeline.topology.topology import Topology
 
 # How long a run waits for the end of its queries before it looks for a failure or a stop, in seconds.
-LOOK_S = 0.05
+LOOK_S = 0.2
 
 
 def run(topology: Topology, options: RunOptions | None = None, *, finish: bool | None = None) -> RunReport:
