@@ -15,6 +15,7 @@ from benchmarks import report
 from benchmarks.bench import Bench
 from benchmarks.catalog import catalog_figures
 from benchmarks.firing import firing_figures
+from benchmarks.joins import join_figures
 from benchmarks.kafka import kafka_figures
 from benchmarks.latency import latency_figures
 from benchmarks.measure import Figure
@@ -33,6 +34,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "window": window_figures,
         "chain": chain_figures,
         "firing": firing_figures,
+        "joins": join_figures,
         "latency": latency_figures,
         "small": small_figures,
         "memory": memory_figures,

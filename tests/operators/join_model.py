@@ -102,6 +102,8 @@ class AsOf:
     how: str
     tolerance: int | None
     keys: tuple[str, ...] = ("k",)
+    # The field that tells right rows of one time apart.
+    by: str = "w"
 
     def accepted(self, batches, delays, restarts=()):
         """As of a join by interval: each row in time for the watermark of its batch."""
@@ -112,7 +114,7 @@ class AsOf:
         made = []
         for left, place in kept[0]:
             before = [right for right, _ in kept[1] if self.meet(left, right)]
-            newest = max(before, key=lambda row: (row["ts"], row["w"]), default=None)
+            newest = max(before, key=lambda row: (row["ts"], row[self.by]), default=None)
             if newest is not None or self.how == "left":
                 made.append((left, newest, place))
         return made

@@ -113,17 +113,19 @@ SPARKS = {"semi": "semi", "anti": "anti", "inner": "inner", "left": "left", "rig
 ALWAYS = ["after"]
 
 
+@pytest.mark.parametrize("processor", [False, True], ids=["spark", "processor"])
 @pytest.mark.parametrize(
     "bound", [*ALWAYS, *(pytest.param(each, marks=pytest.mark.long) for each in BOUNDS if each not in ALWAYS)]
 )
-def test_each_kind_should_give_the_rows_of_duckdb(options, bound):
+def test_each_kind_should_give_the_rows_of_duckdb(options, bound, processor):
     one = [{"k": KEYS[n * n % 5], "v": n, "ts": at(n * 17 % 60)} for n in range(60)]
     two = [{"k": KEYS[n * 3 % 5], "w": n, "ts": at(n * 23 % 60)} for n in range(60)]
     job = StreamBuilder.data_stream("test", "duck")
     left, right = job.from_array(one, name="one", schema=LEFT), job.from_array(two, name="two", schema=RIGHT)
     channels = {how: MemoryChannel() for how in KINDS}
     for how in KINDS:
-        stream = joined(left, right, how, BOUNDS[bound], condition=True, name=how, water_mark=Time.minutes(1))
+        marks = {"water_mark": Time.minutes(1), "processor": processor}
+        stream = joined(left, right, how, BOUNDS[bound], condition=True, name=how, **marks)
         stream.to_memory(channels[how], name=f"{how}_rows")
     report = stream.build().run(options)
     assert (report.rows_late, report.rows_open) == (0, 0)

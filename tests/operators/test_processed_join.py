@@ -1,4 +1,4 @@
-"""Joins by a processor: of a stream with itself, early, and as of a time, against plain models and DuckDB."""
+"""Joins by a processor: as asked for, of a stream with itself, early, and as of a time, against models and DuckDB."""
 
 from collections import Counter
 from datetime import timedelta
@@ -14,7 +14,7 @@ from rs_assets import Interval, StreamBuilder, Time, TumblingWindow
 from rs_assets.testing import PipelineDriver
 from tests.operators.join_model import AsOf, Joined
 from tests.operators.model import at
-from tests.operators.test_join import BOUNDS, CONDITION, found, holds, inputs, sides, told
+from tests.operators.test_join import BOUNDS, CONDITION, KINDS, found, holds, inputs, joined, sides, told
 
 WITHIN = Interval.of(before=Time.seconds(2), after=Time.seconds(7))
 
@@ -51,6 +51,43 @@ def drawn(data):
 
 
 MODEL = settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+# Stretches of state of a second, and of a quarter of a minute.
+ALL_BOUNDS = {**BOUNDS, "wide": Time.seconds(30)}
+
+
+@MODEL
+@given(st.data())
+def test_a_join_that_spark_could_do_should_equal_the_model_by_a_processor_too(driver, data):
+    how, bound = data.draw(st.sampled_from(KINDS)), data.draw(st.sampled_from([*ALL_BOUNDS]))
+    condition, delays = data.draw(st.booleans()), data.draw(st.sampled_from([(0, 0), (12, 3)]))
+    batches, restarts = drawn(data)
+    marks = tuple(map(Time.seconds, delays))
+    stream = joined(*sides("asked"), how, ALL_BOUNDS[bound], condition=condition, water_mark=marks, processor=True)
+    taken, late, dead = driven(driver, stream, [{"one": a, "two": b} for a, b in batches], restarts)
+    model = Joined(ALL_BOUNDS[bound], how, condition=holds if condition else None)
+    kept, were_late, were_dead = model.accepted(batches, delays, restarts)
+    assert (late, dead) == (were_late, were_dead)
+    assert found(taken) == told(model.rows(kept))
+
+
+@pytest.mark.parametrize("how", ["left", "full", "anti"])
+def test_rows_without_partner_come_with_the_watermark_that_passes_their_last_partner(driver, how):
+    """Not when the whole stretch of time that they lie in is over."""
+    left, right = sides("exact")
+    stream = joined(left, right, how, Time.seconds(40), processor=True)
+    ones = [{"k": "a", "v": second, "ts": at(second)} for second in (0, 1, 2, 3)]
+    with PipelineDriver(stream.to_print().build(), spark=driver) as running:
+        running.push(ones, "one")
+        running.push([{"k": "b", "w": 0, "ts": at(3)}], "two")
+        running.step()
+        for now in (40, 41, 42, 43):
+            for name, value in (("one", "v"), ("two", "w")):
+                running.push([{"k": "z", value: now, "ts": at(now)}], name)
+            running.step()
+            running.step()
+            assert [row["v"] for row in running.take() if row["k"] == "a"] == [now - 40]
 
 
 @MODEL
@@ -120,17 +157,12 @@ def test_a_stream_should_be_joined_with_itself_in_one_reading_as_the_model_does(
     stream = itself(stream, how, BOUNDS[bound], condition=CONDITION, water_mark=Time.seconds(delay))
     taken, late, dead = driven(driver, stream, [{"one": rows} for rows in batches], restarts)
     model = Joined(BOUNDS[bound], how, condition=holds)
-    pairs = [
-        ([row for row in rows if row["v"] < 20], [{**row, "w": row["v"] + 1} for row in rows if row["v"] >= 4])
-        for rows in batches
-    ]
-    kept, _, _ = model.accepted(pairs, (delay, delay), restarts)
-    # A record counts once, on whichever side it is.
-    _, were_late, were_dead = Joined(BOUNDS[bound], how).accepted(
-        [(rows, rows) for rows in batches], (delay, delay), restarts
-    )
+    # A record counts once, on whichever side it is, and moves the watermark also where a side drops it.
+    kept, were_late, were_dead = model.accepted([(rows, rows) for rows in batches], (delay, delay), restarts)
     assert (2 * late, 2 * dead) == (were_late, were_dead)
-    assert found(taken) == told(model.rows(kept))
+    ones = [(row, place) for row, place in kept[0] if row["v"] < 20]
+    twos = [({**row, "w": row["v"] + 1}, place) for row, place in kept[1] if row["v"] >= 4]
+    assert found(taken) == told(model.rows((ones, twos)))
 
 
 @pytest.mark.parametrize("bound", ["after", "tumbling"])

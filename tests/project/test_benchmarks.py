@@ -19,7 +19,7 @@ PEERS = 1 if shutil.which("javac") else 0
 
 BESIDE_KAFKA = [
     *["memory"] * 2, *["filter, 1 % kept"] * 6, *["10 s windows"] * 2, *["windows over 10 s windows"] * 2,
-    *["windows that fire more than once"] * 7,
+    *["windows that fire more than once"] * 7, *["interval join"] * 8,
     *["latency of a row"] * 3, "small batches", *["fixed cost of a run"] * 6, "files that were seen before",
     *["cost of upkeep"] * 2, *["a state of a million keys"] * 6,
 ]  # fmt: skip
@@ -34,7 +34,10 @@ OVER_KAFKA = [
 @pytest.mark.parametrize(
     ("names", "figures"),
     [
-        (["memory", "filter", "window", "chain", "firing", "latency", "small", "seen", "upkeep"], BESIDE_KAFKA),
+        (
+            ["memory", "filter", "window", "chain", "firing", "joins", "latency", "small", "seen", "upkeep"],
+            BESIDE_KAFKA,
+        ),
         (["nexmark", "--query", "q0", "--query", "q12", "--query", "q17"], ["Nexmark"] * 3),
         pytest.param(["nexmark"], ["Nexmark"] * len(QUERIES), marks=pytest.mark.long),
         pytest.param(["kafka"], OVER_KAFKA, marks=pytest.mark.long),

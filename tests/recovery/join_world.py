@@ -74,6 +74,13 @@ class JoinWorld:
         return sorted((str(left and left["v"]), str(right and right["w"])) for left, right, _ in made)
 
 
+class ByProcessorWorld(JoinWorld):
+    """The same join by a processor, which keeps rows by key and time."""
+
+    def joined(self, left, right, **how):
+        return super().joined(left, right, processor=True, **how)
+
+
 class EarlyWorld(JoinWorld):
     """The same join, whose rows without partner come at once; `result()` is what was not taken back."""
 

@@ -14,7 +14,7 @@ from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.runtime.identity import log_of
 from rs_assets.pipeline.runtime.upkeep.state import preview, snapshot_state, state_path
 from tests.operators.model import at, emitted_slices, sliced
-from tests.recovery.join_world import AsOfWorld, EarlyWorld, JoinWorld
+from tests.recovery.join_world import AsOfWorld, ByProcessorWorld, EarlyWorld, JoinWorld
 from tests.recovery.ordered_world import CountedWorld, RankedWorld, SlidingWorld
 
 SCHEMA = "key string, ts timestamp"
@@ -83,7 +83,9 @@ def world(options, tmp_path):
     return World(options, tmp_path)
 
 
-@pytest.fixture(params=[World, JoinWorld, AsOfWorld, EarlyWorld, CountedWorld, SlidingWorld, RankedWorld])
+@pytest.fixture(
+    params=[World, JoinWorld, AsOfWorld, ByProcessorWorld, EarlyWorld, CountedWorld, SlidingWorld, RankedWorld]
+)
 def any_world(request, options, tmp_path):
     return request.param(options, tmp_path)
 

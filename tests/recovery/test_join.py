@@ -13,7 +13,7 @@ from rs_assets.errors import RsError, TopologyChangedError
 from rs_assets.pipeline.runtime.upkeep.state import snapshot_state, state_path
 from tests.crash import Crash
 from tests.operators.model import at
-from tests.recovery.join_world import JoinWorld
+from tests.recovery.join_world import ByProcessorWorld, JoinWorld
 
 
 @pytest.fixture
@@ -40,6 +40,34 @@ def test_rows_that_wait_are_a_table_and_a_preview_tells_who_waits(world):
     assert {int(v) if v != "None" else int(w) for v, w in gone if "None" in (v, w)} == alone
     [empty] = snapshot_state(pipeline.topology, world.options)
     assert (empty.rows, world.result()) == (0, world.expected())
+
+
+def test_a_processor_keeps_rows_by_key_and_time_and_a_batch_changes_those_that_it_reaches(options, tmp_path):
+    world = ByProcessorWorld(options, tmp_path)
+    report = world.run(40)
+    topology = world.pipeline().topology
+    [taken] = snapshot_state(topology, options)
+    kept = state_at(state_path(topology, "join", options.home)).to_pylist()
+    assert len({row["key"] for row in kept}) == len(kept) == taken.rows == report.rows_open
+    places = [json.loads(row["key"])["_part"] for row in kept]
+    assert {place["side"] for place in places} == {"left", "right"}
+    assert len({place["since"] for place in places}) > 2
+    waiting = world.pipeline().state("join", options).to_pylist()
+    assert len(waiting) == sum(len(value["left"] or value["right"]) for value in (json.loads(r["value"]) for r in kept))
+    assert {row["side"] for row in waiting} == {"left", "right"}
+    world.append(two=[{"k": "c", "w": -5, "ts": at(80)}])
+    world.run()
+    [again] = snapshot_state(topology, options)
+    # Its own stretch; the left rows that it meets have met others before or lie in two stretches at most.
+    assert again.changed <= 4 < again.rows
+    with pytest.raises(TopologyChangedError, match="kept by a processor, by time"):
+        _by_spark(world).run(options)
+
+
+def _by_spark(world):
+    """The same join by Spark's own operator."""
+    world.joined = lambda left, right, **how: JoinWorld.joined(world, left, right, **how)
+    return world.pipeline()
 
 
 def test_what_is_in_state_does_not_depend_on_the_steps_behind(world, monkeypatch):

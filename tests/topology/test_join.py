@@ -1,6 +1,7 @@
 """What joins may be, and between which steps with state they may stand. No Spark."""
 
 from datetime import timedelta
+from inspect import signature
 
 import pytest
 
@@ -47,6 +48,7 @@ REFUSED = {
     "water mark": ({"water_mark": (SECOND, -SECOND)}, "water mark of the right side"),
     "condition": ({"condition": lambda row: row}, "takes SQL text or a Spark Column"),
     "early inner": ({"early": True}, "early=True without a use"),
+    "processor": ({"processor": True, "within": None, "time_field": None}, "processor=True without a use"),
     "early without bound": (
         {"early": True, "within": None, "time_field": None, "how": "left"},
         "without a bound in time",
@@ -70,13 +72,12 @@ def test_what_a_processor_joins_is_refused_where_its_rows_cannot_go():
     ):
         with pytest.raises(TopologyError, match="joins a stream with itself"):
             joined(a, a, **settings)
-    for make in (
-        lambda a, b: minutes(joined(a, b, how="left", early=True), "ts"),
-        lambda a, b: minutes(a.asof_join(b, on="id", time_field="ts"), "ts"),
-        lambda a, b: joined(tens(a, "one"), tens(b, "two"), time_field="end_time", how="left", early=True),
-    ):
-        with pytest.raises(TopologyError, match="would take rows that|that a processor does, for a single"):
-            built(make(*streams("a", "b")))
+    with pytest.raises(TopologyError, match="would take rows that"):
+        built(minutes(joined(*streams("a", "b"), how="left", early=True), "ts"))
+    [a] = streams("a")
+    one = tens(a, "one")
+    with pytest.raises(TopologyError, match="joins a stream with itself, for which"):
+        built(joined(one, one.filter("ms > 1"), time_field="end_time"))
     early = joined(*streams("a", "b"), how="left", early=True, prefix="r_")
     with pytest.raises(TopologyError, match="(?s)would keep rows that the join 'join' takes back.*deletes='retracted'"):
         early.to_delta("t", mode="upsert", keys="id").build()
@@ -139,6 +140,17 @@ def test_a_join_without_bound_says_that_its_state_grows():
     assert "inner on id without bound: its state grows for ever" in text
 
 
+def test_a_join_says_that_a_processor_does_it_and_why():
+    for make, told in (
+        (lambda a, b: joined(a, b, processor=True), "inner on id within 0:00:05, by a processor"),
+        (lambda a, b: joined(a, b, how="left", early=True), "left on id within 0:00:05, early, by a processor"),
+        (lambda a: joined(a, a.filter("ms > 1")), "inner on id within 0:00:05, with itself, by a processor"),
+        (lambda a, b: a.asof_join(b, on="id", time_field="ts"), "left on id as of its time, by a processor"),
+        (lambda a, b: joined(a, b, how="full"), "[full on id within 0:00:05]"),
+    ):
+        assert told in make(*streams(*signature(make).parameters)).to_print().build().describe()
+
+
 def test_each_side_has_a_watermark_and_control_rows_of_its_own():
     (plan,) = plan_queries(built(joined(*streams("a", "b"))))
     assert (plan.states, plan.roots, plan.entries) == (("join",), ("join",), ("join.left", "join.right"))
@@ -171,6 +183,24 @@ def test_a_window_behind_a_join_waits_for_its_last_row(within, field, lag, held)
     assert [plan.states for plan in plan_queries(topology)] == [("join", "minutes")]
 
 
+@pytest.mark.parametrize(
+    ("make", "lag"),
+    [
+        (lambda a, b: joined(a, b, Interval.of(before=2 * SECOND, after=9 * SECOND), processor=True), 9),
+        (lambda a, b: joined(a, b, Interval.of(before=-2 * SECOND, after=9 * SECOND), processor=True), 9),
+        (lambda a, b: joined(a, b, 0 * SECOND, processor=True), 0),
+        (lambda a, b: joined(a, b, TumblingWindow.of(10 * SECOND), processor=True), 10),
+        (lambda a: joined(a, a.filter("ms > 1"), prefix="r_"), 5),
+        (lambda a, b: a.asof_join(b, on="id", time_field="ts", prefix="r_"), 0),
+        # Without a prefix the right side's time stands in the place of the left one's.
+        (lambda a, b: a.asof_join(b, on="id", time_field="ts", tolerance=4 * SECOND), 4),
+    ],
+)
+def test_a_window_behind_a_join_by_a_processor_waits_for_its_last_row(make, lag):
+    topology = built(minutes(make(*streams(*signature(make).parameters)), "ts"))
+    assert topology.links["minutes"] == Link(lag * SECOND, 0 * SECOND)
+
+
 def test_windows_of_two_sources_are_joined_by_their_times():
     a, b = streams("a", "b")
     stream = joined(tens(a, "one"), tens(b, "two"), within=0 * SECOND, time_field="start_time")
@@ -197,6 +227,7 @@ UNCHAINED = {
     "behind no bound": (lambda a, b: minutes(joined(a, b, within=None, time_field=None), "ts")),
     "lacking time": (lambda a, b: minutes(joined(a, b, how="left", prefix="r_"), "r_ts")),
     "lacking left time": (lambda a, b: minutes(joined(a, b, how="full", prefix="r_"), "ts")),
+    "any time": (lambda a, b: minutes(a.asof_join(b, on="id", time_field="ts", how="inner", prefix="r_"), "r_ts")),
 }
 
 

@@ -16,6 +16,7 @@ from rs_assets.engine.join.stream_join import GUARD, LEFT, RIGHT, JoinSpec, join
 from rs_assets.engine.processor.session import check_types, processors_of
 from rs_assets.engine.source.columns import EVENT_TIME, PREFIX, visible
 from rs_assets.engine.source.schema import quoted
+from rs_assets.engine.state.reader import PART
 from rs_assets.engine.window.aggregate import WINDOW, assigned
 from rs_assets.engine.window.event_time import END_OF_TIME
 
@@ -131,7 +132,7 @@ def _keyed(united: DataFrame, spec: JoinSpec) -> DataFrame:
 
 def _key_names(fields: Sequence[str]) -> list[str]:
     """Names of keys in state: those of the left side, as far as Spark can write them there."""
-    taken = {"guard", LEFT, RIGHT, WINDOW.casefold()}
+    taken = {"guard", LEFT, RIGHT, WINDOW.casefold(), PART}
     names = []
     for place, field in enumerate(fields):
         folded = field.casefold()

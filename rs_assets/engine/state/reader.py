@@ -20,6 +20,10 @@ AS_JSON: Mapping[str, str] = MappingProxyType({"ignoreNullFields": "false"})
 DELETED = "delete"
 # The reader's option that names a store.
 STORE = "storeName"
+# What the reader calls key and value of a processor's map, of which a key of state has several.
+MAP_KEY, MAP_VALUE = "user_map_key", "user_map_value"
+# What the key of such a row is called in a key of ours.
+PART = "_part"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ def _load(spark: SparkSession, state: StateOf, options: Mapping[str, object]) ->
     for name, value in options.items():
         reader = reader.option(name, str(value))
     try:
-        return reader.load()
+        return _parted(reader.load())
     except Exception as error:
         raise CheckpointError(
             f"the state cannot be read: {str(error).splitlines()[0][:300]}",
@@ -96,6 +100,15 @@ def _load(spark: SparkSession, state: StateOf, options: Mapping[str, object]) ->
             file=state.checkpoint,
             **{name: value for name, value in options.items() if "Batch" in name},
         ) from error
+
+
+def _parted(frame: DataFrame) -> DataFrame:
+    """`frame` with one key and one value a row, where a processor keeps several rows of a key."""
+    if MAP_KEY not in frame.columns:
+        return frame
+    key = F.struct(f"{KEY}.*", F.col(MAP_KEY).alias(PART)).alias(KEY)
+    others = [name for name in frame.columns if name not in {KEY, MAP_KEY, MAP_VALUE}]
+    return frame.select(key, F.col(MAP_VALUE).alias(VALUE), *others)
 
 
 def _as_json(frame: DataFrame) -> DataFrame:

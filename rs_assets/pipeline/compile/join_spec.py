@@ -16,6 +16,7 @@ def spec_of(wiring: Wiring, node: StreamJoin, left: DataFrame, right: DataFrame)
     """What the engine needs, checked against the fields of both sides."""
     for frame, keys in zip((left, right), zip(*node.on, strict=True), strict=True):
         check_fields(frame, keys, step=node.name)
+    link = link_of(wiring.links, node)
     spec = JoinSpec(
         on=node.on,
         how=node.how,
@@ -23,9 +24,9 @@ def spec_of(wiring: Wiring, node: StreamJoin, left: DataFrame, right: DataFrame)
         prefix=node.prefix,
         times=node.time_fields,
         condition=as_column(node.condition) if node.condition is not None else None,
-        lag=link_of(wiring.links, node).lag,
+        lag=link.lag,
         early=node.early,
-        longest_delay=max(node.water_marks),
+        longest_delay=link.water_mark,
     )
     check_join(left, right, spec, step=node.name)
     return spec

@@ -41,6 +41,7 @@ class JoinSteps:
         condition: object = None,
         prefix: str | None = None,
         early: bool = False,
+        processor: bool = False,
         name: str = "join",
     ) -> Self:
         """Join each row with the rows of `right` that equal it in `on` and lie near it in time; `name` keys the state.
@@ -60,6 +61,10 @@ class JoinSteps:
         Column) must hold for a pair; it may name fields as `left.ms` and `right.ms`. Fields of the right side take the
         place of those of the left that have their names, or stand beside them behind `prefix`. The order of rows is not
         guaranteed.
+
+        Spark looks through all rows that wait in a join by interval, in each batch that moves the watermark. With
+        `processor` a processor of this project joins, for which a batch costs what its own rows do, and those more:
+        take it where hundreds of thousands wait. The rows are the same; state of one is of no use to the other.
 
         Both sides may come from one step: then each record goes to both, and the source is read once. The steps between
         must be in SQL (filter, map, with_fields, select_fields, split); TopologyError for others.
@@ -88,6 +93,7 @@ class JoinSteps:
             condition=native(condition, step=name) if condition is not None else None,
             prefix=prefix,
             early=early,
+            processor=processor,
             shared=meet(self.step, right.step),
         )
         return self._then(node)
@@ -114,14 +120,14 @@ class JoinSteps:
 
         >>> from rs_assets import StreamBuilder, Time
         >>> shop = StreamBuilder.data_stream("shop", "valued")
-        >>> trades = shop.from_file("trades.jsonl", schema="item string, n bigint, ts timestamp", name="trades")
-        >>> prices = shop.from_file("prices.jsonl", schema="item string, price double, ts timestamp", name="prices")
-        >>> valued = trades.asof_join(prices, on="item", time_field="ts", tolerance=Time.hours(1), prefix="at_")
+        >>> trades = shop.from_file("trades.jsonl", schema="sku string, n bigint, ts timestamp", name="trades")
+        >>> prices = shop.from_file("prices.jsonl", schema="sku string, price double, ts timestamp", name="prices")
+        >>> valued = trades.asof_join(prices, on="sku", time_field="ts", tolerance=Time.hours(1), prefix="at_")
         >>> print(valued.to_print().build().describe())
         shop.valued  fingerprint ...
           trades     file_source  [json trades.jsonl]
           prices     file_source  [json prices.jsonl]
-        * asof_join  stream_join <- trades, prices  [left on item as of its time, at most 1:00:00 before]
+        * asof_join  stream_join <- trades, prices  [left on sku as of its time, at most 1:00:00 before, by a processor]
           print      print_sink <- asof_join
         """
         node = StreamJoin(

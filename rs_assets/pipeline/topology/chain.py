@@ -117,10 +117,8 @@ def _chainable(node: Node, known: Mapping[str, Node], ancestors: Ancestors) -> T
             "has a water mark or bounds of event time of its own, but rows of a step with state are never late",
             remedy="leave water_mark() and event_time() out",
         )
-    processed = next((each for each in (node, *above) if isinstance(each, StreamJoin) and each.variable), None)
-    if processed is not None:
-        does = "is" if processed is node else "follows"
-        why = f"{does} a join that a processor does, for a single step with state only"
+    if isinstance(node, StreamJoin) and node.shared:
+        why = "joins a stream with itself, for which its records must come from a source without state between"
         raise _refused(node, first, why)
     if isinstance(node, WindowAggregate) and node.in_order:
         raise _refused(node, first, "takes rows in their order, which is done for a single step with state only")

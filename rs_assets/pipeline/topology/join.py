@@ -34,6 +34,7 @@ class StreamJoin(TimedState):
     forgotten. `time_fields` and `water_marks` are those of the two sides; `prefix` is put before the names of the right
     side's fields, which otherwise take the place of those of the left. `early`: a row without partner comes at once, to
     be taken back when it meets one. `shared`: both sides come from one step, whose records go to both in one reading.
+    `processor`: a processor joins also what Spark could.
     """
 
     family: ClassVar[Family] = "join"
@@ -47,6 +48,7 @@ class StreamJoin(TimedState):
     prefix: str | None = None
     early: bool = False
     shared: bool = False
+    processor: bool = False
 
     def __post_init__(self) -> None:
         """Refuse joins whose rows Spark could never let go, and settings without a meaning."""
@@ -85,6 +87,11 @@ class StreamJoin(TimedState):
             )
         if isinstance(self.bound, AsOf) and self.how not in {"inner", "left"}:
             raise self._refused(f"is an as-of join, which cannot be {self.how!r}", "use one of: inner, left")
+        if self.processor and self.bound is None:
+            raise self._refused(
+                "has processor=True without a use: its state is never looked through for rows to forget",
+                "leave processor= out: Spark's own join does it as well",
+            )
         if self.shared and self.bound is None:
             raise self._refused(
                 "joins a stream with itself without a bound in time",
@@ -102,10 +109,15 @@ class StreamJoin(TimedState):
 
     @property
     def variable(self) -> str | None:
-        """The rows that wait, if a processor joins: as of a time, early, or a stream with itself."""
+        """The rows that wait, if a processor joins: as of a time, early, a stream with itself, or as it was told."""
         if isinstance(self.bound, AsOf):
             return AS_OF
-        return MEETING if self.early or self.shared else None
+        return MEETING if self.early or self.shared or self.processor else None
+
+    @property
+    def keeper(self) -> str | None:
+        """Rows that meet lie in state by key and time; as of a time, by key."""
+        return {MEETING: "a processor, by time", AS_OF: "a processor", None: None}[self.variable]
 
     @property
     def event_time(self) -> str | None:
@@ -137,9 +149,10 @@ class StreamJoin(TimedState):
     def holds(self) -> timedelta:
         """Rows of an interval leave as long as a partner may come; those of a window when it closes.
 
-        Spark looks for partners up to and with the end of the interval: a millisecond more.
+        Spark looks for partners up to and with the end of the interval: a millisecond more. A processor hands on the
+        watermark as it is, behind which its rows come.
         """
-        if not isinstance(self.bound, Interval) or self.bound.exact:
+        if self.variable is not None or not isinstance(self.bound, Interval) or self.bound.exact:
             return NONE
         return self.bound.reach + timedelta(milliseconds=1)
 
@@ -148,21 +161,32 @@ class StreamJoin(TimedState):
         return arrival.bound if self.place is None else window_lag(self.place, arrival)
 
     def leaving(self, field: str, lag: timedelta) -> Arrival | None:
-        """A row leaves before the watermark that it hands on has passed the time of either side."""
+        """When Spark joins, a row leaves before the watermark that it hands on has passed the time of either side."""
         if field in self._times():
-            return Arrival(lag if self.place is None else self.place.size + lag)
+            behind = self._behind(field) if self.place is None else self.place.size
+            return Arrival(lag + behind) if behind is not None else None
         if self.place is None:
             return None
         if field == "start_time":
             return Arrival(self.place.size + lag, window_grid(self.place))
         return Arrival(lag) if field == "end_time" else None
 
+    def _behind(self, field: str) -> timedelta | None:
+        """How long after a time of a side its row may leave, by the watermark that is handed on; None: however long."""
+        if isinstance(self.bound, AsOf):
+            return NONE if field != self._right_time else self.bound.tolerance
+        return self.bound.reach if self.variable is not None and isinstance(self.bound, Interval) else NONE
+
+    @property
+    def _right_time(self) -> str:
+        """What the time of the right side is called in the rows."""
+        return f"{self.prefix or ''}{self.time_fields[1]}" if self.time_fields else ""
+
     def _times(self) -> frozenset[str]:
         """The fields of its rows that hold the time of a side, and that no row lacks for want of a partner."""
         if self.time_fields is None:
             return frozenset()
-        left, right = self.time_fields
-        merged = f"{self.prefix or ''}{right}"
+        left, merged = self.time_fields[0], self._right_time
         if left == merged and self.how in OF_BOTH:
             return frozenset({left})
         held = {left} if self.how in {"inner", "left", "semi", "anti"} else set()
@@ -172,8 +196,9 @@ class StreamJoin(TimedState):
         """The kind of join, its keys and its bound."""
         keys = ", ".join(left if left == right else f"{left} = {right}" for left, right in self.on)
         more = " if a condition holds" if self.condition is not None else ""
-        when = ", early" if self.early else ""
-        return f"{self.how} on {keys}{more} {bound_text(self.bound)}{when}"
+        kind = (", early" if self.early else "") + (", with itself" if self.shared else "")
+        by = ", by a processor" if self.variable is not None else ""
+        return f"{self.how} on {keys}{more} {bound_text(self.bound)}{kind}{by}"
 
     def identity(self) -> tuple[str, ...]:
         """Everything that decides what the state means."""

@@ -58,7 +58,7 @@ def _lag(topology: Topology, node: Node) -> tuple[str, ...]:
 
 def _keeper(node: Node) -> tuple[str, ...]:
     """That a processor keeps the state, and no operator of Spark's own."""
-    return (f"{KEPT_BY}a processor",) if isinstance(node, TimedState) and node.variable is not None else ()
+    return (f"{KEPT_BY}{node.keeper}",) if isinstance(node, TimedState) and node.keeper is not None else ()
 
 
 def lags(shape: Shape) -> Mapping[str, str]:

@@ -76,6 +76,11 @@ class TimedState(Node):
         return None
 
     @property
+    def keeper(self) -> str | None:
+        """What keeps its state, in a form that nothing else reads; None for an operator of Spark's own."""
+        return "a processor" if self.variable is not None else None
+
+    @property
     def sides(self) -> tuple[Side, ...]:
         """Its inputs, as far as they have event times: one that all rows share, or one for each of `inputs`."""
         return (Side(self.name, self.event_time, self.delay),)

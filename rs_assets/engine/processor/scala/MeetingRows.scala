@@ -22,85 +22,134 @@ case class Meeting(
     before: Long,
     after: Long,
     windowed: Boolean,
-    early: Boolean)
+    early: Boolean) {
 
-/** Joins by interval or by window. The state `join` has the rows of a key that may still meet others. */
+  /** Whether rows of a side come without a partner. */
+  def alone(ofLeft: Boolean): Boolean = if (ofLeft) leftAlone else rightAlone
+
+  /** Whether a row of a side goes on to wait when it has met one as if it had not, so that state need not know. */
+  def forgets(ofLeft: Boolean): Boolean = !alone(ofLeft) && (pairs || !ofLeft)
+
+  /** How long behind a row of a side its last partner may lie. */
+  def reach(ofLeft: Boolean): Long = if (ofLeft) after else before
+
+  /** The times of the partners that a row of a side may have. */
+  def partners(at: Long, ofLeft: Boolean): (Long, Long) = (at - reach(!ofLeft), at + reach(ofLeft))
+}
+
+/**
+ * Joins by interval or by window. The state `join` has the rows of a key that may still meet others, of each side those
+ * of a stretch of time together: a batch reads and writes the stretches that its rows lie in or reach, and no others.
+ */
 class MeetingRows(sides: Sides, meeting: Meeting, condition: Option[Expression])
     extends StatefulProcessor[Row, Row, Row] {
-  @transient private var state: ValueState[Row] = _
+  private val stretches = if (meeting.windowed) Stretches.One else Stretches.of(meeting.before + meeting.after)
+  @transient private var state: MapState[Row, Row] = _
   @transient private var holds: Option[Condition] = _
 
-  // Of the key that is looked at: its rows of each side, and what they tell.
-  @transient private var left: mutable.ArrayBuffer[Waiting] = _
-  @transient private var right: mutable.ArrayBuffer[Waiting] = _
+  // Of the key that is looked at: the stretches that were looked into, what they tell, and the end of its window.
+  @transient private var known: mutable.LinkedHashMap[(Boolean, Long), Stretch] = _
   @transient private var rows: mutable.ArrayBuffer[Row] = _
+  @transient private var windowEnd: Long = _
 
   override def init(outputMode: OutputMode, timeMode: TimeMode): Unit = {
-    state = getHandle.getValueState[Row](MeetingRows.State, Encoders.row(sides.kept), TTLConfig.NONE)
+    val (place, kept) = (Encoders.row(Stretches.Place), Encoders.row(sides.kept))
+    state = getHandle.getMapState[Row, Row](MeetingRows.State, place, kept, TTLConfig.NONE)
     holds = condition.map(new Condition(_, sides))
   }
 
   override def handleInputRows(key: Row, input: Iterator[Row], timers: TimerValues): Iterator[Row] = {
-    begin()
-    val due = next(key)
-    val (oldLeft, oldRight) = (left.size, right.size)
-    input.map(sides.arrived).foreach {
-      case (true, row) =>
-        right.filter(met(row, _)).foreach(meet(key, row, _))
-        left += row
-      case (false, row) =>
-        left.filter(met(_, row)).foreach(meet(key, _, row))
-        right += row
+    begin(key)
+    // A key that is not whole has no partner on the other side.
+    val lonely = key.getInt(0) != 0
+    input.map(sides.arrived).foreach { case (ofLeft, row) =>
+      if (!lonely) meetOthers(key, row, ofLeft)
+      if (!lonely || meeting.alone(ofLeft)) {
+        val own = stretch(ofLeft, stretches.at(row.at))
+        own.rows += row
+        own.changed = true
+      }
     }
     if (meeting.early) {
-      if (meeting.leftAlone) left.drop(oldLeft).filterNot(_.met).foreach(tellAlone(key, _, ofLeft = true))
-      if (meeting.rightAlone) right.drop(oldRight).filterNot(_.met).foreach(tellAlone(key, _, ofLeft = false))
+      for (own <- known.values if meeting.alone(own.ofLeft); row <- own.fresh if !row.met) tellAlone(key, row, own.ofLeft)
     }
-    end(key, due)
-  }
-
-  override def handleExpiredTimer(key: Row, timers: TimerValues, timer: ExpiredTimerInfo): Iterator[Row] = {
-    begin()
-    val now = timers.getCurrentWatermarkInMs() * 1000
-    if (meeting.leftAlone) left.filter(over(key, _, ofLeft = true, now)).foreach(tellAlone(key, _, ofLeft = true))
-    if (meeting.rightAlone) right.filter(over(key, _, ofLeft = false, now)).foreach(tellAlone(key, _, ofLeft = false))
-    left.filterInPlace(lastTime(key, _, ofLeft = true) > now)
-    right.filterInPlace(lastTime(key, _, ofLeft = false) > now)
-    end(key, None)
-  }
-
-  private def begin(): Unit = {
-    val (ofLeft, ofRight) = sides.waitingIn(state.get())
-    left = ofLeft
-    right = ofRight
-    rows = mutable.ArrayBuffer.empty
-  }
-
-  /** Keep the rows, with one timer; there is one for `before`. */
-  private def end(key: Row, before: Option[Long]): Iterator[Row] = {
-    // Where only the first partner counts, a row that has one waits for nothing.
-    if (!meeting.pairs) left.filterInPlace(!_.met)
-    val due = next(key)
-    if (due != before) {
-      before.foreach(getHandle.deleteTimer)
-      due.foreach(getHandle.registerTimer)
-    }
-    if (due.isEmpty) state.clear() else state.update(sides.stored(left, right))
+    known.values.filter(_.changed).foreach(keep)
     rows.iterator
   }
 
-  private def met(one: Waiting, other: Waiting): Boolean = {
-    val apart = other.at - one.at
-    (meeting.windowed || -meeting.before <= apart && apart <= meeting.after) && holds.forall(_(one.row, other.row))
+  override def handleExpiredTimer(key: Row, timers: TimerValues, timer: ExpiredTimerInfo): Iterator[Row] = {
+    begin(key)
+    val now = timers.getCurrentWatermarkInMs() * 1000
+    for (ofLeft <- Seq(true, false); place <- stretches.due(timer.getExpiryTimeInMs(), meeting.reach(ofLeft))) {
+      val due = stretch(ofLeft, place)
+      if (due.rows.nonEmpty) {
+        val (over, waiting) = due.rows.partition(lastTime(_, ofLeft) <= now)
+        if (meeting.alone(ofLeft)) over.filterNot(row => row.met || row.told).foreach(tellAlone(key, _, ofLeft))
+        due.rows = waiting
+        due.timer = None
+        keep(due)
+      }
+    }
+    rows.iterator
   }
 
-  private def meet(key: Row, one: Waiting, other: Waiting): Unit = {
-    if (one.told && !one.met) rows += sides.told(key, one.row, null, retracted = true)
-    if (other.told && !other.met) rows += sides.told(key, null, other.row, retracted = true)
-    if (meeting.pairs) rows += sides.told(key, one.row, other.row)
-    else if (meeting.found && !one.met) rows += sides.told(key, one.row, null)
-    one.met = true
-    other.met = true
+  private def begin(key: Row): Unit = {
+    known = mutable.LinkedHashMap.empty
+    rows = mutable.ArrayBuffer.empty
+    if (meeting.windowed) windowEnd = instantToMicros(key.getStruct(key.length - 1).getInstant(1))
+  }
+
+  /** The rows of a side in a stretch, read when they are first asked for. */
+  private def stretch(ofLeft: Boolean, place: Long): Stretch = known.getOrElseUpdate((ofLeft, place), {
+    val waiting = sides.waitingOf(ofLeft, state.getValue(stretches.key(ofLeft, place)))
+    val found = new Stretch(ofLeft, place, waiting)
+    found.timer = next(found)
+    found
+  })
+
+  /**
+   * Write the rows of a stretch, and see to it that a timer stands for them: at the time that the first of them asks for
+   * or before. Timers are never deleted, for one may stand for several stretches; one too many finds nothing to do.
+   */
+  private def keep(changed: Stretch): Unit = {
+    // Where only the first partner counts, a row that has one waits for nothing.
+    if (!meeting.pairs && changed.ofLeft) changed.rows.filterInPlace(!_.met)
+    val due = next(changed)
+    due.filter(at => changed.timer.forall(at < _)).foreach(getHandle.registerTimer)
+    val place = stretches.key(changed.ofLeft, changed.place)
+    if (due.nonEmpty) state.updateValue(place, sides.stored(changed.ofLeft, changed.rows))
+    else if (changed.stored) state.removeKey(place)
+  }
+
+  /** When a stretch must be looked at: a row comes without partner, or the last of its rows has waited long enough. */
+  private def next(of: Stretch): Option[Long] = {
+    val end = if (meeting.windowed) windowEnd else stretches.last(of.place) + meeting.reach(of.ofLeft)
+    val asks = meeting.alone(of.ofLeft) && !meeting.windowed
+    val asking: Iterable[Waiting] = if (asks) of.rows.view.filterNot(row => row.met || row.told) else Nil
+    Option.when(of.rows.nonEmpty)(asking.map(lastTime(_, of.ofLeft)).foldLeft(end)(math.min)).map(Sides.expiry)
+  }
+
+  private def meetOthers(key: Row, row: Waiting, ofLeft: Boolean): Unit = {
+    val (first, last) = meeting.partners(row.at, ofLeft)
+    for (place <- stretches.at(first) to stretches.at(last)) {
+      val others = stretch(!ofLeft, place)
+      others.rows.foreach { other =>
+        val (left, right) = if (ofLeft) (row, other) else (other, row)
+        if ((meeting.windowed || first <= other.at && other.at <= last) && holds.forall(_(left, right))) {
+          if (!other.met && !meeting.forgets(!ofLeft)) others.changed = true
+          meet(key, left, right)
+        }
+      }
+    }
+  }
+
+  private def meet(key: Row, left: Waiting, right: Waiting): Unit = {
+    if (left.told && !left.met) rows += sides.told(key, left.row, null, retracted = true)
+    if (right.told && !right.met) rows += sides.told(key, null, right.row, retracted = true)
+    if (meeting.pairs) rows += sides.told(key, left.row, right.row)
+    else if (meeting.found && !left.met) rows += sides.told(key, left.row, null)
+    left.met = true
+    right.met = true
   }
 
   private def tellAlone(key: Row, row: Waiting, ofLeft: Boolean): Unit = {
@@ -108,18 +157,9 @@ class MeetingRows(sides: Sides, meeting: Meeting, condition: Option[Expression])
     row.told = true
   }
 
-  /** Whether a row stays without partner, and nobody was told of it. */
-  private def over(key: Row, row: Waiting, ofLeft: Boolean, now: Long): Boolean =
-    !row.met && !row.told && lastTime(key, row, ofLeft) <= now
-
   /** The watermark behind which no partner of a row can come. */
-  private def lastTime(key: Row, row: Waiting, ofLeft: Boolean): Long =
-    if (meeting.windowed) instantToMicros(key.getStruct(key.length - 1).getInstant(1))
-    else row.at + (if (ofLeft) meeting.after else meeting.before)
-
-  private def next(key: Row): Option[Long] =
-    (left.view.map(lastTime(key, _, ofLeft = true)) ++ right.view.map(lastTime(key, _, ofLeft = false))).minOption
-      .map(Sides.expiry)
+  private def lastTime(row: Waiting, ofLeft: Boolean): Long =
+    if (meeting.windowed) windowEnd else row.at + meeting.reach(ofLeft)
 }
 
 object MeetingRows {

@@ -13,7 +13,10 @@ import org.apache.spark.sql.streaming.StatefulProcessor
 import org.apache.spark.sql.types._
 
 /** A row that waits in a join: its event time in microseconds, whether it has met a partner, whether it was told alone. */
-class Waiting(val at: Long, val row: Row, var met: Boolean = false, var told: Boolean = false)
+class Waiting(val at: Long, val row: Row, var met: Boolean = false, var told: Boolean = false) {
+  /** The row as Spark's expressions read it, once a condition has asked for it. */
+  var internal: Any = _
+}
 
 /**
  * The rows of both sides of a join: each has `keys`, the event time `at`, and its fields in `left` or in `right`, of
@@ -44,6 +47,15 @@ case class Sides(keys: Seq[Attribute], at: Attribute, left: Attribute, right: At
     else (rows(state.getSeq[Row](0)), rows(state.getSeq[Row](1)))
 
   def stored(left: Iterable[Waiting], right: Iterable[Waiting]): Row = Row(left.map(stored).toSeq, right.map(stored).toSeq)
+
+  /** The same of one side alone, which has a row of state of its own. */
+  def waitingOf(ofLeft: Boolean, state: Row): mutable.ArrayBuffer[Waiting] =
+    if (state == null) mutable.ArrayBuffer.empty else rows(state.getSeq[Row](if (ofLeft) 0 else 1))
+
+  def stored(ofLeft: Boolean, waiting: Iterable[Waiting]): Row = {
+    val rows = waiting.map(stored).toSeq
+    if (ofLeft) Row(rows, null) else Row(null, rows)
+  }
 
   /** Whether a row of inputs is of the left side, and the row as it begins to wait. */
   def arrived(input: Row): (Boolean, Waiting) = {
@@ -103,5 +115,10 @@ class Condition(expression: Expression, sides: Sides) {
   private val toLeft = CatalystTypeConverters.createToCatalystConverter(sides.left.dataType)
   private val toRight = CatalystTypeConverters.createToCatalystConverter(sides.right.dataType)
 
-  def apply(left: Row, right: Row): Boolean = holds.eval(InternalRow(toLeft(left), toRight(right)))
+  def apply(left: Waiting, right: Waiting): Boolean = holds.eval(InternalRow(read(left, toLeft), read(right, toRight)))
+
+  private def read(waiting: Waiting, convert: Any => Any): Any = {
+    if (waiting.internal == null) waiting.internal = convert(waiting.row)
+    waiting.internal
+  }
 }

@@ -1,0 +1,147 @@
+"""Joins by interval with many rows that wait: what a small batch costs beside them, by Spark's join and by a processor.
+
+The first batch brings the rows that wait, as many as the interval holds; each small one moves the watermark, and as
+many rows as it brings have waited long enough.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import count, islice
+from pathlib import Path
+
+from benchmarks.bench import Bench
+from benchmarks.data import SEED, START
+from benchmarks.measure import DifferentResultsError, Figure, cpu_seconds
+from rs_assets import Pipeline, RunOptions, StreamBuilder, Time
+from rs_assets.engine.home import Home
+from rs_assets.engine.join.spec import JoinType
+from rs_assets.engine.sink.delta_table import open_table
+from rs_assets.pipeline.runtime.report import BatchProgress
+
+NAME = "interval join"
+SCHEMA = "id bigint, n bigint, ts timestamp"
+# Of the generated rows of the other benchmarks, by default two million: rows that wait, and those of a small batch.
+WAITING_SHARE, BATCH_SHARE = 5, 1000
+WITHIN_S = 3600
+BATCHES, FIRST_SMALL = 14, 5
+MOST_PAIRS = 3
+MOST_MS = 300
+# Rows of a side for each key in an interval.
+A_KEY = {"a key has a row or two": 1, "a key has ten rows": 10}
+KINDS: tuple[JoinType, ...] = ("inner", "left")
+
+
+@dataclass(slots=True)
+class Run:
+    """The batches of a run: seconds on the clock, processor seconds between their ends, rows of state."""
+
+    seconds: list[float] = field(default_factory=list)
+    clocks: list[float] = field(default_factory=lambda: [cpu_seconds()])
+    state_rows: int = 0
+    rows: int = 0
+
+    def take(self, batch: BatchProgress) -> None:
+        """Note a batch, but not those that only move the watermark."""
+        if batch.rows_in:
+            self.seconds.append(batch.seconds)
+            self.clocks.append(cpu_seconds())
+            self.state_rows = max(self.state_rows, batch.state_rows)
+
+    @property
+    def small_ms(self) -> float:
+        """The median of the small batches, on the clock."""
+        return statistics.median(self.seconds[FIRST_SMALL:]) * 1000
+
+    @property
+    def small_cpu_ms(self) -> float:
+        """Processor time of a small batch, with what stands between two."""
+        clocks = self.clocks[FIRST_SMALL:]
+        return (clocks[-1] - clocks[0]) / (len(clocks) - 1) * 1000
+
+
+def join_figures(bench: Bench) -> Iterator[Figure]:
+    """Each kind of join, with few rows of a key and with more."""
+    for what, rows_a_key in A_KEY.items():
+        with bench.place() as folder:
+            _generate(folder, bench, rows_a_key)
+            for how in KINDS:
+                yield from _figures(bench, folder, how, what)
+
+
+def _figures(bench: Bench, folder: Path, how: JoinType, what: str) -> Iterator[Figure]:
+    bench.say(f"{NAME}: {how}, {what}")
+    pairs = [
+        (_run(bench, folder, how, processor=True), _run(bench, folder, how, processor=False))
+        for _ in range(min(bench.pairs, MOST_PAIRS))
+    ]
+    for ours, other in pairs:
+        if ours.rows != other.rows:
+            raise DifferentResultsError(f"the processor wrote {ours.rows} rows, Spark's join {other.rows}")
+    ours, other = (_medians(runs) for runs in zip(*pairs, strict=True))
+    waiting, batch = bench.rows // WAITING_SHARE, bench.rows // BATCH_SHARE
+    name = f"{how}, {what}: a batch of {batch:,} rows beside {waiting:,} that wait"
+    note = f"Spark's join {other[0]:.0f} ms; processor time {ours[1]:.0f} against {other[1]:.0f} ms"
+    yield Figure(benchmark=NAME, what=f"{name}, processor=True", value=ours[0], unit="ms", target=MOST_MS, note=note)
+    first = f"{waiting / ours[2]:,.0f} rows/s against {waiting / other[2]:,.0f}"
+    yield Figure(
+        benchmark=NAME,
+        what=f"{how}, {what}: the first batch, of the rows that wait, against Spark's join",
+        value=ours[2] / other[2],
+        unit="x",
+        note=first,
+    )
+
+
+def _medians(runs: tuple[Run, ...]) -> tuple[float, float, float]:
+    """Milliseconds of a small batch, on the clock and of processors, and seconds of the first one."""
+    return (
+        statistics.median(run.small_ms for run in runs),
+        statistics.median(run.small_cpu_ms for run in runs),
+        statistics.median(run.seconds[0] for run in runs),
+    )
+
+
+def _run(bench: Bench, folder: Path, how: JoinType, *, processor: bool) -> Run:
+    run = Run()
+    with bench.place() as place:
+        home = Home(place)
+        _pipeline(folder, how, processor=processor).run(
+            RunOptions(home=home, driver=bench.driver, on_progress=run.take)
+        )
+        table = open_table(home.table("bench", "pairs"))
+        run.rows = table.count() if table is not None else 0
+    return run
+
+
+def _pipeline(folder: Path, how: JoinType, *, processor: bool) -> Pipeline:
+    source = StreamBuilder.data_stream("bench", "pairs")
+    left, right = (
+        source.from_file(str(folder / side), schema=SCHEMA, name=side, max_files_per_batch=1)
+        for side in ("orders", "payments")
+    )
+    pairs = left.join(
+        right, on="id", within=Time.seconds(WITHIN_S), how=how, time_field="ts", prefix="paid_", processor=processor
+    )
+    return pairs.to_delta("pairs").build()
+
+
+def _generate(folder: Path, bench: Bench, rows_a_key: int) -> None:
+    """Of each side a file of half of the rows that wait, and BATCHES of half of a small batch, in order of time."""
+    pick = random.Random(SEED)
+    waiting, small = bench.rows // WAITING_SHARE // 2, max(bench.rows // BATCH_SHARE // 2, 1)
+    for side in ("orders", "payments"):
+        (folder / side).mkdir(parents=True)
+        numbers = count()
+        for file, rows in enumerate((waiting, *[small] * BATCHES)):
+            lines = []
+            for number in islice(numbers, rows):
+                at = START + timedelta(seconds=number * WITHIN_S / waiting)
+                key = pick.randrange(max(waiting // rows_a_key, 1))
+                lines.append(json.dumps({"id": key, "n": number, "ts": at.isoformat(timespec="milliseconds")}))
+            (folder / side / f"{side}-{file:03}.json").write_text("\n".join(lines) + "\n", encoding="ascii")
