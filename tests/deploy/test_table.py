@@ -12,6 +12,8 @@ from deltalake import write_deltalake
 from rs_assets import Deployments
 from rs_assets.engine.checkpoint.deployments import DeploymentTable, Version, stamp_of
 from rs_assets.errors import ConfigurationError, SqlError, UserError
+from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.deploy.change import _begun
 from rs_assets.pipeline.deploy.history import ON_TRIAL, SETTLED, Event, standing
 from rs_assets.pipeline.deploy.texts import pipeline_of
 from tests.deploy.deploying import NAME, Deployed
@@ -237,3 +239,9 @@ def test_should_leave_stopped_what_was_stopped_before_a_version_that_cannot_run(
 def test_should_refuse_whatever_a_text_does_to_its_reader(text):
     with pytest.raises(UserError):
         pipeline_of(Version(pipeline=NAME, version=1, text=text))
+
+
+def test_should_tell_the_outputs_of_a_query_that_begins():
+    """Another one may go on with the same source, so its offsets alone say nothing."""
+    [plan] = plan_queries(pipeline_of(Version(pipeline=NAME, version=1, text=TEXT.replace("${FOLDER}", "in"))).topology)
+    assert list(_begun(plan, None)) == ["offsets of hits", "output pages"]

@@ -28,7 +28,7 @@ CHOICES = (
 class Change:
     """What goes on, what begins anew and what is left, as words for people.
 
-    >>> print(Change(kept=("state of hourly", "offsets of clicks"), begun=("output late",)))
+    >>> print(Change(kept=("state of hourly", "offsets of clicks", "offsets of clicks"), begun=("output late",)))
     keeps state of hourly, offsets of clicks; begins output late
     """
 
@@ -48,7 +48,8 @@ class Change:
     def __str__(self) -> str:
         """One line."""
         parts = {"keeps": self.kept, "begins": self.begun, "leaves": self.left, "moves": self.moved}
-        told = [f"{verb} {', '.join(what)}" for verb, what in parts.items() if what]
+        # Several queries may read one source.
+        told = [f"{verb} {', '.join(dict.fromkeys(what))}" for verb, what in parts.items() if what]
         return "; ".join(told) or "nothing has run yet"
 
 
@@ -123,7 +124,7 @@ def _begun(plan: QueryPlan, known: QueryFacts | None) -> Iterator[str]:
     if known is None:
         yield from (f"state of {name}" for name in plan.states)
     yield from (f"offsets of {name}" for name in plan.sources if known is None or name not in known.sources)
-    yield from (f"output {name}" for name in plan.sinks if known is not None and name not in known.sinks)
+    yield from (f"output {name}" for name in plan.sinks if known is None or name not in known.sinks)
 
 
 def _left(stored: Manifest, now: Manifest) -> Iterator[str]:
