@@ -82,6 +82,10 @@ docs:  ## make a site of the pages in build/site, which needs no network; open b
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
 	@echo build/site/index.html
 
+.PHONY: wheel
+wheel: setup  ## make the wheel in dist, for projects of your own
+	@$(BIN)/python -m hatchling build -t wheel -d dist
+
 .PHONY: lock
 lock: setup  ## renew the lock files from pyproject.toml; UV="--upgrade" takes newer versions
 	@$(BIN)/uv pip compile pyproject.toml --quiet --all-extras --group dev --universal --python-version 3.11 --generate-hashes \

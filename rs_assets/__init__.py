@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from rs_assets.orchestration.definitions_of import build_definitions
     from rs_assets.orchestration.deployed.definitions import deployed_definitions
     from rs_assets.orchestration.runtime import RunResource
+    from rs_assets.orchestration.sensors.alerts import Alert
     from rs_assets.orchestration.translator import StreamStep, StreamTranslator
     from rs_assets.pipeline.deploy.deployments import Deployments
     from rs_assets.pipeline.function.declare import aggregate_function, function, table_function
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from rs_assets.pipeline.topology.expression import column
 
 __all__ = [
+    "Alert",
     "BadRecords",
     "CalendarWindow",
     "CountWindow",
@@ -103,6 +105,7 @@ __all__ = [
 
 # Where each public name lives.
 HOMES = {
+    "Alert": "rs_assets.orchestration.sensors.alerts",
     "BadRecords": "rs_assets.engine.source.policy",
     "CalendarWindow": "rs_assets.engine.window.spec",
     "CountWindow": "rs_assets.engine.window.spec",

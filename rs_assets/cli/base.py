@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -42,11 +42,29 @@ def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
 MODULES = click.option(
     "-m", "--module", "modules", multiple=True, help="A module with pipelines (default: pyproject.toml)."
 )
+
+
+def _names(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001  click's form
+    """The names of pipelines that begin so, for the Tab key; none where the project does not load."""
+    try:
+        found = find_pipelines(context.params.get("modules") or ())
+    except RsError:
+        return []
+    return [pipeline.topology.job for pipeline in found if pipeline.topology.job.startswith(begun)]
+
+
+NAME = click.argument("name", shell_complete=_names)
+NAME_OR_NONE = click.argument("name", required=False, shell_complete=_names)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
-def chosen(modules: tuple[str, ...], name: str) -> Pipeline:
-    """The pipeline called `name`, of the project's code or, where no modules are named, deployed."""
+def chosen(modules: tuple[str, ...], name: str | None) -> Pipeline:
+    """The pipeline called `name`, of the project's code or, where no modules are named, deployed.
+
+    Without a name it is the only one of the code; ConfigurationError names them if there are several.
+    """
+    if name is None:
+        return _only(find_pipelines(modules))
     if not name.strip():
         raise ConfigurationError("a pipeline has a name")
     from rs_assets.orchestration.deployed.shown import shown_pipelines
@@ -55,3 +73,10 @@ def chosen(modules: tuple[str, ...], name: str) -> Pipeline:
     taken = {pipeline.topology.label for pipeline in found}
     deployed = () if modules else shown_pipelines(Home.default(), taken)
     return pick((*found, *(pipeline for _, pipeline in deployed)), name)
+
+
+def _only(found: Sequence[Pipeline]) -> Pipeline:
+    if len(found) != 1:
+        names = ", ".join(pipeline.name for pipeline in found) or "none"
+        raise ConfigurationError("there are several pipelines, or none", remedy=f"name one of: {names}")
+    return found[0]

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from rs_assets.engine.sink.console import as_table
 from rs_assets.engine.sink.delta_rows import dataset_of
 from rs_assets.engine.sink.delta_table import open_table
 from rs_assets.engine.source.base import Metered
+from rs_assets.orchestration.freshness import has_ended
 from rs_assets.orchestration.launch import Wish, launch
 from rs_assets.pipeline.compile.readers import reader_of
 from rs_assets.pipeline.runtime.options import RunOptions
@@ -29,7 +31,7 @@ from rs_assets.pipeline.stream.pipeline import Pipeline
 
 # How many rows of each result are shown.
 PREVIEW_ROWS = 5
-TOP_ROWS = 5
+UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def run_and_show(pipeline: Pipeline, wish: Wish, *, plain: bool, as_json: bool) -> None:
@@ -53,8 +55,9 @@ def run_and_show(pipeline: Pipeline, wish: Wish, *, plain: bool, as_json: bool) 
         sys.stdout.write(json.dumps({**report.as_dict(), "dagster_run_id": run_id}) + "\n")
         return
     show_report(report, out)
-    show_results(report, out)
-    show_open(report, out)
+    if report.batches:
+        show_results(report, out)
+        show_open(report, out)
     show_next(run_id, out)
 
 
@@ -93,10 +96,17 @@ class Bar:
         for source, offset in batch.offsets.items():
             if source in self._metered and offset != NOTHING_READ:
                 self._done[batch.query, source] = self._metered[source].done(offset)
-        text = f"batch {self.batches}, {self.rows:,} rows"
         reached = min(self._done.values(), default=0)
         total = self.total if self._done and self.total else None
-        self.progress.update(self.task, description=text, total=total, completed=reached)
+        self.progress.update(self.task, description=self._said(batch), total=total, completed=reached)
+
+    def _said(self, batch: BatchProgress) -> str:
+        parts = [f"batch {self.batches}", f"{self.rows:,} rows"]
+        if batch.rows_in and batch.seconds:
+            parts.append(f"{batch.rows_in / batch.seconds:,.0f} rows/s")
+        if batch.watermark is not None and not has_ended(batch.watermark):
+            parts.append(f"watermark {in_short(datetime.now(UTC) - batch.watermark)} behind")
+        return ", ".join(parts)
 
     def end(self) -> None:
         """Fill the bar."""
@@ -168,18 +178,17 @@ def _parts(report: RunReport) -> str:
 
 
 def show_results(report: RunReport, out: Console) -> None:
-    """The first rows of each table, and the top of those that count something."""
+    """Some rows of each table, whatever its size, and where the tables are."""
     for step, path in report.tables.items():
         table = open_table(path) if Path(path).exists() else None
         if table is None:
             continue
-        rows = dataset_of(table, path).to_table()
+        rows = dataset_of(table, path).head(PREVIEW_ROWS)
         out.print()
-        out.print(as_table(_first(rows), title=f"{step} ({rows.num_rows:,} rows)", max_rows=PREVIEW_ROWS))
-        top = _top(rows)
-        if top is not None:
-            out.print(top)
+        out.print(as_table(_first(rows), title=f"{step} ({table.count():,} rows)", max_rows=PREVIEW_ROWS))
     places = Table(title="where the tables are", title_justify="left", show_header=False, box=None)
+    places.add_column(no_wrap=True)
+    places.add_column(overflow="fold")
     for step, path in report.tables.items():
         places.add_row(step, path)
     letters = Home.default().dead_letters
@@ -213,9 +222,12 @@ def _first(rows: pa.Table) -> pa.Table:
     return rows.sort_by([("end_time", "ascending")]).drop_columns(["fire_time"])
 
 
-def _top(rows: pa.Table) -> Table | None:
-    """The pages with the most requests over all windows, for tables that have such columns."""
-    if not {"path", "requests"} <= set(rows.schema.names):
-        return None
-    sums = rows.group_by("path").aggregate([("requests", "sum")]).sort_by([("requests_sum", "descending")])
-    return as_table(sums.slice(0, TOP_ROWS), title="top pages so far", max_rows=TOP_ROWS)
+def in_short(time: timedelta) -> str:
+    """A time in its greatest unit, for people.
+
+    >>> in_short(timedelta(seconds=3)), in_short(timedelta(minutes=90)), in_short(timedelta(days=320))
+    ('3 s', '1.5 h', '320 d')
+    """
+    seconds = time.total_seconds()
+    size, unit = next((each for each in UNITS if abs(seconds) >= each[0]), UNITS[-1])
+    return f"{round(seconds / size, 1 if size > 1 else 0):g} {unit}"

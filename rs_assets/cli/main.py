@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rs_assets.cli.base import AS_JSON, MODULES, chosen, guarded
+from rs_assets.cli.base import AS_JSON, MODULES, NAME_OR_NONE, chosen, guarded
 from rs_assets.cli.deploy import deploy, deployments
+from rs_assets.cli.letters import dead_letters
 from rs_assets.cli.project import PROJECT_COMMANDS
 from rs_assets.cli.sql import sql
 from rs_assets.cli.tables import show
@@ -56,17 +57,17 @@ def list_pipelines(modules: tuple[str, ...], as_json: bool) -> None:
 
 
 @main.command()
-@click.argument("name")
+@NAME_OR_NONE
 @click.option("--mermaid", is_flag=True, help="As a Mermaid graph.")
 @MODULES
 @guarded
-def describe(name: str, modules: tuple[str, ...], mermaid: bool) -> None:
+def describe(name: str | None, modules: tuple[str, ...], mermaid: bool) -> None:
     """Show the steps of a pipeline."""
-    click.echo(pick(find_pipelines(modules), name).describe(mermaid=mermaid))
+    click.echo(chosen(modules, name).describe(mermaid=mermaid))
 
 
 @main.command()
-@click.argument("name")
+@NAME_OR_NONE
 @click.option("--finish", is_flag=True, help="Fire all open windows: the input is at its end.")
 @click.option("--new-generation", is_flag=True, help="Begin a fresh checkpoint and read the input again.")
 @click.option("--reset-step", "reset_steps", multiple=True, help="Forget the state of this step only.")
@@ -75,8 +76,8 @@ def describe(name: str, modules: tuple[str, ...], mermaid: bool) -> None:
 @MODULES
 @AS_JSON
 @guarded
-def run(name: str, modules: tuple[str, ...], *, plain: bool, as_json: bool, **wish: Any) -> None:
-    """Process all input there is, through Dagster, and show what came out."""
+def run(name: str | None, modules: tuple[str, ...], *, plain: bool, as_json: bool, **wish: Any) -> None:
+    """Process all input there is, through Dagster, and show what came out. Of a single pipeline no name is needed."""
     pipeline = _chosen_to_run(modules, name)
     from rs_assets.cli.console import run_and_show
     from rs_assets.orchestration.launch import Wish
@@ -85,10 +86,10 @@ def run(name: str, modules: tuple[str, ...], *, plain: bool, as_json: bool, **wi
 
 
 @main.command()
-@click.argument("name")
+@NAME_OR_NONE
 @MODULES
 @guarded
-def start(name: str, modules: tuple[str, ...]) -> None:
+def start(name: str | None, modules: tuple[str, ...]) -> None:
     """Process input as it comes, through Dagster, until Ctrl-C, which drains and stops."""
     pipeline = _chosen_to_run(modules, name)
     from rs_assets.cli.console import start_and_watch
@@ -96,8 +97,8 @@ def start(name: str, modules: tuple[str, ...]) -> None:
     start_and_watch(pipeline)
 
 
-def _chosen_to_run(modules: tuple[str, ...], name: str) -> Pipeline:
-    """The pipeline called `name`; Spark begins to start, which takes as long as what is imported next."""
+def _chosen_to_run(modules: tuple[str, ...], name: str | None) -> Pipeline:
+    """The pipeline that is meant; Spark begins to start, which takes as long as what is imported next."""
     pipeline = chosen(modules, name)
     from rs_assets.engine.spark.driver import SparkDriver
 
@@ -106,7 +107,7 @@ def _chosen_to_run(modules: tuple[str, ...], name: str) -> Pipeline:
 
 
 @main.command()
-@click.argument("name", required=False)
+@NAME_OR_NONE
 @MODULES
 @AS_JSON
 @guarded
@@ -146,7 +147,7 @@ def _targets(modules: tuple[str, ...]) -> tuple[list[str], list[str]]:
     return [part for module in (*own, *ours) for part in ("-m", module)], alone
 
 
-for command in (*COMMANDS, *PROJECT_COMMANDS, deploy, deployments, show, sql):
+for command in (*COMMANDS, *PROJECT_COMMANDS, dead_letters, deploy, deployments, show, sql):
     main.add_command(command)
 
 

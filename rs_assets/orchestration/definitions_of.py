@@ -12,6 +12,7 @@ from rs_assets.orchestration.families import resources_of
 if TYPE_CHECKING:
     from dagster import Definitions
 
+    from rs_assets.orchestration.sensors.alerts import OnAlert
     from rs_assets.orchestration.stream_assets import StreamAssets
     from rs_assets.orchestration.translator import StreamTranslator
     from rs_assets.pipeline.stream.pipeline import Pipeline
@@ -25,6 +26,7 @@ def build_definitions(
     resources: Mapping[str, Any] | None = None,
     *,
     translator: StreamTranslator | None = None,
+    on_alert: OnAlert | None = None,
 ) -> Definitions:
     """Assets, checks, jobs, sensors and schedules for `pipelines`, with the families' resources.
 
@@ -34,7 +36,8 @@ def build_definitions(
     `configure_at_launch` its settings are defaults, which the Launchpad shows and may change; made directly they are
     fixed. Their keys in Dagster are `rs_spark`, `rs_source`... Calls that are merged must be given the same objects.
     `translator` says how the steps look as assets. Assets whose rows were looked up in a Delta table that another of
-    the pipelines writes depend on that table's.
+    the pipelines writes depend on that table's. `on_alert` is called with an `Alert` when
+    a run has failed, an output has become stale, or dead letters came.
     TopologyError if two pipelines have one name, ConfigurationError if a resource is of no family.
 
     >>> from rs_assets import StreamBuilder
@@ -54,7 +57,7 @@ def build_definitions(
     shared = resources_of(resources or {})
     every = with_lineage([StreamAssets.of(pipeline, translator) for pipeline in pipelines])
     _OF_CODE.update((id(pipeline), pipeline) for pipeline in pipelines)
-    return Definitions.merge(*(_definitions(assets, shared) for assets in every))
+    return Definitions.merge(*(_definitions(assets, shared, on_alert) for assets in every))
 
 
 def labels_of_code() -> set[str]:
@@ -62,7 +65,7 @@ def labels_of_code() -> set[str]:
     return {pipeline.topology.label for pipeline in _OF_CODE.values()}
 
 
-def _definitions(assets: StreamAssets, resources: Mapping[str, Any]) -> Definitions:
+def _definitions(assets: StreamAssets, resources: Mapping[str, Any], on_alert: OnAlert | None) -> Definitions:
     """What Dagster shows of one pipeline."""
     from dagster import Definitions
 
@@ -78,7 +81,7 @@ def _definitions(assets: StreamAssets, resources: Mapping[str, Any]) -> Definiti
         assets=[graph],
         jobs=[*(pipeline_job(assets, graph, mode) for mode in ("run", "start")), upkeep],
         schedules=[nightly_compaction(assets, upkeep)],
-        sensors=sensors_of(assets),
+        sensors=sensors_of(assets, on_alert),
         asset_checks=[*checks_of(assets), *freshness_checks(assets)],
         resources=dict(resources),
     )

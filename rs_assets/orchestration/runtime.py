@@ -22,7 +22,12 @@ from rs_assets.pipeline.compile.wiring import Flow
 from rs_assets.pipeline.runtime.job.ending import record
 from rs_assets.pipeline.runtime.job.opening import opened
 from rs_assets.pipeline.runtime.job.session import JobSession
-from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy, default_metrics_port
+from rs_assets.pipeline.runtime.options import (
+    RunOptions,
+    SavepointPolicy,
+    default_metrics_endpoint,
+    default_metrics_port,
+)
 from rs_assets.pipeline.runtime.report import BatchProgress, RunReport
 from rs_assets.pipeline.runtime.run.run import run_wired
 from rs_assets.pipeline.runtime.run.running import RunningPipeline
@@ -66,6 +71,9 @@ class RunResource(ConfigurableResource[None]):
     )
     metrics_port: int | None = Field(
         default=None, ge=0, description="A port of loopback for Prometheus; 0: any; none: RS_METRICS_PORT, else none"
+    )
+    metrics_endpoint: str = Field(
+        default="", description="A collector of OpenTelemetry, http://host:4318/v1/metrics; empty: RS_METRICS_ENDPOINT"
     )
     storage_url: str = Field(
         default="", description="The SQLAlchemy URL of the storage db; use EnvVar for passwords; empty: RS_STORAGE_URL"
@@ -204,6 +212,7 @@ class RuntimeResource(ConfigurableResource[None]):
             max_line_bytes=self.source.max_line_bytes,
             connector=None if connector == "as_written" else connector,
             metrics_port=default_metrics_port() if self.run.metrics_port is None else self.run.metrics_port,
+            metrics_endpoint=self.run.metrics_endpoint or default_metrics_endpoint(),
             run_id=run_id,
         )
 

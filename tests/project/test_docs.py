@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rs_assets import errors
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)\s]+)\)")
@@ -29,6 +31,14 @@ def test_every_link_leads_somewhere(page):
 def test_every_page_is_in_the_index():
     index = set(LINK.findall((ROOT / "docs" / "README.md").read_text()))
     assert {page.name for page in (ROOT / "docs").glob("*.md")} - index == {"README.md"}
+
+
+def test_the_runbook_should_have_every_error():
+    """Those that only group others are never raised."""
+    text = (ROOT / "docs" / "runbook.md").read_text()
+    kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.RsError)}
+    groups = {kind.__name__ for kind in (errors.RsError, errors.UserError, errors.StartRefused, errors.DataError)}
+    assert kinds - set(re.findall(r"`(\w+)`", text)) == groups
 
 
 def test_every_page_is_in_the_site():

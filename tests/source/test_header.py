@@ -41,12 +41,20 @@ VALUE = st.one_of(st.text(alphabet='ab ,"üé;\t', max_size=6), st.sampled_from(
         ("a,b", "x bigint, y string", (0, 1)),
         ("a,a", "a bigint, b string", (0, 1)),
         ("id,,name,name", "name3 string, _c1 string", (3, 1)),
+        ("a,a,a", "a2 string, a0 string", (2, 0)),
+        ("a,a,a1", "a1 string, a0 string", (2, 0)),
         ('"a,b","c ""d"""', "x string, y string", (0, 1)),
     ],
 )
 def test_should_find_the_columns_by_name(header: str, schema: str, places: tuple[int, ...]) -> None:
     found = Columns.matched(header_names(header.encode()), [field.split()[0] for field in schema.split(", ")])
     assert found.places == places
+
+
+def test_should_tell_what_columns_of_one_name_are_called() -> None:
+    with pytest.raises(SourceReadError, match="no column 'name'") as refused:
+        Columns.matched(["id", "Name", "Name", "Name"], ["id", "name"])
+    assert refused.value.remedy == "name the fields of the schema as the columns: id, Name1, Name2, Name3"
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])

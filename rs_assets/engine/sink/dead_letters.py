@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, Field, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from rs_assets.engine.sink.base import BatchMark
+from rs_assets.engine.sink.delta_rows import dataset_of
 from rs_assets.engine.sink.delta_table import check_fence, last_batch, open_table, properties
 
 SCHEMA = pa.schema(
@@ -92,6 +95,23 @@ class DeadLetters:
             updates={UNDONE: f"CASE WHEN {stands} THEN CAST(NULL AS BIGINT) ELSE {begun.generation} END"},
             commit_properties=CommitProperties(app_transactions=[Transaction(begun.fence, begun.token)]),
         )
+
+
+def letters_of(path: Path, namespace: str, job: str, *, after: datetime | None = None) -> pa.Table:
+    """The letters of a job that count, by time, split and line; none where there is no table yet.
+
+    With `after` only those of later batches.
+    """
+    table = open_table(str(path))
+    if table is None:
+        return STORED.empty_table()
+    dataset = dataset_of(table, str(path))
+    wanted = (pc.field("namespace") == namespace) & (pc.field("job") == job)
+    if UNDONE in dataset.schema.names:
+        wanted &= pc.field(UNDONE).is_null()
+    if after is not None:
+        wanted &= pc.field("at") > pa.scalar(after, pa.timestamp("us", tz="UTC"))
+    return dataset.to_table(filter=wanted).sort_by([(name, "ascending") for name in ("at", "split", "line")])
 
 
 def _quoted(text: str) -> str:

@@ -31,7 +31,10 @@ class Columns:
 
         Names of which the header has none at all rename its columns by place, if there are as many.
         """
-        found = {name: place for place, name in reversed(list(enumerate(_told_apart(header))))}
+        there = list(_told_apart(header))
+        found = {name.lower(): place for place, name in reversed(list(enumerate(there)))}
+        # A name that a column has by itself is its own, whatever the others were called to be told apart.
+        found |= {name.strip().lower(): place for place, name in enumerate(header) if there[place] == name.strip()}
         wanted = [name.strip().lower() for name in names]
         missing = [name for name, key in zip(names, wanted, strict=True) if key not in found]
         if len(missing) == len(names) == len(header):
@@ -39,7 +42,7 @@ class Columns:
         if missing:
             raise SourceReadError(
                 f"the header has no column {missing[0]!r}",
-                remedy=f"name the fields of the schema as the columns: {', '.join(header)}",
+                remedy=f"name the fields of the schema as the columns: {', '.join(there)}",
             )
         return cls(tuple(found[key] for key in wanted), len(header))
 
@@ -111,7 +114,8 @@ def _whole(file: Path) -> LineRange:
 
 
 def _told_apart(header: Sequence[str]) -> Iterator[str]:
-    """The names as Spark infers them, in small letters: those that are empty or come twice get their place."""
-    lower = [name.strip().lower() for name in header]
-    for place, name in enumerate(lower):
-        yield f"_c{place}" if not name else f"{name}{place}" if lower.count(name) > 1 else name
+    """The names as Spark infers them: those that are empty, or come more than once, get their place from 0."""
+    stripped = [name.strip() for name in header]
+    lower = [name.lower() for name in stripped]
+    for place, name in enumerate(stripped):
+        yield f"_c{place}" if not name else f"{name}{place}" if lower.count(name.lower()) > 1 else name

@@ -1,4 +1,4 @@
-"""The sensors of a pipeline: new input, changed splits, checkpoints, recovery, rescaling, freshness."""
+"""The sensors of a pipeline: new input, changed splits, checkpoints, recovery, rescaling, freshness, alerts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from dagster import SensorDefinition
 
+from rs_assets.orchestration.sensors.alerts import Alert, OnAlert, alert_sensor
 from rs_assets.orchestration.sensors.checkpoints import checkpoint_sensor
 from rs_assets.orchestration.sensors.freshness import freshness_sensor
 from rs_assets.orchestration.sensors.new_input import new_input_sensor
@@ -25,13 +26,15 @@ SENSORS: tuple[Callable[[StreamAssets], SensorDefinition | None], ...] = (
 )
 
 
-def sensors_of(assets: StreamAssets) -> list[SensorDefinition]:
-    """All sensors of a pipeline."""
-    made = (make(assets) for make in SENSORS)
+def sensors_of(assets: StreamAssets, on_alert: OnAlert | None = None) -> list[SensorDefinition]:
+    """All sensors of a pipeline; the one of alerts if somebody is to be told."""
+    made = (*(make(assets) for make in SENSORS), alert_sensor(assets, on_alert) if on_alert else None)
     return [sensor for sensor in made if sensor is not None]
 
 
 __all__ = [
+    "Alert",
+    "alert_sensor",
     "checkpoint_sensor",
     "freshness_sensor",
     "new_input_sensor",

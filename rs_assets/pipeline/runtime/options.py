@@ -33,6 +33,11 @@ def default_metrics_port() -> int | None:
     return int(text)
 
 
+def default_metrics_endpoint() -> str:
+    """The address of RS_METRICS_ENDPOINT; empty if it is not set."""
+    return os.environ.get("RS_METRICS_ENDPOINT", "")
+
+
 def _ignore(progress: BatchProgress) -> None:
     """Nobody asked for progress."""
 
@@ -74,7 +79,8 @@ class RunOptions:
     windows of each step the report shows. `savepoints` says when savepoints are taken by themselves. `max_poisons` is
     how many different records of a batch may go into quarantine because a step cannot compute them; more end the run.
     Without `trace` every Python function runs in Python, also where it is understood well enough for Spark's plan.
-    `metrics_port` is a port of loopback that serves the run's numbers to Prometheus (0: any free one; None: none does).
+    `metrics_port` is a port of loopback that serves the run's numbers to Prometheus (0: any free one; None: none does),
+    `metrics_endpoint` the address of a collector of OpenTelemetry that gets them, `http://host:4318/v1/metrics`.
     """
 
     home: Home = field(default_factory=Home.default)
@@ -98,4 +104,12 @@ class RunOptions:
     max_poisons: int = 100
     trace: bool = True
     metrics_port: int | None = field(default_factory=default_metrics_port)
+    metrics_endpoint: str = field(default_factory=default_metrics_endpoint, repr=False)
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+
+    def __post_init__(self) -> None:
+        """Refuse the address of a collector that is none."""
+        if self.metrics_endpoint and not self.metrics_endpoint.startswith(("http://", "https://")):
+            raise ConfigurationError(
+                "the address of the collector is none of HTTP", remedy="write it as http://collector:4318/v1/metrics"
+            )

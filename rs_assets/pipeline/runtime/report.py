@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from html import escape
 from typing import Any
 
 import pyarrow as pa
@@ -167,6 +168,15 @@ class RunReport:
         return (
             f"<RunReport {self.pipeline}: {self.rows_in_words}; {self.batches} batches in {self.seconds:.1f} s{tables}>"
         )
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks, with the place of each table and what went wrong beside."""
+        lines = [
+            f"<b>{escape(self.pipeline)}</b>: {self.rows_in_words}; {self.batches} batches in {self.seconds:.1f} s",
+            *(f"report.table({escape(repr(step))}): <code>{escape(path)}</code>" for step, path in self.tables.items()),
+            *(f"<b>warning</b>: {escape(warning)}" for warning in self.warnings),
+        ]
+        return "<br>".join(lines)
 
     @property
     def rows_in_words(self) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.topology.describe import as_mermaid, as_text, in_short
+from rs_assets.pipeline.topology.draw import as_svg
 from rs_assets.pipeline.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -42,9 +43,9 @@ class Pipeline:
         """Its name, sources, steps with state and sinks."""
         return f"<Pipeline {in_short(self.topology)}>"
 
-    def _repr_markdown_(self) -> str:
+    def _repr_html_(self) -> str:
         """A drawing for notebooks."""
-        return f"```mermaid\n{as_mermaid(self.topology)}\n```"
+        return f"<b>{self.name}</b><br>{as_svg(self.topology)}"
 
     def describe(self, *, mermaid: bool = False) -> str:
         """The pipeline as lines of text, or as a Mermaid graph.

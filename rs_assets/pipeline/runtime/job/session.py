@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -24,6 +24,7 @@ from rs_assets.engine.checkpoint.lease import Lease
 from rs_assets.engine.checkpoint.log import PARTITIONS, CheckpointLog
 from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.engine.checkpoint.storage import storage_named
+from rs_assets.engine.extras import check_extra
 from rs_assets.engine.sink.base import Claim, Closing, SinkWriter
 from rs_assets.engine.sink.dead_letters import DeadLetters
 from rs_assets.engine.source.base import Known, Pruning, SourceReader, Watch, listed
@@ -52,6 +53,10 @@ from rs_assets.pipeline.topology.shuffle import ShuffleWrite
 from rs_assets.pipeline.topology.sink import DeltaSink, FileSink, Sink
 from rs_assets.pipeline.topology.source import Source
 from rs_assets.pipeline.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from rs_assets.pipeline.runtime.record.metrics import Metrics
+    from rs_assets.pipeline.runtime.record.telemetry import Telemetry
 
 STRICTEST = (BadRecords.FAIL, BadRecords.DEAD_LETTER, BadRecords.QUARANTINE, BadRecords.SKIP)
 
@@ -92,22 +97,33 @@ class JobSession:
         )
         lease.troubles = self.troubles
         self.lease = self._stack.enter_context(lease)
-        self._serve_metrics()
+        self._count_batches()
         storage = storage_named(options.checkpoint_storage, catalog=options.home.catalog, url=options.storage_url)
         self.troubles.begin()
         self.journal = Journal(self.catalog, storage, self.troubles)
         self._stack.callback(self._close_followings)
         self._stack.callback(self.journal.close)
 
-    def _serve_metrics(self) -> None:
-        if self.options.metrics_port is None:
-            return
-        # Here, for most runs serve none.
-        from rs_assets.pipeline.runtime.record.metrics import Metrics
+    def _count_batches(self) -> None:
+        """Serve the run's numbers, and send them, if that is asked for."""
+        # Here, for most runs do neither.
+        if self.options.metrics_port is not None:
+            from rs_assets.pipeline.runtime.record.metrics import Metrics
 
-        metrics = self._stack.enter_context(Metrics(self.topology.name, self.options.metrics_port))
-        LOG.info("metrics of %s: http://127.0.0.1:%d/metrics", self.topology.name, metrics.port)
-        self.options = replace(self.options, on_progress=metrics.listening(self.options.on_progress))
+            metrics = Metrics(self.topology.name, self.options.metrics_port)
+            LOG.info("metrics of %s: http://127.0.0.1:%d/metrics", self.topology.name, metrics.port)
+            self._count_by(metrics)
+        if self.options.metrics_endpoint:
+            check_extra("otel", "metrics by OpenTelemetry")
+            from rs_assets.pipeline.runtime.record.telemetry import Telemetry
+
+            self._count_by(Telemetry(self.topology.name, self.options.metrics_endpoint, self.troubles))
+
+    def _count_by(self, counting: Metrics | Telemetry) -> None:
+        from rs_assets.pipeline.runtime.record.metrics import listening
+
+        self._stack.enter_context(counting)
+        self.options = replace(self.options, on_progress=listening(counting, self.options.on_progress))
 
     def close(self) -> None:
         """Stop what still runs and give the lease back; may be called twice."""

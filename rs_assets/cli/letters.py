@@ -1,0 +1,70 @@
+"""The records that a pipeline could not use: shown, counted by reason, written into a file to be mended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rs_assets.cli.base import AS_JSON, MODULES, NAME, chosen, guarded
+from rs_assets.engine.home import Home
+from rs_assets.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SHOWN = ("at", "step", "split", "line", "reason", "record")
+
+
+@click.command("dead-letters")
+@NAME
+@click.option("--rows", default=10, show_default=True, type=click.IntRange(min=1), help="The newest, at most so many.")
+@click.option(
+    "--export", "file", type=click.Path(path_type=Path), help="Write all records into a new file, as they were."
+)
+@MODULES
+@AS_JSON
+@guarded
+def dead_letters(name: str, rows: int, file: Path | None, modules: tuple[str, ...], as_json: bool) -> None:
+    """Show the records that a pipeline could not use: where each stood, why, and its text."""
+    from rich.console import Console
+
+    from rs_assets.cli.upkeep import show
+    from rs_assets.engine.sink.console import as_table
+    from rs_assets.engine.sink.dead_letters import letters_of
+
+    topology = chosen(modules, name).topology
+    letters = letters_of(Home.default().dead_letters, topology.namespace, topology.job)
+    if file is not None:
+        export(letters, file)
+    newest = letters.slice(max(letters.num_rows - rows, 0))
+    if as_json:
+        click.echo(json.dumps({"count": letters.num_rows, "newest": newest.to_pylist()}, default=str))
+        return
+    if not letters.num_rows:
+        click.echo(f"{name}: no dead letter")
+        return
+    counts = letters.group_by(["step", "reason"]).aggregate([([], "count_all")]).sort_by([("count_all", "descending")])
+    rows_of = [{"letters": f"{row['count_all']:,}", **row} for row in counts.to_pylist()]
+    show(rows_of, ("letters", "step", "reason"), empty="")
+    title = f"the newest of {letters.num_rows:,}" if letters.num_rows > rows else "all of them"
+    Console().print(as_table(newest.select(SHOWN), title=title, max_rows=rows))
+    if file is not None:
+        click.echo(f"wrote {letters.num_rows:,} records into {file}, a line each: mend them and let a source read it")
+
+
+def export(letters: pa.Table, file: Path) -> None:
+    """Write the text of each record into a new file, a line each.
+
+    ConfigurationError if the file is there, or cannot be made.
+    """
+    texts = letters["record"].to_pylist()
+    try:
+        with file.open("x", encoding="utf-8") as content:
+            content.writelines(f"{text}\n" for text in texts if text is not None)
+    except FileExistsError as error:
+        raise ConfigurationError(f"{file} is there already", remedy="name a file that is new") from error
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be written: {error.strerror}", remedy="name another file") from error

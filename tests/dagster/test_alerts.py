@@ -1,0 +1,123 @@
+"""Alerts: a function of the project's own hears once of failed runs, stale outputs and dead letters."""
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from dagster import AssetCheckEvaluation, DagsterInstance, SkipReason, build_sensor_context, job, op
+
+from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
+from rs_assets.engine.home import Home
+from rs_assets.engine.sink.base import BatchMark
+from rs_assets.engine.sink.dead_letters import SCHEMA, DeadLetters
+from rs_assets.orchestration.sensors import alerts
+
+
+@pytest.fixture
+def instance():
+    with DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture
+def heard(tmp_path, monkeypatch):
+    monkeypatch.setenv("RS_HOME", str(tmp_path / "rs"))
+    return []
+
+
+@pytest.fixture
+def ticks(heard, instance):
+    """Evaluate the sensor once more; what it has told."""
+    hits = StreamBuilder.data_stream("shop", "hits").from_file("hits.jsonl", schema="page string, ts timestamp")
+    counts = (
+        hits.window(TumblingWindow.of(Time.minutes(1), "ts")).group_by("page").count("n").water_mark(Time.minutes(1))
+    )
+    pipeline = counts.to_delta("pages").build(fresh_within=Time.minutes(5))
+    sensor = build_definitions([pipeline], on_alert=heard.append).resolve_sensor_def("shop_hits_alerts")
+    state = SimpleNamespace(cursor=None)
+
+    def tick():
+        del heard[:]
+        result = sensor(build_sensor_context(instance=instance, cursor=state.cursor))
+        if not isinstance(result, SkipReason):
+            state.cursor = result.cursor
+        return [(alert.kind, alert.text) for alert in heard]
+
+    return tick
+
+
+def fail(instance):
+
+    @op
+    def act():
+        raise ValueError
+
+    @job(name="shop_hits_run", tags={"rs/pipeline": "shop.hits", "rs/mode": "run"})
+    def failing():
+        act()
+
+    return failing.execute_in_process(instance=instance, raise_on_error=False).run_id
+
+
+def test_there_is_no_sensor_where_nobody_is_to_be_told():
+    pipeline = StreamBuilder.data_stream("shop", "hits").from_array([{"a": 1}]).to_delta("a").build()
+    names = [sensor.name for sensor in build_definitions([pipeline]).sensors or ()]
+    assert "shop_hits_alerts" not in names
+
+
+def test_a_failed_run_is_told_once_and_old_ones_are_not(ticks, instance, monkeypatch):
+    monkeypatch.setattr(alerts, "evaluations", lambda *_: [])
+    fail(instance)
+    assert ticks() == []
+    failed = fail(instance)
+    assert ticks() == [("failed", f"the run {failed[:8]} of shop_hits_run failed")]
+    assert ticks() == []
+
+
+def test_an_output_is_told_when_it_becomes_stale_and_again_only_behind_a_recovery(ticks, monkeypatch):
+    def judged(lag):
+        def evaluations(assets, place):
+            metadata = {"watermark_lag_seconds": float(lag)}
+            key = assets.key("pages_table")
+            return [AssetCheckEvaluation(asset_key=key, check_name="c", passed=lag < 300, metadata=metadata)]
+
+        monkeypatch.setattr(alerts, "evaluations", evaluations)
+        return ticks()
+
+    stale = [("stale", "shop/hits/pages is not fresh: its watermark is 900 s behind the clock")]
+    assert [judged(lag) for lag in (3, 900, 950, 3, 900)] == [[], stale, [], [], stale]
+
+
+def write_letter(number):
+    at = datetime(2026, 1, 5, tzinfo=UTC) + timedelta(minutes=number)
+    row = {"namespace": "shop", "job": "hits", "generation": 1, "query": "q", "batch_id": number, "step": "file"}
+    place = {"split": "hits.jsonl", "line": number, "offset": 0, "reason": "malformed JSON", "record": "{", "at": at}
+    mark = BatchMark(pipeline_id="hits", generation=1, sink="letters", batch_id=number)
+    DeadLetters(Home.default().dead_letters).write(pa.Table.from_pylist([{**row, **place}], SCHEMA), mark)
+
+
+def test_new_dead_letters_are_told_and_old_ones_are_not(ticks, monkeypatch):
+    monkeypatch.setattr(alerts, "evaluations", lambda *_: [])
+    write_letter(1)
+    assert ticks() == []
+    write_letter(2)
+    write_letter(3)
+    assert ticks() == [("dead_letters", "2 new dead letters; the newest, of hits.jsonl: malformed JSON")]
+    assert ticks() == []
+
+
+def test_what_could_not_be_told_is_told_at_the_next_tick(ticks, heard, instance, monkeypatch):
+    monkeypatch.setattr(alerts, "evaluations", lambda *_: [])
+    ticks()
+    fail(instance)
+    told = alerts._letters
+
+    def away(*_):
+        raise ConnectionError
+
+    monkeypatch.setattr(alerts, "_letters", away)
+    with pytest.raises(ConnectionError):
+        ticks()
+    monkeypatch.setattr(alerts, "_letters", told)
+    assert [kind for kind, _ in ticks()] == ["failed"]
