@@ -36,7 +36,7 @@ def build_definitions(
     `configure_at_launch` its settings are defaults, which the Launchpad shows and may change; made directly they are
     fixed. Their keys in Dagster are `rs_spark`, `rs_source`... Calls that are merged must be given the same objects.
     `translator` says how the steps look as assets. Assets whose rows were looked up in a Delta table that another of
-    the pipelines writes depend on that table's. `on_alert` is called with an `Alert` when
+    the pipelines writes, or that read such a table, depend on that table's. `on_alert` is called with an `Alert` when
     a run has failed, an output has become stale, or dead letters came.
     TopologyError if two pipelines have one name, ConfigurationError if a resource is of no family.
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from rs_assets.engine.dimension.spec import DeltaOrigin
 from rs_assets.pipeline.topology.base import Node
+from rs_assets.pipeline.topology.delta import DeltaSource
 from rs_assets.pipeline.topology.dim_join import DimJoin
 from rs_assets.pipeline.topology.topology import Topology
 
@@ -35,9 +36,10 @@ def upstream_roles(topology: Topology, node: Node) -> list[tuple[str, Role]]:
 
 
 def looked_up(topology: Topology, node: Node) -> frozenset[str]:
-    """The Delta tables in which the rows of `node` were looked up since the nearest steps above that are assets."""
+    """The Delta tables that `node` reads, or that its rows were looked up in since the nearest assets above."""
     dimensions = (each.dimension.origin for each in _up_to_assets(topology, node) if isinstance(each, DimJoin))
-    return frozenset(origin.table for origin in dimensions if isinstance(origin, DeltaOrigin))
+    own = {node.table} if isinstance(node, DeltaSource) else set()
+    return frozenset(origin.table for origin in dimensions if isinstance(origin, DeltaOrigin)) | own
 
 
 def _up_to_assets(topology: Topology, node: Node) -> Iterator[Node]:

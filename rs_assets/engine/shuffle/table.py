@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
@@ -22,9 +21,10 @@ from rs_assets.engine.sink.delta_rules import nullable
 from rs_assets.engine.sink.delta_table import open_table
 from rs_assets.engine.source.base import Known, Start, Watch, Watching
 from rs_assets.engine.source.columns import LINE, OFFSET, PREFIX, RAW, REASON, SPLIT
+from rs_assets.engine.source.delta.versions import next_version
 from rs_assets.engine.source.poison import EXACT
 from rs_assets.engine.source.schema import quoted
-from rs_assets.errors import CheckpointError, SinkError
+from rs_assets.errors import SinkError
 
 # Which batch of the query above a row came with: what is read is purged by it.
 BATCH = f"{PREFIX}batch"
@@ -126,11 +126,3 @@ class TableShuffle:
 
 def _fields(schema: StructType) -> list[str]:
     return [quoted(field.name) for field in schema.fields]
-
-
-def next_version(offset: str) -> int:
-    """The version that Delta's source reads next; a version that was read in part counts as not read."""
-    try:
-        return int(orjson.loads(offset)["reservoirVersion"])
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{offset[:100]!r} is no offset of a Delta table") from error

@@ -59,13 +59,7 @@ def read_stream(
     JSON that holds an array, says nothing of a quote in CSV that is not closed, and takes columns by place. A `pruned`
     stream of JSON has no REASON: somebody else finds out that its lines are plain.
     """
-    if not has_input(path):
-        raise ConfigurationError(f"there is no file at {path}", remedy="check the path of the source", step=name)
-    # Without the lookup Spark reads files twice if another one of the batch has a name like a glob, and takes folders
-    # called `a=1` for columns.
-    reader = spark.readStream.name(name).option("maxFileAge", MAX_FILE_AGE).option("recursiveFileLookup", value=True)
-    if max_files_per_batch:
-        reader = reader.option("maxFilesPerTrigger", max_files_per_batch)
+    reader = file_stream(spark, name=name, path=path, max_files_per_batch=max_files_per_batch)
     if form.format == "csv" and not in_parser:
         return parse_lines(_lines(reader, as_glob(path), form), form)
     if form.format == "json" and not in_parser:
@@ -75,6 +69,18 @@ def read_stream(
         # Plain lines end as any reader thinks they do, and Hadoop's own way of finding the ends is faster.
         return reader.schema(form.schema).json(as_glob(path))
     return _with_reason(_load(reader, as_glob(path), form), form)
+
+
+def file_stream(
+    spark: SparkSession, *, name: str, path: str, max_files_per_batch: int | None = None
+) -> DataStreamReader:
+    """A reader of files that no longer change; ConfigurationError if there is nothing at `path`."""
+    if not has_input(path):
+        raise ConfigurationError(f"there is no file at {path}", remedy="check the path of the source", step=name)
+    # Without the lookup Spark reads files twice if another one of the batch has a name like a glob, and takes folders
+    # called `a=1` for columns.
+    reader = spark.readStream.name(name).option("maxFileAge", MAX_FILE_AGE).option("recursiveFileLookup", value=True)
+    return reader.option("maxFilesPerTrigger", max_files_per_batch) if max_files_per_batch else reader
 
 
 def _lines(reader: DataStreamReader, path: str, form: LineFormat) -> DataFrame:

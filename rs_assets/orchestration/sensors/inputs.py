@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+from rs_assets.engine.home import Home
 from rs_assets.engine.source.base import Ends, Growing
 from rs_assets.pipeline.compile.readers import reader_of
 from rs_assets.pipeline.topology.source import Source
@@ -19,7 +20,10 @@ def watched(topology: Topology) -> Sequence[Source]:
     return [s for s in topology.sources if not s.bounded and isinstance(reader_of(s), Growing)]
 
 
-def ends_of(sources: Sequence[Source]) -> dict[str, Ends]:
-    """The splits of each source with their ends; SourceReadError if a broker does not answer."""
-    readers = [reader_of(source) for source in sources]
+def ends_of(sources: Sequence[Source], home: Home | None = None) -> dict[str, Ends]:
+    """The splits of each source with their ends; SourceReadError if a broker does not answer.
+
+    `home` is where tables lie that are only named (None: the default one).
+    """
+    readers = [reader_of(source, home) for source in sources]
     return {reader.name: reader.ends(PATIENCE) for reader in readers if isinstance(reader, Growing)}

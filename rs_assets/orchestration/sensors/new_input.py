@@ -50,7 +50,7 @@ def new_input_sensor(assets: StreamAssets) -> SensorDefinition | None:
         if busy is not None:
             return SkipReason(busy)
         try:
-            seen = input_state(ends_of(sources))
+            seen = input_state(ends_of(sources, place_of(context, topology).home))
         except SourceReadError as error:
             return SkipReason(str(error))
         if seen != context.cursor:

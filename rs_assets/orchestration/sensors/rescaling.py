@@ -85,7 +85,7 @@ def rescale_sensor(assets: StreamAssets, policy: RescalePolicy = RescalePolicy()
         if manifest is None or not manifest.partitions:
             return SkipReason("it has not run yet")
         try:
-            splits = sum(len(ends) for ends in ends_of(sources).values())
+            splits = sum(len(ends) for ends in ends_of(sources, place.home).values())
             behind = policy.behind(lags(topology, place))
         except SourceReadError as error:
             return SkipReason(str(error))
@@ -118,7 +118,7 @@ def lags(topology: Topology, place: Place) -> Lag:
     manifest = manifests.load(folder)
     lags = []
     for source in watched(topology):
-        reader = reader_of(source)
+        reader = reader_of(source, place.home)
         if isinstance(reader, Lagging):
             logs = [log_of(manifest, plan, folder) for plan in plan_queries(topology) if source.name in plan.sources]
             read = [SourceLog(log, source.name).committed if log is not None else None for log in logs]

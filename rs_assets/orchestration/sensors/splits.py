@@ -12,6 +12,7 @@ from dagster import (
 )
 
 from rs_assets.errors import SourceReadError
+from rs_assets.orchestration.place import place_of
 from rs_assets.orchestration.sensors import cursor
 from rs_assets.orchestration.sensors.inputs import ends_of, watched
 from rs_assets.orchestration.stream_assets import StreamAssets
@@ -35,7 +36,7 @@ def split_change_sensor(assets: StreamAssets) -> SensorDefinition | None:
     def split_change(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         known: dict[str, list[str]] = cursor.load(context.cursor)
         try:
-            now = {name: sorted(ends) for name, ends in ends_of(sources).items()}
+            now = {name: sorted(ends) for name, ends in ends_of(sources, place_of(context, topology).home).items()}
         except SourceReadError as error:
             return SkipReason(str(error))
         events = [

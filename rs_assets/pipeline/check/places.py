@@ -6,13 +6,15 @@ from pathlib import Path
 
 from rs_assets.engine.project import anchored
 from rs_assets.errors import TopologyError
-from rs_assets.pipeline.topology.sink import FileSink
+from rs_assets.pipeline.topology.delta import DeltaSource
+from rs_assets.pipeline.topology.sink import DeltaSink, FileSink
 from rs_assets.pipeline.topology.source import FileSource
 from rs_assets.pipeline.topology.topology import Topology
 
 
 def check_places(topology: Topology) -> None:
-    """TopologyError for files that are written into a folder that a source of the pipeline reads."""
+    """TopologyError for files that are written into a folder that a source reads, and for a table that is read."""
+    _check_tables(topology)
     read = [(source, Path(source.path)) for source in topology.sources if isinstance(source, FileSource)]
     for sink in topology.sinks:
         if not isinstance(sink, FileSink):
@@ -24,5 +26,19 @@ def check_places(topology: Topology) -> None:
                 f"step {sink.name!r} writes into the folder that the step {reader.name!r} reads: each run would read"
                 " what the one before has written",
                 remedy="write into a folder beside it",
+                step=sink.name,
+            )
+
+
+def _check_tables(topology: Topology) -> None:
+    read = {source.table: source for source in topology.sources if isinstance(source, DeltaSource)}
+    for sink in topology.sinks:
+        if not isinstance(sink, DeltaSink):
+            continue
+        reader = read.get(anchored(sink.table) if "/" in sink.table else sink.table)
+        if reader is not None:
+            raise TopologyError(
+                f"step {sink.name!r} writes the table that the step {reader.name!r} reads: it would read its own rows",
+                remedy="write another table",
                 step=sink.name,
             )

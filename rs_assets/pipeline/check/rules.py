@@ -23,7 +23,19 @@ from rs_assets.pipeline.check.types import DdlError, Type, fields_in, type_in
 from rs_assets.pipeline.check.united import check_kinds
 from rs_assets.pipeline.language.condition.bind import condition_sql
 from rs_assets.pipeline.language.script.bind import bound_script
-from rs_assets.pipeline.topology import dim_join, distinct, fold, join, shuffle, sink, source, sqlite, step, window
+from rs_assets.pipeline.topology import (
+    delta,
+    dim_join,
+    distinct,
+    fold,
+    join,
+    shuffle,
+    sink,
+    source,
+    sqlite,
+    step,
+    window,
+)
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.expression import ColumnBuilder, ConditionText, Expression, PythonFunction, SqlText
 
@@ -326,6 +338,7 @@ RULES: Mapping[type[Node], Rule] = MappingProxyType(
         source.MemorySource: _source,
         source.FileSource: _source,
         source.KafkaSource: _source,
+        delta.DeltaSource: _source,
         sqlite.SqliteSource: _source,
         shuffle.ShuffleRead: _passed,
         step.Map: _mapped,

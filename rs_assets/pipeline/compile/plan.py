@@ -10,6 +10,7 @@ from rs_assets.pipeline.compile.late import gets_late, with_late
 from rs_assets.pipeline.compile.query_plan import OutputMode, QueryPlan
 from rs_assets.pipeline.topology.branches import dominators, rejoined
 from rs_assets.pipeline.topology.chain import DURABLE, entries
+from rs_assets.pipeline.topology.delta import DeltaSource
 from rs_assets.pipeline.topology.shuffle import ShuffleRead
 from rs_assets.pipeline.topology.sink import DeltaSink, Sink
 from rs_assets.pipeline.topology.source import FileSource
@@ -155,8 +156,9 @@ def _check_places(topology: Topology, node: TimedState, sources: tuple[str, ...]
     """Refuse lateness by records where these have no order."""
     if node.by_split is None or not node.by_split.by_record:
         return
-    files = (each for each in map(topology.__getitem__, sources) if isinstance(each, FileSource))
-    unplaced = next((each for each in files if not each.tail), None)
+    read = map(topology.__getitem__, sources)
+    whole = (each for each in read if isinstance(each, DeltaSource) or (isinstance(each, FileSource) and not each.tail))
+    unplaced = next(whole, None)
     if unplaced is not None:
         raise TopologyError(
             f"step {node.name!r} judges by each record which ones are late, but {unplaced.name!r} reads whole files in"

@@ -17,21 +17,27 @@ from rs_assets.engine.shuffle.reader import ShuffleReader
 from rs_assets.engine.source.array.reader import ArrayReader
 from rs_assets.engine.source.base import Ordered, Placed, Reading, SourceReader
 from rs_assets.engine.source.columns import ADDRESS, LINE, ORDER, ORIGIN, PLACE, SPLIT, origin_of
+from rs_assets.engine.source.delta.reader import DeltaReader
 from rs_assets.engine.source.files.reader import FilesReader
 from rs_assets.engine.source.kafka.reader import TopicsReader
 from rs_assets.engine.source.kafka.reading import KafkaReader
 from rs_assets.engine.source.lines.reader import LinesReader
 from rs_assets.engine.source.memory.reader import MemoryReader
+from rs_assets.engine.source.parquet.reader import ParquetReader
 from rs_assets.engine.source.parse import LineFormat
 from rs_assets.engine.source.sqlite.reader import SqliteReader
 from rs_assets.pipeline.compile.shuffle import place_of
 from rs_assets.pipeline.compile.wiring import Wiring
 from rs_assets.pipeline.topology import source as nodes
+from rs_assets.pipeline.topology.delta import DeltaSource
 from rs_assets.pipeline.topology.shuffle import ShuffleRead
 from rs_assets.pipeline.topology.sqlite import SqliteSource
 
 
 def _files(node: nodes.FileSource) -> SourceReader:
+    if node.format == "parquet":
+        most = node.max_files_per_batch
+        return ParquetReader(name=node.name, path=node.path, schema=node.schema, max_files_per_batch=most)
     form = LineFormat(node.format, pattern=node.pattern, time_format=node.time_format, header=node.header)
     if node.tail:
         rows = node.max_rows_per_batch
@@ -64,6 +70,11 @@ def _kafka(node: nodes.KafkaSource) -> SourceReader:
     return TopicsReader(name=node.name, read=read, starting=node.starting, group=node.group, dead_letter_topic=letters)
 
 
+def _delta(node: DeltaSource, home: Home | None) -> SourceReader:
+    path = (home or Home.default()).table(node.namespace, node.table)
+    return DeltaReader(name=node.name, path=path, changes=node.changes, starting=node.starting)
+
+
 def _shuffle(node: ShuffleRead, home: Home | None) -> SourceReader:
     return ShuffleReader(name=node.name, after=node.after, place=place_of(node, home or Home.default()))
 
@@ -74,6 +85,7 @@ READERS: Mapping[type[nodes.Source], Callable[[Any, Home | None], SourceReader]]
         nodes.MemorySource: lambda node, _home: MemoryReader(name=node.name, channel=node.channel),
         nodes.FileSource: lambda node, _home: _files(node),
         nodes.KafkaSource: lambda node, _home: _kafka(node),
+        DeltaSource: _delta,
         ShuffleRead: _shuffle,
         SqliteSource: lambda node, _home: SqliteReader(
             name=node.name, path=node.path, table=node.table, max_rows_per_batch=node.max_rows_per_batch

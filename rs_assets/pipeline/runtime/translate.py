@@ -58,6 +58,24 @@ KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
         "a Python worker did not start within the ten seconds that Spark waits for it",
         "the machine is too busy: start again, with fewer pipelines at a time or fewer cores for Spark",
     ),
+    (
+        "DELTA_SOURCE_TABLE_IGNORE_CHANGES",
+        SourceReadError,
+        "rows of a table that is read were changed",
+        "read all its changes: from_delta(..., changes=True); or begin a new generation (--new-generation)",
+    ),
+    (
+        "DELTA_SOURCE_IGNORE_DELETE",
+        SourceReadError,
+        "rows of a table that is read were removed",
+        "read all its changes: from_delta(..., changes=True); or begin a new generation (--new-generation)",
+    ),
+    (
+        "DELTA_MISSING_CHANGE_DATA",
+        SourceReadError,
+        "a table that is read had no change feed when some of its versions were made",
+        "read from the version since which it has one: from_delta(..., changes=True, starting_version=n)",
+    ),
     ("No space left on device", EngineError, "the disk is full", "make room and start again: nothing was committed"),
 )
 

@@ -16,6 +16,7 @@ from rs_assets.errors import TopologyError
 from rs_assets.pipeline.stream.data_stream import DataStream
 from rs_assets.pipeline.stream.draft import Draft
 from rs_assets.pipeline.stream.habits import Fluent
+from rs_assets.pipeline.topology.delta import DeltaSource
 from rs_assets.pipeline.topology.source import (
     ArraySource,
     DataLoss,
@@ -103,9 +104,9 @@ class DataStreamSource(Fluent):
         out it is inferred from a sample at the first start and then pinned. `format="text"` gives the field `value`,
         or, with `pattern` (a regular expression with named groups), one field a group, cast to `schema`; `time_format`
         is the pattern of its timestamps. CSV with a `header` is matched by name, in each file by its own: other columns
-        are passed over, a missing one is an error. `bad_records` says what happens to a record that does not parse:
-        fail, dead_letter, quarantine (those too on which a step fails, in Python or in SQL) or skip. Gzip and zstd
-        files are read by their ending (.gz, .zst).
+        are passed over, a missing one is an error; so it is with "parquet". `bad_records` says what happens to a record
+        that does not parse: fail, dead_letter, quarantine (those too on which a step fails, in Python or in SQL) or
+        skip. Gzip and zstd files are read by their ending (.gz, .zst).
 
         >>> source = StreamBuilder.data_stream("shop", "hits")
         >>> stream = source.from_file("hits.jsonl", schema="page string, ms bigint", bad_records="dead_letter")
@@ -220,6 +221,45 @@ class DataStreamSource(Fluent):
                 schema=schema_text(schema, step=name),
                 policy=BadRecords.of(bad_records),
                 max_rows_per_batch=max_rows_per_batch,
+            )
+        )
+
+    def from_delta(
+        self,
+        table: str | PathLike[str],
+        *,
+        schema: Schema | None = None,
+        changes: bool = False,
+        starting_version: int | None = None,
+        bad_records: str | BadRecords = BadRecords.FAIL,
+        name: str = "delta",
+    ) -> DataStream:
+        """Rows of a Delta table, exactly once: those that are there, then those that are added; an unbounded source.
+
+        `table` is named as for `to_delta`: a plain name is one of the namespace's tables in the home, others are paths.
+        A batch is whole versions of it; compactions are no news. A version that changes or removes rows ends the run
+        with SourceReadError, unless `changes=True` reads the table's change feed (`delta.enableChangeDataFeed`) from
+        its first version on: the fields have `_change_type` (insert, update_preimage, update_postimage, delete),
+        `_commit_version` and `_commit_timestamp` then. `starting_version` leaves out what is older. `schema` may name
+        some of the columns; with it `.build()` knows them, left out it is that of the table at the first start.
+
+        >>> shop = StreamBuilder.data_stream("shop", "large")
+        >>> paid = shop.from_delta("paid", schema="country string, amount double")
+        >>> print(paid.filter("amount > 1000").to_delta("large").build().describe())
+        shop.large  fingerprint ...
+          delta        delta_source  [paid]
+          filter_1     filter <- delta  [amount > 1000]
+          large_table  delta_sink <- filter_1  [append large]
+        """
+        return self._begin(
+            DeltaSource(
+                name=name,
+                namespace=self.draft.namespace,
+                table=fspath(table),
+                schema=schema_text(schema, step=name),
+                changes=changes,
+                starting=starting_version,
+                policy=BadRecords.of(bad_records),
             )
         )
 

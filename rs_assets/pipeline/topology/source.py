@@ -22,7 +22,7 @@ from rs_assets.pipeline.topology.base import Family, Node, positive
 if TYPE_CHECKING:
     from rs_assets.engine.source.memory import MemoryChannel
 
-Format = Literal["json", "text", "csv"]
+Format = Literal["json", "text", "csv", "parquet"]
 KafkaFormat = Literal["json", "text", "avro", "confluent_avro", "raw"]
 DataLoss = Literal["fail", "continue"]
 Tombstones = Literal["skip", "keep", "bad"]
@@ -173,7 +173,8 @@ class FileSource(Source):
             (is_text, "the path must be text", ""),
             (not is_text or REMOTE.match(self.path) is None, f"files are not read from {self.path}",
              "use a path of a local or mounted file system"),
-            (self.format in get_args(Format), f"{self.format!r} is no format", "use 'json', 'text' or 'csv'"),
+            (self.format in get_args(Format), f"{self.format!r} is no format", f"use one of {get_args(Format)}"),
+            (not (self.tail and self.format == "parquet"), "files of Parquet do not grow", "leave tail out"),
             (self.pattern is None or self.format == "text", "a pattern needs format='text'", ""),
             (self.pattern is None or self.schema is not None, "a pattern needs a schema", "pass schema='...'"),
             (self.format != "text" or self.pattern is not None or self.schema is None,
@@ -205,7 +206,7 @@ class FileSource(Source):
     @property
     def in_parser(self) -> bool:
         """Whole files under FAIL; under other policies each line is parsed by itself, and counted."""
-        return not self.tail and self.policy is BadRecords.FAIL
+        return not self.tail and self.policy is BadRecords.FAIL and self.format != "parquet"
 
     @property
     def row_schema(self) -> str | None:

@@ -10,6 +10,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from rs_assets.engine.home import Home
+from rs_assets.engine.sink.delta_rows import dataset_of
+from rs_assets.engine.sink.delta_table import open_table
 from rs_assets.engine.source.header import check_header
 from rs_assets.engine.source.lines.files import BOM, opened
 from rs_assets.engine.source.lines.offsets import LineRange
@@ -20,6 +26,7 @@ from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.errors import ConfigurationError, TopologyError
 from rs_assets.pipeline.runtime.run.trial import collected
 from rs_assets.pipeline.topology.base import Node
+from rs_assets.pipeline.topology.delta import DeltaSource
 from rs_assets.pipeline.topology.source import ArraySource, FileSource, Source
 from rs_assets.pipeline.topology.topology import Topology
 
@@ -38,12 +45,16 @@ def _shortened(node: Node, records: int, folder: Path) -> Node:
         return node
     shorten = SHORTENED.get(type(node))
     if shorten is None:
-        raise TopologyError(
-            f"step {node.name!r}: only files and arrays can be previewed by themselves",
-            remedy="give rows: .preview([{...}])",
-            step=node.name,
-        )
+        raise _not_alone(node)
     return shorten(node, records, folder)
+
+
+def _not_alone(node: Source) -> TopologyError:
+    return TopologyError(
+        f"step {node.name!r}: only files, arrays and the rows of tables can be previewed by themselves",
+        remedy="give rows: .preview([{...}])",
+        step=node.name,
+    )
 
 
 def _array(node: ArraySource, records: int, folder: Path) -> Node:  # noqa: ARG001  the table's form
@@ -53,6 +64,9 @@ def _array(node: ArraySource, records: int, folder: Path) -> Node:  # noqa: ARG0
 def _files(node: FileSource, records: int, folder: Path) -> Node:
     """The first lines, whole ones, in the order of the files' names; lines under the same header make one file."""
     place = folder / f"records of {node.name}"
+    if node.format == "parquet":
+        pq.write_table(ds.dataset(existing_files(node.path), format="parquet").head(records), place)
+        return replace(node, path=str(place))
     found = _first_lines(node, records)
     if len(found) > 1:
         place.mkdir()
@@ -60,6 +74,16 @@ def _files(node: FileSource, records: int, folder: Path) -> Node:
         (place / f"{number:06}" if len(found) > 1 else place).write_bytes(header + b"".join(lines))
     # A followed file would wait for more, and a line is a record for both readers.
     return replace(node, path=str(place), tail=False, max_rows_per_batch=None)
+
+
+def _delta(node: DeltaSource, records: int, folder: Path) -> Node:
+    """The first rows of the table as it is now, as a file of Parquet."""
+    table = None if node.changes else open_table(path := Home.default().table(node.namespace, node.table))
+    if table is None:
+        raise _not_alone(node)
+    place = folder / f"rows of {node.name}"
+    pq.write_table(dataset_of(table, path).head(records), place)
+    return FileSource(name=node.name, path=str(place), format="parquet", schema=node.schema, policy=node.policy)
 
 
 def _first_lines(node: FileSource, records: int) -> Mapping[bytes, list[bytes]]:
@@ -88,5 +112,5 @@ def _first_lines(node: FileSource, records: int) -> Mapping[bytes, list[bytes]]:
 
 
 SHORTENED: Mapping[type[Source], Callable[[Any, int, Path], Node]] = MappingProxyType(
-    {ArraySource: _array, FileSource: _files}
+    {ArraySource: _array, FileSource: _files, DeltaSource: _delta}
 )

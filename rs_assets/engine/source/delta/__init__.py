@@ -1,0 +1,1 @@
+"""Delta tables as a source: the rows that are added to one, or its change feed."""

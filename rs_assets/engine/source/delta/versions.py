@@ -1,0 +1,46 @@
+"""Which versions of a Delta table a batch reads, and which files a version added."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import unquote
+
+import orjson
+
+from rs_assets.engine.checkpoint.source_log import SourceBatch
+from rs_assets.errors import CheckpointError, DataLossError
+
+# More files than a batch can have: then each batch ends with a whole version, and can be read again.
+ALL_FILES = 2_147_483_647
+
+
+def next_version(offset: str) -> int:
+    """The version that Delta's source reads next; a version that was read in part counts as not read."""
+    try:
+        return int(orjson.loads(offset)["reservoirVersion"])
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{offset[:100]!r} is no offset of a Delta table") from error
+
+
+def versions_of(batch: SourceBatch, first: int) -> range:
+    """The versions that a batch reads; the first batch begins with version `first`."""
+    begin = first if batch.start is None else next_version(batch.start)
+    return range(begin, begin if batch.end is None else next_version(batch.end))
+
+
+def files_added(table: Path, version: int) -> list[str]:
+    """The names of the files with rows that a version added; none if it only wrote rows anew, as a compaction does.
+
+    DataLossError if the log has been cleaned up to there.
+    """
+    entry = table / "_delta_log" / f"{version:020d}.json"
+    try:
+        actions = [orjson.loads(line) for line in entry.read_bytes().splitlines() if line.strip()]
+    except FileNotFoundError as error:
+        raise DataLossError(
+            f"version {version} of the table is gone from its log, so a batch cannot be read again",
+            remedy="keep the log for longer: delta.logRetentionDuration",
+            table=table,
+        ) from error
+    added = (action["add"] for action in actions if "add" in action)
+    return [unquote(add["path"]).rpartition("/")[2] for add in added if add.get("dataChange")]

@@ -1,0 +1,157 @@
+"""The reader of Parquet files, which no longer change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from rs_assets.engine.checkpoint.source_log import SourceBatch, SourceLog
+from rs_assets.engine.source import native
+from rs_assets.engine.source.base import Ends, Known, Positions, Reading, Start, Watch, Watching
+from rs_assets.engine.source.calendar import calendar_reason
+from rs_assets.engine.source.columns import LINE, OFFSET, RAW, REASON, SPLIT
+from rs_assets.engine.source.files.changes import check_whole
+from rs_assets.engine.source.files.counting import FileWatch
+from rs_assets.engine.source.files.form import file_sizes
+from rs_assets.engine.source.files.plain import PlainLines
+from rs_assets.engine.source.files.watch import FilesWatch
+from rs_assets.engine.source.header import schema_names
+from rs_assets.engine.source.parse import LineFormat
+from rs_assets.engine.source.poison import EXACT
+from rs_assets.engine.source.schema import quoted
+from rs_assets.errors import ConfigurationError, SourceReadError
+
+# What the guards of whole files ask of the form of a file: that it has no header and no lines.
+FORM = LineFormat("parquet", header=False)
+# A cap that no file has: there are no lines to count.
+NO_LINES = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetReader:
+    """Exactly once: Spark plans whole files, which must stay as they were."""
+
+    name: str
+    path: str
+    schema: str | None = None
+    max_files_per_batch: int | None = None
+
+    def stream(self, reading: Reading) -> DataFrame:
+        """The rows of each file, once; ConfigurationError if there is nothing at the path."""
+        schema = self._schema(reading)
+        files = native.file_stream(
+            reading.spark, name=reading.name, path=self.path, max_files_per_batch=self.max_files_per_batch
+        )
+        return _judged(files.schema(schema).parquet(native.as_glob(self.path)), schema)
+
+    def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
+        """The rows of the planned files; the line is the number of the row in its file, from 1."""
+        schema = self._schema(reading)
+        files = [str(file.local) for file in batch.files]
+        if not files:
+            return _judged(reading.spark.createDataFrame([], schema), schema, _address(schema, F.lit(""), F.lit(0)))
+        reader = reading.spark.read.schema(schema).option("recursiveFileLookup", value=True)
+        place = _address(schema, F.col("_metadata.file_path"), F.col("_metadata.row_index") + 1)
+        return _judged(reader.parquet(*map(native.as_glob, files)), schema, place)
+
+    def splits(self, batch: SourceBatch) -> Positions:
+        """A file is a split of the batch that reads it, with its size."""
+        sizes = {str(f.local): f.local.stat().st_size if f.local.exists() else 0 for f in batch.files}
+        return {file: orjson.dumps({"bytes": size}).decode() for file, size in sizes.items()}
+
+    def check(self, start: Start) -> Known:
+        """Refuse files that have changed since they were read."""
+        check_whole(self.name, self.path, FORM, self.schema, start)
+        return start.known
+
+    def watch(self, watching: Watching) -> Watch:
+        """The files of a batch must have the fields, and stay as they were planned."""
+        return ParquetWatch(watching.log, schema_names(self.schema) or ())
+
+    def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  nobody has to be asked
+        """The sizes of the files."""
+        return file_sizes(self.path)
+
+    def order(self) -> tuple[Column, Column, Column]:
+        """By the time of the file, its path, and the part of it."""
+        return (
+            F.col("_metadata.file_modification_time"),
+            F.col("_metadata.file_path"),
+            F.col("_metadata.file_block_start"),
+        )
+
+    def _schema(self, reading: Reading) -> StructType:
+        return reading.schema_of(lambda: self._inferred(reading))
+
+    def _inferred(self, reading: Reading) -> StructType:
+        first = next((file for file in native.existing_files(self.path) if file.stat().st_size), None)
+        if first is None:
+            raise ConfigurationError(
+                f"step {self.name!r} has no schema and no input to infer one from",
+                remedy="pass schema='...'",
+                step=self.name,
+            )
+        columns_of(first)
+        return reading.spark.read.parquet(native.as_glob(str(first))).schema
+
+
+class ParquetWatch(FilesWatch):
+    """Guards the files of one batch after another: Spark gives nulls for a column that a file has not."""
+
+    __slots__ = ("_log", "_names")
+
+    def __init__(self, log: SourceLog, names: Sequence[str]) -> None:
+        super().__init__(self._files)
+        self._log = log
+        self._names = names
+
+    def planned(self, batch_id: int) -> None:
+        """SourceReadError names a file without one of the fields, or that is no Parquet."""
+        super().planned(batch_id)
+        for file in self._log.batch(batch_id).files:
+            self._check_columns(file.local)
+
+    def _files(self, batch_id: int, plain: PlainLines | None) -> FileWatch:  # noqa: ARG002  it has no lines
+        files = self._log.batch(batch_id).files
+        return FileWatch(files, batch_id=batch_id, counted=False, form=FORM.format, header=False, cap=NO_LINES)
+
+    def _check_columns(self, file: Path) -> None:
+        there = columns_of(file)
+        known = {name.lower() for name in there}
+        missing = next((name for name in self._names if name.lower() not in known), None)
+        if missing is not None:
+            raise SourceReadError(
+                f"the file has no column {missing!r}",
+                remedy=f"name the fields of the schema as its columns: {', '.join(there)}",
+                file=file,
+            )
+
+
+def columns_of(file: Path) -> list[str]:
+    """The names of the columns of a Parquet file; SourceReadError if it is none."""
+    try:
+        return list(pq.read_schema(file).names)
+    except (OSError, pa.ArrowException) as error:
+        raise SourceReadError(
+            "a file is no Parquet, or is damaged", remedy="replace it by a whole one, or move it away", file=file
+        ) from error
+
+
+def _address(schema: StructType, file: Column, row: Column) -> dict[str, Column]:
+    text = F.to_json(F.struct(*(quoted(name) for name in schema.names)), dict(EXACT))
+    return {SPLIT: file, LINE: row.cast("bigint"), OFFSET: F.lit(None).cast("bigint"), RAW: text}
+
+
+def _judged(rows: DataFrame, schema: StructType, address: dict[str, Column] | None = None) -> DataFrame:
+    fields = [F.col(quoted(name)) for name in schema.names]
+    reason = calendar_reason(schema.fields, lambda name: F.col(quoted(name))).alias(REASON)
+    return rows.select(*fields, reason, *(column.alias(name) for name, column in (address or {}).items()))

@@ -1,0 +1,206 @@
+"""A Delta table as a source: each row once over restarts, batches read again, changes that are refused or read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from rs_assets import MemoryChannel, StreamBuilder, build_definitions
+from rs_assets.engine.checkpoint.log import CheckpointLog
+from rs_assets.engine.sink.dead_letters import letters_of
+from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError, StepError, TopologyError
+from rs_assets.orchestration.sensors.inputs import ends_of, watched
+from rs_assets.pipeline.compile.readers import reader_of
+
+SCHEMA = "id bigint, page string"
+PAGES = ["/", "/a", "/b"]
+
+
+class Table:
+    """A table of the namespace `shop`, and a pipeline that copies what it reads of it; each run into a new channel."""
+
+    def __init__(self, options):
+        self.options = options
+        self.path = options.home.table("shop", "hits")
+
+    def add(self, *ids, mode="append", **how):
+        rows = pa.table({"id": pa.array(ids, pa.int64()), "page": [PAGES[each % 3] for each in ids]})
+        write_deltalake(self.path, rows, mode=mode, **how)
+
+    @property
+    def table(self):
+        return DeltaTable(self.path)
+
+    def stream(self, **source):
+        return StreamBuilder.data_stream("shop", "copy").from_delta("hits", **source)
+
+    def run(self, change=lambda stream: stream, **source):
+        out = MemoryChannel()
+        change(self.stream(**source)).to_memory(out).build().run(self.options)
+        return out.rows()
+
+    def ids(self, **source):
+        return sorted(row["id"] for row in self.run(**source))
+
+    def forget_last_commit(self):
+        """As after a kill: the last batch was planned, and Spark has not committed it."""
+        log = CheckpointLog(self.options.home.job("shop", "copy") / "g0001" / "delta" / "checkpoint")
+        last = log.last_committed()
+        for name in (str(last), f".{last}.crc"):
+            (log.folder / "commits" / name).unlink(missing_ok=True)
+
+
+@pytest.fixture
+def table(options):
+    return Table(options)
+
+
+def test_should_read_the_rows_that_are_there_and_then_those_that_are_added(table):
+    table.add(1, 2)
+    table.add(3)
+    assert table.run(schema=SCHEMA)[0].keys() == {"id", "page"}
+    assert table.ids(schema=SCHEMA) == []
+    table.add(4)
+    table.add(5, 6)
+    assert table.ids(schema=SCHEMA) == [4, 5, 6]
+
+
+def test_should_know_the_fields_of_the_table_where_none_are_declared(table):
+    table.add(1)
+    assert table.run() == [{"id": 1, "page": "/a"}]
+
+
+def test_should_take_a_compaction_for_no_news(table):
+    table.add(1)
+    table.add(2)
+    assert table.ids() == [1, 2]
+    table.table.optimize.compact()
+    table.add(3)
+    assert table.ids() == [3]
+
+
+@pytest.mark.parametrize(("starting", "first"), [(0, [1, 2, 3]), (2, [3])])
+def test_should_begin_with_the_version_that_is_asked_for(table, starting, first):
+    for number in (1, 2, 3):
+        table.add(number)
+    assert table.ids(starting_version=starting) == first
+
+
+def test_should_read_a_batch_that_was_cut_off_again_and_no_other_rows(table):
+    table.add(1)
+    table.ids()
+    table.add(2)
+    assert table.ids() == [2]
+    table.forget_last_commit()
+    table.add(3)
+    assert table.ids() == [2, 3]
+
+
+@pytest.mark.parametrize("started", [False, True], ids=["in the first batch", "in a later one"])
+def test_should_find_the_row_that_a_step_fails_on_when_it_reads_the_batch_again(table, started):
+    table.add(1, 2)
+    table.add(3)
+    if started:
+        table.ids()
+        table.add(4, 5)
+        table.table.optimize.compact()
+        table.add(6)
+
+    def wrong(row):
+        return {"id": 1 // (row["id"] % 3)}
+
+    def kept_apart(stream):
+        return stream.map(wrong, schema="id bigint", trace=False)
+
+    with pytest.raises(StepError, match="ZeroDivisionError"):
+        table.run(kept_apart)
+    table.options = replace(table.options, new_generation=not started)
+    table.run(kept_apart, bad_records="quarantine")
+    letters = letters_of(table.options.home.dead_letters, "shop", "copy").to_pylist()
+    found = [(row["split"], row["record"]) for row in letters]
+    assert found == [("hits", f'{{"id":{number},"page":"/"}}') for number in ([6] if started else [3])]
+
+
+def test_should_refuse_a_table_of_which_rows_were_changed(table):
+    table.add(1, 2)
+    table.ids()
+    table.table.delete("id = 1")
+    with pytest.raises(SourceReadError, match="rows of a table that is read were") as raised:
+        table.ids()
+    assert "changes=True" in raised.value.remedy
+
+
+def test_should_read_all_changes_by_the_change_feed(table):
+    table.add(1, 2, configuration={"delta.enableChangeDataFeed": "true"})
+    found = table.run(changes=True)
+    assert [(row["id"], row["_change_type"], row["_commit_version"]) for row in found] == [
+        (1, "insert", 0), (2, "insert", 0)
+    ]  # fmt: skip
+    table.table.delete("id = 1")
+    table.add(3)
+    told = sorted((row["_commit_version"], row["id"], row["_change_type"]) for row in table.run(changes=True))
+    assert told == [(1, 1, "delete"), (2, 3, "insert")]
+    table.forget_last_commit()
+    table.add(4)
+    assert [row["id"] for row in table.run(changes=True)] == [1, 3, 4]
+
+
+def test_should_say_how_to_get_a_change_feed(table):
+    table.add(1)
+    with pytest.raises(SourceReadError, match="no change feed") as raised:
+        table.run(changes=True)
+    assert "delta.enableChangeDataFeed = true" in raised.value.remedy
+
+
+def test_should_refuse_what_is_not_there(table):
+    with pytest.raises(ConfigurationError, match="there is no Delta table at"):
+        table.run()
+    table.add(1)
+    with pytest.raises(SchemaError, match="has no column 'ms'") as raised:
+        table.run(schema="id bigint, ms bigint")
+    assert "id bigint, page string" in raised.value.remedy
+    with pytest.raises(SchemaError, match="has 'id' as bigint"):
+        table.run(schema="id int")
+
+
+@pytest.mark.parametrize("bad", [{"table": "s3://bucket/t"}, {"table": ""}, {"table": "t", "starting_version": -1}])
+def test_should_refuse_what_is_no_table_and_no_version(bad):
+    with pytest.raises(TopologyError):
+        StreamBuilder.data_stream("shop", "copy").from_delta(**bad)
+
+
+def test_should_not_read_what_it_writes():
+    with pytest.raises(TopologyError, match="would read its own rows"):
+        StreamBuilder.data_stream("shop", "copy").from_delta("hits", schema=SCHEMA).to_delta("hits").build()
+
+
+def test_should_know_the_fields_of_the_feed_when_it_is_built():
+    stream = StreamBuilder.data_stream("shop", "copy").from_delta("hits", schema=SCHEMA, changes=True)
+    assert stream.filter("_change_type = 'insert' AND id > 1").to_print().build()
+    with pytest.raises(TopologyError, match="'_commit'"):
+        stream.filter("_commit > 1").to_print().build()
+
+
+def test_should_show_its_first_rows(table, monkeypatch):
+    monkeypatch.setenv("RS_HOME", str(table.options.home.root))
+    table.add(*range(9))
+    assert len(table.stream().filter("page = '/'").preview(6)) == 2
+
+
+def test_sensors_should_see_it_grow(table, monkeypatch):
+    monkeypatch.setenv("RS_HOME", str(table.options.home.root))
+    table.add(1)
+    topology = table.stream(schema=SCHEMA).to_print().build().topology
+    assert ends_of(watched(topology)) == {"delta": {"hits": 1}}
+    assert reader_of(topology["delta"]).ends(timedelta(0)) == {"hits": 1}
+
+
+def test_its_asset_should_stand_on_that_of_the_table():
+    written = StreamBuilder.data_stream("shop", "read").from_array([{"id": 1}]).to_delta("hits").build()
+    copy = StreamBuilder.data_stream("shop", "copy").from_delta("hits", schema=SCHEMA).to_delta("large").build()
+    specs = {spec.key.to_user_string(): spec for spec in build_definitions([written, copy]).resolve_all_asset_specs()}
+    assert [dep.asset_key.to_user_string() for dep in specs["shop/copy/delta"].deps] == ["shop/read/hits"]
