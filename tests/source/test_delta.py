@@ -188,7 +188,7 @@ def test_should_know_the_fields_of_the_feed_when_it_is_built():
 def test_should_show_its_first_rows(table, monkeypatch):
     monkeypatch.setenv("RS_HOME", str(table.options.home.root))
     table.add(*range(9))
-    assert len(table.stream().filter("page = '/'").preview(6)) == 2
+    assert len(table.stream().filter("page = '/'").preview(records=6)) == 2
 
 
 def test_sensors_should_see_it_grow(table, monkeypatch):

@@ -111,7 +111,7 @@ def test_should_take_times_that_python_does_not_have_for_bad(folder):
 
 def test_should_show_its_first_rows(folder):
     folder.add("a.parquet", *range(5))
-    assert [row["id"] for row in folder.stream().preview(3)] == [0, 1, 2]
+    assert [row["id"] for row in folder.stream().preview(records=3)] == [0, 1, 2]
 
 
 def test_should_refuse_what_does_not_go_together(folder):

@@ -307,7 +307,7 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
         records: int = 20,
         spark: SparkDriver | None = None,
     ) -> list[dict[str, Any]]:
-        """What this step gives for the first `records` of each file or array that it reads, with all windows fired.
+        """What this step gives for the first `records` of each file, table or array it reads, with all windows fired.
 
         With `rows` it reads these instead, by the names of the sources if there are several. It runs in a folder of its
         own: sinks are not touched, and nothing is kept. `spark` is the SparkDriver to use. TopologyError for a source
