@@ -32,9 +32,11 @@ WITHIN_S = 3600
 BATCHES, FIRST_SMALL = 14, 5
 MOST_PAIRS = 3
 MOST_MS = 300
-# Rows of a side for each key in an interval.
-A_KEY = {"a key has a row or two": 1, "a key has ten rows": 10}
-KINDS: tuple[JoinType, ...] = ("inner", "left")
+# The kinds of joins, each with the rows of a side that a key has in an interval.
+CASES: tuple[tuple[JoinType, str, int], ...] = (
+    ("inner", "a key has a row or two", 1),
+    ("left", "a key has ten rows", 10),
+)
 
 
 @dataclass(slots=True)
@@ -66,12 +68,11 @@ class Run:
 
 
 def join_figures(bench: Bench) -> Iterator[Figure]:
-    """Each kind of join, with few rows of a key and with more."""
-    for what, rows_a_key in A_KEY.items():
+    """An inner join with few rows of a key, and a left one with more."""
+    for how, what, rows_a_key in CASES:
         with bench.place() as folder:
             _generate(folder, bench, rows_a_key)
-            for how in KINDS:
-                yield from _figures(bench, folder, how, what)
+            yield from _figures(bench, folder, how, what)
 
 
 def _figures(bench: Bench, folder: Path, how: JoinType, what: str) -> Iterator[Figure]:

@@ -19,7 +19,7 @@ PEERS = 1 if shutil.which("javac") else 0
 
 BESIDE_KAFKA = [
     *["memory"] * 2, *["filter, 1 % kept"] * 6, *["10 s windows"] * 2, *["windows over 10 s windows"] * 2,
-    *["windows that fire more than once"] * 7, *["interval join"] * 8,
+    *["windows that fire more than once"] * 7, *["interval join"] * 4,
     *["latency of a row"] * 3, "small batches", *["fixed cost of a run"] * 6, "files that were seen before",
     *["cost of upkeep"] * 2, *["a state of a million keys"] * 6,
 ]  # fmt: skip
