@@ -73,7 +73,7 @@ def test_should_touch_no_sink_and_leave_the_stream_as_it_is(driver, tmp_path):
 
 def test_should_say_what_cannot_be_told():
     records = stream("kafka").from_kafka("localhost:9092", "hits", schema="n bigint")
-    with pytest.raises(TopologyError, match="only files and arrays"):
+    with pytest.raises(TopologyError, match="only files, arrays and the rows of tables"):
         records.preview()
     with pytest.raises(TopologyError, match="at least one"):
         stream("none").from_array([{"n": 1}]).preview(records=0)
