@@ -63,10 +63,7 @@ class AsOfRows(sides: Sides, inner: Boolean, tolerance: Long, end: Long) extends
 
   private def keep(left: mutable.ArrayBuffer[Waiting], right: mutable.ArrayBuffer[Waiting], before: Option[Long]): Unit = {
     val due = next(left, right)
-    if (due != before) {
-      before.foreach(getHandle.deleteTimer)
-      due.foreach(getHandle.registerTimer)
-    }
+    Timers.move(getHandle, before, due)
     if (due.isEmpty) state.clear() else state.update(sides.stored(left, right))
   }
 
@@ -76,7 +73,7 @@ class AsOfRows(sides: Sides, inner: Boolean, tolerance: Long, end: Long) extends
     val replaced = Option.when(right.size > 1)(right.last.at)
     // Behind its time by the tolerance a row is still found, a microsecond later it is not.
     val gone = right.lastOption.map(row => if (tolerance < 0) end * 1000 else math.min(row.at + tolerance + 1, end * 1000))
-    Seq(told, replaced, gone).flatten.minOption.map(Sides.expiry)
+    Seq(told, replaced, gone).flatten.minOption.map(Timers.expiry)
   }
 }
 

@@ -57,7 +57,7 @@ class CountWindows(aggregation: Aggregation, size: Int, waits: Long) extends Sta
       count += 1
       if (count == size) fire()
     }
-    if (count > 0 && now + waits >= CountWindows.End) fire()
+    if (count > 0 && now + waits >= Timers.End) fire()
     val place = if (count > 0) Seq(microsToInstant(start), microsToInstant(end)) else Seq(null, null)
     keep(None, waiting, buffer.stored() ++ (count +: place))
     told.result().iterator
@@ -67,27 +67,21 @@ class CountWindows(aggregation: Aggregation, size: Int, waits: Long) extends Sta
   private def keep(before: Option[Row], waiting: Seq[Row], counted: Seq[Any]): Unit = {
     val now = Row.fromSeq(counted :+ waiting)
     val empty = waiting.isEmpty && counted(parts) == 0
-    val (was, is) = (before.map(due), Option.when(!empty)(due(now)))
-    if (was != is) {
-      was.foreach(getHandle.deleteTimer)
-      is.foreach(getHandle.registerTimer)
-    }
+    Timers.move(getHandle, before.map(due), Option.when(!empty)(due(now)))
     if (empty) state.clear() else state.update(now)
   }
 
   /** When the first row that waits is counted, or the end; a timer expires when the watermark has reached it. */
   private def due(kept: Row): Long =
-    waitingIn(kept).headOption.fold(CountWindows.End - waits)(row => time(row))
+    waitingIn(kept).headOption.fold(Timers.End - waits)(row => time(row))
 
   private def waitingIn(kept: Row): Seq[Row] = kept.getSeq[Row](kept.length - 1)
   /** In milliseconds, as the watermark is. */
-  private def time(row: Row): Long = -Math.floorDiv(-inOrder.micros(row), 1000L)
+  private def time(row: Row): Long = Timers.expiry(inOrder.micros(row))
 }
 
 object CountWindows {
   val State = "counted"
-  /** A day before the time that stands for the end of input, in milliseconds. */
-  private[rsassets] val End = 253402214400000L - 86400000L
   private val Own = Seq("rows", "start", "end", "waiting")
 
   /**

@@ -88,10 +88,7 @@ class FiringSessions(aggregation: Aggregation, firing: Firing) extends StatefulP
   private def end(before: Option[Long]): Iterator[Row] = {
     unload()
     val next = sessions.map(due).minOption
-    if (next != before) {
-      before.foreach(at => getHandle.deleteTimer(expiry(at)))
-      next.foreach(at => getHandle.registerTimer(expiry(at)))
-    }
+    Timers.move(getHandle, before.map(expiry), next.map(expiry))
     if (sessions.isEmpty) state.clear()
     else state.update(Row(sessions.sortBy(_.start).map(s => FiringSessions.row(s, Instant.ofEpochMilli(due(s))))))
     rows.iterator

@@ -39,7 +39,7 @@ class GlobalWindows(aggregation: Aggregation, changes: Changes, lives: Long, wai
     }
     val now = buffer.evaluated(inOrder.key(group, 0, 0))
     val kept = Row.fromSeq(buffer.stored() :+ microsToInstant(last))
-    if (lives > 0 && !over(timers)) schedule(before, kept)
+    if (lives > 0 && !over(timers)) Timers.move(getHandle, before.map(due), Some(due(kept)))
     state.update(kept)
     changes.rows(told, Some(now)).iterator
   }
@@ -52,11 +52,6 @@ class GlobalWindows(aggregation: Aggregation, changes: Changes, lives: Long, wai
       changes.rows(Some(told), None).iterator
     }
 
-  private def schedule(before: Option[Row], kept: Row): Unit = if (!before.map(due).contains(due(kept))) {
-    before.foreach(row => getHandle.deleteTimer(due(row)))
-    getHandle.registerTimer(due(kept))
-  }
-
   /** What state tells: each batch told all of it. */
   private def evaluated(group: Row, kept: Row): Seq[Any] = {
     buffer.load(kept)
@@ -64,10 +59,10 @@ class GlobalWindows(aggregation: Aggregation, changes: Changes, lives: Long, wai
   }
 
   /** Whether the input has ended. */
-  private def over(timers: TimerValues): Boolean = timers.getCurrentWatermarkInMs() + waits >= CountWindows.End
+  private def over(timers: TimerValues): Boolean = timers.getCurrentWatermarkInMs() + waits >= Timers.End
 
   /** When the watermark has passed the rows by so much as they live. */
-  private def due(kept: Row): Long = -Math.floorDiv(-lastIn(kept), 1000L) + lives
+  private def due(kept: Row): Long = Timers.expiry(lastIn(kept)) + lives
   private def lastIn(kept: Row): Long = inOrder.microsIn(kept, parts)
 }
 

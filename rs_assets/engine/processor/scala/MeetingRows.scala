@@ -126,7 +126,7 @@ class MeetingRows(sides: Sides, meeting: Meeting, condition: Option[Expression])
     val end = if (meeting.windowed) windowEnd else stretches.last(of.place) + meeting.reach(of.ofLeft)
     val asks = meeting.alone(of.ofLeft) && !meeting.windowed
     val asking: Iterable[Waiting] = if (asks) of.rows.view.filterNot(row => row.met || row.told) else Nil
-    Option.when(of.rows.nonEmpty)(asking.map(lastTime(_, of.ofLeft)).foldLeft(end)(math.min)).map(Sides.expiry)
+    Option.when(of.rows.nonEmpty)(asking.map(lastTime(_, of.ofLeft)).foldLeft(end)(math.min)).map(Timers.expiry)
   }
 
   private def meetOthers(key: Row, row: Waiting, ofLeft: Boolean): Unit = {

@@ -43,7 +43,7 @@ class OverRows(aggregation: Aggregation, own: Attribute, frame: Frame, waits: Lo
   override def handleExpiredTimer(group: Row, timers: TimerValues, timer: ExpiredTimerInfo): Iterator[Row] = {
     val now = timers.getCurrentWatermarkInMs()
     val kept = state.get()
-    val (due, later) = waiting(kept).span(row => expiry(inOrder.micros(row)) <= now)
+    val (due, later) = waiting(kept).span(row => Timers.expiry(inOrder.micros(row)) <= now)
     var first = Option(kept.get(parts)).map(_ => inOrder.microsIn(kept, parts))
     var seen = before(kept)
     if (frame.growing) buffer.load(if (first.isEmpty) null else Row.fromSeq(kept.toSeq.take(parts)))
@@ -59,7 +59,7 @@ class OverRows(aggregation: Aggregation, own: Attribute, frame: Frame, waits: Lo
       first = Some(if (frame.growing) first.getOrElse(at) else inOrder.micros(seen.head))
       rows.foreach(told += row(group, first.get, at, _))
     }
-    if (now + waits >= OverRows.End) state.clear()
+    if (now + waits >= Timers.End) state.clear()
     else {
       val sums = if (frame.growing) buffer.stored() else Nil
       val rows = frame.needed(seen, now * 1000, inOrder.micros)
@@ -77,24 +77,19 @@ class OverRows(aggregation: Aggregation, own: Attribute, frame: Frame, waits: Lo
   /** Keep the state, with one timer; there is one for what was kept `last`. */
   private def keep(last: Option[Row], kept: Row): Unit = {
     val gone = !frame.growing && waiting(kept).isEmpty && before(kept).isEmpty
-    val (was, is) = (last.map(next), Option.when(!gone)(next(kept)))
-    if (was != is) {
-      was.foreach(getHandle.deleteTimer)
-      is.foreach(getHandle.registerTimer)
-    }
+    Timers.move(getHandle, last.map(next), Option.when(!gone)(next(kept)))
     if (gone) state.clear() else state.update(kept)
   }
 
   /** When the next row is told, or rows are needed no more, or the input ends, in milliseconds. */
   private def next(kept: Row): Long = {
-    val end = OverRows.End - waits
+    val end = Timers.End - waits
     val told = waiting(kept).headOption.map(inOrder.micros)
-    told.orElse(before(kept).lastOption.flatMap(row => frame.until(inOrder.micros(row)))).fold(end)(at => math.min(expiry(at), end))
+    told.orElse(before(kept).lastOption.flatMap(row => frame.until(inOrder.micros(row)))).fold(end)(at => math.min(Timers.expiry(at), end))
   }
 
   private def before(kept: Row): Seq[Row] = kept.getSeq[Row](parts + 1)
   private def waiting(kept: Row): Seq[Row] = kept.getSeq[Row](parts + 2)
-  private def expiry(micros: Long): Long = Sides.expiry(micros)
 }
 
 /**
@@ -137,8 +132,6 @@ case class Frame(count: Int, within: Long, peers: Boolean) {
 object OverRows {
   val State = "over"
   private val Own = Seq("first", "before", "waiting")
-  /** The end of input, in milliseconds. */
-  private val End = Sides.End
   /** The column of `windows` that is the row itself. */
   private val RowColumn = "_rs_row"
 

@@ -76,17 +76,6 @@ case class Sides(keys: Seq[Attribute], at: Attribute, left: Attribute, right: At
 
 object Sides {
 
-  /** The end of a wait that only the end of input ends, in milliseconds: a day before the time that stands for it. */
-  val End = 253402214400000L - 86400000L
-
-  /**
-   * When a timer stands for the time `at` in microseconds: the first watermark behind which that has passed.
-   *
-   * A timer expires when the watermark has reached it. One that did so sooner would be lost: Spark deletes it behind the
-   * processor, which has just registered it again.
-   */
-  def expiry(at: Long): Long = -Math.floorDiv(-at, 1000L)
-
   /** What `processor` makes of the sides in `united`: time, left row and right row, which Spark wants first, and keys. */
   def processed(united: DataFrame)(processor: Sides => StatefulProcessor[Row, Row, Row]): DataFrame = {
     val rows = FiringWindows.analyzed(united)

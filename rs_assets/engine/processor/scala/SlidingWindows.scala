@@ -55,14 +55,10 @@ class SlidingWindows(aggregation: Aggregation, size: Long, waits: Long) extends 
 
   /** When the next window ends, in milliseconds; a timer expires when the watermark has reached it. */
   private def due(rows: Seq[Row], until: Long): Long =
-    -Math.floorDiv(-ends(rows).find(_ > until).get, 1000L)
+    Timers.expiry(ends(rows).find(_ > until).get)
 
   private def keep(before: Option[Long], rows: Seq[Row], until: Long): Unit = {
-    val next = Option.when(rows.nonEmpty)(due(rows, until))
-    if (before != next) {
-      before.foreach(getHandle.deleteTimer)
-      next.foreach(getHandle.registerTimer)
-    }
+    Timers.move(getHandle, before, Option.when(rows.nonEmpty)(due(rows, until)))
     if (rows.isEmpty) state.clear() else state.update(Row(microsToInstant(until), rows))
   }
 }
