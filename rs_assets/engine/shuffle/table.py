@@ -22,7 +22,7 @@ from rs_assets.engine.sink.delta_table import open_table
 from rs_assets.engine.source.base import Known, Start, Watch, Watching
 from rs_assets.engine.source.columns import LINE, OFFSET, PREFIX, RAW, REASON, SPLIT
 from rs_assets.engine.source.delta.versions import next_version
-from rs_assets.engine.source.poison import EXACT
+from rs_assets.engine.source.poison import exact_text
 from rs_assets.engine.source.schema import quoted
 from rs_assets.errors import SinkError
 
@@ -81,14 +81,13 @@ class TableShuffle:
             feed = spark.read.format("delta").option("readChangeFeed", "true")
             feed = feed.option("startingVersion", first).option("endingVersion", behind - 1)
             rows = feed.load(str(self.path)).filter("_change_type = 'insert'")
-        text = F.to_json(F.struct(*_fields(schema)), dict(EXACT))
         return rows.select(
             *_fields(schema),
             F.lit(None).cast("string").alias(REASON),
             F.lit(self.name).alias(SPLIT),
             F.col("_commit_version").alias(LINE),
             F.lit(None).cast("bigint").alias(OFFSET),
-            text.alias(RAW),
+            exact_text(schema.names).alias(RAW),
         )
 
     def settle(self) -> None:

@@ -7,9 +7,12 @@ from functools import reduce
 from operator import or_
 from types import MappingProxyType
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructField, StructType, TimestampType
+
+from rs_assets.engine.source.columns import REASON
+from rs_assets.engine.source.schema import quoted
 
 # The first and the last that Python has, of each type; as text, since Java takes old times of Python for Julian ones.
 BOUNDS: Mapping[type[DataType], tuple[str, str]] = MappingProxyType(
@@ -31,6 +34,13 @@ def calendar_reason(fields: Iterable[StructField], column: Callable[[str], Colum
         if _dated(field.dataType)
     ]
     return F.coalesce(*reasons, F.lit(None).cast("string"))
+
+
+def judged(rows: DataFrame, schema: StructType, address: Mapping[str, Column] = MappingProxyType({})) -> DataFrame:
+    """The fields of `schema`, the REASON of each row by its times, and its `address`."""
+    fields = [F.col(quoted(name)) for name in schema.names]
+    reason = calendar_reason(schema.fields, lambda name: F.col(quoted(name))).alias(REASON)
+    return rows.select(*fields, reason, *(column.alias(name) for name, column in address.items()))
 
 
 def _dated(kind: DataType) -> bool:

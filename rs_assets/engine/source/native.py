@@ -19,7 +19,7 @@ from rs_assets.engine.source.lines.files import CODECS
 from rs_assets.engine.source.lines.offsets import LineRange
 from rs_assets.engine.source.lines.records import read_records
 from rs_assets.engine.source.parse import LineFormat, is_blank, parse_lines, parsed_text, text_reason
-from rs_assets.engine.source.poison import EXACT
+from rs_assets.engine.source.poison import exact_text
 from rs_assets.engine.source.schema import quoted
 from rs_assets.engine.source.tail import RECORDS_DDL
 from rs_assets.errors import ConfigurationError, SourceReadError
@@ -83,6 +83,15 @@ def file_stream(
     return reader.option("maxFilesPerTrigger", max_files_per_batch) if max_files_per_batch else reader
 
 
+def file_order() -> tuple[Column, Column, Column]:
+    """What orders the rows of files: the time of the file, its path, and the part of it."""
+    return (
+        F.col("_metadata.file_modification_time"),
+        F.col("_metadata.file_path"),
+        F.col("_metadata.file_block_start"),
+    )
+
+
 def _lines(reader: DataStreamReader, path: str, form: LineFormat) -> DataFrame:
     """The lines of the files, read by our own reader; Spark only tells which files there are."""
     listed = reader.format("binaryFile").schema(BINARY_FILE).load(path).select("path")
@@ -134,18 +143,12 @@ def spool_address(schema: StructType, *, split: str) -> dict[str, Column]:
     """The ADDRESS of a row of a spool file."""
     first = F.regexp_extract(F.col("_metadata.file_name"), r"rows-(\d+)", 1).cast("bigint")
     row = first + F.col("_metadata.row_index") + 1
-    text = F.to_json(F.struct(*(F.col(quoted(n)) for n in schema.names)), dict(EXACT))
-    return dict(zip(ADDRESS, (F.lit(split), row, row, text), strict=True))
+    return dict(zip(ADDRESS, (F.lit(split), row, row, exact_text(schema.names)), strict=True))
 
 
 def infer_schema(spark: SparkSession, *, step: str, path: str, form: LineFormat) -> StructType:
     """The schema of the first file below `path`; ConfigurationError if there is nothing to infer it from."""
-    files = existing_files(path)
-    sample = next((f for f in files if f.stat().st_size), None)
-    if sample is None:
-        raise ConfigurationError(
-            f"step {step!r} has no schema and no input to infer one from", remedy="pass schema='...'", step=step
-        )
+    sample = sample_file(path, step=step)
     reader = spark.read.options(**form.reader_options)
     if form.format == "csv":
         return reader.option("header", form.header).option("inferSchema", "true").csv(str(sample)).schema
@@ -154,6 +157,16 @@ def infer_schema(spark: SparkSession, *, step: str, path: str, form: LineFormat)
     if not fields:
         raise ConfigurationError(f"no line of {sample} is JSON", remedy="pass schema='...'", step=step)
     return StructType(fields)
+
+
+def sample_file(path: str, *, step: str) -> Path:
+    """The first file below `path` that has something in it; ConfigurationError if there is none."""
+    sample = next((file for file in existing_files(path) if file.stat().st_size), None)
+    if sample is None:
+        raise ConfigurationError(
+            f"step {step!r} has no schema and no input to infer one from", remedy="pass schema='...'", step=step
+        )
+    return sample
 
 
 def existing_files(path: str) -> list[Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -26,8 +26,12 @@ def digest(frame: DataFrame) -> Column:
     0.0 and -0.0, microseconds, decimals with their scale, bytes (Base64), structs, arrays and maps. Comparing values
     with `<=>` would know less (no maps, no sign of zero), and a digest is safe to keep: it holds nothing of the record.
     """
-    fields = [F.col(quoted(name)) for name in sorted(visible(frame.columns))]
-    return F.sha2(F.to_json(F.struct(*fields), dict(EXACT)), DIGEST_BITS)
+    return F.sha2(exact_text(sorted(visible(frame.columns))), DIGEST_BITS)
+
+
+def exact_text(names: Iterable[str]) -> Column:
+    """The fields `names` of a row as JSON, in which each value of a type has a text of its own."""
+    return F.to_json(F.struct(*(F.col(quoted(name)) for name in names)), dict(EXACT))
 
 
 def reason_of(frame: DataFrame, poisons: Mapping[str, str]) -> Column:

@@ -9,17 +9,16 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from rs_assets.engine.checkpoint.source_log import SourceBatch
 from rs_assets.engine.source.base import Ends, Known, Positions, Reading, Start
-from rs_assets.engine.source.calendar import calendar_reason
-from rs_assets.engine.source.columns import LINE, OFFSET, RAW, REASON, SPLIT
+from rs_assets.engine.source.calendar import judged
+from rs_assets.engine.source.columns import LINE, OFFSET, RAW, SPLIT
 from rs_assets.engine.source.delta.versions import ALL_FILES, files_added, next_version, versions_of
-from rs_assets.engine.source.poison import EXACT
-from rs_assets.engine.source.schema import quoted
+from rs_assets.engine.source.poison import exact_text
 from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError
 
 # What a row of the change feed has besides.
@@ -52,7 +51,7 @@ class DeltaReader:
             reader = reader.option("readChangeFeed", "true")
         if self._first is not None:
             reader = reader.option("startingVersion", self._first)
-        return _judged(reader.load(self.path), schema)
+        return judged(reader.load(self.path), schema)
 
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
         """The rows of the versions of a batch; the line is the version that a row came with."""
@@ -137,20 +136,10 @@ class DeltaReader:
 
     def _addressed(self, rows: DataFrame, schema: StructType, *, version: int | None) -> DataFrame:
         """The rows with their ADDRESS; without `version` each tells its own."""
-        text = F.to_json(F.struct(*(quoted(name) for name in schema.names)), dict(EXACT))
         address = {
             SPLIT: F.lit(Path(self.path).name),
             LINE: F.col(VERSION) if version is None else F.lit(version).cast("bigint"),
             OFFSET: F.lit(None).cast("bigint"),
-            RAW: text,
+            RAW: exact_text(schema.names),
         }
-        fields = [F.col(quoted(name)) for name in schema.names]
-        return rows.select(*fields, _reason(schema), *(column.alias(name) for name, column in address.items()))
-
-
-def _judged(rows: DataFrame, schema: StructType) -> DataFrame:
-    return rows.select(*(F.col(quoted(name)) for name in schema.names), _reason(schema))
-
-
-def _reason(schema: StructType) -> Column:
-    return calendar_reason(schema.fields, lambda name: F.col(quoted(name))).alias(REASON)
+        return judged(rows, schema, address)

@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import orjson
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from rs_assets.engine.checkpoint.source_log import SourceBatch
 from rs_assets.engine.source import native
@@ -112,11 +111,7 @@ class FilesReader:
 
     def order(self) -> tuple[Column, Column, Column]:
         """By the time of the file, its path, and the part of it."""
-        return (
-            F.col("_metadata.file_modification_time"),
-            F.col("_metadata.file_path"),
-            F.col("_metadata.file_block_start"),
-        )
+        return native.file_order()
 
     def _form(self, reading: Reading) -> LineFormat:
         return form_with_schema(self.form, reading, step=self.name, path=self.path)

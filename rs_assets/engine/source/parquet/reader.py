@@ -17,8 +17,8 @@ from pyspark.sql.types import StructType
 from rs_assets.engine.checkpoint.source_log import SourceBatch, SourceLog
 from rs_assets.engine.source import native
 from rs_assets.engine.source.base import Ends, Known, Positions, Reading, Start, Watch, Watching
-from rs_assets.engine.source.calendar import calendar_reason
-from rs_assets.engine.source.columns import LINE, OFFSET, RAW, REASON, SPLIT
+from rs_assets.engine.source.calendar import judged
+from rs_assets.engine.source.columns import LINE, OFFSET, RAW, SPLIT
 from rs_assets.engine.source.files.changes import check_whole
 from rs_assets.engine.source.files.counting import FileWatch
 from rs_assets.engine.source.files.form import file_sizes
@@ -26,9 +26,8 @@ from rs_assets.engine.source.files.plain import PlainLines
 from rs_assets.engine.source.files.watch import FilesWatch
 from rs_assets.engine.source.header import schema_names
 from rs_assets.engine.source.parse import LineFormat
-from rs_assets.engine.source.poison import EXACT
-from rs_assets.engine.source.schema import quoted
-from rs_assets.errors import ConfigurationError, SourceReadError
+from rs_assets.engine.source.poison import exact_text
+from rs_assets.errors import SourceReadError
 
 # What the guards of whole files ask of the form of a file: that it has no header and no lines.
 FORM = LineFormat("parquet", header=False)
@@ -51,17 +50,17 @@ class ParquetReader:
         files = native.file_stream(
             reading.spark, name=reading.name, path=self.path, max_files_per_batch=self.max_files_per_batch
         )
-        return _judged(files.schema(schema).parquet(native.as_glob(self.path)), schema)
+        return judged(files.schema(schema).parquet(native.as_glob(self.path)), schema)
 
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
         """The rows of the planned files; the line is the number of the row in its file, from 1."""
         schema = self._schema(reading)
         files = [str(file.local) for file in batch.files]
         if not files:
-            return _judged(reading.spark.createDataFrame([], schema), schema, _address(schema, F.lit(""), F.lit(0)))
+            return judged(reading.spark.createDataFrame([], schema), schema, _address(schema, F.lit(""), F.lit(0)))
         reader = reading.spark.read.schema(schema).option("recursiveFileLookup", value=True)
         place = _address(schema, F.col("_metadata.file_path"), F.col("_metadata.row_index") + 1)
-        return _judged(reader.parquet(*map(native.as_glob, files)), schema, place)
+        return judged(reader.parquet(*map(native.as_glob, files)), schema, place)
 
     def splits(self, batch: SourceBatch) -> Positions:
         """A file is a split of the batch that reads it, with its size."""
@@ -83,23 +82,13 @@ class ParquetReader:
 
     def order(self) -> tuple[Column, Column, Column]:
         """By the time of the file, its path, and the part of it."""
-        return (
-            F.col("_metadata.file_modification_time"),
-            F.col("_metadata.file_path"),
-            F.col("_metadata.file_block_start"),
-        )
+        return native.file_order()
 
     def _schema(self, reading: Reading) -> StructType:
         return reading.schema_of(lambda: self._inferred(reading))
 
     def _inferred(self, reading: Reading) -> StructType:
-        first = next((file for file in native.existing_files(self.path) if file.stat().st_size), None)
-        if first is None:
-            raise ConfigurationError(
-                f"step {self.name!r} has no schema and no input to infer one from",
-                remedy="pass schema='...'",
-                step=self.name,
-            )
+        first = native.sample_file(self.path, step=self.name)
         columns_of(first)
         return reading.spark.read.parquet(native.as_glob(str(first))).schema
 
@@ -147,11 +136,4 @@ def columns_of(file: Path) -> list[str]:
 
 
 def _address(schema: StructType, file: Column, row: Column) -> dict[str, Column]:
-    text = F.to_json(F.struct(*(quoted(name) for name in schema.names)), dict(EXACT))
-    return {SPLIT: file, LINE: row.cast("bigint"), OFFSET: F.lit(None).cast("bigint"), RAW: text}
-
-
-def _judged(rows: DataFrame, schema: StructType, address: dict[str, Column] | None = None) -> DataFrame:
-    fields = [F.col(quoted(name)) for name in schema.names]
-    reason = calendar_reason(schema.fields, lambda name: F.col(quoted(name))).alias(REASON)
-    return rows.select(*fields, reason, *(column.alias(name) for name, column in (address or {}).items()))
+    return {SPLIT: file, LINE: row.cast("bigint"), OFFSET: F.lit(None).cast("bigint"), RAW: exact_text(schema.names)}

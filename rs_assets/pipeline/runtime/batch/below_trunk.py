@@ -11,8 +11,7 @@ from pyspark.sql import functions as F
 
 from rs_assets.engine.sink.base import BatchMark, SinkWriter, Staged
 from rs_assets.engine.source.columns import LINE, OFFSET, RAW, SPLIT, visible
-from rs_assets.engine.source.poison import EXACT
-from rs_assets.engine.source.schema import quoted
+from rs_assets.engine.source.poison import exact_text
 from rs_assets.errors import StepError
 from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.sink import shown
@@ -88,7 +87,7 @@ class Behind:
         A row of a window has no place in a source: its split is empty, line and offset are null, its record is the row
         that the window made, as JSON.
         """
-        row = F.to_json(F.struct(*(F.col(quoted(name)) for name in visible(batch.columns))), dict(EXACT))
+        row = exact_text(visible(batch.columns))
         nowhere = F.lit(None).cast("bigint")
         number = F.monotonically_increasing_id()
         addressed = batch.withColumns({SPLIT: F.lit(""), LINE: number, OFFSET: nowhere, RAW: row})
