@@ -88,16 +88,23 @@ def test_should_not_choose_between_tables_of_one_name(project):
     assert "'web.hits' is not there yet" in call("show", "web.hits")[1]
 
 
+# What this takes is the measure of a machine: common ones need seven tenths of a second for it.
+COUNTING = "total = 0\nfor number in range(10_000_000): total += number"
+COUNTING_S = 0.7
+
+
 @pytest.mark.alone
 def test_should_answer_in_half_a_second():
-    def seconds():
+    def seconds(*arguments):
         """Of a processor: what else the machine does meanwhile is not what is tested."""
         before = os.times()
-        subprocess.run([sys.executable, "-m", "rs_assets.cli.main", "list"], cwd=ROOT, check=True, capture_output=True)
+        subprocess.run([sys.executable, *arguments], cwd=ROOT, check=True, capture_output=True)
         after = os.times()
         return after.children_user + after.children_system - before.children_user - before.children_system
 
-    assert min(seconds() for _ in range(3)) < 0.5
+    # By turns: a machine that others use is not equally fast all the time.
+    taken = [(seconds("-m", "rs_assets.cli.main", "list"), seconds("-c", COUNTING)) for _ in range(5)]
+    assert min(listed / counted for listed, counted in taken) * COUNTING_S < 0.5, taken
 
 
 @pytest.mark.slow
