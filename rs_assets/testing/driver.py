@@ -135,9 +135,9 @@ class PipelineDriver:
         wire_all(session, spark)
         for query in session.queries.values():
             tested = {name: MemoryWriter(name, self._sinks[name]) for name in query.plan.sinks if name in self._sinks}
-            query.writers = {**query.writers, **tested}
+            query.work.writers = {**query.work.writers, **tested}
             # A restart would look for the rows where the pipeline's own sinks write.
-            query.notes.had = {name: batch for name, batch in query.notes.had.items() if name not in tested}
+            query.work.notes.had = {name: batch for name, batch in query.work.notes.had.items() if name not in tested}
             query.start(self._trigger(session))
 
     @staticmethod

@@ -209,7 +209,7 @@ def test_should_end_real_time_mode_when_partitions_outnumber_the_slots(broker, t
     with pipeline.start(options, latency="real-time") as running:
         # Spark has two slots: one more partition is read from the next of its batches on, two more are one too many.
         broker.add_partitions(topic, 2)
-        until(lambda: running.query.watches["kafka"].splits == 2)
+        until(lambda: running.query.work.watches["kafka"].splits == 2)
         until(lambda: arrived(broker, topic, records_of=1), running=running)
         broker.add_partitions(topic, 3)
         with pytest.raises(ConfigurationError, match="a slot for each of the 3 partitions, Spark has 2"):

@@ -84,7 +84,7 @@ def test_a_silent_split_is_waited_for_as_long_as_the_idle_timeout(driver):
     clock = 0.0
     with PipelineDriver(pipeline(), spark=driver) as running:
         (query,) = running._running().queries.values()
-        query.marks = replace(query.marks, now=lambda: clock)
+        query.work.marks = replace(query.work.marks, now=lambda: clock)
         idle = IdleSplits((query,))
 
         def later(seconds, **rows):

@@ -21,9 +21,10 @@ from rs_assets.pipeline.runtime.job.opening import opened
 from rs_assets.pipeline.runtime.job.preflight import repair
 from rs_assets.pipeline.runtime.run.run import _until_caught_up, wire_all
 from rs_assets.pipeline.runtime.upkeep.returns import begun_with, matching, path_of
-from rs_assets.pipeline.runtime.upkeep.travel import _left, _partitions, restore, rewind, savepoint
+from rs_assets.pipeline.runtime.upkeep.rewound import left_at, partitions_at
+from rs_assets.pipeline.runtime.upkeep.travel import restore, rewind, savepoint
 
-TRAVEL = "rs_assets.pipeline.runtime.upkeep.travel"
+REWOUND = "rs_assets.pipeline.runtime.upkeep.rewound"
 SCHEMA = "n bigint"
 
 
@@ -183,7 +184,7 @@ def test_a_return_that_is_cut_off_is_ended_by_another_or_by_a_new_generation(wor
     for back in (1, 0):
         with monkeypatch.context() as crash:
             crash.setattr(
-                f"{TRAVEL}._rewound_copy",
+                f"{REWOUND}._rewound_copy",
                 lambda *_: (_ for _ in ()).throw(KeyboardInterrupt),
             )
             with pytest.raises(KeyboardInterrupt):
@@ -196,7 +197,7 @@ def test_a_return_that_is_cut_off_is_ended_by_another_or_by_a_new_generation(wor
     assert world.complete()
     with monkeypatch.context() as crash:
         crash.setattr(
-            f"{TRAVEL}._rewound_copy",
+            f"{REWOUND}._rewound_copy",
             lambda *_: (_ for _ in ()).throw(KeyboardInterrupt),
         )
         with suppress(KeyboardInterrupt):
@@ -298,10 +299,10 @@ def test_the_number_of_partitions_goes_back_with_the_batch(world, tmp_path):
     plan = plan_queries(windows.count("rows").to_data_stream().to_delta("out").build().topology)[0]
     plan_file(tmp_path / "checkpoint", 3, partitions=2)
     alone = Manifest(pipeline_id="p1", partitions=1, queries={"a": QueryFacts(generation=1, stateful=plan.stateful)})
-    assert _partitions(plan, alone, tmp_path, 3) == 2
+    assert partitions_at(plan, alone, tmp_path, 3) == 2
     more = alone.with_query("b", QueryFacts(generation=1, stateful="other"))
     with pytest.raises(CheckpointError, match="had 2 partitions, and that of the other queries"):
-        _partitions(plan, more, tmp_path, 3)
+        partitions_at(plan, more, tmp_path, 3)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +322,7 @@ def test_sources_that_were_taken_out_go_back_with_the_batch(tmp_path, to_batch, 
     for batch, named in enumerate([{"b": 0}, {"b": 1}, {"b": 2}, {}, {"d": 4}, {"b": 8}]):
         plan_file(tmp_path, batch, a=batch, **named)
     facts = QueryFacts(generation=1, left=left, sources=tuple(sources))
-    assert _left(facts, CheckpointLog(tmp_path), to_batch) == expected
+    assert left_at(facts, CheckpointLog(tmp_path), to_batch) == expected
 
 
 def test_the_path_of_a_query_leads_through_the_generations_that_count(world):

@@ -17,7 +17,7 @@ from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyEr
 from rs_assets.pipeline.runtime.options import SavepointPolicy
 from rs_assets.pipeline.runtime.upkeep.travel import fork, restore, rewind, savepoint
 
-TRAVEL = "rs_assets.pipeline.runtime.upkeep.travel"
+TRAVEL, REWOUND = "rs_assets.pipeline.runtime.upkeep.travel", "rs_assets.pipeline.runtime.upkeep.rewound"
 SCHEMA = "page string, n bigint, ts timestamp"
 
 
@@ -133,7 +133,7 @@ def test_a_rewind_that_is_cut_off_between_sink_and_checkpoint_is_refused_until_i
         world.run(40)
     with monkeypatch.context() as crash:
         crash.setattr(
-            f"{TRAVEL}._rewound_copy",
+            f"{REWOUND}._rewound_copy",
             lambda *_: (_ for _ in ()).throw(KeyboardInterrupt),
         )
         with pytest.raises(KeyboardInterrupt):

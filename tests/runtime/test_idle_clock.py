@@ -45,7 +45,7 @@ def test_event_time_goes_on_with_the_wall_clock_while_nothing_comes(driver):
         running.push([{"page": "/", "ts": at(s)} for s in (3, 12)])
         running.step()
         (query,) = running._running().queries.values()
-        clock = query.heard["file"]
+        clock = query.work.heard["file"]
         idle = IdleTime((query,), Time.seconds(60), now=lambda: clock)
 
         def later(seconds):
@@ -62,7 +62,7 @@ def test_event_time_goes_on_with_the_wall_clock_while_nothing_comes(driver):
         running.step()
         # 66 belongs to a window that ends at 70 and closes at 75: it is not late.
         assert running.report().rows_late == 0
-        clock = query.heard["file"]
+        clock = query.work.heard["file"]
         assert later(59) == []
         assert sorted(later(5)) == [60, 70]
         running.push([{"page": "/", "ts": at(61)}])

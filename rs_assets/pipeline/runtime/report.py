@@ -146,8 +146,8 @@ class RunReport:
 
     `rows_open` are groups whose windows have not fired and wait in state for the next run. `sealed` says
     that the input has ended for good. `recovered_from` names the savepoint that a lost checkpoint came back from.
-    `shuffles` names the sinks that feed other queries. `previews` are the first open windows of each step, as they
-    would fire now; `warnings` tell what went wrong beside.
+    `shuffles` names the sinks that feed other queries. `previews` are the first open windows of each step of the
+    queries that had a batch, as they would fire now; `warnings` tell what went wrong beside.
     """
 
     pipeline: str

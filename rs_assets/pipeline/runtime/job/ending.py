@@ -19,7 +19,7 @@ def record(session: JobSession, *, sealed: bool) -> RunReport:
     assert session.journal is not None  # noqa: S101  made on entry
     if sealed and not session.manifest.sealed:
         for query in session.queries.values():
-            query.book.finished()
+            query.work.book.finished()
     session.journal.close()
     with session.troubles.guarding(NOT_TIDY):
         tidy_crowded(session)
@@ -34,13 +34,15 @@ def record(session: JobSession, *, sealed: bool) -> RunReport:
             facts,
             rows_open=query.report.rows_open,
             query_id=query.log.query_id,
-            sinks={**facts.sinks, **query.notes.had},
+            sinks={**facts.sinks, **query.work.notes.had},
             catalogued=session.journal.written.get(folder, facts.catalogued),
         )
         session.manifest = session.manifest.with_query(folder, known)
     session.save()
     _save_by_policy(session)
-    open_now = [plan for plan in session.plans if session.queries[plan.name].report.rows_open]
+    reports = [(plan, session.queries[plan.name].report) for plan in session.plans]
+    # A query without a batch holds what it held: showing that again would be most of what such a run does.
+    open_now = [plan for plan, report in reports if report.batches and report.rows_open]
     session.previews = previews(session.topology, open_now, session.options)
     return session.report()
 
@@ -49,7 +51,7 @@ def _inputs(session: JobSession) -> dict[str, dict[str, int]]:
     """What the manifest keeps of each source's input, with what this run has read."""
     inputs = {name: dict(kept) for name, kept in session.manifest.inputs.items()}
     for query in session.queries.values():
-        for name, kept in query.read.items():
+        for name, kept in query.work.read.items():
             inputs.setdefault(name, {}).update(kept)
     return inputs
 

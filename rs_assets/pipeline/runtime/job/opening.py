@@ -17,6 +17,7 @@ from rs_assets.errors import CheckpointError, RsError
 from rs_assets.pipeline.runtime.identity import resumed
 from rs_assets.pipeline.runtime.job.inputs import check_inputs
 from rs_assets.pipeline.runtime.job.preflight import expected
+from rs_assets.pipeline.runtime.job.queries import book_of
 from rs_assets.pipeline.runtime.job.session import JobSession
 from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.pipeline.runtime.places import placed
@@ -164,7 +165,7 @@ def _reconcile(session: JobSession) -> None:
     for plan in session.plans:
         facts, last = session.facts(plan), session.log(plan).last_committed()
         if last > facts.catalogued:
-            session.book_of(plan).reconcile(
+            book_of(session, plan).reconcile(
                 catalogued=facts.catalogued, catalog=session.catalog, storage=session.journal.storage
             )
             session.manifest = session.manifest.with_query(session.folders[plan.name], replace(facts, catalogued=last))

@@ -2,49 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
-from rs_assets.engine.background import LOG, Troubles
+from rs_assets.engine.background import Troubles
 from rs_assets.engine.checkpoint import manifest as manifests
 from rs_assets.engine.checkpoint.catalog import Catalog, operation
 from rs_assets.engine.checkpoint.lease import Lease
 from rs_assets.engine.checkpoint.log import PARTITIONS, CheckpointLog
 from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.engine.checkpoint.storage import storage_named
-from rs_assets.engine.extras import check_extra
 from rs_assets.engine.sink.base import Claim, Closing, SinkWriter
-from rs_assets.engine.sink.dead_letters import DeadLetters
-from rs_assets.engine.source.base import Known, Pruning, SourceReader, Watch, listed
-from rs_assets.engine.source.policy import BadRecords
+from rs_assets.engine.source.base import Known, SourceReader, listed
 from rs_assets.errors import ConfigurationError
 from rs_assets.pipeline.compile.late import closing, unmarked
 from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.compile.query_plan import QueryPlan
-from rs_assets.pipeline.compile.readers import reader_of, stream
+from rs_assets.pipeline.compile.readers import reader_of
 from rs_assets.pipeline.compile.sink import writer_of
-from rs_assets.pipeline.compile.wiring import Flow, Wiring
-from rs_assets.pipeline.runtime.batch.below_trunk import before_python
-from rs_assets.pipeline.runtime.batch.gates import StreamGates
+from rs_assets.pipeline.compile.wiring import Flow
 from rs_assets.pipeline.runtime.batch.query import QueryRun
-from rs_assets.pipeline.runtime.batch.sink_notes import SinkNotes
-from rs_assets.pipeline.runtime.batch.split_marks import by_split_of, marks_of
-from rs_assets.pipeline.runtime.job.dimensions import Dimensions, dimensions_of, versions_begun
-from rs_assets.pipeline.runtime.job.inputs import watches_of
+from rs_assets.pipeline.runtime.job.dimensions import Dimensions, dimensions_of
+from rs_assets.pipeline.runtime.job.queries import query_of
 from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.pipeline.runtime.record.bookkeeping import Bookkeeper
+from rs_assets.pipeline.runtime.record.counting import counted
 from rs_assets.pipeline.runtime.record.following import Following, followings
 from rs_assets.pipeline.runtime.record.journal import Journal
 from rs_assets.pipeline.runtime.report import RunReport, unfired, unused, unwaited
@@ -53,12 +43,6 @@ from rs_assets.pipeline.topology.shuffle import ShuffleWrite
 from rs_assets.pipeline.topology.sink import DeltaSink, FileSink, Sink
 from rs_assets.pipeline.topology.source import Source
 from rs_assets.pipeline.topology.topology import Topology
-
-if TYPE_CHECKING:
-    from rs_assets.pipeline.runtime.record.metrics import Metrics
-    from rs_assets.pipeline.runtime.record.telemetry import Telemetry
-
-STRICTEST = (BadRecords.FAIL, BadRecords.DEAD_LETTER, BadRecords.QUARANTINE, BadRecords.SKIP)
 
 
 class JobSession:
@@ -97,33 +81,16 @@ class JobSession:
         )
         lease.troubles = self.troubles
         self.lease = self._stack.enter_context(lease)
-        self._count_batches()
+        self.options = self._stack.enter_context(counted(options, self.topology.name, self.troubles))
         storage = storage_named(options.checkpoint_storage, catalog=options.home.catalog, url=options.storage_url)
         self.troubles.begin()
         self.journal = Journal(self.catalog, storage, self.troubles)
-        self._stack.callback(self._close_followings)
-        self._stack.callback(self.journal.close)
+        self.at_end(self._close_followings)
+        self.at_end(self.journal.close)
 
-    def _count_batches(self) -> None:
-        """Serve the run's numbers, and send them, if that is asked for."""
-        # Here, for most runs do neither.
-        if self.options.metrics_port is not None:
-            from rs_assets.pipeline.runtime.record.metrics import Metrics
-
-            metrics = Metrics(self.topology.name, self.options.metrics_port)
-            LOG.info("metrics of %s: http://127.0.0.1:%d/metrics", self.topology.name, metrics.port)
-            self._count_by(metrics)
-        if self.options.metrics_endpoint:
-            check_extra("otel", "metrics by OpenTelemetry")
-            from rs_assets.pipeline.runtime.record.telemetry import Telemetry
-
-            self._count_by(Telemetry(self.topology.name, self.options.metrics_endpoint, self.troubles))
-
-    def _count_by(self, counting: Metrics | Telemetry) -> None:
-        from rs_assets.pipeline.runtime.record.metrics import listening
-
-        self._stack.enter_context(counting)
-        self.options = replace(self.options, on_progress=listening(counting, self.options.on_progress))
+    def at_end(self, do: Callable[[], None]) -> None:
+        """Call `do` when the session is closed, before what was asked for earlier."""
+        self._stack.callback(do)
 
     def close(self) -> None:
         """Stop what still runs and give the lease back; may be called twice."""
@@ -172,13 +139,13 @@ class JobSession:
         self._pin_partitions(spark)
         self._follow_sources()
         self._load_dimensions(spark)
-        self.queries = {plan.name: self._query(spark, plan) for plan in self.plans}
+        self.queries = {plan.name: query_of(self, spark, plan) for plan in self.plans}
 
     def _load_dimensions(self, spark: SparkSession) -> None:
         """Load what rows are looked up in, and keep the schemas that were found out by that."""
         home = self.options.home
         self.dimensions = dimensions_of(self.topology, home, spark, self.troubles, self.manifest.schemas)
-        self._stack.callback(self.dimensions.close)
+        self.at_end(self.dimensions.close)
         self.dimensions.begin()
         found = {step: each.held.schema.json() for step, each in self.dimensions.by_step.items() if each.undeclared}
         if found.items() - self.manifest.schemas.items():
@@ -232,45 +199,6 @@ class JobSession:
         for query in self.queries.values():
             query.stop()
 
-    def _query(self, spark: SparkSession, plan: QueryPlan) -> QueryRun:
-        folder, facts = self.query_folder(plan), self.facts(plan)
-        dimensions = self.dimensions.of_query(folder, plan.nodes)
-        wiring = replace(self._wiring(spark, plan, folder), noted=dimensions.notes.of)
-        return QueryRun(
-            topology=self.topology,
-            plan=before_python(self.topology, plan) if wiring.quarantines else plan,
-            wiring=wiring,
-            folder=folder,
-            pipeline_id=self.manifest.pipeline_id,
-            generation=facts.generation,
-            aliases=self.manifest.aliases,
-            partitions=self.manifest.partitions,
-            lease=self.held,
-            claim=self.claim,
-            book=self.book_of(plan),
-            writers={name: self.writer(name) for name in plan.sinks},
-            letters=DeadLetters(self.options.home.dead_letters),
-            on_progress=self.options.on_progress,
-            rows_open=facts.rows_open,
-            watches=self._watches(plan, wiring),
-            dimensions=dimensions,
-            marks=marks_of(self.topology, plan, self.log(plan), folder, self.options.home),
-            notes=SinkNotes({n: facts.sinks[n] for n in plan.sinks if n in self.remembering}, self._noting(plan)),
-        )
-
-    def _noting(self, plan: QueryPlan) -> Callable[[Mapping[str, int]], None]:
-        """Writes down what the sinks of a query have had; called by batches."""
-        folder = self.folders[plan.name]
-
-        def save(had: Mapping[str, int]) -> None:
-            def noted(manifest: Manifest) -> Manifest:
-                facts = manifest.queries[folder]
-                return manifest.with_query(folder, replace(facts, sinks={**facts.sinks, **had}))
-
-            self.change(noted)
-
-        return save
-
     def reader(self, name: str) -> SourceReader:
         """The reader of a source."""
         node = self.topology[name]
@@ -281,36 +209,6 @@ class JobSession:
     def readers(self) -> dict[str, SourceReader]:
         """The readers of all sources."""
         return {source.name: self.reader(source.name) for source in self.topology.sources}
-
-    def _watches(self, plan: QueryPlan, wiring: Wiring) -> dict[str, Watch]:
-        """The guards of the sources that a query reads."""
-        made = watches_of(
-            {name: self.reader(name) for name in plan.sources},
-            self.log(plan),
-            known=lambda source: self.manifest.inputs.get(source, {}),
-            keep=self.keep_input,
-            note=self.note_loss,
-            max_line_bytes=self.options.max_line_bytes,
-            pruned=wiring.pruned,
-        )
-        for watch in made.values():
-            self._stack.callback(watch.close)
-        return made
-
-    def book_of(self, plan: QueryPlan) -> Bookkeeper:
-        """The bookkeeper of one query."""
-        assert self.journal is not None  # noqa: S101  made on entry
-        return Bookkeeper(
-            topology=self.topology,
-            plan=plan,
-            log=self.log(plan),
-            folder=self.folders[plan.name],
-            generation=self.facts(plan).generation,
-            run_id=self.options.run_id,
-            journal=self.journal,
-            home=self.options.home,
-            versions=versions_begun(self.topology, self.options.home, self.query_folder(plan)),
-        )
 
     def writer(self, name: str) -> SinkWriter:
         """The writer of a sink, with the connector that the run asks for.
@@ -326,73 +224,10 @@ class JobSession:
             node = replace(node, connector=self.options.connector)
         made = writer_of(node, self.options.home, self.topology.namespace)
         if isinstance(made, Closing):
-            self._stack.callback(made.close)
+            self.at_end(made.close)
         else:
             self._writers[name] = made
         return made
-
-    def _wiring(self, spark: SparkSession, plan: QueryPlan, folder: Path) -> Wiring:
-        read = self.topology.origins
-        # What comes through a shuffle has come from any of them.
-        own = [source for source in read if source.name in plan.sources]
-        by_split = by_split_of(self.topology, plan)
-        policies = {source.bad_records for source in (own if len(own) == len(plan.sources) else read)}
-        policy = next(p for p in STRICTEST if p in policies)
-        return Wiring(
-            spark=spark,
-            folder=folder,
-            read=stream,
-            gates=StreamGates(plan.shared(self.topology)),
-            pinned=self._pinned,
-            stored_name=self.manifest.stored_name,
-            policy=policy,
-            quarantines=policy is BadRecords.QUARANTINE,
-            late=frozenset(step for name in plan.late for step in self.topology[name].inputs),
-            by_split=by_split is not None,
-            by_record=by_split is not None and by_split.by_record,
-            ordered=any(isinstance(s, DeltaSink) and s.read_order for s in map(self.topology.__getitem__, plan.sinks)),
-            poisons=self.poisons(plan),
-            max_line_bytes=self.options.max_line_bytes,
-            home=self.options.home,
-            behind=self._behind,
-            links=self.topology.links,
-            controls=plan.controls,
-            dimension=lambda node: self.dimensions.by_step[node.name].held,
-            trace=self.options.trace,
-            pruned=self._pruned(plan),
-        )
-
-    def _pruned(self, plan: QueryPlan) -> frozenset[str]:
-        """The sources of a query whose records need not be parsed as a whole."""
-        readers = ((name, self.reader(name)) for name in plan.sources)
-        return frozenset(n for n, r in readers if isinstance(r, Pruning) and r.prunes(self.options.max_line_bytes))
-
-    def poisons(self, plan: QueryPlan) -> Mapping[str, Mapping[str, str]]:
-        """What `Wiring.poisons` of a query must be: all that the manifest knows, if a batch is not committed yet.
-
-        Its dead letters may have been written with all of them. Otherwise they have served: the plan stays small, and a
-        poison that comes again is found again.
-        """
-        log = self.log(plan)
-        made: dict[str, dict[str, str]] = defaultdict(dict)
-        if log.offsets(log.last_committed() + 1) is not None:
-            for poison in self.facts(plan).poisons:
-                made[poison["source"]][poison["digest"]] = poison["reason"]
-        return made
-
-    def _behind(self, step: str) -> StructType:
-        """The schema of what goes into a durable shuffle; the query that writes it was wired before."""
-        return next(query.flows[step] for query in self.queries.values() if step in query.flows).df.schema
-
-    def _pinned(self, source: Source, infer: Callable[[], StructType]) -> StructType:
-        """The schema that was inferred once for `source`; a restart must read the same one."""
-        stored = self.manifest.schemas.get(source.name)
-        if stored is not None:
-            return StructType.fromJson(json.loads(stored))
-        schema = infer()
-        self.manifest = replace(self.manifest, schemas={**self.manifest.schemas, source.name: schema.json()})
-        self.save()
-        return schema
 
     def report(self) -> RunReport:
         """What happened so far."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Protocol, Self
+from typing import Self
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
@@ -14,24 +13,6 @@ from rs_assets.pipeline.runtime.report import BatchProgress
 HOST = "127.0.0.1"
 # Batches take from milliseconds to minutes.
 SECONDS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
-
-
-class Counting(Protocol):
-    """Numbers of a run that are kept by its batches."""
-
-    def count(self, progress: BatchProgress) -> None:
-        """Take a finished batch into account."""
-        ...
-
-
-def listening(counting: Counting, listener: Callable[[BatchProgress], None]) -> Callable[[BatchProgress], None]:
-    """A listener that counts each batch before it hands it to `listener`."""
-
-    def hear(progress: BatchProgress) -> None:
-        counting.count(progress)
-        listener(progress)
-
-    return hear
 
 
 class Metrics:

@@ -72,12 +72,12 @@ class IdleSplits:
     @property
     def shortest(self) -> timedelta | None:
         """The shortest time after which a split is silent; None if no query waits for splits."""
-        return min((query.marks.by_split.idle_timeout for query in self.queries if query.marks), default=None)
+        return min((query.work.marks.by_split.idle_timeout for query in self.queries if query.work.marks), default=None)
 
     def look(self) -> None:
         """Look once at all queries; a control row is sent where event time may go on."""
         for query in self.queries:
-            at = query.marks.due() if query.marks is not None else None
+            at = query.work.marks.due() if query.work.marks is not None else None
             if at is not None:
                 query.move_watermark(at)
 
@@ -110,4 +110,4 @@ class IdleSides:
 
     def _heard(self, query: QueryRun, sources: Iterable[str]) -> float:
         """When one of `sources` had rows last, at the earliest the start."""
-        return max((query.heard.get(source, self._began) for source in sources), default=self._began)
+        return max((query.work.heard.get(source, self._began) for source in sources), default=self._began)

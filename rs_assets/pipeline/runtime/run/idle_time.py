@@ -35,7 +35,7 @@ class IdleTime:
     def look(self) -> None:
         """Look once at all queries; a control row is sent for each that is silent and has state."""
         for query in self.queries:
-            heard = max(query.heard.values(), default=self._began)
+            heard = max(query.work.heard.values(), default=self._began)
             silence = timedelta(seconds=self.now() - heard)
             if silence >= self.timeout and query.report.rows_open:
                 self._go_on(query, heard, silence)

@@ -16,6 +16,7 @@ from rs_assets.engine.background import Repeated
 from rs_assets.engine.checkpoint.manifest import Manifest
 from rs_assets.errors import RsError
 from rs_assets.pipeline.runtime.batch.query import QueryRun
+from rs_assets.pipeline.runtime.job.queries import book_of, poisons_of
 from rs_assets.pipeline.runtime.replay.examine import Examination, Poison
 from rs_assets.pipeline.runtime.translate import translate
 
@@ -48,7 +49,7 @@ def go_on(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> b
     assert failure is not None  # noqa: S101  examinable says so
     query.given_up = True
     query.stop()
-    if not query.untouched(batch_id):
+    if not query.work.untouched(batch_id):
         # What a sink or the dead letters have was computed with every record that is still there.
         return False
     before = [p for p in session.facts(query.plan).poisons if p["batch"] == batch_id]
@@ -70,8 +71,8 @@ def go_on(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> b
 
 def _read_whole(query: QueryRun) -> None:
     """Read whole records where the last batch was misread; nothing changes where it was not."""
-    plain = (name for name in query.wiring.pruned if query.watches[name].plain() is not None)
-    query.wiring = replace(query.wiring, pruned=frozenset(plain))
+    plain = (name for name in query.work.wiring.pruned if query.work.watches[name].plain() is not None)
+    query.work.wiring = replace(query.work.wiring, pruned=frozenset(plain))
 
 
 def process_all(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> None:
@@ -87,17 +88,19 @@ def process_all(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]
 
 def restart(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> None:
     """Wire a query that has ended once more, with what the manifest says now, and start it."""
-    query.wiring = replace(query.wiring, poisons=session.poisons(query.plan))
+    query.work.wiring = replace(query.work.wiring, poisons=poisons_of(session, query.plan))
     query.flows.clear()
     # Its trackers have seen the batch that comes again.
-    query.book = session.book_of(query.plan)
+    query.work.book = book_of(session, query.plan)
     for name in query.plan.nodes:
         query.wire(name)
     query.start(trigger)
 
 
 def _examination(query: QueryRun, batch_id: int) -> Examination:
-    return Examination(topology=query.topology, plan=query.plan, wiring=query.wiring, log=query.log, batch_id=batch_id)
+    return Examination(
+        topology=query.topology, plan=query.plan, wiring=query.work.wiring, log=query.log, batch_id=batch_id
+    )
 
 
 def _keep(session: JobSession, query: QueryRun, found: Iterable[Poison], batch_id: int) -> None:

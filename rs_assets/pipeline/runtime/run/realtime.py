@@ -145,9 +145,9 @@ class RealTimePipeline:
         if time.monotonic() - self._asked < TOPICS_EVERY_S:
             return
         self._asked = time.monotonic()
-        for watch in self.query.watches.values():
+        for watch in self.query.work.watches.values():
             watch.check(self.query.log.last_committed() + 1)
-        check_slots(sum(watch.splits for watch in self.query.watches.values()), self.slots)
+        check_slots(sum(watch.splits for watch in self.query.work.watches.values()), self.slots)
 
     def _look(self) -> bool:
         for progress in self.spark_query.recentProgress:
@@ -169,7 +169,9 @@ class RealTimePipeline:
         self.spark_query.stop()
         facts, journal = self.session.facts(self.query.plan), self.session.journal
         assert journal is not None  # noqa: S101  made on entry
-        self.query.book.reconcile(catalogued=facts.catalogued, catalog=self.session.catalog, storage=journal.storage)
+        self.query.work.book.reconcile(
+            catalogued=facts.catalogued, catalog=self.session.catalog, storage=journal.storage
+        )
         journal.written[self.session.folders[self.query.plan.name]] = self.query.log.last_committed()
 
 

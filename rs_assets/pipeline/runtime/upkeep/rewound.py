@@ -1,0 +1,118 @@
+"""The checkpoint of one query as it was at the end of an earlier batch, in the folder of a new generation."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rs_assets.engine.checkpoint import manifest as manifests
+from rs_assets.engine.checkpoint.log import CheckpointLog
+from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts, generation_folder
+from rs_assets.engine.checkpoint.rewind import rewind as rewind_checkpoint
+from rs_assets.engine.checkpoint.rewind import rewindable
+from rs_assets.engine.checkpoint.savepoints.model import stamp
+from rs_assets.engine.checkpoint.savepoints.relocate import relocate
+from rs_assets.engine.dimension.notes import repeat_until
+from rs_assets.errors import CheckpointError
+from rs_assets.pipeline.compile.query_plan import CONTROL_SOURCE, QueryPlan
+from rs_assets.pipeline.runtime.upkeep.returns import QueryReturn, begun_with
+
+
+def refuse_batch(plan: QueryPlan, place: Path, to_batch: int) -> None:
+    """CheckpointError, which names those that it can go to, if the query in `place` cannot go back to a batch."""
+    possible = rewindable(place / "checkpoint")
+    if to_batch not in possible:
+        span = f"{possible[0]} to {possible[-1]}" if possible else "none"
+        raise CheckpointError(
+            f"{plan.name} cannot be rewound to batch {to_batch}",
+            remedy=f"possible are: {span}; restore a savepoint to go further back",
+            file=place,
+        )
+
+
+def partitions_at(plan: QueryPlan, manifest: Manifest, place: Path, to_batch: int) -> int:
+    """The number of state partitions of the pipeline once the query is at `to_batch`."""
+    then = CheckpointLog(place / "checkpoint").partitions(to_batch) if plan.stateful else 0
+    if then in (0, manifest.partitions):
+        return manifest.partitions
+    if any(facts.stateful not in (None, plan.stateful) for facts in manifest.queries.values()):
+        raise CheckpointError(
+            f"at batch {to_batch} the state of {plan.name} had {then} partitions, and that of the other queries of the"
+            f" pipeline has {manifest.partitions}",
+            remedy="go back to a batch behind the rescale, or restore a savepoint from before it",
+            file=place,
+        )
+    return then
+
+
+def rewind_query(folder: Path, stored: Manifest, query: QueryReturn, begun: int) -> None:
+    """Make the checkpoint, and the manifest that names it; the folder that it had goes to the trash."""
+    facts = stored.queries[query.folder]
+    place, target = stored.place(folder, query.folder), folder / generation_folder(begun) / query.folder
+    _rewound_copy(place, target, query.batch)
+    log = CheckpointLog(place / "checkpoint", stored.aliases)
+    now = replace(
+        begun_with(facts, query.batch, begun),
+        left=left_at(facts, log, query.batch),
+        catalogued=query.batch,
+        rows_open=0,
+    )
+    manifests.save(folder, replace(stored.with_query(query.folder, now), sealed=False))
+    place.rename(folder / f".trash-{stamp(datetime.now(UTC))}-{place.parent.name}-{query.folder}")
+
+
+def left_at(facts: QueryFacts, log: CheckpointLog, to_batch: int) -> Mapping[str, str]:
+    """Where the sources stood at the end of a batch that were taken out, before it or since."""
+    then: dict[str, str] = {}
+    later: set[str] = set()
+    for batch in log.planned_batches():
+        offsets = log.offsets(batch)
+        named = offsets.sources if offsets else {}
+        if batch <= to_batch:
+            then |= named
+        else:
+            later |= set(named)
+    current = log.offsets(to_batch)
+    there = set(current.sources) if current else set()
+    known = {*facts.left, *facts.sources}
+    found = {
+        name: offset for name, offset in then.items() if name in known and (name in facts.left or name not in there)
+    }
+    # Of one that is in no batch that Spark still remembers, only we know; one that came later begins anew.
+    kept = {name: offset for name, offset in facts.left.items() if name not in later and name not in found}
+    return {**kept, **found}
+
+
+def _rewound_copy(place: Path, target: Path, to_batch: int) -> None:
+    """The query's folder up to `to_batch`, as links: Spark never changes a file, and the old ones stay as they are."""
+    if target.exists():
+        # Of a rewind that was cut short.
+        shutil.rmtree(target)
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+    shutil.copytree(place, target, copy_function=_linked)
+    repeat_until(target, CheckpointLog(place / "checkpoint").last_committed())
+    relocate(target.parent, {str(place.parent): str(target.parent)})
+    rewind_checkpoint(target / "checkpoint", to_batch)
+    for source in (target / "checkpoint" / "sources").glob(f"{CONTROL_SOURCE}*"):
+        _undo_control(CheckpointLog(target / "checkpoint"), source.name, to_batch)
+
+
+def _undo_control(log: CheckpointLog, source: str, to_batch: int) -> None:
+    """Empty the control rows that came behind `to_batch`: of a finish that did not happen."""
+    kept = log.source_offset(source, to_batch)
+    for file in log.planned_files(source):
+        if file.batch > kept and file.local.exists():
+            # Spark still finds the file that it planned.
+            file.local.unlink()
+            file.local.touch()
+
+
+def _linked(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
