@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,11 +44,13 @@ def test_appended_lines_go_into_windows_that_were_open(log: Path, options: RunOp
     # 700 ms a line: the cut is in the middle of a window and of many sessions.
     log.write_bytes(b"".join(line + b"\n" for line in content[:3_000]) + content[3_000][:40])
     pipeline = access_log(log, job="appended")
+    options = replace(options, preview_rows=2)
     first = pipeline.run(options)
     assert first.rows_in == 3_000
     assert first.rows_open > 0
+    assert {step: rows.num_rows for step, rows in first.previews.items()} == {"page_windows": 2, "client_sessions": 2}
     idle = pipeline.run(options)
-    assert (idle.rows_in, idle.rows_out, idle.batches) == (0, 0, 0)
+    assert (idle.rows_in, idle.rows_out, idle.batches, idle.previews) == (0, 0, 0, {})
     assert idle.rows_open == first.rows_open
     with log.open("ab") as file:
         file.write(content[3_000][40:] + b"\n" + b"".join(line + b"\n" for line in content[3_001:]))

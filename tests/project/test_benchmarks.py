@@ -34,11 +34,12 @@ OVER_KAFKA = [
 @pytest.mark.parametrize(
     ("names", "figures"),
     [
-        (
+        (["window", "small"], ["10 s windows", "10 s windows", "small batches", *["fixed cost of a run"] * 6]),
+        pytest.param(
             ["memory", "filter", "window", "chain", "firing", "joins", "latency", "small", "seen", "upkeep"],
             BESIDE_KAFKA,
+            marks=pytest.mark.long,
         ),
-        (["nexmark", "--query", "q0", "--query", "q12", "--query", "q17"], ["Nexmark"] * 3),
         pytest.param(["nexmark"], ["Nexmark"] * len(QUERIES), marks=pytest.mark.long),
         pytest.param(["kafka"], OVER_KAFKA, marks=pytest.mark.long),
     ],
