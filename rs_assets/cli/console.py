@@ -14,15 +14,14 @@ import pyarrow as pa
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from rs_assets.engine.checkpoint.source_log import NOTHING_READ
 from rs_assets.engine.home import Home
-from rs_assets.engine.sink.console import as_table
+from rs_assets.engine.sink.console import as_table, terminal
 from rs_assets.engine.sink.delta_rows import dataset_of
 from rs_assets.engine.sink.delta_table import open_table
 from rs_assets.engine.source.base import Metered
-from rs_assets.orchestration.freshness import has_ended
+from rs_assets.engine.window.event_time import has_ended
 from rs_assets.orchestration.launch import Wish, launch
 from rs_assets.pipeline.compile.readers import reader_of
 from rs_assets.pipeline.runtime.options import RunOptions
@@ -36,7 +35,7 @@ UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 def run_and_show(pipeline: Pipeline, wish: Wish, *, plain: bool, as_json: bool) -> None:
     """Run `pipeline` to the end of its input and show what came out; raises the RsError that ended it."""
-    out = Console()
+    out = terminal()
     run_id: str | None = None
     with bar_of(pipeline, out, hidden=as_json) as bar:
         if plain:
@@ -65,7 +64,7 @@ def start_and_watch(pipeline: Pipeline) -> None:
     """Start `pipeline` through Dagster and show its batches until Ctrl-C."""
     from dagster import DagsterExecutionInterruptedError
 
-    out = Console()
+    out = terminal()
     out.print(f"{pipeline.name} runs; Ctrl-C drains and stops it")
     report: RunReport | None = None
     with bar_of(pipeline, out, hidden=False) as bar, suppress(KeyboardInterrupt, DagsterExecutionInterruptedError):
@@ -160,7 +159,8 @@ def show_report(report: RunReport, out: Console) -> None:
         return
     out.print(
         f"\n[bold]{report.rows_in:,}[/] rows in{_parts(report)};"
-        f" [bold]{report.rows_out:,}[/] rows out in {report.batches} batches, {report.seconds:.1f} s"
+        f" [bold]{report.rows_out:,}[/] rows out in {report.batches} batches, {report.seconds:.1f} s",
+        soft_wrap=True,
     )
     if report.rows_open:
         out.print(f"{report.rows_open:,} rows of state (open windows, rows of joins) wait for the next run")
@@ -186,16 +186,19 @@ def show_results(report: RunReport, out: Console) -> None:
         rows = dataset_of(table, path).head(PREVIEW_ROWS)
         out.print()
         out.print(as_table(_first(rows), title=f"{step} ({table.count():,} rows)", max_rows=PREVIEW_ROWS))
-    places = Table(title="where the tables are", title_justify="left", show_header=False, box=None)
-    places.add_column(no_wrap=True)
-    places.add_column(overflow="fold")
-    for step, path in report.tables.items():
-        places.add_row(step, path)
+    show_places(report, out)
+
+
+def show_places(report: RunReport, out: Console) -> None:
+    """Where the tables are, each in one line however long it is: paths are copied."""
+    places = dict(report.tables)
     letters = Home.default().dead_letters
     if letters.exists():
-        places.add_row("dead letters", str(letters))
-    out.print()
-    out.print(places)
+        places["dead letters"] = str(letters)
+    out.print("\n[italic]where the tables are[/]")
+    width = max(map(len, places), default=0)
+    for step, path in places.items():
+        out.print(f" {step:<{width}}  {escape(path)}", soft_wrap=True)
 
 
 def show_open(report: RunReport, out: Console) -> None:

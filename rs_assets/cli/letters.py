@@ -29,10 +29,8 @@ SHOWN = ("at", "step", "split", "line", "reason", "record")
 @guarded
 def dead_letters(name: str, rows: int, file: Path | None, modules: tuple[str, ...], as_json: bool) -> None:
     """Show the records that a pipeline could not use: where each stood, why, and its text."""
-    from rich.console import Console
-
     from rs_assets.cli.upkeep import show
-    from rs_assets.engine.sink.console import as_table
+    from rs_assets.engine.sink.console import as_table, terminal
     from rs_assets.engine.sink.dead_letters import letters_of
 
     topology = chosen(modules, name).topology
@@ -50,7 +48,7 @@ def dead_letters(name: str, rows: int, file: Path | None, modules: tuple[str, ..
     rows_of = [{"letters": f"{row['count_all']:,}", **row} for row in counts.to_pylist()]
     show(rows_of, ("letters", "step", "reason"), empty="")
     title = f"the newest of {letters.num_rows:,}" if letters.num_rows > rows else "all of them"
-    Console().print(as_table(newest.select(SHOWN), title=title, max_rows=rows))
+    terminal().print(as_table(newest.select(SHOWN), title=title, max_rows=rows))
     if file is not None:
         click.echo(f"wrote {letters.num_rows:,} records into {file}, a line each: mend them and let a source read it")
 

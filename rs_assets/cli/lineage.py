@@ -94,7 +94,7 @@ def lineage_of(pipelines: Sequence[Pipeline], table: str, *, version: int | None
         generation=generation,
         batch_id=batch,
         written_at=datetime.fromtimestamp(entry["timestamp"] / 1000).astimezone() if "timestamp" in entry else None,
-        run_id=now[0].run_id if now else None,
+        run_id=now[0].run_id if now else _told(place, topology, plan, generation, batch),
         watermark=now[0].watermark if now else None,
         splits=tuple(
             SplitRange(source=r.topic, split=r.queue, start=before.get((r.topic, r.queue)), end=r.offset) for r in now
@@ -134,8 +134,9 @@ def read_before(rows: Sequence[CheckpointRow], place: tuple[int, int]) -> dict[t
 
 def show_lineage(found: Lineage) -> None:
     """The lineage as a tree on the terminal."""
-    from rich.console import Console
     from rich.tree import Tree
+
+    from rs_assets.engine.sink.console import terminal
 
     at = f", {found.written_at:%Y-%m-%d %H:%M:%S}" if found.written_at else ""
     tree = Tree(f"[bold]{found.table}[/] version {found.version}{at}")
@@ -146,13 +147,15 @@ def show_lineage(found: Lineage) -> None:
     offsets = batch.add("offsets")
     for split in found.splits:
         offsets.add(f"{split.source}: {split.split}  {split.start or 'beginning'} -> {split.end}")
+    if found.run_id and not found.splits:
+        offsets.add("none: the batch read nothing, its rows had waited in state")
     snapshots = batch.add("snapshots")
     snapshots.add(f"savepoint {found.savepoint or 'none'}")
     snapshots.add(f"state {found.state or 'none'}")
     columns = tree.add("columns")
     for name, fields in found.columns.items():
         columns.add(f"{name} <- {', '.join(fields) or 'counted'}")
-    Console().print(tree)
+    terminal().print(tree, soft_wrap=True)
 
 
 def _sink_of(pipelines: Sequence[Pipeline], table: str, home: Home) -> tuple[Topology, DeltaSink, str]:
@@ -165,6 +168,13 @@ def _sink_of(pipelines: Sequence[Pipeline], table: str, home: Home) -> tuple[Top
                     return pipeline.topology, sink, path
                 known.append(sink.table)
     raise ConfigurationError(f"no pipeline writes a table {table!r}", remedy=f"there are: {', '.join(known) or 'none'}")
+
+
+def _told(place: Place, topology: Topology, plan: QueryPlan, generation: int, batch: int) -> str | None:
+    """The run of a batch that read no split, by the messages of that batch; None if the catalog has none yet."""
+    of_batch = {"query": plan.name, "generation": generation, "batch_id": batch}
+    found = place.catalog.last("system_messages", pipeline=topology.name, **of_batch)
+    return None if found is None else str(found["run_id"])
 
 
 def _last(snapshots: Sequence[dict[str, Any]], kind: str) -> str | None:

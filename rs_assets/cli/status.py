@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -15,6 +15,9 @@ from rs_assets.engine.background import troubles_in
 from rs_assets.engine.checkpoint import manifest as manifests
 from rs_assets.engine.checkpoint.lease import read_lease
 from rs_assets.engine.home import Home
+from rs_assets.engine.sink.console import terminal
+from rs_assets.engine.window.durations import EPOCH
+from rs_assets.engine.window.event_time import has_ended
 from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.runtime.identity import folder_of, log_of
 from rs_assets.pipeline.stream.pipeline import Pipeline
@@ -57,14 +60,34 @@ def show_status(pipelines: Sequence[Pipeline], *, as_json: bool) -> None:
         return
     table = Table()
     for name in ("pipeline", "query", "generation", "last batch", "watermark", "state"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for entry in entries:
         holder = entry["running"]
         state = f"running (pid {holder['pid']})" if holder else "sealed" if entry["sealed"] else "stopped"
         batch = str(entry["last_batch"]) if entry["last_batch"] >= 0 else "none yet"
-        numbers = (str(entry["generation"]), batch, entry["watermark"] or "-")
+        numbers = (str(entry["generation"]), batch, in_words(_read(entry["watermark"])))
         table.add_row(entry["pipeline"], entry["query"], *numbers, state)
-    out = Console()
+    out = terminal()
     out.print(table)
     for name, text in dict.fromkeys((entry["pipeline"], text) for entry in entries for text in entry["warnings"]):
         out.print(f"[bold yellow]warning[/]: {name}: {escape(text)}", soft_wrap=True)
+
+
+def in_words(watermark: datetime | None) -> str:
+    """A watermark for people.
+
+    >>> from datetime import UTC
+    >>> in_words(None), in_words(datetime(1970, 1, 1, tzinfo=UTC)), in_words(datetime(2026, 1, 5, 9, tzinfo=UTC))
+    ('-', 'none yet', '2026-01-05 09:00:00')
+    >>> in_words(datetime(9999, 12, 30, 23, 50, tzinfo=UTC))
+    'end of input'
+    """
+    if watermark is None:
+        return "-"
+    if watermark <= EPOCH:
+        return "none yet"
+    return "end of input" if has_ended(watermark) else f"{watermark:%Y-%m-%d %H:%M:%S}"
+
+
+def _read(watermark: str | None) -> datetime | None:
+    return None if watermark is None else datetime.fromisoformat(watermark)

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 @guarded
 def show(table: str, rows: int, modules: tuple[str, ...], as_json: bool) -> None:
     """Show some rows of a table that a pipeline writes, by its name or that of its step; whatever its size."""
-    from rich.console import Console
-
-    from rs_assets.engine.sink.console import as_table
+    from rs_assets.engine.sink.console import as_table, terminal
     from rs_assets.engine.sink.delta_rows import dataset_of
     from rs_assets.engine.sink.delta_table import open_table
 
@@ -42,7 +40,7 @@ def show(table: str, rows: int, modules: tuple[str, ...], as_json: bool) -> None
     if as_json:
         click.echo(json.dumps({"path": path, "rows": count, "first": first.to_pylist()}, default=str))
         return
-    Console().print(as_table(first, title=f"{table} ({count:,} rows)", max_rows=rows))
+    terminal().print(as_table(first, title=f"{table} ({count:,} rows)", max_rows=rows))
     click.echo(path)
 
 

@@ -58,6 +58,7 @@ def verify(name: str, modules: tuple[str, ...], *, repair: str | None, as_json: 
 @guarded
 def checkpoints(name: str, modules: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     """Show the committed batches of a pipeline: offsets by split, watermark, run."""
+    from rs_assets.cli.status import in_words
     from rs_assets.orchestration.catalogued import checkpoints_of
     from rs_assets.orchestration.place import Place
 
@@ -81,6 +82,8 @@ def checkpoints(name: str, modules: tuple[str, ...], *, limit: int, as_json: boo
     if as_json:
         emit(rows, as_json=True)
         return
+    for row, shown in zip(newest, rows, strict=True):
+        shown["watermark"] = in_words(row.watermark)
     show(rows, ("at", "query", "batch", "source", "split", "offset", "watermark"), empty=f"{name}: no checkpoint yet")
 
 
@@ -248,9 +251,10 @@ def emit(rows: Sequence[dict[str, Any]], *, as_json: bool, empty: str = "nothing
 
 def show(rows: Sequence[dict[str, Any]], columns: Sequence[str], *, empty: str) -> None:
     """A table on the terminal, or a word that there is nothing."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from rs_assets.engine.sink.console import terminal
 
     if not rows:
         click.echo(empty)
@@ -260,7 +264,7 @@ def show(rows: Sequence[dict[str, Any]], columns: Sequence[str], *, empty: str) 
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(Text(_short(row[column])) for column in columns))
-    Console().print(table)
+    terminal().print(table)
 
 
 def _short(value: object) -> str:

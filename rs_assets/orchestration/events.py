@@ -23,7 +23,7 @@ from dagster import (
 
 from rs_assets.engine.background import Troubles
 from rs_assets.engine.sink.delta_table import open_table
-from rs_assets.orchestration.freshness import has_ended
+from rs_assets.engine.window.event_time import has_ended
 from rs_assets.orchestration.newest_rows import newest_rows
 from rs_assets.orchestration.roles import Role, roles_of
 from rs_assets.orchestration.stream_assets import StreamAssets

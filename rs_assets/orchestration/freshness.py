@@ -14,7 +14,7 @@ from dagster import (
 )
 
 from rs_assets.engine.window.durations import EPOCH
-from rs_assets.engine.window.event_time import END_OF_TIME
+from rs_assets.engine.window.event_time import has_ended
 from rs_assets.errors import RsError
 from rs_assets.orchestration.catalogued import checkpoints_of
 from rs_assets.orchestration.place import Place, place_of
@@ -46,11 +46,6 @@ def watermarks(topology: Topology, place: Place) -> Mapping[str, datetime]:
         if row.watermark is not None and row.watermark > EPOCH:
             known[row.name] = max(known.get(row.name, row.watermark), row.watermark)
     return known
-
-
-def has_ended(watermark: datetime) -> bool:
-    """Whether a watermark, which has a delay, says that the input has come to its end."""
-    return watermark > END_OF_TIME - timedelta(days=365)
 
 
 def event_time_is_fresh(watermark: datetime | None, within: timedelta) -> AssetCheckResult:

@@ -23,7 +23,7 @@ PARTITION = "partition."
 
 
 def newest_rows(table: DeltaTable, rows: int = ROWS) -> str:
-    """At most `rows` rows of the file that was added last; empty for a table without rows, or that is not local.
+    """At most `rows` rows, of the files that were added last; empty for a table without rows, or that is not local.
 
     Of a table from which another program has marked rows as deleted nothing is shown: they would be among them.
     """
@@ -31,12 +31,16 @@ def newest_rows(table: DeltaTable, rows: int = ROWS) -> str:
     added = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     if root.scheme not in ("", "file") or not added or "deletionVectors" in (table.protocol().reader_features or ()):
         return ""
-    newest = max(added, key=lambda action: (action["modification_time"], action["path"]))
-    return as_markdown(_rows_of(Path(unquote(root.path)), newest, rows))
+    found: list[dict[str, Any]] = []
+    for action in sorted(added, key=lambda action: (action["modification_time"], action["path"]), reverse=True):
+        found += _rows_of(Path(unquote(root.path)), action, rows - len(found))
+        if len(found) >= rows:
+            break
+    return as_markdown(found)
 
 
 def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    r"""The rows as a table in Markdown; columns that do not fit on a page are counted.
+    r"""The rows as a table in Markdown, with the columns of the first; columns that do not fit on a page are counted.
 
     >>> print(as_markdown([{"page": "a|b", "n": 1}, {"page": None, "n": 2}]))
     | page | n |
@@ -49,7 +53,7 @@ def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     names = list(rows[0])[:COLUMNS]
     left = len(rows[0]) - len(names)
     head = [*map(_cell, names), *([f"{left} more"] if left else [])]
-    lines = ([*(_cell(row[name]) for name in names), *([""] if left else [])] for row in rows)
+    lines = ([*(_cell(row.get(name)) for name in names), *([""] if left else [])] for row in rows)
     return "\n".join([_line(head), "|" + "---|" * len(head), *map(_line, lines)])
 
 

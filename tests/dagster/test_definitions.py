@@ -227,12 +227,19 @@ class TestEvents:
         head, _, line = as_markdown([{"a|b": "x\r\n![i](http://e/x.png) <b>"}]).splitlines()
         assert (head, line) == ("| a\\|b |", r"| x \!\[i\](http://e/x.png) \<b\> |")
 
-    def test_the_newest_rows_are_those_of_the_last_file_with_their_partitions(self, tmp_path):
+    def test_the_newest_rows_come_from_the_last_files_with_their_partitions(self, tmp_path):
         path = str(tmp_path / "t t")
         for n in (1, 2):
             rows = pa.table({"n": [n], "day": [f"d {n}"], "text": ["a|b\nc"]})
             write_deltalake(path, rows, mode="append", partition_by=["day"])
-        assert newest_rows(DeltaTable(path)) == "| n | text | day |\n|---|---|---|\n| 2 | a\\|b c | d 2 |"
+        head = "| n | text | day |\n|---|---|---|\n"
+        assert newest_rows(DeltaTable(path), 1) == head + "| 2 | a\\|b c | d 2 |"
+        assert newest_rows(DeltaTable(path)) == head + "| 2 | a\\|b c | d 2 |\n| 1 | a\\|b c | d 1 |"
+
+    def test_newest_rows_have_the_columns_that_the_table_has_now(self, tmp_path):
+        write_deltalake(str(tmp_path), pa.table({"n": [1]}))
+        write_deltalake(str(tmp_path), pa.table({"n": [2], "m": [3]}), mode="append", schema_mode="merge")
+        assert newest_rows(DeltaTable(str(tmp_path))).splitlines()[2:] == ["| 2 | 3 |", "| 1 |  |"]
 
     def test_a_table_without_rows_shows_none(self, tmp_path):
         write_deltalake(str(tmp_path), pa.table({"n": pa.array([], pa.int64())}))

@@ -7,7 +7,8 @@ import pytest
 from deltalake import write_deltalake
 
 from rs_assets import StreamBuilder
-from rs_assets.cli.lineage import lineage_of, read_before
+from rs_assets.cli.lineage import lineage_of, read_before, show_lineage
+from rs_assets.engine.checkpoint.catalog import Catalog
 from rs_assets.engine.checkpoint.storage import storage_named
 from rs_assets.engine.checkpoint.storage.base import CheckpointRow
 from rs_assets.engine.home import Home
@@ -64,3 +65,18 @@ def test_only_what_no_later_generation_went_back_behind_counts(rows, place, star
 def test_a_split_that_was_not_in_the_last_batches_keeps_its_place():
     rows = [row(1, 0, 10, "b.log"), row(1, 0, 5), row(1, 1, 9), row(2, 1, 7)]
     assert read_before(rows, (2, 1)) == {("logs", "a.log"): "5", ("logs", "b.log"): "10"}
+
+
+def test_a_batch_that_read_nothing_has_its_run_and_says_so(pipeline, tmp_path, capsys):
+    """Windows that fire at the end of the input: no split moved, so the checkpoints have no row of that batch."""
+    home = Home(tmp_path / "rs")
+    storage_named("delta", catalog=home.catalog).save([row(1, 0, 10)])
+    batch = {"pipeline": "shop.trip", "generation": 1, "query": "logs", "batch_id": 1, "number": 0, "at": NOW}
+    told = {"kind": "CheckPoint", "source": "logs", "reconciled": False, "day": NOW.date()}
+    Catalog(home.catalog).append("system_messages", [{**batch, **told, "run_id": "the-run"}])
+    mark = BatchMark("p", 1, "out", 1)
+    write_deltalake(home.table("shop", "trip"), pa.table({"n": [1]}), commit_properties=properties(mark))
+    found = lineage_of([pipeline], "trip", version=None, home=home)
+    assert (found.batch_id, found.run_id, found.splits) == (1, "the-run", ())
+    show_lineage(found)
+    assert "none: the batch read nothing" in capsys.readouterr().out

@@ -1,11 +1,13 @@
-"""What the progress bar tells of a batch, where it is drawn, and how much is shown of a table. No Spark."""
+"""What the progress bar tells of a batch, where it is drawn, and what is shown of a table. No Spark."""
 
 import io
 import os
 import pty
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -14,7 +16,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from rs_assets import StreamBuilder
-from rs_assets.cli.console import Bar, show_results
+from rs_assets.cli.console import Bar, show_places, show_results
+from rs_assets.engine.sink.console import as_table, terminal
 from rs_assets.pipeline.runtime.report import BatchProgress, RunReport
 
 
@@ -97,3 +100,38 @@ def test_the_bar_moves_while_standard_output_goes_to_a_file(tmp_path):
     assert child.wait(timeout=60) == 0, seen.decode()
     assert "batch 1, 20 rows" in seen.decode()
     assert log.read_text() == "a line of the log\n"
+
+
+def printed(table, width):
+    out = Console(width=width, file=io.StringIO())
+    out.print(table)
+    return out.file.getvalue()
+
+
+def test_a_table_tells_numbers_and_times_without_what_is_only_rounding():
+    at = datetime(2026, 1, 5, 9, 0, 1, 185000, tzinfo=UTC)
+    rows = pa.table({"sum": [448.01000000000005, 3067380000000.5, None], "at": [at, at.replace(microsecond=0), None]})
+    text = printed(as_table(rows, title="", max_rows=3), 80)
+    for value in ("448.01 ", " 3067380000000.5 ", " 2026-01-05 09:00:01.185 ", " 2026-01-05 09:00:01 "):
+        assert value in text
+
+
+def test_a_narrow_table_cuts_no_value():
+    text = printed(as_table(pa.table({"id": ["abcdefghij" * 4], "n": [1]}), title="", max_rows=1), 30)
+    assert re.sub(r"[^a-j]", "", text.split("id")[1].split("\u2501")[-1]) == "abcdefghij" * 4
+    assert "\u2026" not in text
+
+
+def test_where_standard_output_is_no_terminal_a_table_is_as_wide_as_its_rows(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    terminal().print(as_table(pa.table({"path": ["/x" * 100]}), title="", max_rows=1))
+    assert "/x" * 100 in sys.stdout.getvalue()
+
+
+def test_a_path_stands_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("RS_HOME", str(tmp_path))
+    out = Console(width=40, file=io.StringIO())
+    path = "/tables" * 20
+    show_places(SimpleNamespace(tables={"revenue": path}), out)
+    assert f" revenue  {path}\n" in out.file.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,6 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from rs_assets.engine.sink.base import BatchMark, Staged
+
+# A file or a pipe takes lines of any length: tables are not broken to what a terminal would take.
+WIDE = 500
+# Digits of a floating point number that are not its rounding.
+SURE_DIGITS = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +53,22 @@ class ConsoleWriter:
 
     def _show(self, rows: pa.Table, mark: BatchMark) -> int:
         if rows.num_rows:
-            Console().print(as_table(rows, title=f"{self.name}, batch {mark.batch_id}", max_rows=self.max_rows))
+            terminal().print(as_table(rows, title=f"{self.name}, batch {mark.batch_id}", max_rows=self.max_rows))
         return int(rows.num_rows)
 
 
+def terminal() -> Console:
+    """Standard output; where it is no terminal, its lines are as long as what is shown."""
+    out = Console()
+    return out if out.is_terminal or "COLUMNS" in os.environ else Console(width=WIDE)
+
+
 def as_table(rows: pa.Table, *, title: str, max_rows: int) -> Table:
-    """Rows for a terminal; control characters in values are shown, never obeyed."""
+    """Rows for a terminal; control characters in values are shown, never obeyed, and no value is cut."""
     table = Table(title=title, title_justify="left")
     for name, kind in zip(rows.schema.names, rows.schema.types, strict=True):
-        table.add_column(name, justify="right" if pa.types.is_integer(kind) or pa.types.is_floating(kind) else "left")
+        is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in rows.slice(0, max_rows).to_pylist():
         table.add_row(*(Text(_shown(value)) for value in row.values()))
     if rows.num_rows > max_rows:
@@ -66,6 +79,9 @@ def as_table(rows: pa.Table, *, title: str, max_rows: int) -> Table:
 def _shown(value: object) -> str:
     if isinstance(value, datetime):
         # All timestamps are UTC.
-        value = value.replace(tzinfo=None)
+        told = str(value.replace(tzinfo=None))
+        value = told.rstrip("0") if value.microsecond else told
+    elif isinstance(value, float):
+        value = float(f"{value:.{SURE_DIGITS}g}")
     text = "" if value is None else str(value)
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

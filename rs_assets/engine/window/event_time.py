@@ -59,6 +59,11 @@ def _too_far_ahead(at: Column, bounds: EventTimeBounds, *, now: Column) -> Colum
     return (at >= F.lit(END_OF_TIME)) | ((at > young) & F.exists(F.array(at), lambda each: each > latest))
 
 
+def has_ended(watermark: datetime) -> bool:
+    """Whether a watermark, which has a delay, says that the input has come to its end."""
+    return watermark > END_OF_TIME - timedelta(days=365)
+
+
 def with_control(spark: SparkSession, frame: DataFrame, folder: Path, *, name: str) -> DataFrame:
     """`frame` (with EVENT_TIME) united with the control rows that are dropped into `folder`, marked by CONTROL."""
     folder.mkdir(parents=True, exist_ok=True)
