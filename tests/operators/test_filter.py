@@ -34,3 +34,10 @@ def test_should_name_the_unknown_field(source, drive):
         drive(source(SCHEMA).filter("size > 3"), ROWS)
     with pytest.raises(StepError, match="KeyError: 'size'"):
         drive(source(SCHEMA).filter(lambda row: row["size"] > 3), ROWS)
+
+
+def test_should_say_how_a_field_is_read(source, drive):
+    with pytest.raises(StepError, match=r"did you mean 'ms'\? the record has: page, ms"):
+        drive(source(SCHEMA).filter(lambda row: row["mss"] > 3), ROWS)
+    with pytest.raises(StepError, match=r"a record is a dict: write row\['ms'\]"):
+        drive(source(SCHEMA).filter(lambda row: row.ms > 3), ROWS)

@@ -322,3 +322,16 @@ def test_a_build_loads_no_more_than_it_needs():
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (lambda: orders().to_delta("t", mode="overwrite"), "append, upsert, complete"),
+        (lambda: StreamBuilder.data_stream("shop", "m").from_file("orders.csv", "CSV"), "json, text, csv, parquet"),
+    ],
+    ids=["mode", "format"],
+)
+def test_a_wrong_choice_is_answered_by_the_words_there_are(write, words):
+    with pytest.raises(TopologyError, match=f"remedy: use one of: {words}"):
+        write()

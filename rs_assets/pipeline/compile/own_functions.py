@@ -22,7 +22,7 @@ from rs_assets.engine.source.rows import MisfitError, misfits, to_arrays
 from rs_assets.errors import StepError
 from rs_assets.pipeline.compile.record import values_of
 from rs_assets.pipeline.compile.returned import fields_of, mapping, plain
-from rs_assets.pipeline.compile.users_call import RAISED, check_sendable, text_of
+from rs_assets.pipeline.compile.users_call import RAISED, check_sendable, remedy_for, text_of
 
 # How much of arguments an error shows, in characters.
 SHOWN: Final = 500
@@ -181,7 +181,7 @@ class Runner:
         return to_wire(
             StepError(
                 _clean(what)[: 2 * SHOWN],
-                remedy="mend the function, or filter such records out before it",
+                remedy=remedy_for(error),
                 record=_clean(f"{told}({shown})")[:SHOWN],
             )
         )

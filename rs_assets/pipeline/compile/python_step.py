@@ -22,7 +22,7 @@ from rs_assets.pipeline.compile.blank import blank
 from rs_assets.pipeline.compile.fields_read import fields_read
 from rs_assets.pipeline.compile.record import Columns, Record, Row, values_of
 from rs_assets.pipeline.compile.returned import mapping, mappings
-from rs_assets.pipeline.compile.users_call import RAISED, check_sendable, text_of
+from rs_assets.pipeline.compile.users_call import RAISED, check_sendable, remedy_for, text_of
 
 Kind = Literal["map", "flat_map", "filter", "for_each", "label"]
 # How much of a record an error shows, in characters.
@@ -256,7 +256,7 @@ class Records:
         record = fields if self.made is None else self.made[number]
         wire = StepError(
             _clean(_what(step, error)),
-            remedy="mend the function, or filter such records out before it",
+            remedy=remedy_for(error, visible(list(record))),
             step=step.name,
             record=_clean(repr(record))[:SHOWN],
             **address,

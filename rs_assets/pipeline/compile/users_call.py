@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from rs_assets.errors import TopologyError
@@ -22,6 +24,25 @@ def check_sendable(call: Any, told: str, **facts: str) -> None:
             remedy="make locks, connections and open files inside the function, not outside",
             **facts,
         ) from error
+
+
+def remedy_for(error: BaseException, fields: Sequence[str] = ()) -> str:
+    """What to do about an error of a function that was given a record with `fields`.
+
+    >>> remedy_for(KeyError("amont"), ["order_id", "amount"])
+    "did you mean 'amount'? the record has: order_id, amount"
+    >>> remedy_for(AttributeError("no attribute", name="amount", obj={}), ["order_id", "amount"])
+    "a record is a dict: write row['amount']"
+    >>> remedy_for(ValueError())
+    'mend the function, or filter such records out before it'
+    """
+    if isinstance(error, AttributeError) and isinstance(error.obj, Mapping) and error.name in fields:
+        return f"a record is a dict: write row[{error.name!r}]"
+    missed = error.args[0] if isinstance(error, KeyError) and error.args else None
+    near = get_close_matches(missed, fields, n=1) if isinstance(missed, str) and missed not in fields else []
+    if near:
+        return f"did you mean {near[0]!r}? the record has: {', '.join(fields)}"
+    return "mend the function, or filter such records out before it"
 
 
 def text_of(error: BaseException) -> str:

@@ -115,7 +115,9 @@ class DeltaSink(Sink):
         if "://" not in self.table:
             checked_path(self.table, what=f"step {self.name!r}: the table")
         if self.mode not in get_args(DeltaMode):
-            raise TopologyError(f"step {self.name!r}: {self.mode!r} is no mode", remedy=f"use {get_args(DeltaMode)}")
+            raise TopologyError(
+                f"step {self.name!r}: {self.mode!r} is no mode", remedy=f"use one of: {', '.join(get_args(DeltaMode))}"
+            )
         if self.connector not in get_args(Connector):
             raise TopologyError(f"step {self.name!r}: {self.connector!r} is no connector", remedy="'native' or 'jvm'")
         if (self.mode == "upsert") != bool(self.keys):
@@ -170,7 +172,8 @@ class KafkaSink(Sink):
             checked_topic(self.topic, step=self.name)
         if self.delivery not in get_args(Delivery):
             raise TopologyError(
-                f"step {self.name!r}: {self.delivery!r} is no delivery", remedy=f"use {get_args(Delivery)}"
+                f"step {self.name!r}: {self.delivery!r} is no delivery",
+                remedy=f"use one of: {', '.join(get_args(Delivery))}",
             )
         wrong = [n for n, v in self.options.items() if not isinstance(v, str) or n.startswith(OWN_SETTINGS)]
         if wrong:
