@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from rs_assets.engine.spark.driver import make_session
 from rs_assets.engine.spark.java import java_home
-from rs_assets.engine.spark.settings import SparkSettings
+from rs_assets.engine.spark.settings import LOG_SETTINGS, SparkSettings
 from rs_assets.errors import ConfigurationError
 
 
@@ -56,3 +56,10 @@ def test_should_say_which_setting_spark_does_not_take(spark, driver, monkeypatch
     with pytest.raises(ConfigurationError, match='For input string: "many"') as told:
         make_session(SparkSettings(master="local[2]", partitions=2))
     assert "at java" not in str(told.value)
+
+
+def test_the_gateway_has_the_level_of_the_root_else_spark_tells_on_each_start_that_it_sets_it():
+    lines = (line.partition("=") for line in LOG_SETTINGS.read_text(encoding="utf-8").splitlines() if "=" in line)
+    told = {name.strip(): value.strip() for name, _, value in lines}
+    assert told["logger.gateway.name"] == "org.apache.spark.api.python.PythonGatewayServer"
+    assert told["logger.gateway.level"] == told["rootLogger.level"]
