@@ -2,10 +2,11 @@
 
 import json
 from collections import Counter, defaultdict
+from types import MappingProxyType
 
 from deltalake import DeltaTable
 
-from rs_assets import CountWindow, Dimension, GlobalWindow, SlidingWindow, StreamBuilder, Time
+from rs_assets import CountWindow, Dimension, GlobalWindow, OverWindow, SlidingWindow, StreamBuilder, Time
 from tests.operators.model import second
 from tests.recovery.join_world import ROWS, JoinWorld
 
@@ -121,3 +122,62 @@ class RankedWorld(CountedWorld):
             if max(row["ts"] for row in rows) + Time.seconds(30) > passed
             for rank, row in enumerate(sorted(rows, key=lambda row: -row["v"])[:2], start=1)
         ]
+
+
+class OverWorld(JoinWorld):
+    """Each row with the sum of its key up to it, for which the state has buffers and no rows that were told.
+
+    Rows are out of order by less than the water mark, and three of a key have one time.
+    """
+
+    ROWS = tuple({**row, "ts": row["ts"] - Time.seconds(8 * (n % 3))} for n, row in enumerate(ROWS["one"]))
+    WINDOW = OverWindow.rows(None, "ts", keep=["v"])
+    SINK = MappingProxyType({})
+
+    def pipeline(self, job="chain"):
+        source = StreamBuilder.data_stream("shop", job).from_file(
+            self.logs["one"], schema="k string, v bigint, ts timestamp", tail=True, name="one"
+        )
+        keys = source.window(self.WINDOW, name="join").group_by("k").sum("v", "total")
+        keys = keys.aggregate(all="sort_array(collect_list(v))").water_mark(Time.seconds(20))
+        return keys.to_data_stream().to_delta(job, **self.SINK).build()
+
+    def run(self, rows=0, **how):
+        self.append(one=self.ROWS[self.read : self.read + rows])
+        self.read += rows
+        return self.pipeline().run(self.options, **how)
+
+    def result(self, job="chain"):
+        table = DeltaTable(self.options.home.table("shop", job)).to_pyarrow_table().to_pylist()
+        return sorted((row["k"] or "", row.get("v", 0), row["total"], row["all"]) for row in table)
+
+    def expected(self):
+        rows = self.ROWS[: self.read]
+        of = {row["v"]: sorted(each["v"] for each in rows if self.within(each, row)) for row in rows}
+        return sorted((row["k"] or "", row["v"], sum(of[row["v"]]), of[row["v"]]) for row in rows)
+
+    def within(self, other, row):
+        """Whether the window of `row` has `other`."""
+        return other["k"] == row["k"] and (other["ts"], other["v"]) <= (row["ts"], row["v"])
+
+
+class RangeWorld(OverWorld):
+    """Each row with those of its key in the 24 seconds before it, and of its time, which the state keeps."""
+
+    WINDOW = OverWindow.range(Time.seconds(24), "ts", keep=["v"])
+
+    def within(self, other, row):
+        return other["k"] == row["k"] and row["ts"] - Time.seconds(24) <= other["ts"] <= row["ts"]
+
+
+class GlobalWorld(OverWorld):
+    """All rows of a key, for ever, in a table that has what stands."""
+
+    WINDOW = GlobalWindow.of("ts")
+    SINK = MappingProxyType({"mode": "upsert", "keys": ["k"], "deletes": "retracted"})
+
+    def expected(self):
+        groups = defaultdict(list)
+        for row in self.ROWS[: self.read]:
+            groups[row["k"] or ""].append(row["v"])
+        return sorted((key, 0, sum(values), values) for key, values in groups.items())

@@ -9,13 +9,22 @@ from deltalake import DeltaTable
 
 from rs_assets import HoppingWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.engine.checkpoint import manifest as manifests
-from rs_assets.errors import CheckpointError, TopologyChangedError
+from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.errors import CheckpointError, RsError, TopologyChangedError
 from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.runtime.identity import log_of
 from rs_assets.pipeline.runtime.upkeep.state import preview, snapshot_state, state_path
+from tests.crash import Crash
 from tests.operators.model import at, emitted_slices, sliced
 from tests.recovery.join_world import AsOfWorld, ByProcessorWorld, EarlyWorld, JoinWorld
-from tests.recovery.ordered_world import CountedWorld, RankedWorld, SlidingWorld
+from tests.recovery.ordered_world import (
+    CountedWorld,
+    GlobalWorld,
+    OverWorld,
+    RangeWorld,
+    RankedWorld,
+    SlidingWorld,
+)
 
 SCHEMA = "key string, ts timestamp"
 ROWS = [{"key": "abc"[n % 3], "ts": at(2 * n)} for n in range(120)]
@@ -131,6 +140,23 @@ def test_a_savepoint_a_rewind_and_a_rescale_lead_to_the_same_rows(any_world, ran
     world.run(finish=True)
     assert world.result() == world.expected()
     assert not [finding for query in world.pipeline().verify(world.options) for finding in query.found]
+
+
+@pytest.mark.parametrize("of", [GlobalWorld, OverWorld, pytest.param(RangeWorld, marks=pytest.mark.long)])
+def test_a_crash_between_the_ways_that_state_takes_changes_nothing(of, options, tmp_path, monkeypatch):
+    world = of(options, tmp_path)
+    world.run(40)
+    taken = world.pipeline().savepoint(options)
+    world.run(20)
+    world.pipeline().restore(options, savepoint_id=taken.id)
+    with monkeypatch.context() as patched:
+        Crash(patched, DeltaWriter, behind=True)
+        with pytest.raises(RsError, match="crash"):
+            world.run(20)
+    assert world.pipeline().rescale(3, options).after == 3
+    world.pipeline().rewind(world.log_of_query().last_committed() - 1, options)
+    world.run(10, finish=True)
+    assert world.result() == world.expected()
 
 
 def test_state_of_one_step_that_is_gone_is_found_before_the_start(world):
