@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rs_assets.cli.base import AS_JSON, MODULES, NAME, chosen, guarded
+from rs_assets.cli.base import AS_JSON, MODULES, NAME_OR_NONE, chosen, guarded
 from rs_assets.engine.home import Home
 from rs_assets.errors import ConfigurationError
 
@@ -19,7 +19,7 @@ SHOWN = ("at", "step", "split", "line", "reason", "record")
 
 
 @click.command("dead-letters")
-@NAME
+@NAME_OR_NONE
 @click.option("--rows", default=10, show_default=True, type=click.IntRange(min=1), help="The newest, at most so many.")
 @click.option(
     "--export", "file", type=click.Path(path_type=Path), help="Write all records into a new file, as they were."
@@ -27,7 +27,7 @@ SHOWN = ("at", "step", "split", "line", "reason", "record")
 @MODULES
 @AS_JSON
 @guarded
-def dead_letters(name: str, rows: int, file: Path | None, modules: tuple[str, ...], as_json: bool) -> None:
+def dead_letters(name: str | None, rows: int, file: Path | None, modules: tuple[str, ...], as_json: bool) -> None:
     """Show the records that a pipeline could not use: where each stood, why, and its text."""
     from rs_assets.cli.upkeep import show
     from rs_assets.engine.sink.console import as_table, terminal
@@ -42,7 +42,7 @@ def dead_letters(name: str, rows: int, file: Path | None, modules: tuple[str, ..
         click.echo(json.dumps({"count": letters.num_rows, "newest": newest.to_pylist()}, default=str))
         return
     if not letters.num_rows:
-        click.echo(f"{name}: no dead letter")
+        click.echo(f"{topology.job}: no dead letter")
         return
     counts = letters.group_by(["step", "reason"]).aggregate([([], "count_all")]).sort_by([("count_all", "descending")])
     rows_of = [{"letters": f"{row['count_all']:,}", **row} for row in counts.to_pylist()]

@@ -9,19 +9,19 @@ from typing import Any
 
 import click
 
-from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME, chosen, guarded
+from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME, NAME_OR_NONE, chosen, guarded
 
 # Characters of a value in a table for people.
 CELL = 160
 
 
 @click.command()
-@NAME
+@NAME_OR_NONE
 @click.option("--repair", metavar="REPAIR", help="Apply a repair that a finding names.")
 @MODULES
 @AS_JSON
 @guarded
-def verify(name: str, modules: tuple[str, ...], *, repair: str | None, as_json: bool) -> None:
+def verify(name: str | None, modules: tuple[str, ...], *, repair: str | None, as_json: bool) -> None:
     """Look at the checkpoints of a stopped pipeline; ends with 1 if a start would be refused."""
     from rs_assets.pipeline.runtime.job import preflight
 
@@ -45,18 +45,18 @@ def verify(name: str, modules: tuple[str, ...], *, repair: str | None, as_json: 
     else:
         for line in done:
             click.echo(line)
-        show(rows, ("query", "code", "severity", "file", "meaning", "remedy"), empty=f"{name}: nothing found")
+        show(rows, ("query", "code", "severity", "file", "meaning", "remedy"), empty=f"{topology.job}: nothing found")
     if any(f.severity == "error" for _, f in found):
         sys.exit(FAILED)
 
 
 @click.command()
-@NAME
+@NAME_OR_NONE
 @click.option("--limit", default=20, show_default=True, help="Show at most so many, the newest.")
 @MODULES
 @AS_JSON
 @guarded
-def checkpoints(name: str, modules: tuple[str, ...], *, limit: int, as_json: bool) -> None:
+def checkpoints(name: str | None, modules: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     """Show the committed batches of a pipeline: offsets by split, watermark, run."""
     from rs_assets.cli.status import in_words
     from rs_assets.orchestration.catalogued import checkpoints_of
@@ -84,7 +84,11 @@ def checkpoints(name: str, modules: tuple[str, ...], *, limit: int, as_json: boo
         return
     for row, shown in zip(newest, rows, strict=True):
         shown["watermark"] = in_words(row.watermark)
-    show(rows, ("at", "query", "batch", "source", "split", "offset", "watermark"), empty=f"{name}: no checkpoint yet")
+    show(
+        rows,
+        ("at", "query", "batch", "source", "split", "offset", "watermark"),
+        empty=f"{topology.job}: no checkpoint yet",
+    )
 
 
 @click.command()

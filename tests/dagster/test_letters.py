@@ -91,6 +91,8 @@ def test_letters_are_written_into_a_new_file(project):
 def test_the_only_pipeline_needs_no_name(project):
     code, text = call("describe")
     assert (code, "shop.hits" in text) == (0, True)
+    for command, said in (("dead-letters", "no dead letter"), ("checkpoints", "no checkpoint yet")):
+        assert call(command) == (0, f"hits: {said}\n")
     with (project / "only_hits.py").open("a") as module:
         module.write(ONE.replace("hits", "more").replace("p =", "q ="))
     del sys.modules["only_hits"]

@@ -335,3 +335,13 @@ def test_a_build_loads_no_more_than_it_needs():
 def test_a_wrong_choice_is_answered_by_the_words_there_are(write, words):
     with pytest.raises(TopologyError, match=f"remedy: use one of: {words}"):
         write()
+
+
+@pytest.mark.parametrize(
+    ("path", "chosen", "format"),
+    [("o.csv", None, "csv"), ("in/*.CSV.gz", None, "csv"), ("o.parquet", None, "parquet"), ("o.csv", "json", "json"),
+     ("o.jsonl", None, "json"), ("in.csv/", None, "csv"), ("in", None, "json")],
+)  # fmt: skip
+def test_the_ending_of_a_path_tells_the_format_that_was_left_out(path, chosen, format):  # noqa: A002  its name
+    stream = StreamBuilder.data_stream("shop", "m").from_file(path, chosen, schema="a int")
+    assert stream.to_print().build().topology.sources[0].format == format

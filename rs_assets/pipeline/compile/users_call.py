@@ -31,6 +31,8 @@ def remedy_for(error: BaseException, fields: Sequence[str] = ()) -> str:
 
     >>> remedy_for(KeyError("amont"), ["order_id", "amount"])
     "did you mean 'amount'? the record has: order_id, amount"
+    >>> remedy_for(KeyError("size"), ["order_id", "amount"])
+    'mend the function; the record has: order_id, amount'
     >>> remedy_for(AttributeError("no attribute", name="amount", obj={}), ["order_id", "amount"])
     "a record is a dict: write row['amount']"
     >>> remedy_for(ValueError())
@@ -39,9 +41,10 @@ def remedy_for(error: BaseException, fields: Sequence[str] = ()) -> str:
     if isinstance(error, AttributeError) and isinstance(error.obj, Mapping) and error.name in fields:
         return f"a record is a dict: write row[{error.name!r}]"
     missed = error.args[0] if isinstance(error, KeyError) and error.args else None
-    near = get_close_matches(missed, fields, n=1) if isinstance(missed, str) and missed not in fields else []
-    if near:
-        return f"did you mean {near[0]!r}? the record has: {', '.join(fields)}"
+    if isinstance(missed, str) and fields and missed not in fields:
+        near = get_close_matches(missed, fields, n=1)
+        advice = f"did you mean {near[0]!r}?" if near else "mend the function;"
+        return f"{advice} the record has: {', '.join(fields)}"
     return "mend the function, or filter such records out before it"
 
 

@@ -28,6 +28,7 @@ from rs_assets.pipeline.topology.source import (
     Source,
     StartingOffsets,
     Tombstones,
+    format_by_name,
 )
 from rs_assets.pipeline.topology.sqlite import SqliteSource
 
@@ -86,7 +87,7 @@ class DataStreamSource(Fluent):
     def from_file(
         self,
         path: str | PathLike[str],
-        format: Format = "json",  # noqa: A002  the name is fixed by the public surface
+        format: Format | None = None,  # noqa: A002  the name is fixed by the public surface
         *,
         schema: Schema | None = None,
         tail: bool = False,
@@ -101,12 +102,13 @@ class DataStreamSource(Fluent):
         """Rows from a file, a directory or a glob.
 
         One file that does not grow is bounded; a directory, a glob and `tail=True` are not. `schema` is DDL text; left
-        out it is inferred from a sample at the first start and then pinned. `format="text"` gives the field `value`,
-        or, with `pattern` (a regular expression with named groups), one field a group, cast to `schema`; `time_format`
-        is the pattern of its timestamps. CSV with a `header` is matched by name, in each file by its own: other columns
-        are passed over, a missing one is an error; so it is with "parquet". `bad_records` says what happens to a record
-        that does not parse: fail, dead_letter, quarantine (those too on which a step fails, in Python or in SQL) or
-        skip. Gzip and zstd files are read by their ending (.gz, .zst).
+        out it is inferred from a sample at the first start and then pinned. `format` is "json" (a record a line),
+        "text", "csv" or "parquet"; left out it is csv or parquet for paths that end so, else json. "text" gives the
+        field `value`, or, with `pattern` (a regular expression with named groups), one field a group, cast to `schema`;
+        `time_format` is the pattern of its timestamps. CSV with a `header` is matched by name, in each file by its own:
+        other columns are passed over, a missing one is an error; so it is with "parquet". `bad_records` says what
+        happens to a record that does not parse: fail, dead_letter, quarantine (those too on which a step fails, in
+        Python or in SQL) or skip. Gzip and zstd files are read by their ending (.gz, .zst).
 
         >>> source = StreamBuilder.data_stream("shop", "hits")
         >>> stream = source.from_file("hits.jsonl", schema="page string, ms bigint", bad_records="dead_letter")
@@ -115,7 +117,7 @@ class DataStreamSource(Fluent):
             FileSource(
                 name=name,
                 path=fspath(path),
-                format=format,
+                format=format_by_name(str(fspath(path))) if format is None else format,
                 schema=schema_text(schema, step=name),
                 tail=tail,
                 pattern=pattern,

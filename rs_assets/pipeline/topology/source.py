@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from rs_assets.engine.source.memory import MemoryChannel
 
 Format = Literal["json", "text", "csv", "parquet"]
+# What an ending tells for certain; lines of JSON are found in files of any name.
+FORMATS_BY_NAME: Mapping[str, Format] = {".csv": "csv", ".parquet": "parquet"}
+PACKED = (".gz", ".zst")
 KafkaFormat = Literal["json", "text", "avro", "confluent_avro", "raw"]
 DataLoss = Literal["fail", "continue"]
 Tombstones = Literal["skip", "keep", "bad"]
@@ -141,6 +144,16 @@ class MemorySource(Source):
     def detail(self) -> str:
         """The name of its only split."""
         return "memory channel"
+
+
+def format_by_name(path: str) -> Format:
+    """The format that files have by the ending of their path, packed or not: csv or parquet, else json.
+
+    >>> format_by_name("orders/*.csv.gz"), format_by_name("clicks.jsonl"), format_by_name("landing/")
+    ('csv', 'json', 'json')
+    """
+    endings = [ending for ending in PurePath(path.lower()).suffixes if ending not in PACKED]
+    return FORMATS_BY_NAME.get(endings[-1], "json") if endings else "json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
