@@ -6,12 +6,14 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dagster import DagsterRunStatus, Failure, OpExecutionContext
+from dagster import DagsterRun, DagsterRunStatus, Failure, OpExecutionContext
 
 from rs_assets.engine.background import LOG
 from rs_assets.orchestration.runtime import Ended
 
 DRAINED = "drained and stopped; the next run goes on from here"
+UNBEGUN = "told to stop before it had read anything; nothing was changed"
+UNWISHED = "its process was told to end, but not by way of Dagster"
 # The tag of a run that a person has launched on a terminal; the value does not matter.
 BY_HAND = "rs/by_hand"
 # Dagster's tag of a run that was made of another one, with all tags of that one.
@@ -29,16 +31,30 @@ def was_wished(context: OpExecutionContext) -> bool:
         return False
     if run.status in (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED):
         return True
-    if BY_HAND not in run.tags or PARENT in run.tags:
+    if not _at_terminal(run):
         return False
     context.instance.report_run_canceling(run, message="told to stop at its terminal")
     return True
 
 
+def _at_terminal(run: DagsterRun) -> bool:
+    return BY_HAND in run.tags and PARENT not in run.tags
+
+
+def refuse_unbegun(context: OpExecutionContext) -> None:
+    """Failure in one line, without a trace, of what was told to stop while Spark started; nothing was changed.
+
+    For a run at a terminal it returns: the interrupt itself ends that, and is told there.
+    """
+    wished = was_wished(context)
+    if not _at_terminal(context.run):
+        raise Failure(UNBEGUN if wished else UNWISHED, allow_retries=False) from None
+
+
 def refuse_if_unfinished(ended: Ended, mode: str) -> None:
     """A stream that was told to stop has done what it should; anything else that was interrupted has not."""
     if not ended.wished:
-        raise Failure("its process was told to end, but not by way of Dagster", allow_retries=False) from None
+        raise Failure(UNWISHED, allow_retries=False) from None
     if mode == "run":
         raise Failure("terminated before the end of its input", allow_retries=False) from None
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from dagster import In, Nothing, OpDefinition, OpExecutionContext, Out, Output, op
+from dagster import DagsterExecutionInterruptedError, In, Nothing, OpDefinition, OpExecutionContext, Out, Output, op
 
 from rs_assets.orchestration.compaction import delta_outputs
-from rs_assets.orchestration.ending import DRAINED, refuse_if_unfinished, shown_in, was_wished
+from rs_assets.orchestration.ending import DRAINED, refuse_if_unfinished, refuse_unbegun, shown_in, was_wished
 from rs_assets.orchestration.events import StepEvents
 from rs_assets.orchestration.resource_keys import IN_PROCESS
 from rs_assets.orchestration.roles import output_name, roles_of
@@ -74,7 +74,11 @@ def _wiring_op(topology: Topology, node: Node, verb: str) -> OpDefinition:
     )
     def wire(context: OpExecutionContext, rs_runtime: RuntimeResource, **upstream: Flows) -> Flows:
         inputs = {name: upstream[f"from_{name}"] for name in node.inputs}
-        return rs_runtime.wire(topology, node.name, inputs, run_id=context.run_id)
+        try:
+            return rs_runtime.wire(topology, node.name, inputs, run_id=context.run_id)
+        except DagsterExecutionInterruptedError:
+            refuse_unbegun(context)
+            raise
 
     return wire
 

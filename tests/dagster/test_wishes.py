@@ -9,6 +9,7 @@ from dagster import (
     DagsterExecutionInterruptedError,
     DagsterInstance,
     DagsterRunStatus,
+    GraphDefinition,
     ResourceDefinition,
     RunRequest,
     SkipReason,
@@ -17,6 +18,7 @@ from dagster import (
     build_sensor_context,
     graph,
     job,
+    mem_io_manager,
     op,
 )
 
@@ -34,9 +36,10 @@ from rs_assets.engine.spark.resource import SparkResource
 from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError, TopologyChangedError
 from rs_assets.orchestration import runtime, upkeep
 from rs_assets.orchestration.checks import checks_of
-from rs_assets.orchestration.ending import BY_HAND, DRAINED, PARENT
-from rs_assets.orchestration.ops import process_op
+from rs_assets.orchestration.ending import BY_HAND, DRAINED, PARENT, UNBEGUN, UNWISHED
+from rs_assets.orchestration.ops import process_op, source_op
 from rs_assets.orchestration.place import Place, place_of
+from rs_assets.orchestration.resource_keys import IN_PROCESS
 from rs_assets.orchestration.runtime import Ended
 from rs_assets.orchestration.sensors import checkpoint_sensor, new_input_sensor, recovery_sensor
 from rs_assets.orchestration.sensors.rescaling import Lag, lags
@@ -300,6 +303,40 @@ class TestStop:
     def test_a_batch_run_that_was_terminated_is_canceled(self, pipeline, instance):
         status, _ = self.run(instance, pipeline, "run", "interrupted", canceling=True)
         assert status == DagsterRunStatus.CANCELED
+
+    def wiring(self, instance, pipeline, *, canceling=False, tags=None):
+        """The end of a run that is interrupted while its source is opened."""
+
+        class Runtime:
+            def wire(self, topology, step, inputs, *, run_id):
+                if canceling:
+                    instance.report_run_canceling(instance.get_run_by_id(run_id))
+                raise DagsterExecutionInterruptedError
+
+        opens = source_op(pipeline.topology, pipeline.topology["file"])
+        made = GraphDefinition("wired", node_defs=[opens]).to_job(
+            resource_defs={
+                "rs_runtime": ResourceDefinition.hardcoded_resource(Runtime()),
+                IN_PROCESS: mem_io_manager,
+            }
+        )
+        done = made.execute_in_process(instance=instance, raise_on_error=False, tags=tags or {})
+        failures = [event.step_failure_data for event in done.all_events if event.is_step_failure]
+        return instance.get_run_by_id(done.run_id).status, failures
+
+    @pytest.mark.parametrize(
+        ("canceling", "status", "told"),
+        [(True, DagsterRunStatus.CANCELED, UNBEGUN), (False, DagsterRunStatus.FAILURE, UNWISHED)],
+        ids=["terminated", "killed"],
+    )
+    def test_an_interrupt_while_spark_starts_is_told_in_a_line(self, pipeline, instance, canceling, status, told):
+        ended, [failure] = self.wiring(instance, pipeline, canceling=canceling)
+        assert (ended, failure.user_failure_data.description) == (status, told)
+        assert failure.error.cause is None
+
+    def test_an_interrupt_at_a_terminal_while_spark_starts_is_no_failure(self, pipeline, instance):
+        ended, [failure] = self.wiring(instance, pipeline, tags={BY_HAND: "start"})
+        assert (ended, failure.user_failure_data) == (DagsterRunStatus.CANCELED, None)
 
     def test_messages_of_threads_reach_the_log_of_the_run(self, pipeline, instance):
         status, heard = self.run(instance, pipeline, "start", "by itself")
