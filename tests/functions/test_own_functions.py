@@ -99,13 +99,13 @@ def test_should_find_the_functions_of_packages(monkeypatch, tmp_path):
     (tmp_path / "rs_own_packaged.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     entry = EntryPoint("shop", "rs_own_packaged", packages.GROUP)
-    monkeypatch.setattr(packages, "entry_points", lambda group: [entry] if group == packages.GROUP else [])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [entry] if group == packages.GROUP else [])
     packages.load_packages.cache_clear()
     assert "rs_own_packaged" not in sys.modules
     assert function_named("OWN_PACKAGED", 1).signature == "own_packaged(n bigint)"
     packages.load_packages.cache_clear()
     broken = EntryPoint("broken", "tests.functions.nowhere", packages.GROUP)
-    monkeypatch.setattr(packages, "entry_points", lambda group: [broken])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [broken])
     with pytest.raises(TopologyError, match="the entry point 'broken' cannot be imported"):
         function_named("own_nowhere", 1)
     packages.load_packages.cache_clear()
