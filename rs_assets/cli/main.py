@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ from rs_assets.engine.project import project_folder
 from rs_assets.orchestration.discovery import find_pipelines, pick, split_modules
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rs_assets.pipeline.stream.pipeline import Pipeline
 
 
@@ -134,7 +136,15 @@ def ui(modules: tuple[str, ...], port: int) -> None:
     command = [sys.executable, "-m", "dagster", "dev", *targets, "-h", "127.0.0.1", "-p", str(port)]
     here = {"PYTHONWARNINGS": "ignore", "RS_DAGSTER_URL": f"http://127.0.0.1:{port}"}
     only = {"RS_MODULES": " ".join(alone)} if alone else {}
-    sys.exit(subprocess.call(command, env={**os.environ, **here, **only}))
+    _become(command, {**os.environ, **here, **only})
+
+
+def _become(command: list[str], environment: Mapping[str, str]) -> None:
+    """Go on as `command`: what ends this process ends it, too, also where a shell began it in the background."""
+    sys.stdout.flush()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    os.execve(command[0], command, environment)  # noqa: S606  a command of ours
 
 
 def _targets(modules: tuple[str, ...]) -> tuple[list[str], list[str]]:

@@ -120,7 +120,7 @@ def test_should_open_dagster_with_modules_that_have_pipelines_only(project, monk
         "with_definitions", built + "from rs_assets import build_definitions\nd = build_definitions([pipeline])"
     )
     called = {}
-    monkeypatch.setattr("subprocess.call", lambda command, env: called.update(command=command, env=env) or 0)
+    monkeypatch.setattr("rs_assets.cli.main._become", lambda command, env: called.update(command=command, env=env))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
     assert CliRunner().invoke(main, ["ui", "-m", plain, "-m", own]).exit_code == 0
     targets = called["command"][called["command"].index("dev") + 1 : called["command"].index("-h")]
@@ -128,6 +128,21 @@ def test_should_open_dagster_with_modules_that_have_pipelines_only(project, monk
     monkeypatch.setenv("RS_MODULES", called["env"]["RS_MODULES"])
     loaded = importlib.reload(importlib.import_module("rs_assets.definitions")).defs
     assert "rs_spark" in loaded.resolve_job_def("shop_job_run").resource_defs
+
+
+def test_dagster_takes_the_place_of_the_command_and_hears_what_ends_it():
+    """A shell that begins a command in the background has it ignore Ctrl-C, and Dagster then ignores SIGTERM, too."""
+    then = "import os, signal; print(os.getpid(), signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    first = f"""
+import os, signal, sys
+from rs_assets.cli.main import _become
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+print(os.getpid())
+_become([sys.executable, "-c", {then!r}], dict(os.environ))
+"""
+    done = subprocess.run([sys.executable, "-c", first], capture_output=True, text=True, check=True)
+    before, after, hears = done.stdout.split()
+    assert (after, hears) == (before, "True")
 
 
 @pytest.mark.parametrize(
