@@ -14,8 +14,8 @@ from pyspark.sql.types import StringType, StructType
 
 from rs_assets.engine.errors_wire import wired
 from rs_assets.engine.source.calendar import calendar_reason
+from rs_assets.engine.source.codecs import CODECS
 from rs_assets.engine.source.columns import ADDRESS, CORRUPT, REASON
-from rs_assets.engine.source.lines.files import CODECS
 from rs_assets.engine.source.lines.offsets import LineRange
 from rs_assets.engine.source.lines.records import read_records
 from rs_assets.engine.source.parse import LineFormat, is_blank, parse_lines, parsed_text, text_reason

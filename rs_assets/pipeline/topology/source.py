@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.connect.kafka.names import checked_group, checked_topic
 from rs_assets.engine.project import anchored
+from rs_assets.engine.source.codecs import CODECS
 from rs_assets.engine.source.policy import BadRecords
 from rs_assets.engine.source.schema import schema_text
 from rs_assets.errors import SchemaError, TopologyError
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 Format = Literal["json", "text", "csv", "parquet"]
 # What an ending tells for certain; lines of JSON are found in files of any name.
 FORMATS_BY_NAME: Mapping[str, Format] = {".csv": "csv", ".parquet": "parquet"}
-PACKED = (".gz", ".zst")
 KafkaFormat = Literal["json", "text", "avro", "confluent_avro", "raw"]
 DataLoss = Literal["fail", "continue"]
 Tombstones = Literal["skip", "keep", "bad"]
@@ -152,7 +152,7 @@ def format_by_name(path: str) -> Format:
     >>> format_by_name("orders/*.csv.gz"), format_by_name("clicks.jsonl"), format_by_name("landing/")
     ('csv', 'json', 'json')
     """
-    endings = [ending for ending in PurePath(path.lower()).suffixes if ending not in PACKED]
+    endings = [ending for ending in PurePath(path.lower()).suffixes if ending not in CODECS]
     return FORMATS_BY_NAME.get(endings[-1], "json") if endings else "json"
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rs_assets.engine.files import modified_ms
 from rs_assets.engine.source.base import BEGIN_ANEW, ENDED, Known, Start
+from rs_assets.engine.source.codecs import CODECS
 from rs_assets.engine.source.header import check_header
 from rs_assets.engine.source.lines.offsets import splits_of
 from rs_assets.engine.source.native import check_name, existing_files
@@ -60,9 +61,7 @@ def check_followed(name: str, path: str, start: Start) -> None:
     read = {split.file: split.byte for split in splits_of(text)}
     # Archives count in unpacked bytes, so only their names tell. Splits know where a link leads.
     longer = [
-        f
-        for f in existing_files(path)
-        if f.suffix not in (".gz", ".zst") and f.stat().st_size > read.get(str(f.resolve()), 0)
+        f for f in existing_files(path) if f.suffix not in CODECS and f.stat().st_size > read.get(str(f.resolve()), 0)
     ]
     if longer:
         raise SealedError(ENDED, remedy=BEGIN_ANEW, source=name, file=longer[0])

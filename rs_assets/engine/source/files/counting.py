@@ -13,9 +13,10 @@ import numpy as np
 
 from rs_assets.engine.checkpoint.log import PlannedFile
 from rs_assets.engine.files import modified_ms
+from rs_assets.engine.source.codecs import CODECS
 from rs_assets.engine.source.files.plain import PlainLines, parts_of
 from rs_assets.engine.source.header import check_header, stands_in_place
-from rs_assets.engine.source.lines.files import CODECS, opened
+from rs_assets.engine.source.lines.files import opened
 from rs_assets.engine.source.lines.reading import MAX_LINE_BYTES
 from rs_assets.engine.source.native import check_name
 from rs_assets.engine.source.parse import UNBALANCED

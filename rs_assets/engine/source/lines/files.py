@@ -15,6 +15,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from rs_assets.engine.source.codecs import CODECS
 from rs_assets.errors import CheckpointError, SourceReadError
 
 # Bytes hashed to know a file again: more than any log's common header line, less than one page to read.
@@ -24,7 +25,6 @@ BLOCK_BYTES = 1 << 20
 # Archives are scanned in smaller steps, so that "the last good line" of a damaged one is close to the damage.
 ARCHIVE_BLOCK_BYTES = 1 << 16
 BOM = b"\xef\xbb\xbf"
-CODECS = {".gz": "gzip", ".zst": "zstd"}
 
 
 class FileKey(NamedTuple):
