@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
@@ -22,12 +21,7 @@ from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.table import wire_node
 from rs_assets.pipeline.compile.wiring import Flow
 from rs_assets.pipeline.runtime.batch.calls import BatchNotDone, calling
-from rs_assets.pipeline.runtime.batch.execution import (
-    BatchExecution,
-    forget_look,
-    found_nothing,
-    planning_held,
-)
+from rs_assets.pipeline.runtime.batch.execution import forget_look, found_nothing, planning_held
 from rs_assets.pipeline.runtime.batch.starved import RESTARTS, lacks_worker, trying_again
 from rs_assets.pipeline.runtime.batch.work import BatchWork
 from rs_assets.pipeline.runtime.replay.examine import blames_a_record
@@ -232,8 +226,7 @@ class QueryRun:
             raise BatchNotDone("the query was told to stop")
         assert self._query is not None  # noqa: S101  waited for above
         try:
-            execution = partial(BatchExecution.of, self._query)
-            progress = self.work.commit(batch, batch_id, execution, rows_open=self.report.rows_open)
+            progress = self.work.commit(batch, batch_id, self._query, rows_open=self.report.rows_open)
         except Exception as error:  # noqa: BLE001  kept in `failure`, and raised from there
             if self._cut_off:
                 raise BatchNotDone("the query was stopped") from None

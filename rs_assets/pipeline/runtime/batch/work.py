@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -37,6 +37,9 @@ from rs_assets.pipeline.runtime.replay.replay import Replay
 from rs_assets.pipeline.runtime.report import BatchProgress
 from rs_assets.pipeline.runtime.translate import translate
 from rs_assets.pipeline.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,23 +83,12 @@ class BatchWork:
         for watch in self.watches.values():
             watch.begin()
 
-    def commit(
-        self, batch: DataFrame, batch_id: int, execution_of: Callable[[], BatchExecution], *, rows_open: int
-    ) -> BatchProgress | None:
-        """Do one batch; gives what it did, None if that is nothing. `rows_open` is what waited in state before it.
-
-        `execution_of` gives what Spark knows of the batch, once it was computed.
-        """
+    def commit(self, batch: DataFrame, batch_id: int, query: StreamingQuery, *, rows_open: int) -> BatchProgress | None:
+        """Do one batch of `query`, before which `rows_open` waited in state; None if that did nothing."""
         began = time.monotonic()
-        for watch in self.watches.values():
-            watch.planned(batch_id)
-        if acts_at_once(self.topology, self.plan):
-            plain_rows(self.wiring, self.watches)
-        self._settle_versions(batch_id)
-        self._tell_marks(batch_id)
-        self.book.before(batch_id)
+        self._prepare(batch_id)
         staged, out, refused = self._stage(batch, batch_id)
-        execution = execution_of()
+        execution = BatchExecution.of(query)
         counts = counts_of(execution, self.topology, self.plan, self.wiring, self.watches)
         self.heard.update(dict.fromkeys(counts.sources, time.monotonic()))
         state = execution.state() if self.plan.stateful else StateMetrics()
@@ -104,19 +96,13 @@ class BatchWork:
         late = replay.late_rows() if state.dropped or self._came_late(execution) else 0
         if late:
             staged |= stage_late(self.topology, self._waiting(self.plan.late, batch_id), replay)
-        self.lease.check()
-        for watch in self.watches.values():
-            watch.check(batch_id)
+        self._check(batch_id)
         if counts.dead > counts.dead_again or late or refused.num_rows:
             self._write_letters(replay, batch_id, refused, clean=counts.clean, late=late > 0)
         for name, part in staged.items():
             self.lease.check()
             out[name] = part.commit()
         self._settle(execution, batch_id, out)
-        self.book.after(batch_id)
-        for name, watch in self.watches.items():
-            if known := watch.read():
-                self.read.setdefault(name, {}).update(known)
         # State can shrink without a row: a window in update mode closes in silence, a later filter may drop its row.
         moved = state.rows != rows_open
         if counts == Counts() and not (late or moved or any(out.values())):
@@ -154,11 +140,31 @@ class BatchWork:
             return True
         return False
 
+    def _prepare(self, batch_id: int) -> None:
+        """Note what the batch goes by, before a row of it is computed."""
+        for watch in self.watches.values():
+            watch.planned(batch_id)
+        if acts_at_once(self.topology, self.plan):
+            plain_rows(self.wiring, self.watches)
+        self._settle_versions(batch_id)
+        self._tell_marks(batch_id)
+        self.book.before(batch_id)
+
+    def _check(self, batch_id: int) -> None:
+        """Raise if the pipeline is another driver's by now, or a source is no longer what was planned."""
+        self.lease.check()
+        for watch in self.watches.values():
+            watch.check(batch_id)
+
     def _settle(self, execution: BatchExecution, batch_id: int, out: Mapping[str, int]) -> None:
-        """Note what the sinks have of a committed batch, and how far its splits have come."""
+        """Note a committed batch: what the sinks have, how far its splits have come, what its sources have learnt."""
         self.notes.note(batch_id, out)
         if self.marks is not None:
             self.marks.settle(execution, batch_id, first=self.log.planned_batches()[0])
+        self.book.after(batch_id)
+        for name, watch in self.watches.items():
+            if known := watch.read():
+                self.read.setdefault(name, {}).update(known)
 
     def _came_late(self, execution: BatchExecution) -> bool:
         """Whether rows were late by the records before them."""
