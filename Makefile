@@ -111,14 +111,15 @@ dagster-home:
 # pip and not uv: pip reads the mirror, certificates and proxy that the user configured for it.
 $(STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else f"error: Python 3.11 to 3.13 is needed, $(PYTHON) is {sys.version.split()[0]}: make setup PYTHON=python3.12")'
-	@echo "[1/7] virtual environment in .venv"
+	@echo "[1/8] virtual environment in .venv"
 	@$(PYTHON) -m venv .venv
-	@echo "[2/7] Python packages of requirements.lock, checked by hash (1.7 GB on disk, a minute or more)"
+	@echo "[2/8] Python packages of requirements.lock, checked by hash (1.7 GB on disk, a minute or more)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes --requirement requirements.lock
-	@echo "[3/7] this project"
+	@echo "[3/8] this project"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@printf '[4/7] Java: ' && $(BIN)/python -m rs_assets.engine.spark.java
-	@printf '[5/7] jars: ' && $(BIN)/python -m rs_assets.engine.spark.jars
-	@printf '[6/7] processors: ' && $(BIN)/python -m rs_assets.engine.processor.library
-	@printf '[7/7] Kafka for tests and the demo: ' && $(BIN)/python -m rs_assets.testing.kafka
+	@printf '[4/8] Java: ' && $(BIN)/python -m rs_assets.engine.spark.java
+	@printf '[5/8] jars: ' && $(BIN)/python -m rs_assets.engine.spark.jars
+	@printf '[6/8] processors: ' && $(BIN)/python -m rs_assets.engine.processor.library
+	@printf '[7/8] classes of Spark, by running a small pipeline (a minute, 205 MB): ' && $(BIN)/python -m rs_assets.cli.rehearsal
+	@printf '[8/8] Kafka for tests and the demo: ' && $(BIN)/python -m rs_assets.testing.kafka
 	@rm -f .venv/.setup-* && touch $@

@@ -80,7 +80,7 @@ def describe(name: str | None, modules: tuple[str, ...], mermaid: bool) -> None:
 @guarded
 def run(name: str | None, modules: tuple[str, ...], *, plain: bool, as_json: bool, **wish: Any) -> None:
     """Process all input there is, through Dagster, and show what came out. Of a single pipeline no name is needed."""
-    pipeline = _chosen_to_run(modules, name)
+    pipeline = _chosen_to_run(modules, name, brief=True)
     from rs_assets.cli.console import run_and_show
     from rs_assets.orchestration.launch import Wish
 
@@ -93,18 +93,19 @@ def run(name: str | None, modules: tuple[str, ...], *, plain: bool, as_json: boo
 @guarded
 def start(name: str | None, modules: tuple[str, ...]) -> None:
     """Process input as it comes, through Dagster, until Ctrl-C, which drains and stops."""
-    pipeline = _chosen_to_run(modules, name)
+    pipeline = _chosen_to_run(modules, name, brief=False)
     from rs_assets.cli.console import start_and_watch
 
     start_and_watch(pipeline)
 
 
-def _chosen_to_run(modules: tuple[str, ...], name: str | None) -> Pipeline:
+def _chosen_to_run(modules: tuple[str, ...], name: str | None, *, brief: bool) -> Pipeline:
     """The pipeline that is meant; Spark begins to start, which takes as long as what is imported next."""
     pipeline = chosen(modules, name)
     from rs_assets.engine.spark.driver import SparkDriver
+    from rs_assets.engine.spark.settings import BRIEF_JAVA, SparkSettings
 
-    SparkDriver.shared().prepare()
+    SparkDriver.shared(SparkSettings(java_options=BRIEF_JAVA if brief else "")).prepare()
     return pipeline
 
 

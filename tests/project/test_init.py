@@ -131,8 +131,11 @@ def test_the_doctor_tells_what_is_missing_and_what_mends_it(what, monkeypatch):
 def test_the_set_up_says_what_it_did(monkeypatch):
     monkeypatch.setattr("rs_assets.engine.spark.java.java_home", lambda: Path("/java"))
     monkeypatch.setattr(type(SPARK), "fetch", lambda jars: jars.jars[:2])
+    monkeypatch.setattr("rs_assets.cli.rehearsal.archive_classes", lambda: "archived in /classes")
     code, text = call("setup")
-    assert (code, "2 fetched now" in text, "Java: /java" in text) == (0, True, True)
+    assert (code, "2 fetched now" in text, "Java: /java" in text, "classes: archived in /classes" in text) == (
+        (0, True, True, True)
+    )
     monkeypatch.setattr(type(SPARK), "fetch", refused)
     code, text = call("setup")
     assert (code, "it is not there" in text) == (1, True)

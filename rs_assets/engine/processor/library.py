@@ -30,6 +30,11 @@ def library() -> Path:
     return jar if jar.is_file() else _compiled(jar)
 
 
+def session_jars() -> tuple[Path, ...]:
+    """What a session has beside Spark's own jars, in the order of its class path; ConfigurationError as for each."""
+    return (*SPARK.paths(), library())
+
+
 @cache
 def _place() -> Path:
     """Where the jar of these sources lies: with Spark's other jars, there or not."""

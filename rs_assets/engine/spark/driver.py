@@ -10,11 +10,13 @@ from __future__ import annotations
 import atexit
 import os
 import re
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -28,6 +30,8 @@ T = TypeVar("T")
 Task = tuple[Callable[["SparkSession"], Any], "Future[Any]"]
 # How long an interruptible wait sleeps before it looks for an interrupt, in seconds.
 WAIT_S = 0.5
+# How long a JVM that was told to end is waited for, in seconds.
+END_S = 10
 
 
 class SparkDriver:
@@ -141,8 +145,8 @@ def make_session(settings: SparkSettings) -> SparkSession:
     from pyspark.errors import PySparkException, PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    from rs_assets.engine.processor.library import library
-    from rs_assets.engine.spark.jars import SPARK
+    from rs_assets.engine.processor.library import session_jars
+    from rs_assets.engine.spark import archive
     from rs_assets.engine.spark.java import java_home
 
     os.environ["JAVA_HOME"] = str(java_home())
@@ -151,7 +155,10 @@ def make_session(settings: SparkSettings) -> SparkSession:
     for name, value in settings.environment().items():
         os.environ.setdefault(name, value)
     builder = SparkSession.builder
-    for key, value in settings.conf((*SPARK.paths(), library())).items():
+    jars = session_jars()
+    if settings.is_one_process:
+        settings = replace(settings, java_options=f"{archive.options(jars)} {settings.java_options}".strip())
+    for key, value in settings.conf(jars).items():
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
@@ -186,6 +193,8 @@ def _end_gateway() -> None:
     process = getattr(gateway, "proc", None)
     if process is not None and process.stdin is not None:
         process.stdin.close()
-        process.wait(timeout=10)
+        # It ends by itself, sooner or later.
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=END_S)
     SparkContext._gateway = None  # noqa: SLF001
     SparkContext._jvm = None  # noqa: SLF001

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from rs_assets.engine.spark.jars import jars_of_pyspark
 from rs_assets.errors import ConfigurationError
 
 LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -16,6 +17,9 @@ DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 # A local file system that forks no process for each file: 5 to 7 of them in a small batch, a third of its time.
 FORKLESS_JAR, FORKLESS = "hadoop-bare-naked-local-fs", "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+# Where the only Java there is finds the jars: Spark's own way to add them gives them a class loader of their own, whose
+# classes Java cannot archive (archive.py).
+CLASS_PATH = "spark.driver.extraClassPath"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 SECRETS = "(?i)secret|password|passwd|pwd|token|credential|jaas|api.?key|access.?key|keystore.?key|private.?key"
 
@@ -59,6 +63,13 @@ ONE_PROCESS_SETTINGS: Mapping[str, str] = {"spark.stage.maxConsecutiveAttempts":
 # The collector with one thread keeps the least beside the heap, and gives back what the heap does not need. Java would
 # begin with a heap of a 64th of the machine's memory, whatever the heap may become.
 LEAN_JAVA = "-Xms64m -XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30 -XX:ReservedCodeCacheSize=128m"
+# A Java that is to end soon: its second compiler, which takes half of the processor in the first minute, gets what is
+# called ten times as often as it asks for by itself. Loops over records reach that at once; the planning of small
+# batches only after minutes.
+BRIEF_JAVA = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
+    " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
 LEAN_SETTINGS: Mapping[str, str] = {
     # All state stores of a process share one cache and one budget of write buffers.
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
@@ -79,7 +90,7 @@ class SparkSettings:
     on other machines reach the driver, which then listens there; `memory` the driver's heap in Spark's notation;
     `partitions` the number of state and shuffle partitions (None: the cores of a local master), which a checkpoint
     keeps for life; `ui` switches Spark's own UI on, on loopback or `host`; `lean` trades speed on many cores for
-    memory; `extra` is laid over everything.
+    memory; `java_options` are for the driver's Java, beside the project's own; `extra` is laid over everything.
     """
 
     master: str = field(default_factory=lambda: os.environ.get("RS_SPARK_MASTER", "local[*]"))
@@ -89,6 +100,7 @@ class SparkSettings:
     ui: bool = False
     delta: bool = True
     lean: bool = False
+    java_options: str = ""
     extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -105,6 +117,11 @@ class SparkSettings:
     def environment(self) -> dict[str, str]:
         """What the JVM is started with: Spark's own UI would listen on all addresses of this machine."""
         return {"SPARK_LOCAL_IP": self.address, **(LEAN_ENVIRONMENT if self.lean else {})}
+
+    @property
+    def is_one_process(self) -> bool:
+        """Whether the driver's Java is the only one."""
+        return self.master == "local" or self.master.startswith("local[")
 
     def conf(self, jars: tuple[Path, ...] = ()) -> dict[str, str]:
         """All settings for a new session; ConfigurationError for a cluster that could not reach the driver."""
@@ -124,15 +141,32 @@ class SparkSettings:
         if self.lean:
             conf["spark.driver.extraJavaOptions"] += f" {LEAN_JAVA}"
             conf |= LEAN_SETTINGS
-        forkless = next((jar for jar in jars if jar.name.startswith(FORKLESS_JAR)), None)
-        if forkless is not None and self.master.startswith("local"):
-            # Needed before Spark adds jars of its own; machines of a cluster may not have it.
-            conf |= {"spark.driver.extraClassPath": str(forkless), "spark.hadoop.fs.file.impl": FORKLESS}
-        if self.master.startswith("local"):
+        if self.java_options:
+            conf["spark.driver.extraJavaOptions"] += f" {self.java_options}"
+        if self.is_one_process:
             conf |= ONE_PROCESS_SETTINGS
-        if jars:
-            conf["spark.jars"] = ",".join(str(jar) for jar in jars)
-            if self.delta:
-                conf["spark.sql.extensions"] = DELTA_EXTENSION
-                conf["spark.sql.catalog.spark_catalog"] = DELTA_CATALOG
-        return conf | dict(self.extra)
+        return conf | self._jar_settings(jars) | dict(self.extra) | self._class_path(jars)
+
+    def _jar_settings(self, jars: tuple[Path, ...]) -> dict[str, str]:
+        if not jars:
+            return {}
+        conf = {"spark.sql.extensions": DELTA_EXTENSION, "spark.sql.catalog.spark_catalog": DELTA_CATALOG}
+        conf = conf if self.delta else {}
+        if not self.is_one_process:
+            return conf | {"spark.jars": ",".join(map(str, jars))}
+        if any(jar.name.startswith(FORKLESS_JAR) for jar in jars):
+            # The machines of a cluster may not have it.
+            conf["spark.hadoop.fs.file.impl"] = FORKLESS
+        return conf
+
+    def _class_path(self, jars: tuple[Path, ...]) -> dict[str, str]:
+        """The jars, Spark's own, and behind them what `extra` adds, in the only Java there is.
+
+        Spark's launcher names one of its jars twice, and Java 21 then takes the class path for another one than that of
+        the archive: what comes again behind these counts for neither.
+        """
+        if not jars or not self.is_one_process:
+            return {}
+        given = self.extra.get(CLASS_PATH)
+        sparks = (*jars_of_pyspark("slf4j-api-*.jar"), *jars_of_pyspark("*.jar"))
+        return {CLASS_PATH: os.pathsep.join([*dict.fromkeys(map(str, (*jars, *sparks))), *([given] if given else [])])}
