@@ -6,7 +6,6 @@ every sink by one that collects, whatever kinds they were. Durable shuffles stay
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
@@ -15,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rs_assets.engine.home import Home
+from rs_assets.engine.scratch import scratch_folder
 from rs_assets.engine.sink.memory import MemoryWriter
 from rs_assets.engine.source.memory import MemoryChannel, Record
 from rs_assets.engine.spark.driver import SparkDriver
@@ -70,7 +70,7 @@ class PipelineDriver:
     def __enter__(self) -> Self:
         """Start the queries."""
         try:
-            root = self._home or Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="rs-driver-")))
+            root = self._home or self._stack.enter_context(scratch_folder("rs-driver-"))
             self._options = RunOptions(home=Home(root), driver=self._spark)
             self._start()
         except BaseException:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from rs_assets.engine.home import Home
+from rs_assets.engine.scratch import scratch_folder
 from rs_assets.engine.source.columns import REASON, visible
 from rs_assets.engine.source.policy import BadRecords
 from rs_assets.engine.source.rows import infer_schema
@@ -39,9 +39,9 @@ def analyse(topology: Topology, driver: SparkDriver) -> Mapping[str, str]:
 
 def _analysed(spark: SparkSession, topology: Topology) -> Mapping[str, str]:
     flows: dict[str, Flow] = {}
-    with tempfile.TemporaryDirectory(prefix="rs-check-") as folder:
+    with scratch_folder("rs-check-") as folder:
         for plan in plan_queries(topology):
-            wiring = _wiring(spark, topology, plan, Path(folder), flows)
+            wiring = _wiring(spark, topology, plan, folder, flows)
             for name in plan.nodes:
                 if name not in flows:
                     flows[name] = wire_node(wiring, topology, plan.trunk, name, flows)

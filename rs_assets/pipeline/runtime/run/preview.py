@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -14,6 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from rs_assets.engine.home import Home
+from rs_assets.engine.scratch import scratch_folder
 from rs_assets.engine.sink.delta_rows import dataset_of
 from rs_assets.engine.sink.delta_table import open_table
 from rs_assets.engine.source.header import check_header
@@ -35,8 +35,8 @@ def preview(topology: Topology, records: int, driver: SparkDriver) -> Mapping[st
     """What each sink would get of the first `records` of each source, to the end of all windows."""
     if records < 1:
         raise TopologyError("a preview needs at least one record")
-    with tempfile.TemporaryDirectory(prefix="rs-preview-") as folder:
-        nodes = tuple(_shortened(node, records, Path(folder)) for node in topology)
+    with scratch_folder("rs-preview-") as folder:
+        nodes = tuple(_shortened(node, records, folder) for node in topology)
         return collected(replace(topology, nodes=nodes), driver)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from rs_assets.engine.home import Home
+from rs_assets.engine.scratch import scratch_folder
 from rs_assets.engine.source.memory import MemoryChannel
 from rs_assets.engine.source.memory.channel import Record
 from rs_assets.engine.spark.driver import SparkDriver
@@ -43,8 +42,8 @@ def collected(topology: Topology, driver: SparkDriver) -> Mapping[str, list[Reco
         return node
 
     tried = without_brokers(replace(topology, nodes=tuple(map(replaced, topology)), renamed=()))
-    with tempfile.TemporaryDirectory(prefix="rs-try-") as folder:
-        run(tried, RunOptions(home=Home(Path(folder)), driver=driver), finish=True)
+    with scratch_folder("rs-try-") as folder:
+        run(tried, RunOptions(home=Home(folder), driver=driver), finish=True)
     return {name: channel.rows() for name, channel in channels.items()}
 
 
