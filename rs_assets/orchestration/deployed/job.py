@@ -1,7 +1,7 @@
 """The job that runs one deployed pipeline, whichever version of it is wished for."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from dagster import (
@@ -42,6 +42,7 @@ def deployed_job(translator: StreamTranslator | None) -> JobDefinition:
         shown = _Shown(context, rs_runtime, translator)
         options = rs_runtime.options(context.run_id)
         supervisor = Supervisor(name, options, shown.begun)
+        shown.computing_s = supervisor.computing_s
         with shown_in(context), shown.closing():
             ended = _supervised(supervisor, context)
         if ended is not None and ended.interrupted:
@@ -82,14 +83,17 @@ class _Shown:
         self.context = context
         self.runtime = runtime
         self.translator = translator
+        self.computing_s: Callable[[], float] = float
         self._events: StepEvents | None = None
 
     def begun(self, version: Version, pipeline: Pipeline) -> RunOptions:
         """Take note of the version that is about to run; the options that it runs with."""
         self._close()
         assets = StreamAssets.of(pipeline, self.translator)
-        tables = delta_outputs(pipeline.topology, self.runtime.run.place().home)
-        self._events = StepEvents(assets, self.context, live=True, tables=tables)
+        place = self.runtime.run.place()
+        tables = delta_outputs(pipeline.topology, place.home)
+        computing_s = self.computing_s
+        self._events = StepEvents(assets, self.context, place, live=True, tables=tables, computing_s=computing_s)
         self.context.log.info("%s runs version %d", pipeline.name, version.version)
         return self.runtime.options(self.context.run_id)
 

@@ -12,10 +12,12 @@ from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.errors import TopologyChangedError
 from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.compile.query_plan import QueryPlan
+from rs_assets.pipeline.deploy.beginning import refuse_used
 from rs_assets.pipeline.deploy.progress import position_of
 from rs_assets.pipeline.runtime.identity import resumed
 from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.pipeline.topology.base import Node
+from rs_assets.pipeline.topology.dim_join import DimJoin
 from rs_assets.pipeline.topology.topology import Topology
 
 CHOICES = (
@@ -35,7 +37,8 @@ class Change:
     kept: tuple[str, ...] = ()
     begun: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    # Sources that go on with their offsets and read other input, outputs that are written elsewhere or otherwise.
+    # Sources that go on with their offsets and read other input, outputs that are written elsewhere or otherwise, steps
+    # that look rows up in another table.
     moved: tuple[str, ...] = ()
     # What stands is of another version that has never committed a batch: there is nothing to lose.
     afresh: bool = False
@@ -79,6 +82,10 @@ def change_of(topology: Topology, version: Version, options: RunOptions) -> Chan
             return Change(afresh=True)
         raise TopologyChangedError(error.what, remedy=CHOICES, **error.facts) from error
     known = {plan.name: _known(stored, now, folders[plan.name]) for plan in plans}
+    for plan in plans:
+        # Halves of a durable shuffle, whose places only a start knows, begin together or not at all.
+        if known[plan.name] is None and not topology.shuffled:
+            refuse_used(topology, plan, now, folders[plan.name], options)
     return Change(
         kept=tuple(what for plan in plans for what in _kept(plan, known[plan.name])),
         begun=tuple(what for plan in plans for what in _begun(plan, known[plan.name])),
@@ -87,15 +94,27 @@ def change_of(topology: Topology, version: Version, options: RunOptions) -> Chan
 
 
 def moved_ends(before: Topology, now: Topology) -> tuple[str, ...]:
-    """The sources and outputs that both versions have and that are elsewhere, or written otherwise, in one of them.
+    """The sources, outputs and dimensions that both versions have and that are elsewhere, or otherwise, in one of them.
 
     What was planned of one input must not be computed by another version of it, nor what one output had be missing in
-    the other. The fields of a source may come and go: the input stays what it is.
+    the other. The fields of a source may come and go: the input stays what it is. A batch that is computed again looks
+    rows up in the version of a dimension that was noted for it, which must not be one of another table.
     """
     known = {end.name: end for end in (*before.sources, *before.sinks)}
     sources = (f"source {end.name}" for end in now.sources if _differs(end, known.get(end.name)))
     sinks = (f"output {end.name}" for end in now.sinks if _differs(end, known.get(end.name)))
-    return (*sources, *sinks)
+    tables, looked_up = _looked_up(before), _looked_up(now)
+    dimensions = (f"dimension of {name}" for name in looked_up if tables.get(name, looked_up[name]) != looked_up[name])
+    return (*sources, *sinks, *dimensions)
+
+
+def _looked_up(topology: Topology) -> Mapping[str, tuple[object, ...]]:
+    """What tells the versions of one dimension from those of another, for each step that looks rows up."""
+    return {
+        node.name: (node.dimension.origin, node.dimension.schema, tuple(key for _, key in node.on))
+        for node in topology
+        if isinstance(node, DimJoin)
+    }
 
 
 def _differs(end: Node, before: Node | None) -> bool:

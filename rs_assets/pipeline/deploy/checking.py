@@ -50,3 +50,13 @@ def way_back(good: Version | None) -> Topology | None:
     except RsError as error:
         LOG.warning("there is no way back to version %d of %s: %s", good.version, good.pipeline, error.what)
         return None
+
+
+def left_behind(version: Version, good: Version | None) -> str:
+    """What is told of the outputs that `version` began in a trial that is over: the way back to `good` knows none."""
+    before, tried = way_back(good), way_back(version)
+    if before is None or tried is None:
+        return ""
+    known = {sink.name for sink in before.sinks}
+    begun = [sink.name for sink in tried.sinks if sink.name not in known]
+    return f"; rows that it wrote to {', '.join(begun)} stay there" if begun else ""

@@ -17,7 +17,7 @@ from rs_assets.engine.checkpoint.deployments import DeploymentTable, Version, is
 from rs_assets.engine.checkpoint.lease import refuse_held
 from rs_assets.errors import ConfigurationError, LeaseLostError, PipelineBusyError, RsError
 from rs_assets.pipeline.deploy.change import Change, options_of
-from rs_assets.pipeline.deploy.checking import checked, way_back
+from rs_assets.pipeline.deploy.checking import checked, left_behind, way_back
 from rs_assets.pipeline.deploy.history import Event, Happened, History, Standing, standing
 from rs_assets.pipeline.deploy.progress import Proof, position_of
 from rs_assets.pipeline.deploy.texts import pipeline_of
@@ -60,6 +60,11 @@ class Supervisor:
         self._proof: Proof | None = None
         self._version: Version | None = None
         self._running: RunningPipeline | None = None
+
+    def computing_s(self) -> float:
+        """For how many seconds a batch has been computed, 0 if none is; may be called on any thread."""
+        running = self._running
+        return running.session.computing_s if running is not None else 0.0
 
     def run(self) -> RunReport | None:
         """Run until the pipeline is to be stopped; None if no version of it is to run.
@@ -198,7 +203,8 @@ class Supervisor:
             self._note(trial.version, "committed", "it had committed a batch before its process ended")
         elif last.event == "returning" or now.tries >= MOST_TRIES:
             self._return(trial, now.good)
-            self._note(trial.version, "failed", f"its process has ended {now.tries} times before its first batch")
+            why = f"its process has ended {now.tries} times before its first batch"
+            self._note(trial.version, "failed", f"{why}{left_behind(trial.version, now.good)}")
         elif not trial.version.same(now.chosen):
             self._return(trial, now.good)
             self._note(trial.version, "passed", f"version {now.wished.version} came before its first batch")
@@ -248,7 +254,7 @@ class Supervisor:
         now = self._standing()
         self._return(trial, now.good)
         back = f"version {now.before.version} runs again" if now.before is not None else "no version ran before it"
-        self._note(trial.version, "failed", f"{_told(error)}; {back}")
+        self._note(trial.version, "failed", f"{_told(error)}; {back}{left_behind(trial.version, now.good)}")
         self._start_before(error)
 
     def _return(self, trial: Trial, good: Version | None) -> None:

@@ -66,16 +66,20 @@ def _renames(topology: Topology, stored: Manifest) -> Mapping[str, str]:
 
 
 def _folders(plans: Iterable[QueryPlan], stored: Manifest, names: Mapping[str, str]) -> Mapping[str, str]:
-    """The folder of each query: that of the stored query with the same stateful step, or with a sink in common."""
+    """The folder of each query: that of the stored query with the same stateful step, or with a sink in common.
+
+    A query whose sinks were parted goes on where its name stands.
+    """
     free = dict(stored.queries)
     found: dict[str, str] = {}
-    for plan in plans:
-        match = next((folder for folder, facts in free.items() if _same(plan, facts, names)), None)
+    for plan in sorted(plans, key=lambda plan: plan.name not in stored.queries):
+        alike = [folder for folder, facts in free.items() if _same(plan, facts, names)]
+        match = plan.name if plan.name in alike else next(iter(alike), None)
         if match is not None:
             del free[match]
         found[plan.name] = match or plan.name
     for name, folder in found.items():
-        if folder in free:
+        if folder in free or list(found.values()).count(folder) > 1:
             raise TopologyChangedError(
                 f"the query {name!r} would use the checkpoint of another one that had this name",
                 remedy="give the new step another name, or begin a new generation (--new-generation)",
@@ -177,7 +181,8 @@ def _facts(
     topology: Topology, plan: QueryPlan, stored: Manifest, facts: QueryFacts | None, options: RunOptions
 ) -> QueryFacts:
     known = facts or QueryFacts(generation=stored.generation)
-    if facts is not None and _is_reset(plan, options):
+    # What begins may find rows of another query in its sinks: also then a reset is a generation of its own.
+    if stored.queries and _is_reset(plan, options):
         known = QueryFacts(generation=stored.last_generation + 1)
     return replace(
         known,
