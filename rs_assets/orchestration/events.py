@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from typing import Any
 
-import orjson
 from dagster import (
     AssetMaterialization,
     MetadataValue,
@@ -17,14 +16,16 @@ from dagster import (
     TableColumn,
     TableColumnDep,
     TableColumnLineage,
-    TableRecord,
     TableSchema,
 )
 
 from rs_assets.engine.background import Troubles
 from rs_assets.engine.sink.delta_table import open_table
+from rs_assets.engine.source.base import Positions
 from rs_assets.engine.window.event_time import has_ended
 from rs_assets.orchestration.newest_rows import newest_rows
+from rs_assets.orchestration.place import Place
+from rs_assets.orchestration.reached import as_records, reached
 from rs_assets.orchestration.roles import Role, roles_of
 from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.pipeline.runtime.report import BatchProgress, RunReport
@@ -40,19 +41,29 @@ Metadata = dict[str, Any]
 class StepEvents:
     """Gathers the batches of one run. `put` is called by the runtime; a thread of its own talks to Dagster.
 
-    `tables` are the paths of the Delta tables by sink: what is in them is shown too, while a stream runs as at its end.
+    `place` is where the run keeps what it has. `tables` are the paths of the Delta tables by sink: what is in them is
+    shown too, while a stream runs as at its end. `computing_s` tells for how many seconds a batch has been computed.
     """
 
     def __init__(
-        self, assets: StreamAssets, context: OpExecutionContext, *, live: bool, tables: Mapping[str, str]
+        self,
+        assets: StreamAssets,
+        context: OpExecutionContext,
+        place: Place,
+        *,
+        live: bool,
+        tables: Mapping[str, str],
+        computing_s: Callable[[], float],
     ) -> None:
         self.assets = assets
+        self.place = place
         self.topology = assets.topology
         self.context = context
         self.live = live
         self._queue: SimpleQueue[BatchProgress | None] = SimpleQueue()
         self._latest: dict[str, BatchProgress] = {}
         self._passed: dict[str, str] = {}
+        self._splits: dict[str, tuple[BatchProgress, Mapping[str, Positions]]] = {}
         self._sums: dict[tuple[str, str], int] = {}
         self._batches: dict[str, int] = {}
         self._first: dict[str, int] = {}
@@ -61,6 +72,7 @@ class StepEvents:
         self._logged = time.monotonic()
         self._said = 0.0
         self._tables = tables
+        self._computing_s = computing_s
         self.troubles = Troubles()
         self._thread = threading.Thread(target=self._work, name="rs-events", daemon=True)
         self._thread.start()
@@ -119,9 +131,8 @@ class StepEvents:
             "rows_in": self._sums.get((progress.query, "rows_in"), 0),
             "rows_dead": self._sums.get((progress.query, "rows_dead"), 0),
         }
-        if step in progress.offsets and progress.offsets[step] != "-":
-            made["offsets"] = MetadataValue.json(orjson.loads(progress.offsets[step]))
-        return made
+        splits = self._reached(progress).get(step)
+        return made | ({"splits": len(splits), "offsets": MetadataValue.table(as_records(splits))} if splits else {})
 
     def _state(self, step: str, progress: BatchProgress) -> Metadata:  # noqa: ARG002  the table's form
         made: Metadata = {
@@ -155,8 +166,23 @@ class StepEvents:
             "generation": str(progress.generation),
             "newest_rows": MetadataValue.md(newest_rows(table) or "none"),
             "dagster/column_lineage": self._column_lineage(step, [column.name for column in columns]),
-            "made_from": MetadataValue.table(_offset_records(progress)) if progress.offsets else "nothing",
+            "made_from": self._made_from(progress),
         }
+
+    def _made_from(self, progress: BatchProgress) -> MetadataValue[Any] | str:
+        """Where each source stood at the end of the batch."""
+        rows = [row for name, splits in self._reached(progress).items() for row in as_records(splits, source=name)]
+        return MetadataValue.table(rows) if rows else "nothing"
+
+    def _reached(self, progress: BatchProgress) -> Mapping[str, Positions]:
+        """How far the sources of a batch were read, which all steps of its query show."""
+        known, splits = self._splits.get(progress.query, (None, {}))
+        if known is not progress:
+            splits = {}
+            with self.troubles.guarding("Dagster does not show how far the sources were read"):
+                splits = reached(self.topology, self.place, progress)
+            self._splits[progress.query] = progress, splits
+        return splits
 
     def _column_lineage(self, step: str, columns: Sequence[str]) -> TableColumnLineage:
         """For each column the fields of the sources that it is made of, as the topology tells."""
@@ -198,8 +224,10 @@ class StepEvents:
             self.context.log.info(text)
 
     def _waiting(self) -> str:
-        batches = sum(self._batches.values())
-        return f"no new batch: nothing came, or it takes long; {batches} batches so far"
+        batches, seconds = sum(self._batches.values()), self._computing_s()
+        if seconds:
+            return f"a batch has been computed for {seconds:.0f} s; batches so far: {batches:,}"
+        return f"waiting for input; batches so far: {batches:,}"
 
     def _note(self, progress: BatchProgress) -> None:
         query = progress.query
@@ -224,11 +252,6 @@ class StepEvents:
         """The latest batch of the query of which a batch went through `step`."""
         query = self._passed.get(step)
         return None if query is None else self._latest[query]
-
-
-def _offset_records(progress: BatchProgress) -> list[TableRecord]:
-    """Where each source stood at the end of the batch."""
-    return [TableRecord({"source": source, "offset": offset}) for source, offset in sorted(progress.offsets.items())]
 
 
 def in_words(progress: BatchProgress) -> str:

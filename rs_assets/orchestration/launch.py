@@ -51,27 +51,12 @@ def launch(
     from rs_assets.orchestration.ending import BY_HAND
     from rs_assets.orchestration.instance import ensure_home
     from rs_assets.orchestration.recorded import run_recorded
-    from rs_assets.orchestration.resource_keys import RUN, key_of
 
     ensure_home()
     # The session of this process may be there already, and ends with it.
     spark = {"spark": SparkResource(share=True)}
     job = build_definitions([pipeline], spark).resolve_job_def(f"{pipeline.topology.label}_{mode}")
-    config = {
-        "loggers": {"console": {"config": {"log_level": "INFO" if verbose else "CRITICAL"}}},
-        "resources": {
-            RUN: {
-                "config": {
-                    "mode": mode,
-                    "new_generation": wish.new_generation,
-                    "reset_steps": list(wish.reset_steps),
-                    "keep_state": wish.keep_state,
-                    "preview_rows": preview_rows,
-                }
-            },
-            key_of("window"): {"config": {"finish": wish.finish}},
-        },
-    }
+    config = _run_config(mode, wish, preview_rows=preview_rows, log_level="INFO" if verbose else "CRITICAL")
     with _listening(runtime, listener), DagsterInstance.get() as instance:
         try:
             run_id = run_recorded(job, instance, run_config=config, tags={BY_HAND: mode})
@@ -84,6 +69,23 @@ def launch(
     if report is None:
         raise EngineError("the run ended without a report", run=run_id)
     return Launched(run_id, report)
+
+
+def _run_config(mode: str, wish: Wish, *, preview_rows: int, log_level: str) -> dict[str, Any]:
+    """What Dagster is told of the run."""
+    from rs_assets.orchestration.resource_keys import RUN, key_of
+
+    asked = {
+        "mode": mode,
+        "new_generation": wish.new_generation,
+        "reset_steps": list(wish.reset_steps),
+        "keep_state": wish.keep_state,
+        "preview_rows": preview_rows,
+    }
+    return {
+        "loggers": {"console": {"config": {"log_level": log_level}}},
+        "resources": {RUN: {"config": asked}, key_of("window"): {"config": {"finish": wish.finish}}},
+    }
 
 
 def cause_of(error: BaseException) -> RsError | None:

@@ -98,8 +98,10 @@ def process_op(assets: StreamAssets) -> OpDefinition:
         rs_runtime: RuntimeResource,
         **after: Flows,  # noqa: ARG001  they order the ops
     ) -> Iterator[Output[None]]:
-        tables = delta_outputs(topology, rs_runtime.run.place().home)
-        events = StepEvents(assets, context, live=rs_runtime.run.mode == "start", tables=tables)
+        place = rs_runtime.run.place()
+        tables = delta_outputs(topology, place.home)
+        live = rs_runtime.run.mode == "start"
+        events = StepEvents(assets, context, place, live=live, tables=tables, computing_s=rs_runtime.computing_s)
         rs_runtime.listen(events.put)
         with shown_in(context):
             try:

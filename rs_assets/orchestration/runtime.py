@@ -164,6 +164,10 @@ class RuntimeResource(ConfigurableResource[None]):
         """Call `listener` after each batch, from a thread of the runtime."""
         self._listeners.append(listener)
 
+    def computing_s(self) -> float:
+        """For how many seconds a batch has been computed, 0 if none is."""
+        return self._session.computing_s if self._session is not None else 0.0
+
     def wire(
         self, topology: Topology, step: str, inputs: Mapping[str, Mapping[str, Flow]], *, run_id: str
     ) -> Mapping[str, Flow]:

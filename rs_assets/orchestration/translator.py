@@ -9,6 +9,7 @@ from types import MappingProxyType
 from dagster import AssetKey, AssetSpec
 
 from rs_assets.orchestration.roles import ROLE_OF, Role
+from rs_assets.orchestration.sentences import does
 from rs_assets.pipeline.stream.pipeline import Pipeline
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.sink import DeltaSink
@@ -72,9 +73,7 @@ class StreamTranslator:
 
 def _described(step: StreamStep) -> str:
     """What the step does, below what the pipeline is about."""
-    node = step.node
-    does = f"{node.kind}: {node.detail()}".rstrip(": ")
-    return f"{step.pipeline.description}\n\n{does}".strip()
+    return f"{step.pipeline.description}\n\n{does(step.node)}".strip()
 
 
 def _last_part(step: StreamStep) -> str:

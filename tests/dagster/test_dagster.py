@@ -18,6 +18,7 @@ from rs_assets.engine.spark.resource import SparkResource
 from rs_assets.engine.window.resource import WindowResource
 from rs_assets.errors import TopologyError
 from rs_assets.orchestration.ops import source_op, step_op, window_op
+from rs_assets.orchestration.reached import as_records
 from rs_assets.orchestration.runtime import RunResource, RuntimeResource
 from rs_assets.orchestration.sensors import new_input_sensor
 from rs_assets.orchestration.stream_assets import StreamAssets
@@ -82,7 +83,8 @@ def test_should_materialize_only_what_data_went_through(pipeline, log, tmp_path,
         assert set(events) == {"shop/pages/log", "shop/pages/pages_state", "shop/pages/pages"}
         found = {name: event.materialization.metadata for name, event in events.items()}
         assert found["shop/pages/log"]["rows_in"].value == 30
-        assert "splits" in found["shop/pages/log"]["offsets"].value
+        assert [row.data["split"] for row in found["shop/pages/log"]["offsets"].records] == [log.name]
+        assert found["shop/pages/log"]["offsets"].records[0].data["offset"] == f"line 30, byte {log.stat().st_size:,}"
         assert found["shop/pages/pages"]["dagster/row_count"].value == 4
         columns = found["shop/pages/pages"]["dagster/column_schema"].value.columns
         assert [column.name for column in columns] == ["page", "n", "start_time", "end_time", "fire_time"]
@@ -98,6 +100,24 @@ def test_should_materialize_only_what_data_went_through(pipeline, log, tmp_path,
         assert len(list(third.get_asset_materialization_events())) == 3
     rows = DeltaTable(Home(tmp_path / "rs").table("shop", "pages")).to_pyarrow_table().to_pylist()
     assert sum(row["n"] for row in rows) == 40
+
+
+def test_should_name_the_files_that_were_read(log, tmp_path, driver):
+    stream = StreamBuilder.data_stream("shop", "whole").from_file(log, schema=SCHEMA, name="log")
+    tens = stream.window(TumblingWindow.of(Time.seconds(10), "ts")).group_by("page").count("n")
+    job = build_definitions([tens.to_delta("tens").build()]).resolve_job_def("shop_whole_run")
+    with DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(run_config=config(tmp_path), instance=instance)
+        events = {event.asset_key.path[-1]: event.materialization for event in done.get_asset_materialization_events()}
+    read = {"split": str(log), "offset": f"whole, {log.stat().st_size:,} bytes"}
+    assert [row.data for row in events["log"].metadata["offsets"].records] == [read]
+    assert [row.data for row in events["tens"].metadata["made_from"].records] == [{"source": "log", **read}]
+
+
+def test_of_many_splits_the_first_are_shown():
+    shown = as_records({f"{n:03}": "1" for n in range(25)}, source="log")
+    assert len(shown) == 21
+    assert shown[-1].data == {"source": "log", "split": "5 more", "offset": ""}
 
 
 def test_should_wire_an_op_that_is_called_directly(pipeline, tmp_path, driver):

@@ -1,6 +1,6 @@
 """What a code location gets: keys, groups, owners, a translator, merged definitions, a component."""
 
-import logging
+import threading
 import tomllib
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
@@ -82,7 +82,7 @@ class TestSpecs:
         specs = {spec.key.path[-1]: spec for spec in build_definitions([made]).resolve_all_asset_specs()}
         assert {spec.group_name for spec in specs.values()} == {"shop_pages"}
         assert all(list(spec.owners) == ["team:web"] for spec in specs.values())
-        assert specs["pages"].description.startswith("Views by page.\n\ndelta_sink")
+        assert specs["pages"].description == "Views by page.\n\nAppends rows to the Delta table `pages`."
         assert {name: spec.kinds for name, spec in specs.items()} == {
             "log": {"source", "file"},
             "tens": {"spark"},
@@ -189,12 +189,14 @@ class TestEvents:
         rows_out={"pages_table": 3}, seconds=0.2,
     )  # fmt: skip
 
-    def events(self, tables, *, live=True):
+    def events(self, tables, *, live=True, computing_s=float, said=lambda _: None):
         heard = []
-        context = SimpleNamespace(
-            log=logging.getLogger("nowhere"), log_event=heard.append, run=SimpleNamespace(tags={})
+        log = SimpleNamespace(info=said, warning=said)
+        context = SimpleNamespace(log=log, log_event=heard.append, run=SimpleNamespace(tags={}))
+        place = Place(home=Home(Path(next(iter(tables.values()))) / "home"))
+        events = StepEvents(
+            StreamAssets.of(pipeline()), context, place, live=live, tables=tables, computing_s=computing_s
         )
-        events = StepEvents(StreamAssets.of(pipeline()), context, live=live, tables=tables)
         events.put(self.PROGRESS)
         return events, heard
 
@@ -206,6 +208,27 @@ class TestEvents:
         told = {event.asset_key.path[-1]: event.metadata for event in heard}
         assert told["pages"]["dagster/row_count"].value == 3
         assert told["pages"]["newest_rows"].value.startswith("| n |")
+
+    @pytest.mark.parametrize(
+        ("seconds", "told"),
+        [
+            (0.0, "waiting for input"),
+            (95.4, "a batch has been computed for 95 s"),
+        ],
+    )
+    def test_a_stream_without_a_new_batch_says_why(self, tmp_path, monkeypatch, seconds, told):
+        monkeypatch.setattr(events_module, "WAITING_EVERY_S", 0.01)
+        heard, said = threading.Event(), []
+
+        def listen(text):
+            said.append(text)
+            if len(said) > 1:
+                heard.set()
+
+        events, _ = self.events({"pages_table": str(tmp_path)}, computing_s=lambda: seconds, said=listen)
+        assert heard.wait(30)
+        events.close()
+        assert f"{told}; batches so far: 1" in said
 
     def test_a_table_that_cannot_be_shown_fails_no_run(self, tmp_path):
         write_deltalake(str(tmp_path), pa.table({"n": [1]}))

@@ -256,6 +256,9 @@ class TestStop:
             def listen(self, listener):
                 pass
 
+            def computing_s(self):
+                return 0.0
+
             def process(self, *, on_interrupt):
                 if canceling:
                     canceled = instance.get_runs(limit=1)[0]

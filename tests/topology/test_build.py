@@ -345,3 +345,8 @@ def test_a_wrong_choice_is_answered_by_the_words_there_are(write, words):
 def test_the_ending_of_a_path_tells_the_format_that_was_left_out(path, chosen, format):  # noqa: A002  its name
     stream = StreamBuilder.data_stream("shop", "m").from_file(path, chosen, schema="a int")
     assert stream.to_print().build().topology.sources[0].format == format
+
+
+def test_a_glob_for_a_pattern_is_told_where_it_stands():
+    with pytest.raises(TopologyError, match=r"(?s)a pattern needs format='text'.*the path: 'logs/\*.json'"):
+        StreamBuilder.data_stream("shop", "files").from_file("logs", schema="n bigint", pattern="*.json")

@@ -368,7 +368,7 @@ def _plain(row: LeaseRow) -> dict[str, Any]:
 def _busy(held: LeaseRow) -> PipelineBusyError:
     return PipelineBusyError(
         f"another run of {held.pipeline} is going",
-        remedy="wait for it, or stop it (in the Dagster UI: Terminate)",
+        remedy="wait for it, or stop it: Ctrl-C in its terminal, Terminate in Dagster",
         **_holder(held),
     )
 

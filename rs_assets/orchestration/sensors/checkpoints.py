@@ -18,13 +18,13 @@ from dagster import (
     SensorEvaluationContext,
     SensorResult,
     SkipReason,
-    TableRecord,
     sensor,
 )
 
 from rs_assets.engine.checkpoint.storage import CheckpointRow
 from rs_assets.orchestration.catalogued import checkpoints_of
 from rs_assets.orchestration.place import Place, place_of
+from rs_assets.orchestration.reached import as_records
 from rs_assets.orchestration.sensors import cursor
 from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.pipeline.topology.topology import Topology
@@ -99,7 +99,7 @@ def _checkpoint_events(
     for key, first in {_key(row): row for row in rows}.items():
         now = [row for row in rows if _key(row) == key]
         generation, batch = seen.get(key, [0, -1])
-        records = [TableRecord({"split": row.queue, "offset": row.offset}) for row in now]
+        splits = {row.queue: row.offset for row in now}
         yield AssetMaterialization(
             assets.key(first.topic),
             description=f"batch {first.batch_id} of query {first.name}, from the catalog",
@@ -109,7 +109,7 @@ def _checkpoint_events(
                 "batch_id": first.batch_id,
                 "batches": first.batch_id - (batch if generation == first.generation else -1),
                 "splits": len(now),
-                "committed_offsets": MetadataValue.table(records),
+                "committed_offsets": MetadataValue.table(as_records(splits)),
                 "run": first.run_id,
                 "committed_at": MetadataValue.timestamp(first.at),
                 **({"watermark": MetadataValue.timestamp(first.watermark)} if first.watermark else {}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -63,6 +64,7 @@ class QueryRun:
     _started: threading.Event = field(default_factory=threading.Event)
     _last: threading.Event = field(default_factory=threading.Event)
     _cut_off: bool = False
+    _begun_at: float | None = None  # on the monotonic clock: when the batch in flight came from Spark
 
     @property
     def topology(self) -> Topology:
@@ -208,6 +210,12 @@ class QueryRun:
         ends = {s["description"]: {"read": s["endOffset"], "there": s["latestOffset"]} for s in sources}
         return {**self._query.status, "sources": ends}
 
+    @property
+    def computing_s(self) -> float:
+        """For how many seconds the batch in flight has been computed, 0 if there is none; may be read on any thread."""
+        begun = self._begun_at
+        return 0.0 if begun is None else time.monotonic() - begun
+
     def finish_windows(self) -> None:
         """Move the watermark to the end of time, so that the next batch fires every window."""
         self.move_watermark(END_OF_TIME)
@@ -225,6 +233,7 @@ class QueryRun:
             self._cut_off = True
             raise BatchNotDone("the query was told to stop")
         assert self._query is not None  # noqa: S101  waited for above
+        self._begun_at = time.monotonic()
         try:
             progress = self.work.commit(batch, batch_id, self._query, rows_open=self.report.rows_open)
         except Exception as error:  # noqa: BLE001  kept in `failure`, and raised from there
@@ -239,6 +248,8 @@ class QueryRun:
             self.failure = failure
             self.work.withdraw(failure, batch_id)
             raise BatchNotDone(failure.what) from None
+        finally:
+            self._begun_at = None
         self.restarts_left = RESTARTS
         if progress is not None:
             self.report = self.report.plus(progress)

@@ -249,6 +249,11 @@ class JobSession:
             tables=self.tables(),
         )
 
+    @property
+    def computing_s(self) -> float:
+        """For how many seconds the batch that was begun first is being computed, 0 if none is; on any thread."""
+        return max((query.computing_s for query in tuple(self.queries.values())), default=0.0)
+
     def tables(self) -> dict[str, str]:
         """Where each sink's rows lie."""
         return {
