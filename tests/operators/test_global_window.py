@@ -206,3 +206,14 @@ def test_a_table_needs_the_keys_of_a_rank_and_lets_rows_go(how, remedy):
     top = stream.window(EVER).group_by("key").top_n(N, by="ms").to_data_stream()
     with pytest.raises(TopologyError, match=remedy):
         top.to_delta("refused", mode="upsert", **how).build()
+
+
+def test_times_are_read_where_the_thread_that_wires_has_no_session(driver, drive, source):
+    """Spark's encoders ask the session of their thread what a time is, and its fallback says another thing."""
+    stream = source("v bigint, ts timestamp").window(EVER).top_n(1, by="v").to_data_stream()
+    driver.call(lambda spark: spark._jvm.SparkSession.clearActiveSession())
+    try:
+        rows = drive(stream, [{"v": 3, "ts": at(1)}, {"v": 2, "ts": at(1)}])
+    finally:
+        driver.call(lambda spark: spark._jvm.SparkSession.setActiveSession(spark._jsparkSession))
+    assert [(row["rank"], row["v"]) for row in rows] == [(1, 3)]

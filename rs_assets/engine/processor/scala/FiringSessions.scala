@@ -28,7 +28,7 @@ private class Session(
 
   /** In milliseconds, as the clock is. */
   def from: Long = Math.floorDiv(start, 1000L)
-  def until: Long = -Math.floorDiv(-end, 1000L)
+  def until: Long = Timers.expiry(end)
 }
 
 /**

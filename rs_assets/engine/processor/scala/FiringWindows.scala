@@ -63,10 +63,7 @@ class FiringWindows(aggregation: Aggregation, firing: Firing) extends StatefulPr
   /** Keep the window, with one timer: for `due` or for what it waited for `before`, whichever comes first. */
   private def schedule(before: Option[Long], due: Long): Unit = {
     val at = before.fold(due)(math.min(_, due))
-    if (!before.contains(at)) {
-      before.foreach(time => getHandle.deleteTimer(expiry(time)))
-      getHandle.registerTimer(expiry(at))
-    }
+    Timers.move(getHandle, before.map(expiry), Some(expiry(at)))
     windows.update(Row.fromSeq(buffer.stored() :+ Instant.ofEpochMilli(at)))
   }
 
@@ -112,10 +109,14 @@ object FiringWindows {
       rows: LogicalPlan,
       inputs: Seq[Attribute],
       keys: Seq[Attribute])(processor: StatefulProcessor[Row, Row, Row], made: StructType): DataFrame = {
-    val query = Dataset.ofRows(session.asInstanceOf[SparkSession], rows).queryExecution
+    val own = session.asInstanceOf[SparkSession]
+    val query = Dataset.ofRows(own, rows).queryExecution
     val (key, input) = (DataTypeUtils.fromAttributes(keys), DataTypeUtils.fromAttributes(inputs))
-    new KeyValueGroupedDataset(ExpressionEncoder(key), ExpressionEncoder(input), query, inputs, keys)
-      .transformWithState(processor, TimeMode.EventTime(), OutputMode.Append())(Encoders.row(made))
-      .toDF()
+    // What a time is to a processor, the encoders ask the session of the thread.
+    own.withActive {
+      new KeyValueGroupedDataset(ExpressionEncoder(key), ExpressionEncoder(input), query, inputs, keys)
+        .transformWithState(processor, TimeMode.EventTime(), OutputMode.Append())(Encoders.row(made))
+        .toDF()
+    }
   }
 }
