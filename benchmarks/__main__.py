@@ -17,6 +17,7 @@ from benchmarks.catalog import catalog_figures
 from benchmarks.firing import firing_figures
 from benchmarks.joins import join_figures
 from benchmarks.kafka import kafka_figures
+from benchmarks.languages import sql_figures
 from benchmarks.latency import latency_figures
 from benchmarks.measure import Figure
 from benchmarks.memory import memory_figures
@@ -43,6 +44,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "catalog": catalog_figures,
         "kafka": kafka_figures,
         "nexmark": nexmark_figures,
+        "sql": sql_figures,
     }
 )
 RESULT = Path(__file__).parents[1] / "BENCHMARKS.md"

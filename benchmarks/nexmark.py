@@ -23,7 +23,7 @@ from pipelines.nexmark.generator import Settings, write
 from pipelines.nexmark.queries import QUERIES, nexmark
 from pipelines.nexmark.schemas import SCHEMAS, Kind
 from pipelines.nexmark.sources import Files
-from rs_assets import RunOptions
+from rs_assets import Pipeline, RunOptions
 from rs_assets.engine.home import Home
 from rs_assets.engine.sink.delta_table import open_table
 from rs_assets.pipeline.runtime.report import BatchProgress
@@ -57,6 +57,7 @@ class Measured:
     bench: Bench
     query: str
     events: int
+    files_per_batch: int = FILES_PER_BATCH
     state: State = field(default_factory=State)
 
     @property
@@ -67,11 +68,14 @@ class Measured:
 
     def ours(self) -> int:
         """Run our pipeline with a fresh home; the rows in its table."""
-        pipeline = nexmark(self.query, Files(folder=self.folder, files_per_batch=FILES_PER_BATCH))
+        return self.run(nexmark(self.query, Files(folder=self.folder, files_per_batch=self.files_per_batch)))
+
+    def run(self, pipeline: Pipeline) -> int:
+        """Run a pipeline of the query with a fresh home; the rows in its table."""
         with self.bench.place() as place:
             home = Home(place)
             pipeline.run(RunOptions(home=home, driver=self.bench.driver, on_progress=self.state.take))
-            table = open_table(home.table("nexmark", self.query))
+            table = open_table(home.table(pipeline.topology.namespace, self.query))
             return table.count() if table is not None else 0
 
     def by_hand(self, query: ByHand) -> int:
@@ -99,22 +103,26 @@ def nexmark_figures(bench: Bench) -> Iterator[Figure]:
             yield _against_hand(bench, query, BY_HAND[query]) if query in BY_HAND else _alone(bench, query)
 
 
-def _sizes(bench: Bench, query: str) -> tuple[Measured, Measured]:
+def sizes(bench: Bench, query: str, *, files_per_batch: int = FILES_PER_BATCH) -> tuple[Measured, Measured]:
+    """The query over all events, and over a part of them."""
     events = max(bench.rows // SHARE, FILES * QUARTER)
-    all_of_them, some = (Measured(bench=bench, query=query, events=n) for n in (events, events // QUARTER))
+    all_of_them, some = (
+        Measured(bench=bench, query=query, events=n, files_per_batch=files_per_batch)
+        for n in (events, events // QUARTER)
+    )
     return all_of_them, some
 
 
 def _against_hand(bench: Bench, query: str, by_hand: ByHand) -> Figure:
     pairs = min(bench.pairs, MOST_PAIRS)
     taken: list[Comparison] = []
-    sizes = _sizes(bench, query)
+    both = sizes(bench, query)
     # Both are warm when the larger one is run, which comes last.
-    for measured, warm_up in zip(reversed(sizes), (min(bench.warm_up, 1), 0), strict=True):
+    for measured, warm_up in zip(reversed(both), (min(bench.warm_up, 1), 0), strict=True):
         ours, other = (_run(measured, by_hand, which) for which in (measured.ours, partial(measured.by_hand, by_hand)))
         taken.append(compare(ours, other, pairs=pairs, warm_up=warm_up))
-    more = sizes[0].events - sizes[1].events
-    one, two = _slope(taken[1].ours, taken[0].ours, more), _slope(taken[1].other, taken[0].other, more)
+    more = both[0].events - sizes[1].events
+    one, two = slope(taken[1].ours, taken[0].ours, more), slope(taken[1].other, taken[0].other, more)
     # On a busy machine, or with few events, a larger run may take less than a smaller one.
     measurable = min(one, two) > 0
     what = "processor time of an event" if measurable else "a run, as an event costs less than the noise"
@@ -124,7 +132,7 @@ def _against_hand(bench: Bench, query: str, by_hand: ByHand) -> Figure:
         value=one / two if measurable else taken[1].ratio,
         unit="x",
         target=MOST_AN_EVENT if measurable else None,
-        note=f"{one:.1f} µs against {two:.1f} µs; {_told(sizes[0], taken[1].ours)}; in all {taken[1].note}",
+        note=f"{one:.1f} µs against {two:.1f} µs; {_told(both[0], taken[1].ours)}; in all {taken[1].note}",
     )
 
 
@@ -141,17 +149,17 @@ def _run(measured: Measured, by_hand: ByHand, run: Run) -> Run:
 def _alone(bench: Bench, query: str) -> Figure:
     """A query that nobody would write by hand in one query of Spark's, or whose rows depend on the clock."""
     taken: list[tuple[Taken, ...]] = []
-    sizes = _sizes(bench, query)
-    for measured, warm_up in zip(reversed(sizes), (min(bench.warm_up, 1), 0), strict=True):
+    both = sizes(bench, query)
+    for measured, warm_up in zip(reversed(both), (min(bench.warm_up, 1), 0), strict=True):
         for _ in range(warm_up):
             measured.ours()
         taken.append(tuple(timed(measured.ours)[0] for _ in range(min(bench.pairs, MOST_PAIRS))))
-    slope = _slope(taken[1], taken[0], sizes[0].events - sizes[1].events)
-    note = f"{_told(sizes[0], taken[1])}; in all {statistics.median(t.seconds for t in taken[1]):.2f} s"
-    return Figure(benchmark=NAME, what=f"{query}: processor time of an event", value=slope, unit="µs", note=note)
+    cost = slope(taken[1], taken[0], both[0].events - sizes[1].events)
+    note = f"{_told(both[0], taken[1])}; in all {statistics.median(t.seconds for t in taken[1]):.2f} s"
+    return Figure(benchmark=NAME, what=f"{query}: processor time of an event", value=cost, unit="µs", note=note)
 
 
-def _slope(all_of_them: tuple[Taken, ...], some: tuple[Taken, ...], more: int) -> float:
+def slope(all_of_them: tuple[Taken, ...], some: tuple[Taken, ...], more: int) -> float:
     """Microseconds of processor time for each of the `more` events."""
     large, small = (statistics.median(taken.cpu_s for taken in runs) for runs in (all_of_them, some))
     return (large - small) / more * MICROSECONDS

@@ -30,7 +30,6 @@ OTHERWISE = {
     "q5": (26, "joins the counts with their maximum, where the fluent form keeps those of a window in an array"),
     "q8": (20, "groups both sides, then joins; the fluent form is one semi join"),
     "q9": (-3, "a rank of no window stands in a query of its own, behind a shuffle that lasts"),
-    "q18": (24, "keeps the last row of each key in state; the fluent form lets the table keep it"),
     "q19": (1, "a projection: the columns of a window are not asked for"),
     "q21": (0, "computes a column before it filters by it; the fluent form computes it twice"),
 }

@@ -18,7 +18,7 @@ from rs_assets.pipeline.language.sql.durations import duration
 from rs_assets.pipeline.language.sql.planner import Place, Planner, step_name
 from rs_assets.pipeline.language.sql.query import selected_of
 from rs_assets.pipeline.language.sql.reader import statements
-from rs_assets.pipeline.language.sql.sinks import written
+from rs_assets.pipeline.language.sql.sinks import keeping, written
 from rs_assets.pipeline.language.sql.source import Dialect, Text
 from rs_assets.pipeline.language.sql.sources import Bound
 from rs_assets.pipeline.language.sql.statements import Emit, Insert
@@ -122,10 +122,8 @@ def _filled(text: Text, variables: Mapping[str, str]) -> str:
 
 def _inserted(planner: Planner, insert: Insert) -> DataStream:
     name = step_name(insert.table.text)
-    place = Place(name, firing=_firing(planner, insert.emit), root=name)
+    place = Place(name, firing=_firing(planner, insert.emit), root=name, kept_in=keeping(planner, insert))
     made = selected_of(planner, insert.tree, place)
-    planner.updating = made.relation.keys is not None
-    planner.retracting = made.relation.retracts
     return written(planner, insert, made, replace(place, firing=ONCE))
 
 

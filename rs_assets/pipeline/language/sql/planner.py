@@ -20,6 +20,7 @@ from rs_assets.pipeline.language.sql.values import Value
 
 if TYPE_CHECKING:
     from rs_assets.pipeline.language.sql.catalog import Catalog
+    from rs_assets.pipeline.language.sql.statements import Column
     from rs_assets.pipeline.stream.builder import DataStreamSource
     from rs_assets.pipeline.stream.data_stream import DataStream
 
@@ -39,10 +40,12 @@ class Place:
     firing: Firing = ONCE
     # The table whose INSERT it belongs to.
     root: str = ""
+    # The columns that a query is written to, if their table keeps the newest row of each key.
+    kept_in: tuple[Column, ...] = ()
 
     def inside(self, name: str) -> Place:
         """The place of a sub-query."""
-        return replace(self, base=f"{self.base}_{name.lower()}" if name else self.base)
+        return replace(self, base=f"{self.base}_{name.lower()}" if name else self.base, kept_in=())
 
 
 @dataclass(slots=True)
@@ -58,10 +61,6 @@ class Planner:
     # The names of steps, each with the offset of what it was made for.
     steps: dict[str, int] = field(default_factory=dict)
     reading: set[str] = field(default_factory=set)
-    # Whether the query that is written replaces rows.
-    updating: bool = False
-    # Whether it takes rows back.
-    retracting: bool = False
 
     def name(self, place: Place, kind: str, at: object) -> str:
         """A name for a step, which depends on nothing but the names in the statement and what the step is for."""

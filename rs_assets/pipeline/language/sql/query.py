@@ -11,6 +11,7 @@ from rs_assets.pipeline.language.sql import joining
 from rs_assets.pipeline.language.sql.aggregates import is_grouped
 from rs_assets.pipeline.language.sql.grouping import grouped
 from rs_assets.pipeline.language.sql.lateral import REMEDY, is_lateral
+from rs_assets.pipeline.language.sql.latest import Keeper
 from rs_assets.pipeline.language.sql.outputs import Output, Selected, filtered, named, outputs_of
 from rs_assets.pipeline.language.sql.over import over, windows_in
 from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts, step_name
@@ -97,7 +98,8 @@ def _from(planner: Planner, tree: Any, conditions: list[Any], place: Place) -> t
     first, joins = tree.args["from_"].this, tree.args.get("joins") or []
     inner = ranking_of(planner, first, place)
     if inner is not None and not joins:
-        return ranked(planner, inner, conditions, rows_of=_select_rows, list_of=outputs_of)
+        keeper = _keeper(planner, tree, place)
+        return ranked(planner, inner, conditions, rows_of=_select_rows, list_of=outputs_of, keeper=keeper)
     relation = item(planner, first, place)
     for number, join in enumerate(joins, 1):
         # Rows that a later RIGHT or FULL JOIN keeps alone must meet the conditions of WHERE behind it.
@@ -105,6 +107,13 @@ def _from(planner: Planner, tree: Any, conditions: list[Any], place: Place) -> t
         relation, left = joining.joined(planner, relation, join, [] if alone else conditions, place, item)
         conditions = conditions if alone else left
     return relation, conditions
+
+
+def _keeper(planner: Planner, tree: Any, place: Place) -> Keeper | None:
+    """The table that the rows of a select go to as they are, if it keeps the newest row of each key."""
+    if not place.kept_in or is_grouped(tree) or windows_in(tree):
+        return None
+    return Keeper(planner, place.kept_in, tree.expressions)
 
 
 def _select_rows(planner: Planner, tree: Any, place: Place) -> Relation:

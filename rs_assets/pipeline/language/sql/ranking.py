@@ -12,6 +12,7 @@ from rs_assets.engine.window.result import EmitStrategy
 from rs_assets.engine.window.spec import Window
 from rs_assets.pipeline.check.types import Type
 from rs_assets.pipeline.language.sql.durations import duration_text
+from rs_assets.pipeline.language.sql.latest import Keeper
 from rs_assets.pipeline.language.sql.lexer import CALL
 from rs_assets.pipeline.language.sql.outputs import called
 from rs_assets.pipeline.language.sql.planner import Place, Planner
@@ -105,8 +106,9 @@ def ranked(
     *,
     rows_of: Callable[[Planner, Any, Place], Relation],
     list_of: Callable[[Planner, Relation, Sequence[Any]], Sequence[Any]],
+    keeper: Keeper | None = None,
 ) -> tuple[Relation, list[Any]]:
-    """The rows whose number is within the limit, and the conditions that are left."""
+    """The rows whose number is within the limit, and the conditions that are left; a table may be their `keeper`."""
     limit, rest = _limit(planner, numbered, conditions)
     if numbered.tree.args.get("group") is not None:
         raise planner.error(
@@ -123,7 +125,9 @@ def ranked(
         for items in (numbered.tree.expressions[:at], numbered.tree.expressions[at + 1 :])
     )
     found = called(planner, (*before, *behind), (), numbered.window)
-    made = _top(planner, relation, numbered, {out.name: out.value for out in found}, limit, rest)
+    outputs = {out.name: out.value for out in found}
+    made = _kept_outside(planner, relation, numbered, outputs, rest, keeper if limit == 1 else None)
+    made = made or _top(planner, relation, numbered, outputs, limit, rest)
     # The number stands where the select list names it.
     columns = [*made.columns[: len(before)], made.columns[-1], *made.columns[len(before) : -1]]
     return replace(made, columns=tuple(columns)), rest
@@ -158,6 +162,26 @@ def _most(rank: str, tree: Any) -> int | None:
     if second.is_string or not second.name.isdigit() or (kind == "eq" and second.name != "1"):
         return None
     return int(second.name) - int(kind == "lt")
+
+
+def _kept_outside(
+    planner: Planner,
+    relation: Relation,
+    numbered: Numbered,
+    outputs: Mapping[str, Value],
+    conditions: Sequence[Any],
+    keeper: Keeper | None,
+) -> Relation | None:
+    """All rows, of which the table behind them keeps the first of each key; None where state must."""
+    if keeper is None or relation.apart or relation.pending is not None:
+        return None
+    window, _, parts = _window(planner, relation, numbered.window)
+    fields = {name: value.field or "" for name, value in outputs.items()}
+    if window is not None or _moving(conditions, fields, [value.field or "" for value in parts if value.field]):
+        return None
+    columns = [Column(name, value, numbered.alias) for name, value in outputs.items()]
+    columns.append(Column(numbered.rank, Value("1", Type("int")), numbered.alias))
+    return keeper.kept(relation, columns, parts, numbered.window)
 
 
 def _top(

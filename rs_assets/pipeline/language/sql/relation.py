@@ -43,8 +43,10 @@ class Relation:
 
     `fields` are those of the stream's rows, `origins` the sources behind it. `delay` is how far rows may be out of
     order. With `keys` its rows are updates: each replaces the one before of the same keys; if it `retracts`, that one
-    is taken back before, by a row whose field `retracted` is true. `window` is the one whose rows it has, `pending` the
-    one that they are to be put into. With `apart` a step with state behind it must be in a query of its own.
+    is taken back before, by a row whose field `retracted` is true. With `latest` a row replaces only one that is not
+    greater by these fields, which is left to the table that they go to. `window` is the one whose rows it has,
+    `pending` the one that they are to be put into. With `apart` a step with state behind it must be in a query of its
+    own.
     """
 
     stream: DataStream
@@ -55,6 +57,7 @@ class Relation:
     stateful: bool = False
     keys: tuple[str, ...] | None = None
     retracts: bool = False
+    latest: tuple[str, ...] | None = None
     window: Window | None = None
     pending: Pending | None = None
     apart: bool = False

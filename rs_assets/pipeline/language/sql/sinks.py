@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,9 +26,56 @@ if TYPE_CHECKING:
 GUARANTEES: Final = {"at-least-once": "at_least_once", "exactly-once": "exactly_once"}
 # Which rows are taken back, of queries whose rows may be.
 RETRACTED: Final = "retracted"
-# The columns by which rows are replaced, for a sink that asks for them.
-Keys = Callable[[], tuple[str, ...]]
-Sink = Callable[[Planner, Options, "DataStream", str, Keys], "DataStream"]
+ORDER_BY: Final = "order-by"
+NESTED: Final = ("array", "map", "struct")
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """How the rows of a query change what a table has."""
+
+    planner: Planner
+    insert: Insert
+    table: CreateTable
+    columns: Sequence[Column]
+    made: Selected
+
+    @property
+    def replace(self) -> bool:
+        """Whether rows replace others."""
+        return self.made.relation.keys is not None
+
+    @property
+    def deletes(self) -> str | None:
+        """The column that tells which rows are taken back, if some are."""
+        return RETRACTED if self.made.relation.retracts else None
+
+    def keys(self) -> tuple[str, ...]:
+        """The columns by which rows are replaced; SqlError where the declared ones cannot be."""
+        return keys_of(self.planner, self.insert, self.table, self.columns, self.made)
+
+    def order(self) -> tuple[str, ...]:
+        """The columns by which a row is newer than the one that it replaces, if the query leaves that to the table.
+
+        Of rows that are equally new the others decide, as far as they have an order.
+        """
+        places = [_place(self.made, field) for field in self.made.relation.latest or ()]
+        if not places:
+            return ()
+        newest = [self.columns[place].name.text for place in places if place is not None]
+        others = [column.name.text for column in self.columns if column.type is None or column.type.name not in NESTED]
+        return tuple(name for name in dict.fromkeys([*newest, *others]) if name not in self.keys())
+
+
+Sink = Callable[[Options, "DataStream", str, Changes], "DataStream"]
+
+
+def keeping(planner: Planner, insert: Insert) -> tuple[Column, ...]:
+    """The columns that are written, if the sink can keep the newest row of each key; none for another one."""
+    table = planner.catalog.table(insert.table.text, insert.table.start)
+    options = Options.of(planner.text, table, "sink")
+    kind = connector(options, planner.bound.get(table.name.text), SINKS)
+    return tuple(_targets(planner, insert, table)) if kind == "delta" and options.take(ORDER_BY) is None else ()
 
 
 def written(planner: Planner, insert: Insert, made: Selected, place: Place) -> DataStream:
@@ -51,13 +99,8 @@ def written(planner: Planner, insert: Insert, made: Selected, place: Place) -> D
     bound = planner.bound.get(table.name.text)
     write = SINKS[connector(options, bound, SINKS)]
     _check_updates(planner, insert, made, write)
-    result = write(
-        planner,
-        options,
-        stream,
-        planner.name(place, "", insert.table.start),
-        lambda: keys_of(planner, insert, table, columns, made),
-    )
+    changes = Changes(planner, insert, table, columns, made)
+    result = write(options, stream, planner.name(place, "", insert.table.start), changes)
     options.check_all_read()
     return result
 
@@ -173,11 +216,11 @@ def _check_updates(planner: Planner, insert: Insert, made: Selected, write: Sink
         )  # fmt: skip
 
 
-def _print(planner: Planner, options: Options, stream: DataStream, name: str, keys: Keys) -> DataStream:  # noqa: ARG001
+def _print(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:  # noqa: ARG001
     return stream.to_print(max_rows=options.number("max-rows") or 20, name=name)
 
 
-def _files(planner: Planner, options: Options, stream: DataStream, name: str, keys: Keys) -> DataStream:  # noqa: ARG001
+def _files(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:  # noqa: ARG001
     options.choice("format", {"json": "json"}, "json")
     if options.table.partitioned_by:
         raise options.error(
@@ -187,9 +230,9 @@ def _files(planner: Planner, options: Options, stream: DataStream, name: str, ke
     return stream.to_file(options.need("path", "/data/out").removeprefix("file://"), name=name)
 
 
-def _delta(planner: Planner, options: Options, stream: DataStream, name: str, keys: Keys) -> DataStream:
-    found = keys()
-    if not found and planner.updating:
+def _delta(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:
+    found = changes.keys()
+    if not found and changes.replace:
         raise options.error(
             "the query replaces its one row, but the table has no key",
             remedy="declare a PRIMARY KEY, or group by a column",
@@ -198,19 +241,19 @@ def _delta(planner: Planner, options: Options, stream: DataStream, name: str, ke
         options.take("path") or options.need("table", "totals"),
         mode="upsert" if found else "append",
         keys=found,
-        order_by=tuple(filter(None, (options.take("order-by") or "").split(","))),
-        deletes=RETRACTED if planner.retracting else None,
+        order_by=changes.order() or tuple(filter(None, (options.take(ORDER_BY) or "").split(","))),
+        deletes=changes.deletes,
         partition_by=[word.text for word in options.table.partitioned_by],
         name=name,
     )
 
 
-def _kafka(planner: Planner, options: Options, stream: DataStream, name: str, keys: Keys) -> DataStream:
+def _kafka(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:
     options.choice("format", {"json": "json"}, "json")
     options.take("properties.group.id")
     options.take("scan.startup.mode")
-    found = keys()
-    if planner.updating and len(found) != 1:
+    found = changes.keys()
+    if changes.replace and len(found) != 1:
         raise options.error(
             "the query replaces rows, and a record of Kafka has one key", remedy="declare a PRIMARY KEY of one column"
         )
@@ -224,13 +267,13 @@ def _kafka(planner: Planner, options: Options, stream: DataStream, name: str, ke
     )
 
 
-def _sqlite(planner: Planner, options: Options, stream: DataStream, name: str, keys: Keys) -> DataStream:  # noqa: ARG001
+def _sqlite(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:  # noqa: ARG001
     return stream.to_sqlite(options.need("path", "shop.db"), options.need("table", "totals"), name=name)
 
 
-def _memory(planner: Planner, options: Options, stream: DataStream, name: str, keys: Keys) -> DataStream:  # noqa: ARG001
+def _memory(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:
     table = options.table.name.text
-    bound: Any = planner.bound.get(table)
+    bound: Any = changes.planner.bound.get(table)
     if not isinstance(bound, MemoryChannel):
         raise options.error(
             f"no channel is given for {table!r}",
