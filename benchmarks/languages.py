@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.bench import Bench
-from benchmarks.measure import Comparison, Figure, Run, compare
-from benchmarks.nexmark import MOST_PAIRS, Measured, sizes, slope
+from benchmarks.measure import Figure, Run
+from benchmarks.nexmark import Measured, sizes, slopes
 from pipelines.nexmark.in_sql import QUERIES, nexmark_in_sql
 from rs_assets import Pipeline
 
@@ -28,26 +28,11 @@ def sql_figures(bench: Bench) -> Iterator[Figure]:
 
 
 def _figure(bench: Bench, query: str) -> Figure:
-    taken: list[Comparison] = []
-    both = sizes(bench, query, files_per_batch=FILES_PER_BATCH)
-    # Both are warm when the larger one is run, which comes last.
-    for measured, warm_up in zip(reversed(both), (min(bench.warm_up, 1), 0), strict=True):
-        sql = nexmark_in_sql(query, folder=measured.folder)
-        pairs = min(bench.pairs, MOST_PAIRS)
-        taken.append(compare(_reading(measured, sql), _reading(measured), pairs=pairs, warm_up=warm_up))
-    more = both[0].events - both[1].events
-    one, two = slope(taken[1].ours, taken[0].ours, more), slope(taken[1].other, taken[0].other, more)
-    # On a busy machine, or with few events, a larger run may take less than a smaller one.
-    measurable = min(one, two) > 0
-    what = "processor time of an event" if measurable else "a run, as an event costs less than the noise"
-    return Figure(
-        benchmark=NAME,
-        what=f"{query}: {what}, against the fluent form",
-        value=one / two if measurable else taken[1].ratio,
-        unit="x",
-        target=MOST if measurable else None,
-        note=f"{one:.1f} µs against {two:.1f} µs; in all {taken[1].note}",
-    )
+    def runs(measured: Measured) -> tuple[Run, Run]:
+        return _reading(measured, nexmark_in_sql(query, folder=measured.folder)), _reading(measured)
+
+    found = slopes(sizes(bench, query, files_per_batch=FILES_PER_BATCH), runs)
+    return found.figure(NAME, against="the fluent form", target=MOST)
 
 
 def _reading(measured: Measured, pipeline: Pipeline | None = None) -> Run:

@@ -8,7 +8,7 @@ for a million of them.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -103,6 +103,44 @@ def nexmark_figures(bench: Bench) -> Iterator[Figure]:
             yield _against_hand(bench, query, BY_HAND[query]) if query in BY_HAND else _alone(bench, query)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slopes:
+    """What an event costs two ways, in microseconds of processor time; `large` and `taken` are of all events."""
+
+    ours: float
+    other: float
+    large: Measured
+    taken: Comparison
+
+    def figure(self, benchmark: str, *, against: str, target: float, note: str = "") -> Figure:
+        """The ratio of the two."""
+        # On a busy machine, or with few events, a larger run may take less than a smaller one.
+        measurable = min(self.ours, self.other) > 0
+        what = "processor time of an event" if measurable else "a run, as an event costs less than the noise"
+        costs = f"{self.ours:.1f} µs against {self.other:.1f} µs"
+        return Figure(
+            benchmark=benchmark,
+            what=f"{self.large.query}: {what}, against {against}",
+            value=self.ours / self.other if measurable else self.taken.ratio,
+            unit="x",
+            target=target if measurable else None,
+            note="; ".join(filter(None, (costs, note, f"in all {self.taken.note}"))),
+        )
+
+
+def slopes(both: tuple[Measured, Measured], runs: Callable[[Measured], tuple[Run, Run]]) -> Slopes:
+    """Compare two runs over all events and over some of them."""
+    large, small = both
+    bench, taken = large.bench, list[Comparison]()
+    # Both are warm when the larger one is run, which comes last.
+    for measured, warm_up in ((small, min(bench.warm_up, 1)), (large, 0)):
+        taken.append(compare(*runs(measured), pairs=min(bench.pairs, MOST_PAIRS), warm_up=warm_up))
+    few, many = taken
+    more = large.events - small.events
+    ours, other = _slope(many.ours, few.ours, more), _slope(many.other, few.other, more)
+    return Slopes(ours=ours, other=other, large=large, taken=many)
+
+
 def sizes(bench: Bench, query: str, *, files_per_batch: int = FILES_PER_BATCH) -> tuple[Measured, Measured]:
     """The query over all events, and over a part of them."""
     events = max(bench.rows // SHARE, FILES * QUARTER)
@@ -114,26 +152,14 @@ def sizes(bench: Bench, query: str, *, files_per_batch: int = FILES_PER_BATCH) -
 
 
 def _against_hand(bench: Bench, query: str, by_hand: ByHand) -> Figure:
-    pairs = min(bench.pairs, MOST_PAIRS)
-    taken: list[Comparison] = []
-    both = sizes(bench, query)
-    # Both are warm when the larger one is run, which comes last.
-    for measured, warm_up in zip(reversed(both), (min(bench.warm_up, 1), 0), strict=True):
+    def runs(measured: Measured) -> tuple[Run, Run]:
         ours, other = (_run(measured, by_hand, which) for which in (measured.ours, partial(measured.by_hand, by_hand)))
-        taken.append(compare(ours, other, pairs=pairs, warm_up=warm_up))
-    more = both[0].events - sizes[1].events
-    one, two = slope(taken[1].ours, taken[0].ours, more), slope(taken[1].other, taken[0].other, more)
-    # On a busy machine, or with few events, a larger run may take less than a smaller one.
-    measurable = min(one, two) > 0
-    what = "processor time of an event" if measurable else "a run, as an event costs less than the noise"
-    return Figure(
-        benchmark=NAME,
-        what=f"{query}: {what}, against PySpark by hand, {'merging into Delta' if by_hand.keys else 'Parquet'}",
-        value=one / two if measurable else taken[1].ratio,
-        unit="x",
-        target=MOST_AN_EVENT if measurable else None,
-        note=f"{one:.1f} µs against {two:.1f} µs; {_told(both[0], taken[1].ours)}; in all {taken[1].note}",
-    )
+        return ours, other
+
+    found = slopes(sizes(bench, query), runs)
+    against = f"PySpark by hand, {'merging into Delta' if by_hand.keys else 'Parquet'}"
+    told = _told(found.large, found.taken.ours)
+    return found.figure(NAME, against=against, target=MOST_AN_EVENT, note=told)
 
 
 def _run(measured: Measured, by_hand: ByHand, run: Run) -> Run:
@@ -149,17 +175,17 @@ def _run(measured: Measured, by_hand: ByHand, run: Run) -> Run:
 def _alone(bench: Bench, query: str) -> Figure:
     """A query that nobody would write by hand in one query of Spark's, or whose rows depend on the clock."""
     taken: list[tuple[Taken, ...]] = []
-    both = sizes(bench, query)
-    for measured, warm_up in zip(reversed(both), (min(bench.warm_up, 1), 0), strict=True):
+    large, small = sizes(bench, query)
+    for measured, warm_up in ((small, min(bench.warm_up, 1)), (large, 0)):
         for _ in range(warm_up):
             measured.ours()
         taken.append(tuple(timed(measured.ours)[0] for _ in range(min(bench.pairs, MOST_PAIRS))))
-    cost = slope(taken[1], taken[0], both[0].events - sizes[1].events)
-    note = f"{_told(both[0], taken[1])}; in all {statistics.median(t.seconds for t in taken[1]):.2f} s"
+    cost = _slope(taken[1], taken[0], large.events - small.events)
+    note = f"{_told(large, taken[1])}; in all {statistics.median(t.seconds for t in taken[1]):.2f} s"
     return Figure(benchmark=NAME, what=f"{query}: processor time of an event", value=cost, unit="µs", note=note)
 
 
-def slope(all_of_them: tuple[Taken, ...], some: tuple[Taken, ...], more: int) -> float:
+def _slope(all_of_them: tuple[Taken, ...], some: tuple[Taken, ...], more: int) -> float:
     """Microseconds of processor time for each of the `more` events."""
     large, small = (statistics.median(taken.cpu_s for taken in runs) for runs in (all_of_them, some))
     return (large - small) / more * MICROSECONDS

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.data import generate
 from benchmarks.measure import Comparison, DifferentResultsError, Figure, Taken, compare
+from pipelines.nexmark.in_sql import QUERIES as IN_SQL
 from pipelines.nexmark.queries import QUERIES
 
 # Kafka Streams runs along where its program can be compiled.
@@ -41,6 +42,7 @@ OVER_KAFKA = [
             marks=pytest.mark.long,
         ),
         pytest.param(["nexmark"], ["Nexmark"] * len(QUERIES), marks=pytest.mark.long),
+        pytest.param(["sql"], ["Nexmark in SQL"] * len(IN_SQL), marks=pytest.mark.long),
         pytest.param(["kafka"], OVER_KAFKA, marks=pytest.mark.long),
     ],
 )
