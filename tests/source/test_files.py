@@ -13,7 +13,8 @@ import pytest
 
 from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.errors import DataLossError, SealedError
+from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.errors import ConfigurationError, DataLossError, SealedError
 from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.pipeline.runtime.report import RunReport
 
@@ -107,6 +108,27 @@ def test_an_empty_directory_waits(tmp_path: Path, options: RunOptions) -> None:
     assert run(folder, options)[0] == []
     put(folder, a=1)
     assert ids(run(folder, options)[0]) == [1]
+
+
+def test_a_path_without_anything_is_refused_before_spark(tmp_path: Path, options: RunOptions) -> None:
+    class NoSpark(SparkDriver):
+        def call(self, function: object) -> object:
+            pytest.fail(f"Spark was asked for {function}")
+
+    unstarted = replace(options, driver=NoSpark())
+    for source in ({}, {"schema": None}, {"format": "csv"}, {"format": "parquet"}, {"tail": True}):
+        with pytest.raises(ConfigurationError, match=r"/none") as refused:
+            run(tmp_path / "none" / "a.jsonl", unstarted, **source)
+        assert "a.jsonl" in str(refused.value)
+    assert not options.home.job("files", "read").joinpath("manifest.json").exists()
+
+
+def test_a_followed_file_that_was_read_may_be_gone(tmp_path: Path, options: RunOptions) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"id":1}\n')
+    assert ids(run(file, options, tail=True)[0]) == [1]
+    file.unlink()
+    assert run(file, options, tail=True)[0] == []
 
 
 def test_a_glob_takes_what_it_matches(tmp_path: Path, options: RunOptions) -> None:

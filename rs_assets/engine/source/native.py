@@ -75,8 +75,7 @@ def file_stream(
     spark: SparkSession, *, name: str, path: str, max_files_per_batch: int | None = None
 ) -> DataStreamReader:
     """A reader of files that no longer change; ConfigurationError if there is nothing at `path`."""
-    if not has_input(path):
-        raise ConfigurationError(f"there is no file at {path}", remedy="check the path of the source", step=name)
+    check_path(path, step=name)
     # Without the lookup Spark reads files twice if another one of the batch has a name like a glob, and takes folders
     # called `a=1` for columns.
     reader = spark.readStream.name(name).option("maxFileAge", MAX_FILE_AGE).option("recursiveFileLookup", value=True)
@@ -210,6 +209,12 @@ def _below(top: Path) -> Iterator[Path]:
     for file in top.rglob("*"):
         if file.is_file() and not any(part.startswith((".", "_")) for part in file.relative_to(top).parts):
             yield file
+
+
+def check_path(path: str, *, step: str) -> None:
+    """ConfigurationError if there is no file and no folder at `path`, which is no glob either."""
+    if not has_input(path):
+        raise ConfigurationError(f"there is no file at {path}", remedy="check the path of the source", step=step)
 
 
 def has_input(path: str) -> bool:

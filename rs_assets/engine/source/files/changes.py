@@ -8,8 +8,9 @@ from rs_assets.engine.files import modified_ms
 from rs_assets.engine.source.base import BEGIN_ANEW, ENDED, Known, Start
 from rs_assets.engine.source.codecs import CODECS
 from rs_assets.engine.source.header import check_header
-from rs_assets.engine.source.lines.offsets import splits_of
-from rs_assets.engine.source.native import check_name, existing_files
+from rs_assets.engine.source.lines.offsets import load_offsets, splits_of
+from rs_assets.engine.source.lines.planner import Planner
+from rs_assets.engine.source.native import check_name, check_path, existing_files
 from rs_assets.engine.source.parse import LineFormat
 from rs_assets.errors import DataLossError, SealedError
 
@@ -21,7 +22,11 @@ def check_columns(form: LineFormat, schema: str | None, file: Path) -> None:
 
 
 def check_whole(name: str, path: str, form: LineFormat, schema: str | None, start: Start) -> None:
-    """Raise SealedError or DataLossError if whole files have changed; `Start.known` are their sizes."""
+    """Raise SealedError or DataLossError if whole files have changed; `Start.known` are their sizes.
+
+    ConfigurationError if there is nothing at the path.
+    """
+    check_path(path, step=name)
     log, sizes = start.logs[0], start.known
     planned = {str(f.local): f.modified_ms for f in log.files()}
     present = existing_files(path)
@@ -54,7 +59,12 @@ def _has_changed(file: Path, sizes: Known, planned: Known) -> bool:
 
 
 def check_followed(name: str, path: str, start: Start) -> None:
-    """A followed file may grow, unless the windows over it were ended on purpose: SealedError."""
+    """A followed file may grow, unless the windows over it were ended on purpose: SealedError.
+
+    ConfigurationError if there is nothing at the path, and nothing was ever read there.
+    """
+    if not start.sealed and not all(log.planned or load_offsets(log.committed) for log in start.logs):
+        Planner(path).check_path()
     text = start.logs[0].committed if start.sealed else None
     if text is None:
         return

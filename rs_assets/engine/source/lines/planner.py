@@ -63,7 +63,7 @@ class Planner:
         archive is damaged.
         """
         if not start:
-            self._check_path()
+            self.check_path()
         left = max_rows
 
         def advance(split: Split, seen: Seen) -> Split:
@@ -144,7 +144,8 @@ class Planner:
                 names.setdefault(seen.key, (file.relative_to(root).as_posix(), seen))
         return sorted(names.values(), key=lambda pair: (pair[1].mtime_ns, pair[0]))
 
-    def _check_path(self) -> None:
+    def check_path(self) -> None:
+        """ConfigurationError if the file or directory does not exist; a glob may match nothing yet."""
         if not _is_glob(self.path) and not Path(self.path).exists():
             raise ConfigurationError(
                 f"{self.path} does not exist", remedy="name a file or directory that exists, or a glob", path=self.path
