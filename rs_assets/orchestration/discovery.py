@@ -14,6 +14,7 @@ from types import ModuleType
 
 from rs_assets.engine.project import project_folder
 from rs_assets.errors import ConfigurationError, RsError
+from rs_assets.orchestration.unlisted import how_to_list
 from rs_assets.pipeline.stream.pipeline import Pipeline
 from rs_assets.pipeline.stream.unbuilt import is_unbuilt
 
@@ -47,14 +48,17 @@ def split_modules(modules: Sequence[str]) -> tuple[list[str], list[str]]:
 def pick(pipelines: Sequence[Pipeline], name: str) -> Pipeline:
     """The pipeline called `name`: `shop.clicks`, `clicks`, or `shop_clicks` as Dagster has it.
 
-    ConfigurationError lists what there is.
+    ConfigurationError lists what there is, and says how to list the module of another one.
     """
     hits = [p for p in pipelines if name in (p.name, p.topology.job, p.topology.label)]
     if len(hits) == 1:
         return hits[0]
     there = ", ".join(p.name for p in pipelines) or "none"
-    what = f"several pipelines are called {name!r}" if hits else f"there is no pipeline {name!r}"
-    raise ConfigurationError(what, remedy=f"use one of: {there}")
+    if hits:
+        raise ConfigurationError(f"several pipelines are called {name!r}", remedy=f"use one of: {there}")
+    folder = project_folder()
+    remedy = f"use one of: {there}\n  if its module is not listed: {how_to_list(folder, _configured(folder), name)}"
+    raise ConfigurationError(f"there is no pipeline {name!r}", remedy=remedy)
 
 
 def _see(folder: Path) -> None:

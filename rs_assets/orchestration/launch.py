@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rs_assets.errors import EngineError, RsError
 from rs_assets.pipeline.runtime.report import RunReport
 from rs_assets.pipeline.stream.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +61,7 @@ def launch(
     spark = {"spark": SparkResource(share=True)}
     job = build_definitions([pipeline], spark).resolve_job_def(f"{pipeline.topology.label}_{mode}")
     config = _run_config(mode, wish, preview_rows=preview_rows, log_level="INFO" if verbose else "CRITICAL")
-    with _listening(runtime, listener), DagsterInstance.get() as instance:
+    with _listening(runtime, listener), DagsterInstance.get() as instance, _unheard_by_helpers(instance):
         try:
             run_id = run_recorded(job, instance, run_config=config, tags={BY_HAND: mode})
         except DagsterError as error:
@@ -96,6 +100,33 @@ def cause_of(error: BaseException) -> RsError | None:
             return current
         current = current.__cause__ or current.__context__
     return None
+
+
+@contextmanager
+def _unheard_by_helpers(instance: DagsterInstance) -> Iterator[None]:
+    """Within this, Ctrl-C ends none of the processes by which Dagster shows here what steps print.
+
+    A terminal sends it to them, too. They would end with a trace, and what is printed while a stream drains be lost.
+    """
+    manager = instance.compute_log_manager
+    capture = manager.capture_logs
+
+    @contextmanager
+    def unheard(log_key: Sequence[str]) -> Iterator[Any]:
+        with ExitStack() as open_until_the_end:
+            # What is blocked here is blocked in a process that is started meanwhile, for good.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                captured = open_until_the_end.enter_context(capture(log_key))
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            yield captured
+
+    manager.capture_logs = unheard  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del manager.capture_logs
 
 
 @contextmanager

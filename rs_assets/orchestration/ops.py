@@ -7,6 +7,7 @@ from typing import Any
 
 from dagster import DagsterExecutionInterruptedError, In, Nothing, OpDefinition, OpExecutionContext, Out, Output, op
 
+from rs_assets.errors import StartRefused, UserError
 from rs_assets.orchestration.compaction import delta_outputs
 from rs_assets.orchestration.ending import DRAINED, refuse_if_unfinished, refuse_unbegun, shown_in, was_wished
 from rs_assets.orchestration.events import StepEvents
@@ -14,6 +15,7 @@ from rs_assets.orchestration.resource_keys import IN_PROCESS
 from rs_assets.orchestration.roles import output_name, roles_of
 from rs_assets.orchestration.runtime import RuntimeResource
 from rs_assets.orchestration.stream_assets import StreamAssets
+from rs_assets.orchestration.unjudged import leave_checks_alone
 from rs_assets.pipeline.compile.wiring import Flow
 from rs_assets.pipeline.topology.base import Family, Node
 from rs_assets.pipeline.topology.topology import Topology
@@ -78,6 +80,9 @@ def _wiring_op(topology: Topology, node: Node, verb: str) -> OpDefinition:
             return rs_runtime.wire(topology, node.name, inputs, run_id=context.run_id)
         except DagsterExecutionInterruptedError:
             refuse_unbegun(context)
+            raise
+        except (StartRefused, UserError):
+            leave_checks_alone(context)
             raise
 
     return wire

@@ -2,10 +2,13 @@
 
 import json
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -59,6 +62,25 @@ def test_should_name_what_there_is_when_asked_for_something_else(project):
     assert (code, "there is no pipeline 'misses'" in text, "use one of: shop.hits" in text) == (1, True, True)
     code, text = call("describe", "hits", "-m", "no_such_module")
     assert (code, "there is no module 'no_such_module'" in text) == (1, True)
+
+
+@pytest.mark.parametrize("file", ["more.py", "jobs/more.py", "jobs/__init__.py"])
+def test_should_say_how_to_list_the_module_of_a_pipeline(project, monkeypatch, file):
+    (project / file).parent.mkdir(exist_ok=True)
+    (project / file).write_text((project / "hits.py").read_text().replace("'hits'", "'misses'"))
+    (project / "other" / "bin").mkdir(parents=True)
+    (project / "other" / "pyvenv.cfg").touch()
+    (project / "other" / "bin" / "copy.py").write_text((project / file).read_text())
+    code, text = call("describe", "shop.misses")
+    [line] = re.findall(r"write under \[tool.rs_assets\]: (.*); or, for once: (-m .*)$", text, re.MULTILINE)
+    assert (code, str(project / "pyproject.toml") in text) == (1, True)
+    monkeypatch.syspath_prepend(str(project))
+    for module in ("more", "jobs", "jobs.more"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    assert call("describe", "misses", *line[1].split())[0] == 0
+    settings = (project / "pyproject.toml").read_text()
+    (project / "pyproject.toml").write_text(settings.replace('pipelines = ["hits"]', line[0]))
+    assert [row["pipeline"] for row in json.loads(call("list", "--json")[1])] == ["shop.hits", "shop.misses"]
 
 
 def test_should_say_how_to_name_pipelines_where_there_are_none(tmp_path, monkeypatch):
@@ -137,6 +159,28 @@ def test_should_drain_and_give_its_lease_back_when_it_is_told_to_stop(project, n
         with pytest.MonkeyPatch.context() as patched:
             patched.setenv("RS_HOME", str(project / "rs"))
             assert isinstance(recovery_sensor(StreamAssets.of(find_pipelines(())[0]))(context), SkipReason)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_should_end_by_ctrl_c_in_a_terminal_with_a_sentence_of_its_own(project):
+    """The terminal sends it to all that was started there, the helpers of Dagster among them."""
+    environment = {**os.environ, "RS_HOME": str(project / "rs"), "DAGSTER_HOME": str(project / "dagster")}
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execve(sys.executable, [sys.executable, "-m", "rs_assets.cli.main", "start", "hits"], environment)
+    commits = project / "rs" / "checkpoints" / "shop" / "hits" / "g0001" / "file" / "checkpoint" / "commits"
+    shown, told = b"", False
+    with os.fdopen(terminal, "r+b", buffering=0) as screen, suppress(OSError):
+        # Reading what ended is an error of Linux.
+        while part := screen.read(65_536):
+            shown += part
+            if not told and (commits / "0").exists():
+                told = bool(screen.write(b"\x03"))
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    text = shown.decode()
+    assert (code, "Traceback" in text, "KeyboardInterrupt" in text) == (0, False, False), text
+    assert "drained and stopped; the next start goes on from here" in text
 
 
 def select_briefly():

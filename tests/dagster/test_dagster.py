@@ -9,6 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
 from rs_assets.engine.checkpoint.catalog import compact_table
+from rs_assets.engine.checkpoint.lease import Lease
 from rs_assets.engine.home import Home
 from rs_assets.engine.join.resource import JoinResource
 from rs_assets.engine.shuffle.resource import ShuffleResource
@@ -16,11 +17,12 @@ from rs_assets.engine.sink.resource import SinkResource
 from rs_assets.engine.source.resource import SourceResource
 from rs_assets.engine.spark.resource import SparkResource
 from rs_assets.engine.window.resource import WindowResource
-from rs_assets.errors import TopologyError
+from rs_assets.errors import PipelineBusyError, TopologyError
 from rs_assets.orchestration.ops import source_op, step_op, window_op
 from rs_assets.orchestration.reached import as_records
 from rs_assets.orchestration.runtime import RunResource, RuntimeResource
 from rs_assets.orchestration.sensors import new_input_sensor
+from rs_assets.orchestration.sensors.refusals import failed_with
 from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.pipeline.compile.wiring import Flow
 
@@ -100,6 +102,20 @@ def test_should_materialize_only_what_data_went_through(pipeline, log, tmp_path,
         assert len(list(third.get_asset_materialization_events())) == 3
     rows = DeltaTable(Home(tmp_path / "rs").table("shop", "pages")).to_pyarrow_table().to_pylist()
     assert sum(row["n"] for row in rows) == 40
+
+
+def test_should_leave_checks_as_they_are_when_a_start_is_refused(pipeline, tmp_path, driver):
+    job = build_definitions([pipeline]).resolve_job_def("shop_pages_run")
+    with DagsterInstance.ephemeral() as instance:
+        first = job.execute_in_process(run_config=config(tmp_path), instance=instance)
+        keys = [each.asset_check_key for each in first.get_asset_check_evaluations()]
+        with Lease.acquire(Home(tmp_path / "rs").leases, pipeline="shop.pages", run_id="another"):
+            refused = job.execute_in_process(run_config=config(tmp_path), instance=instance, raise_on_error=False)
+        assert failed_with(instance, refused.run_id, PipelineBusyError)
+        found = instance.event_log_storage.get_asset_check_summary_records(keys)
+        assert len(found) == 6
+        assert {known.last_check_execution_record.status.value for known in found.values()} == {"SUCCEEDED"}
+        assert {known.last_run_id for known in found.values()} == {first.run_id}
 
 
 def test_should_name_the_files_that_were_read(log, tmp_path, driver):
