@@ -54,6 +54,7 @@ def launch(
     from rs_assets.orchestration.definitions_of import build_definitions
     from rs_assets.orchestration.ending import BY_HAND
     from rs_assets.orchestration.instance import ensure_home
+    from rs_assets.orchestration.orphans import end_orphans
     from rs_assets.orchestration.recorded import run_recorded
 
     ensure_home()
@@ -62,6 +63,7 @@ def launch(
     job = build_definitions([pipeline], spark).resolve_job_def(f"{pipeline.topology.label}_{mode}")
     config = _run_config(mode, wish, preview_rows=preview_rows, log_level="INFO" if verbose else "CRITICAL")
     with _listening(runtime, listener), DagsterInstance.get() as instance, _unheard_by_helpers(instance):
+        end_orphans(instance, pipeline.topology)
         try:
             run_id = run_recorded(job, instance, run_config=config, tags={BY_HAND: mode})
         except DagsterError as error:

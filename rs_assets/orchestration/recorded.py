@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rs_assets.engine.project import project_folder
+from rs_assets.orchestration.orphans import note_process
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance, JobDefinition
@@ -33,6 +34,7 @@ def run_recorded(
         tags={**job.run_tags, **tags},
         remote_job_origin=job_origin(job.name),
     )
+    note_process(instance, run)
     execute_run(InMemoryJob(job), run, instance, raise_on_error=True)
     return run.run_id
 

@@ -1,4 +1,4 @@
-"""Checks of a run that was refused: they stay as they were, for the run has neither done nor judged anything."""
+"""Checks of a run that was refused, or found nothing to do: they stay as they were, for nothing was judged."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from dagster._core.storage.event_log.sql_event_log import SqlEventLogStorage
 
 
 def leave_checks_alone(context: OpExecutionContext) -> None:
-    """Take back that this run would judge anything.
+    """Take back that this run would judge anything; a check that it makes all the same counts as ever.
 
-    Dagster writes that down when it makes a run, and shows the checks of a run that failed as failed, in the place of
-    what is known. Whatever prevents it stands in the log of the run: why that was refused is more important.
+    Dagster writes that down when it makes a run, and shows checks as failed or skipped, in the place of what is known,
+    if the run fails or passes over them. Whatever prevents it stands in the log of the run: why that was refused is
+    more important.
     """
     storage = context.instance.event_log_storage
     if not isinstance(storage, SqlEventLogStorage):
@@ -24,4 +25,4 @@ def leave_checks_alone(context: OpExecutionContext) -> None:
             mine = table.c.run_id == context.run_id
             connection.execute(table.delete().where(mine, table.c.execution_status == planned))
     except Exception as error:  # noqa: BLE001  a store of somebody else's may raise anything
-        context.log.warning("the checks of this run are shown as failed, though it was only refused: %s", error)
+        context.log.warning("the checks that this run has not made are shown as failed or skipped: %s", error)

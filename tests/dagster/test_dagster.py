@@ -104,7 +104,7 @@ def test_should_materialize_only_what_data_went_through(pipeline, log, tmp_path,
     assert sum(row["n"] for row in rows) == 40
 
 
-def test_should_leave_checks_as_they_are_when_a_start_is_refused(pipeline, tmp_path, driver):
+def test_should_leave_checks_as_they_are_when_a_start_is_refused_or_finds_nothing(pipeline, log, tmp_path, driver):
     job = build_definitions([pipeline]).resolve_job_def("shop_pages_run")
     with DagsterInstance.ephemeral() as instance:
         first = job.execute_in_process(run_config=config(tmp_path), instance=instance)
@@ -112,10 +112,16 @@ def test_should_leave_checks_as_they_are_when_a_start_is_refused(pipeline, tmp_p
         with Lease.acquire(Home(tmp_path / "rs").leases, pipeline="shop.pages", run_id="another"):
             refused = job.execute_in_process(run_config=config(tmp_path), instance=instance, raise_on_error=False)
         assert failed_with(instance, refused.run_id, PipelineBusyError)
+        idle = job.execute_in_process(run_config=config(tmp_path), instance=instance)
+        assert not idle.get_asset_check_evaluations()
         found = instance.event_log_storage.get_asset_check_summary_records(keys)
         assert len(found) == 6
         assert {known.last_check_execution_record.status.value for known in found.values()} == {"SUCCEEDED"}
         assert {known.last_run_id for known in found.values()} == {first.run_id}
+        log.write_text(log.read_text() + lines(30, 40))
+        again = job.execute_in_process(run_config=config(tmp_path), instance=instance)
+        found = instance.event_log_storage.get_asset_check_summary_records(keys)
+        assert {known.last_run_id for known in found.values()} == {again.run_id}
 
 
 def test_should_name_the_files_that_were_read(log, tmp_path, driver):

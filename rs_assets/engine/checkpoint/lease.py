@@ -86,7 +86,7 @@ class LeaseRow:
     @property
     def free(self) -> bool:
         """Whether the lease is certainly free: released, or held by a process of this machine that has ended."""
-        return self.released or (self.here and (self._forgotten or not _runs(self)))
+        return self.released or (self.here and (self._forgotten or not lives(self.pid, self.process_started)))
 
     @property
     def stale(self) -> bool:
@@ -254,6 +254,23 @@ def this_host() -> str:
     return f"{socket.gethostname()}/{boot}/{space}"
 
 
+def lives(pid: int, started: float) -> bool:
+    """Whether a process of this machine lives that began at `started`, as `started_s` tells it.
+
+    A process id that was given away again does not count.
+    """
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and abs(started_s(process) - started) < SAME_START_S
+    except psutil.NoSuchProcess:
+        return False
+
+
+def started_s(process: psutil.Process) -> float:
+    """When it began, in seconds since the boot: a wall clock that is set moves neither."""
+    return float(process.create_time() - psutil.boot_time())
+
+
 def _claim(pipeline: str, run_id: str, ttl: timedelta) -> LeaseRow:
     now = datetime.now(UTC)
     return LeaseRow(
@@ -263,26 +280,12 @@ def _claim(pipeline: str, run_id: str, ttl: timedelta) -> LeaseRow:
         released=False,
         host=this_host(),
         pid=os.getpid(),
-        process_started=_started(psutil.Process()),
+        process_started=started_s(psutil.Process()),
         run_id=run_id,
         ttl_ms=ttl // timedelta(milliseconds=1),
         acquired_at=now,
         renewed_at=now,
     )
-
-
-def _runs(row: LeaseRow) -> bool:
-    """Whether the process that took the lease lives; a process id that was given away again does not count."""
-    try:
-        process = psutil.Process(row.pid)
-        return process.status() != psutil.STATUS_ZOMBIE and abs(_started(process) - row.process_started) < SAME_START_S
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _started(process: psutil.Process) -> float:
-    """When it began, in seconds since the boot: a wall clock that is set moves neither."""
-    return float(process.create_time() - psutil.boot_time())
 
 
 def _watch(path: Path, held: LeaseRow) -> bool:
