@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.engine.functions.literals import quote_name
 from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.errors import SqlError
 from rs_assets.pipeline.language.sql.casts import cast, fits
 from rs_assets.pipeline.language.sql.catalog import ALLOW
 from rs_assets.pipeline.language.sql.options import Options
@@ -179,11 +180,7 @@ def keys_of(
     for key in made.relation.keys or ():
         place = _place(made, key)
         if place is None:
-            raise planner.error(
-                f"rows are replaced by {key!r}, which is not selected",
-                insert.table.start,
-                remedy=f"select {key}",
-            )
+            raise _unselected(planner, insert, key)
         found.append(columns[place].name.text)
     if declared and set(declared) != set(found):
         raise planner.error(
@@ -192,6 +189,18 @@ def keys_of(
             remedy=f"declare PRIMARY KEY ({', '.join(found)}) NOT ENFORCED",
         )
     return tuple(found)
+
+
+def _unselected(planner: Planner, insert: Insert, key: str) -> SqlError:
+    """The error for a key without a column; one that is computed has a name that nobody gave."""
+    from sqlglot import exp
+
+    if any(column.name == key for column in insert.tree.find_all(exp.Column)):
+        what, remedy = f"rows are replaced by {key!r}, which is not selected", f"select {key}"
+    else:
+        what = "rows are replaced by a computed key, which is not selected"
+        remedy = "select it, too, in the query that groups by it or ranks: UPPER(page) AS upper_page"
+    return planner.error(what, insert.table.start, remedy=remedy)
 
 
 def _place(made: Selected, key: str) -> int | None:
