@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from rs_assets.engine.checkpoint import manifest as manifests
 from rs_assets.engine.checkpoint.deployments import EVERYTHING, Version
@@ -12,7 +11,8 @@ from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.errors import TopologyChangedError
 from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.compile.query_plan import QueryPlan
-from rs_assets.pipeline.deploy.beginning import refuse_used
+from rs_assets.pipeline.deploy.beginning import refuse_missed, refuse_used
+from rs_assets.pipeline.deploy.ends import place_of, refuse_changed, refuse_renamed
 from rs_assets.pipeline.deploy.progress import position_of
 from rs_assets.pipeline.runtime.identity import resumed
 from rs_assets.pipeline.runtime.options import RunOptions
@@ -62,15 +62,18 @@ def options_of(version: Version, change: Change, options: RunOptions) -> RunOpti
     return replace(options, new_generation=everything or change.afresh, reset_steps=() if everything else version.reset)
 
 
-def change_of(topology: Topology, version: Version, options: RunOptions) -> Change:
-    """What `version` would keep of what stands in the home.
+def change_of(topology: Topology, version: Version, options: RunOptions, before: Topology | None = None) -> Change:
+    """What `version` would keep of what stands in the home; `before` is the version that ran last, if one did.
 
-    TopologyChangedError, with the difference and the choices, if it would read state with another meaning.
+    TopologyChangedError, with the difference and the choices, if it would read state with another meaning, or rows
+    would be missing in its outputs or stand there twice.
     """
     folder = options.home.job(topology.namespace, topology.job)
     stored = manifests.load(folder)
     if stored is None or not stored.queries:
         return Change()
+    if before is not None:
+        refuse_renamed(before, topology)
     asked = options_of(version, Change(), options)
     if asked.new_generation:
         return Change(begun=("everything, as a new generation",))
@@ -83,9 +86,16 @@ def change_of(topology: Topology, version: Version, options: RunOptions) -> Chan
         raise TopologyChangedError(error.what, remedy=CHOICES, **error.facts) from error
     known = {plan.name: _known(stored, now, folders[plan.name]) for plan in plans}
     for plan in plans:
+        facts, stands = known[plan.name], folders[plan.name]
+        if facts is not None and before is not None:
+            refuse_changed(before, topology, plan, facts)
         # Halves of a durable shuffle, whose places only a start knows, begin together or not at all.
-        if known[plan.name] is None and not topology.shuffled:
-            refuse_used(topology, plan, now, folders[plan.name], options)
+        if topology.shuffled:
+            continue
+        if facts is None:
+            refuse_used(topology, plan, now, stands, options)
+        else:
+            refuse_missed(topology, plan, now, facts, options)
     return Change(
         kept=tuple(what for plan in plans for what in _kept(plan, known[plan.name])),
         begun=tuple(what for plan in plans for what in _begun(plan, known[plan.name])),
@@ -118,13 +128,7 @@ def _looked_up(topology: Topology) -> Mapping[str, tuple[object, ...]]:
 
 
 def _differs(end: Node, before: Node | None) -> bool:
-    return before is not None and _place(end) != _place(before)
-
-
-def _place(end: Node) -> Mapping[str, Any]:
-    """What tells one input or output from another."""
-    compared = {each.name for each in fields(end) if each.compare} - {"schema", "inputs"}
-    return {"kind": end.kind, **{name: getattr(end, name) for name in sorted(compared)}}
+    return before is not None and place_of(end) != place_of(before)
 
 
 def _known(stored: Manifest, now: Manifest, folder: str) -> QueryFacts | None:
@@ -136,14 +140,17 @@ def _known(stored: Manifest, now: Manifest, folder: str) -> QueryFacts | None:
 def _kept(plan: QueryPlan, known: QueryFacts | None) -> Iterator[str]:
     if known is not None:
         yield from (f"state of {name}" for name in plan.states)
-        yield from (f"offsets of {name}" for name in plan.sources if name in known.sources)
+        yield from (f"offsets of {name}" for name in plan.sources if name in known.sources or name in known.left)
 
 
 def _begun(plan: QueryPlan, known: QueryFacts | None) -> Iterator[str]:
     if known is None:
         yield from (f"state of {name}" for name in plan.states)
-    yield from (f"offsets of {name}" for name in plan.sources if known is None or name not in known.sources)
-    yield from (f"output {name}" for name in plan.sinks if known is None or name not in known.sinks)
+    # What the query had before is not computed again for an output that comes to it.
+    since = "" if known is None else " with the rows from here on"
+    had = () if known is None else (*known.sources, *known.left)
+    yield from (f"offsets of {name}" for name in plan.sources if name not in had)
+    yield from (f"output {name}{since}" for name in plan.sinks if known is None or name not in known.sinks)
 
 
 def _left(stored: Manifest, now: Manifest) -> Iterator[str]:

@@ -21,8 +21,8 @@ def checked(version: Version, good: Version | None, options: RunOptions) -> tupl
     UserError, StartRefused or EngineError else; nothing else is raised, whatever is wrong with the version.
     """
     pipeline = pipeline_of(version)
-    change = change_of(pipeline.topology, version, options)
     before = way_back(good)
+    change = change_of(pipeline.topology, version, options, before)
     if before is not None:
         change = replace(change, moved=moved_ends(before, pipeline.topology))
     if pipeline.topology.shuffled and not change.steady:

@@ -11,7 +11,7 @@ from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.errors import ConfigurationError, TopologyChangedError
 from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.pipeline.topology.shape import NodeShape, Shape, changes, lags, renamed, shape_of
+from rs_assets.pipeline.topology.shape import NodeShape, Shape, changes, lags, looks_through, renamed, shape_of
 from rs_assets.pipeline.topology.topology import Topology
 
 CHOICES = (
@@ -132,11 +132,8 @@ def _shapes(
 ) -> list[tuple[Shape, Shape]]:
     """What the state of each query was made with and what would use it, but for state that is to be forgotten."""
     kept = [(plan, stored.queries.get(folders[plan.name])) for plan in plans if not _is_reset(plan, options)]
-    return [
-        (renamed(_shape(facts), names), shape_of(topology, plan.stateful))
-        for plan, facts in kept
-        if facts is not None and facts.shape
-    ]
+    stood = [(plan, renamed(_shape(facts), names)) for plan, facts in kept if facts is not None and facts.shape]
+    return [(shape, shape_of(topology, plan.stateful, through=looks_through(shape))) for plan, shape in stood]
 
 
 def _refuse_changes(topology: Topology, shapes: list[tuple[Shape, Shape]], removed: Iterable[str]) -> None:

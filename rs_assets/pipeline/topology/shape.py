@@ -32,11 +32,14 @@ Shape = tuple[NodeShape, ...]
 LAG, KEPT_BY = "lag=", "kept by "
 
 
-def shape_of(topology: Topology, stateful: str | None) -> Shape:
-    """The nodes that the state of the step `stateful` depends on, itself last; () for a query without state."""
+def shape_of(topology: Topology, stateful: str | None, *, through: bool = True) -> Shape:
+    """The nodes that the state of the step `stateful` depends on, itself last; () for a query without state.
+
+    With `through` also those above a durable shuffle, in other queries.
+    """
     if stateful is None:
         return ()
-    above = topology.ancestors(stateful) | {stateful}
+    above = (_above(topology, stateful) if through else topology.ancestors(stateful)) | {stateful}
     return tuple(
         NodeShape(
             name=node.name,
@@ -48,6 +51,24 @@ def shape_of(topology: Topology, stateful: str | None) -> Shape:
         for node in topology
         if node.name in above and not isinstance(node, Union)
     )
+
+
+def looks_through(shape: Shape) -> bool:
+    """Whether a stored shape has what lies above durable shuffles, as far as it has any; older ones end there."""
+    kinds = {node.kind for node in shape}
+    return "shuffle_read" not in kinds or "shuffle_write" in kinds
+
+
+def _above(topology: Topology, name: str) -> set[str]:
+    """The steps that `name` depends on, also through durable shuffles."""
+    found: set[str] = set()
+    waiting = [*topology[name].follows]
+    while waiting:
+        current = waiting.pop()
+        if current not in found:
+            found.add(current)
+            waiting.extend(topology[current].follows)
+    return found
 
 
 def _lag(topology: Topology, node: Node) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ def check_targets(sinks: Iterable[Sink]) -> None:
     """
     first: dict[str, Sink] = {}
     for sink in sinks:
-        place = _place(sink)
+        place = target_of(sink)
         if place is None:
             continue
         other = first.setdefault(place, sink)
@@ -28,7 +28,7 @@ def check_targets(sinks: Iterable[Sink]) -> None:
             )
 
 
-def _place(sink: Sink) -> str | None:
+def target_of(sink: Sink) -> str | None:
     """The folder of a sink, None for sinks without one; a table that is only named lies below RS_HOME."""
     if isinstance(sink, FileSink):
         return anchored(sink.path)

@@ -1,0 +1,100 @@
+"""Sources and outputs of a version that would double rows or lose them: under other names, or replaced otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from rs_assets.engine.checkpoint.manifest import QueryFacts
+from rs_assets.errors import TopologyChangedError
+from rs_assets.pipeline.compile.query_plan import QueryPlan
+from rs_assets.pipeline.topology.base import Node
+from rs_assets.pipeline.topology.sink import DeltaSink, FileSink, MemorySink, PrintSink, WriterSink
+from rs_assets.pipeline.topology.targets import target_of
+from rs_assets.pipeline.topology.topology import Topology
+
+
+def place_of(end: Node) -> Mapping[str, Any]:
+    """What tells one input or output from another, whatever it is called."""
+    compared = {each.name for each in fields(end) if each.compare} - {"name", "schema", "inputs"}
+    return {"kind": end.kind, **{name: getattr(end, name) for name in sorted(compared)}}
+
+
+def afresh(plan: QueryPlan) -> str:
+    """How a version begins a query from the beginning of its input, as a remedy."""
+    step = (plan.states or (plan.name,))[-1]
+    return (
+        f"begin afresh: `reset` {step} (rs-assets deploy --reset {step}), which replaces the rows of"
+        f" {', '.join(plan.sinks)}"
+    )
+
+
+def refuse_renamed(before: Topology, now: Topology) -> None:
+    """TopologyChangedError if an output has a new name and the place of one that is gone.
+
+    What outputs remember stands there by their names, so a new generation would add to the rows of the old name.
+    """
+    here, known = {sink.name for sink in now.sinks}, {sink.name for sink in before.sinks}
+    gone = {sink.name: _target(sink) for sink in before.sinks if sink.name not in here}
+    for sink in now.sinks:
+        former = [name for name, place in gone.items() if place is not None and place == _target(sink)]
+        if sink.name not in known and former:
+            raise TopologyChangedError(
+                f"the output {sink.name!r} writes where {former[0]!r} did, and knows nothing of its rows",
+                remedy=f"call it {former[0]} as before, or write to another place",
+                pipeline=now.name,
+            )
+
+
+def refuse_changed(before: Topology, now: Topology, plan: QueryPlan, known: QueryFacts) -> None:
+    """TopologyChangedError if a query would read again what its outputs have, or replace rows otherwise.
+
+    `known` is what stands of the query, which goes on.
+    """
+    for name in (name for name in plan.sources if name not in (*known.sources, *known.left)):
+        former = next(_read_by(before, now, now[name], plan, known), None)
+        if former is not None:
+            called = f", as those of {former!r}" if former != name else ""
+            raise TopologyChangedError(
+                f"the source {name!r} would be read from its beginning for {', '.join(plan.sinks)}, where its rows are"
+                f" already{called}",
+                remedy=f"leave the names of tables and the order of statements as they were; or {afresh(plan)}",
+                pipeline=now.name,
+            )
+    for name in (name for name in plan.sinks if name in known.sinks):
+        was, rule = _rule(next((sink for sink in before.sinks if sink.name == name), None)), _rule(now[name])
+        if was and rule and was[0] == rule[0] and was != rule:
+            raise TopologyChangedError(
+                f"the output {name!r} would {rule[1]}, but has rows of a version that did {was[1]}",
+                remedy=f"write to another table under another name; or {afresh(plan)}",
+                pipeline=now.name,
+            )
+
+
+def _read_by(before: Topology, now: Topology, source: Node, plan: QueryPlan, known: QueryFacts) -> Iterator[str]:
+    """The sources of `before` that have read the same for the same state or outputs."""
+    targets = [target for target in map(_target, map(now.__getitem__, plan.sinks)) if target is not None]
+    for other in before.sources:
+        fed = (sink for sink in before.sinks if other.name in before.ancestors(sink.name))
+        if place_of(other) == place_of(source) and (
+            other.name in known.sources or any(_target(sink) in targets for sink in fed)
+        ):
+            yield other.name
+
+
+def _target(sink: Node) -> object:
+    """Where an output lies, None for one that lies nowhere."""
+    if isinstance(sink, DeltaSink | FileSink):
+        return target_of(sink)
+    return None if isinstance(sink, PrintSink | MemorySink | WriterSink) else place_of(sink)
+
+
+def _rule(sink: Node | None) -> tuple[object, str] | None:
+    """The table of an output and how its rows replace others there, in words; None of what is no table."""
+    if not isinstance(sink, DeltaSink):
+        return None
+    keys = f" by {', '.join(sorted(sink.keys))}" if sink.keys else ""
+    newest = f", the newest by {', '.join(sink.order_by)}" if sink.order_by else ""
+    gone = f", without those that are {sink.deletes}" if sink.deletes else ""
+    return target_of(sink), f"{'take late rows' if sink.late else sink.mode}{keys}{newest}{gone}"

@@ -1,0 +1,125 @@
+"""Versions that call inputs and outputs otherwise, or let rows replace others: none stands twice, none is missing."""
+
+import pytest
+
+from rs_assets.pipeline.deploy.supervisor import Supervisor
+from rs_assets.pipeline.language.sql.build import pipeline_from_sql
+from rs_assets.pipeline.topology.shape import changes, looks_through, shape_of
+from tests.deploy.deploying import NAME, Deployed, Supervised
+
+CLICKS = """CREATE TABLE {0} (page STRING, ms BIGINT)
+    WITH ('connector' = 'filesystem', 'path' = '{1}', 'format' = 'json')"""
+OUTPUT = "CREATE TABLE {0} (page STRING, ms BIGINT{2}) WITH ('connector' = 'delta', 'table' = '{1}')"
+BY_PAGE, BY_MS = (f", PRIMARY KEY ({key}) NOT ENFORCED" for key in ("page", "ms"))
+
+
+@pytest.fixture
+def deployed(home, tmp_path):
+    return Deployed(home, tmp_path / "in")
+
+
+class Versions:
+    """Statements that are deployed one after the other over two folders."""
+
+    def __init__(self, deployed, other):
+        self.deployed, self.other, self.number = deployed, other, 0
+
+    def deploy(self, *inserts, clicks="clicks", newest="newest", key=BY_PAGE, reset=None):
+        """A version with `newest`, the table of that name under another one, and a plain one called `every`."""
+        self.number += 1
+        text = (
+            CLICKS.format(clicks, self.deployed.folder),
+            CLICKS.format("views", self.other.folder),
+            OUTPUT.format(newest, "newest", key),
+            OUTPUT.format("every", "every", ""),
+            *(f"INSERT INTO {insert}" for insert in inserts),
+        )
+        self.deployed.insert(self.number, text=";\n".join(text), reset=reset)
+        self.deployed.ask()
+        return self.number
+
+    def refused(self, *inserts, **columns):
+        """What is told of a version that must be refused."""
+        version = self.deploy(*inserts, **columns)
+        self.deployed.until(lambda: self.deployed.events(version) == ["refused"], f"version {version} is refused")
+        return self.deployed.told(version)[0]
+
+    def tried(self, *inserts, page, **columns):
+        """A version that commits a batch with `page`."""
+        version = self.deploy(*inserts, **columns)
+        self.deployed.until(lambda: "trying" in self.deployed.events(version), f"version {version} is tried")
+        self.deployed.write((page, version))
+        self.deployed.until(lambda: self.deployed.events(version)[-1:] == ["committed"], f"version {version} is good")
+        return self.deployed.told(version)[0]
+
+    def rows(self, table):
+        return sorted((row["page"], row["ms"]) for row in self.deployed.rows(table))
+
+
+@pytest.fixture
+def versions(deployed, tmp_path):
+    return Versions(deployed, Deployed(deployed.home, tmp_path / "other"))
+
+
+def test_should_refuse_what_would_double_rows_or_miss_some(versions, options):
+    deployed = versions.deployed
+    deployed.write(("/", 1), ("/a", 1), ("/", 2))
+    newest, every = "newest SELECT page, ms FROM clicks", "every SELECT page, ms FROM clicks"
+    hits = (newest.replace("clicks", "hits"), every.replace("clicks", "hits"))
+    versions.deploy(newest, every)
+    with Supervised(deployed, Supervisor(NAME, options)):
+        deployed.until(lambda: deployed.events(1)[-1:] == ["committed"], "version 1 is good")
+        assert "as those of 'clicks'" in versions.refused(*hits, clicks="hits")
+        told = versions.refused(newest.replace("newest", "last", 1), every, newest="last", reset="*")
+        assert "call it newest as before" in told
+        assert "upsert by ms, but has rows of a version that did upsert by page" in versions.refused(
+            newest, every, key=BY_MS
+        )
+        assert "leaves output every" in versions.tried(newest, page="/c")
+        assert "those since would be missing" in versions.refused(newest, every)
+        versions.tried(*hits, page="/d", clicks="hits", reset="hits", key=BY_MS)
+        deployed.until(lambda: versions.rows("every") == sorted(deployed.written), "all rows once")
+        newest_by_ms = {ms: page for page, ms in deployed.written}
+        deployed.until(lambda: {ms: page for page, ms in versions.rows("newest")} == newest_by_ms, "the newest rows")
+        assert len(versions.rows("newest")) == len(newest_by_ms)
+
+
+def test_should_refuse_statements_in_another_order_that_write_to_one_table(versions, options):
+    """The outputs of one table are called by their order, and each would read the input of the other one again."""
+    deployed = versions.deployed
+    clicks, views = "every SELECT page, ms FROM clicks", "every SELECT page, ms FROM views"
+    versions.other.write(("/x", 0))
+    deployed.write(("/a", 1))
+    versions.deploy(clicks, views)
+    with Supervised(deployed, Supervisor(NAME, options)):
+        deployed.until(lambda: deployed.events(1)[-1:] == ["committed"], "version 1 is good")
+        assert "the source 'views' would be read from its beginning" in versions.refused(views, clicks)
+        assert "the source 'views' would be read from its beginning" in versions.refused(views)
+        deployed.write(("/b", 2))
+        every = sorted([*deployed.written, *versions.other.written])
+        deployed.until(lambda: versions.rows("every") == every, f"all rows once: {versions.rows('every')}")
+
+
+RANKED = """
+CREATE TABLE clicks (page STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+    WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'json');
+CREATE TABLE best (page STRING, n BIGINT, rn BIGINT) WITH ('connector' = 'delta', 'table' = 'best');
+CREATE VIEW counts AS SELECT page, {n} AS n
+    FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY page, window_start, window_end;
+INSERT INTO best SELECT page, n, rn FROM
+    (SELECT *, ROW_NUMBER() OVER (PARTITION BY page ORDER BY n DESC) AS rn FROM counts) WHERE rn <= 2
+"""
+
+
+def test_should_know_by_state_what_lies_above_a_durable_shuffle():
+    """Rows that another version of the query above has made would stand beside those of this one."""
+    texts = (RANKED.format(n=n) for n in ("COUNT(*)", "COUNT(*) * 9"))
+    one, other = (pipeline_from_sql(text, namespace="shop", job="best").topology for text in texts)
+    assert one.shuffled
+    before, now = shape_of(one, "best_top"), shape_of(other, "best_top")
+    assert any("* 9" in line for line in changes(before, now))
+    assert not changes(before, before)
+    older = shape_of(one, "best_top", through=False)
+    assert looks_through(before)
+    assert not looks_through(older)
+    assert not changes(older, shape_of(other, "best_top", through=False))
