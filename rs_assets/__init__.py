@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rs_assets.orchestration.component import PipelineComponent
     from rs_assets.orchestration.definitions_of import build_definitions
     from rs_assets.orchestration.deployed.definitions import deployed_definitions
+    from rs_assets.orchestration.discovery import find_pipelines
     from rs_assets.orchestration.runtime import RunResource
     from rs_assets.orchestration.sensors.alerts import Alert
     from rs_assets.orchestration.translator import StreamStep, StreamTranslator
@@ -97,6 +98,7 @@ __all__ = [
     "build_definitions",
     "column",
     "deployed_definitions",
+    "find_pipelines",
     "function",
     "functions",
     "pipeline_from_sql",
@@ -147,6 +149,7 @@ HOMES = {
     "function": "rs_assets.pipeline.function.declare",
     "functions": "rs_assets.pipeline.topology.called",
     "deployed_definitions": "rs_assets.orchestration.deployed.definitions",
+    "find_pipelines": "rs_assets.orchestration.discovery",
     "pipeline_from_sql": "rs_assets.pipeline.language.sql.build",
     "table_function": "rs_assets.pipeline.function.declare",
 }

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from rs_assets.pipeline.deploy.deployments import Deployments
     from rs_assets.pipeline.deploy.history import Event, Standing
 
-NEXT = "the sensor rs_deployments of Dagster acts on it; see: rs-assets deployments"
+NEXT = (
+    "the sensor rs_deployments of Dagster acts on it (rs-assets ui), where its definitions have deployed_definitions();"
+    " see: rs-assets deployments"
+)
 
 
 @click.command()

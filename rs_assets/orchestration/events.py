@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -69,8 +70,10 @@ class StepEvents:
         self._first: dict[str, int] = {}
         self._replayed: dict[str, int] = {}
         self._seconds: dict[str, float] = {}
-        self._logged = time.monotonic()
-        self._said = 0.0
+        # When the assets were shown last, and whether there were batches since.
+        self._logged = -math.inf
+        self._unshown = False
+        self._said = -math.inf
         self._tables = tables
         self._computing_s = computing_s
         self.troubles = Troubles()
@@ -199,9 +202,12 @@ class StepEvents:
     def _work(self) -> None:
         while True:
             try:
-                progress = self._queue.get(timeout=WAITING_EVERY_S if self.live else None)
+                progress = self._queue.get(timeout=self._patience_s())
             except Empty:
-                self._say(self._waiting())
+                if self._unshown:
+                    self._show_all()
+                else:
+                    self._say(self._waiting())
                 continue
             if progress is None:
                 return
@@ -215,9 +221,21 @@ class StepEvents:
         if now - self._said >= SAID_EVERY_S:
             self._said = now
             self._say(in_words(progress))
+        self._unshown = True
         if now - self._logged >= LIVE_EVERY_S:
-            with self.troubles.guarding("Dagster does not show the newest batches"):
-                self._log()
+            self._show_all()
+
+    def _show_all(self) -> None:
+        """Let the assets show what went through them; if no batch comes, that is made up for."""
+        self._unshown = False
+        with self.troubles.guarding("Dagster does not show the newest batches"):
+            self._log()
+
+    def _patience_s(self) -> float | None:
+        """How long the next batch is waited for, before something is done without one."""
+        if not self.live:
+            return None
+        return max(self._logged + LIVE_EVERY_S - time.monotonic(), 0.0) if self._unshown else WAITING_EVERY_S
 
     def _say(self, text: str) -> None:
         with self.troubles.guarding("Dagster's log does not tell of the newest batches"):

@@ -1,7 +1,9 @@
 """What a code location gets: keys, groups, owners, a translator, merged definitions, a component."""
 
 import threading
+import time
 import tomllib
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
@@ -208,6 +210,17 @@ class TestEvents:
         told = {event.asset_key.path[-1]: event.metadata for event in heard}
         assert told["pages"]["dagster/row_count"].value == 3
         assert told["pages"]["newest_rows"].value.startswith("| n |")
+
+    def test_the_last_batches_of_a_stream_are_shown_though_no_other_comes(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(events_module, "LIVE_EVERY_S", 1.0)
+        events, heard = self.events({"pages_table": str(tmp_path)})
+        events.put(replace(self.PROGRESS, batch_id=8))
+        deadline = time.monotonic() + 30
+        while len(heard) < 6 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        shown = [event.metadata["batch"].value for event in heard]
+        events.close()
+        assert shown == ["7"] * 3 + ["8"] * 3
 
     @pytest.mark.parametrize(
         ("seconds", "told"),

@@ -1,5 +1,6 @@
 """A new project, what a machine lacks, and the folder that relative paths are meant from. No Spark."""
 
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -56,6 +57,20 @@ def test_a_new_project_has_what_it_needs(shop):
     assert not [path for path in shop.rglob("*") if path.is_file() and "{{" in path.read_text()]
     assert len(list(orders())) == 301
     assert call("list") == (0, "shop.revenue_by_country  orders -> hours -> revenue  bounded\n")
+
+
+def test_dagster_loads_what_the_project_lists_and_what_is_deployed(shop):
+    (shop / "pipelines" / "more.py").write_text(
+        "from rs_assets import StreamBuilder\n"
+        "stream = StreamBuilder.data_stream('shop', 'more').from_array([{'n': 1}])\n"
+        "pipeline = stream.to_delta('more').build()\n"
+    )
+    settings = (shop / "pyproject.toml").read_text()
+    (shop / "pyproject.toml").write_text(settings.replace('.orders"]', '.orders", "pipelines.more"]'))
+    defs = importlib.import_module("definitions").defs
+    jobs = {job.name for job in defs.resolve_all_job_defs()}
+    assert {"shop_revenue_by_country_run", "shop_more_run", "rs_deployed"} <= jobs
+    assert "rs_deployments" in {sensor.name for sensor in defs.sensors}
 
 
 def test_what_is_there_is_not_written_over(tmp_path):

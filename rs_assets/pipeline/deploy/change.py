@@ -32,6 +32,8 @@ class Change:
 
     >>> print(Change(kept=("state of hourly", "offsets of clicks", "offsets of clicks"), begun=("output late",)))
     keeps state of hourly, offsets of clicks; begins output late
+    >>> print(Change())
+    begins everything: nothing was committed before
     """
 
     kept: tuple[str, ...] = ()
@@ -53,7 +55,7 @@ class Change:
         parts = {"keeps": self.kept, "begins": self.begun, "leaves": self.left, "moves": self.moved}
         # Several queries may read one source.
         told = [f"{verb} {', '.join(dict.fromkeys(what))}" for verb, what in parts.items() if what]
-        return "; ".join(told) or "nothing has run yet"
+        return "; ".join(told) or "begins everything: nothing was committed before"
 
 
 def options_of(version: Version, change: Change, options: RunOptions) -> RunOptions:
