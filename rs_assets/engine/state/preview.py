@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import reduce
+from typing import Any, cast
 
+from py4j.java_gateway import JavaClass
+from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, StructType
@@ -21,8 +24,8 @@ from rs_assets.engine.window.spec import CalendarWindow, CountWindow, CumulateWi
 WIDTH = {"count": 1, "sum": 1, "avg": 2, "min": 1, "max": 1, "distinct": 1, "count_distinct": 1, "collect": 1}
 # The sketch of an approximate count, with the accuracy that Spark has by default.
 SKETCH_FIELDS = 52
-# Spark keeps these in a form of its own that has no reader.
-OPAQUE = frozenset({"distinct", "count_distinct", "count_distinct_large", "collect"})
+# Spark keeps these in a form of its own that has no reader; of different values it tells how many there are.
+OPAQUE = frozenset({"distinct", "count_distinct_large", "collect"})
 # Aggregates that Spark computes from one buffer, if they are over one field.
 SHARED = {"count_distinct": "distinct"}
 
@@ -40,7 +43,7 @@ def open_windows(
 ) -> DataFrame:
     """The rows that the open windows would give if they fired now, as window rows are, and `open`, which is true.
 
-    `lag` is how long behind its end a window closes. Collected and distinct values are null, and so are the columns
+    `lag` is how long behind its end a window closes. Collected and different values are null, and so are the columns
     `opaque`, whose buffers lie behind those of `aggregates`: Spark keeps them in a form that nobody else reads.
     """
     session, fired = isinstance(window, SessionWindow), state.variable is not None
@@ -126,6 +129,15 @@ def _buffers(
         yield spec, known[key]
 
 
+def _stored_count(stored: Column) -> Column:
+    """How many values a stored collection has; null in a session of Spark without the jar of the processors."""
+    package = cast("Any", SparkContext._jvm).org.apache.spark.sql.rsassets  # noqa: SLF001  there is no public way
+    if not isinstance(package.StoredCount, JavaClass):
+        return F.lit(None).cast("bigint")
+    counted = Column(package.StoredCount.column(cast("Any", stored)._jc))  # noqa: SLF001
+    return F.coalesce(counted, F.lit(0).cast("bigint"))
+
+
 def _width(spec: Aggregate, kind: StructType, names: Sequence[str]) -> int:
     if spec.function == "count_distinct_large":
         return SKETCH_FIELDS
@@ -137,6 +149,8 @@ def _value(spec: Aggregate, names: Sequence[str]) -> Column:
     if spec.function in OPAQUE:
         return F.lit(None).cast("string")
     first = F.col(f"{VALUE}.`{names[0]}`")
+    if spec.function == "count_distinct":
+        return _stored_count(first)
     if spec.function == "avg":
         rows = F.col(f"{VALUE}.`{names[1]}`")
         return F.when(rows > 0, (first / rows).cast("double"))
