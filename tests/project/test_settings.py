@@ -8,7 +8,8 @@ import subprocess
 import pytest
 from pyspark.sql import SparkSession
 
-from rs_assets.engine.spark.driver import make_session
+from rs_assets.engine.spark import driver
+from rs_assets.engine.spark.driver import SparkDriver, make_session
 from rs_assets.engine.spark.java import java_home
 from rs_assets.engine.spark.settings import LOG_SETTINGS, SparkSettings
 from rs_assets.errors import ConfigurationError
@@ -63,3 +64,18 @@ def test_the_gateway_has_the_level_of_the_root_else_spark_tells_on_each_start_th
     told = {name.strip(): value.strip() for name, _, value in lines}
     assert told["logger.gateway.name"] == "org.apache.spark.api.python.PythonGatewayServer"
     assert told["logger.gateway.level"] == told["rootLogger.level"]
+
+
+def test_a_driver_that_could_not_start_spark_does_not_try_again_at_its_end(monkeypatch):
+    tries = []
+
+    def refuse(settings):
+        tries.append(settings)
+        raise ConfigurationError("a jar is missing", remedy="run `rs-assets setup`")
+
+    monkeypatch.setattr(driver, "make_session", refuse)
+    mine = SparkDriver()
+    with pytest.raises(ConfigurationError, match="a jar is missing"):
+        mine.call(lambda session: session)
+    mine.stop()
+    assert len(tries) == 1

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
-Task = tuple[Callable[["SparkSession"], Any], "Future[Any]"]
+# What is called with the session, which is made for it; None ends the session, if there is one.
+Task = tuple[Callable[["SparkSession"], Any] | None, "Future[Any]"]
 # How long an interruptible wait sleeps before it looks for an interrupt, in seconds.
 WAIT_S = 0.5
 # How long a JVM that was told to end is waited for, in seconds.
@@ -92,7 +93,7 @@ class SparkDriver:
                 return
             if thread.is_alive():
                 finished: Future[None] = Future()
-                self._tasks.put((lambda _: self._end_session(), finished))
+                self._tasks.put((None, finished))
                 self._tasks.put(None)
                 with suppress(TimeoutError):
                     finished.result(timeout=30)
@@ -112,9 +113,13 @@ class SparkDriver:
             # While it waits for the next call it must not keep what the last one was about.
             del task
 
-    def _done(self, function: Callable[[SparkSession], T], future: Future[T]) -> None:
+    def _done(self, function: Callable[[SparkSession], Any] | None, future: Future[Any]) -> None:
         try:
-            future.set_result(function(self._ready_session()))
+            if function is None:
+                self._end_session()
+                future.set_result(None)
+            else:
+                future.set_result(function(self._ready_session()))
         except BaseException as error:  # noqa: BLE001  handed to the caller whole
             future.set_exception(error)
 
