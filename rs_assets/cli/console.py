@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import click
 import pyarrow as pa
 from rich.console import Console
 from rich.markup import escape
@@ -22,7 +23,7 @@ from rs_assets.engine.sink.delta_rows import dataset_of
 from rs_assets.engine.sink.delta_table import open_table
 from rs_assets.engine.source.base import Metered
 from rs_assets.engine.window.event_time import has_ended
-from rs_assets.orchestration.launch import Wish, launch
+from rs_assets.orchestration.launch import Launched, Wish, launch
 from rs_assets.pipeline.compile.readers import reader_of
 from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.pipeline.runtime.report import BatchProgress, QueryReport, RunReport
@@ -48,7 +49,7 @@ def run_and_show(pipeline: Pipeline, wish: Wish, *, plain: bool, as_json: bool) 
             )
             report = pipeline.run(options, finish=wish.finish or None)
         else:
-            done = launch(pipeline, "run", wish=wish, listener=bar.show, preview_rows=PREVIEW_ROWS)
+            done = _launched(pipeline, wish, bar)
             run_id, report = done.run_id, done.report
     if as_json:
         sys.stdout.write(json.dumps({**report.as_dict(), "dagster_run_id": run_id}) + "\n")
@@ -58,6 +59,16 @@ def run_and_show(pipeline: Pipeline, wish: Wish, *, plain: bool, as_json: bool) 
         show_results(report, out)
         show_open(report, out)
     show_next(run_id, out)
+
+
+def _launched(pipeline: Pipeline, wish: Wish, bar: Bar) -> Launched:
+    """The run of `pipeline` through Dagster; ClickException, without a trace, if it was told to stop."""
+    from dagster import Failure
+
+    try:
+        return launch(pipeline, "run", wish=wish, listener=bar.show, preview_rows=PREVIEW_ROWS)
+    except Failure as ended:
+        raise click.ClickException(f"{ended.description}; the next run goes on from here") from None
 
 
 def start_and_watch(pipeline: Pipeline) -> None:

@@ -163,6 +163,33 @@ def test_should_drain_and_give_its_lease_back_when_it_is_told_to_stop(project, n
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+def test_should_say_in_a_line_that_a_run_was_told_to_stop(project):
+    """Between two of its batches; the next one goes on from there."""
+    (project / "in").mkdir()
+    for number in range(3):
+        (project / "in" / f"{number}.json").write_text(f'{{"n": {number}}}\n')
+    (project / "hits.py").write_text(
+        "import time\n"
+        "from rs_assets import StreamBuilder\n"
+        "stream = StreamBuilder.data_stream('shop', 'hits').from_file('in', schema='n bigint', max_files_per_batch=1)\n"
+        "pipeline = stream.map(lambda row: time.sleep(3) or row, schema='n bigint').to_delta('hits').build()\n"
+    )
+    environment = {**os.environ, "RS_HOME": str(project / "rs"), "DAGSTER_HOME": str(project / "dagster")}
+    command = [sys.executable, "-m", "rs_assets.cli.main", "run"]
+    commits = project / "rs" / "checkpoints" / "shop" / "hits" / "g0001" / "file" / "checkpoint" / "commits"
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, env=environment, text=True, **streams) as started:
+        deadline = time.monotonic() + PATIENCE_S
+        while not (commits / "0").exists() and started.poll() is None and time.monotonic() < deadline:
+            select_briefly()
+        started.send_signal(signal.SIGINT)
+        output, _ = started.communicate(timeout=PATIENCE_S)
+    told = "Error: terminated before the end of its input; the next run goes on from here"
+    assert (started.returncode, told in output, "Traceback" in output) == (1, True, False), output
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_should_end_by_ctrl_c_in_a_terminal_with_a_sentence_of_its_own(project):
     """The terminal sends it to all that was started there, the helpers of Dagster among them."""
     environment = {**os.environ, "RS_HOME": str(project / "rs"), "DAGSTER_HOME": str(project / "dagster")}
