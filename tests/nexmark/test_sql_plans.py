@@ -20,7 +20,7 @@ from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.compile.table import wire_node
 from rs_assets.pipeline.compile.wiring import Flow, Wiring
-from rs_assets.pipeline.runtime.job import analysis
+from rs_assets.pipeline.runtime.job.analysis import declared_schema, reading_nothing
 from rs_assets.pipeline.topology.source import Source
 from rs_assets.pipeline.topology.topology import Topology
 
@@ -67,7 +67,7 @@ def explained(spark: SparkSession, topology: Topology) -> Iterator[str]:
     flows: dict[str, Flow] = {}
     with tempfile.TemporaryDirectory() as folder:
         for plan in plan_queries(topology):
-            wiring = replace(analysis._wiring(spark, topology, plan, Path(folder), flows), read=unread)
+            wiring = replace(reading_nothing(spark, topology, plan, Path(folder), flows), read=unread)
             for name in plan.nodes:
                 if name not in flows:
                     flows[name] = wire_node(wiring, topology, plan.trunk, name, flows)
@@ -79,7 +79,7 @@ def explained(spark: SparkSession, topology: Topology) -> Iterator[str]:
 def unread(wiring: Wiring, source: Source) -> DataFrame:
     """A source of which Spark knows the schema alone."""
     wiring.folder.mkdir(parents=True, exist_ok=True)
-    stream = wiring.spark.readStream.schema(analysis._schema(wiring, source)).name(source.name)
+    stream = wiring.spark.readStream.schema(declared_schema(wiring, source)).name(source.name)
     return stream.json(str(wiring.folder)).withColumn(REASON, F.lit(None).cast("string"))
 
 

@@ -41,7 +41,7 @@ def _analysed(spark: SparkSession, topology: Topology) -> Mapping[str, str]:
     flows: dict[str, Flow] = {}
     with scratch_folder("rs-check-") as folder:
         for plan in plan_queries(topology):
-            wiring = _wiring(spark, topology, plan, folder, flows)
+            wiring = reading_nothing(spark, topology, plan, folder, flows)
             for name in plan.nodes:
                 if name not in flows:
                     flows[name] = wire_node(wiring, topology, plan.trunk, name, flows)
@@ -49,9 +49,10 @@ def _analysed(spark: SparkSession, topology: Topology) -> Mapping[str, str]:
     return MappingProxyType({name: _text(schema) for name, schema in schemas.items()})
 
 
-def _wiring(
+def reading_nothing(
     spark: SparkSession, topology: Topology, plan: QueryPlan, folder: Path, flows: Mapping[str, Flow]
 ) -> Wiring:
+    """A wiring whose sources are empty and whose gates are open; `flows` are those wired so far."""
     return Wiring(
         spark=spark,
         folder=folder / plan.name,
@@ -76,12 +77,13 @@ class _Open:
 
 def _empty(wiring: Wiring, source: Source) -> DataFrame:
     """A stream with the fields of `source`, which nobody starts."""
-    fields = [F.lit(None).cast(field.dataType).alias(field.name) for field in _schema(wiring, source)]
+    fields = [F.lit(None).cast(field.dataType).alias(field.name) for field in declared_schema(wiring, source)]
     ticks = wiring.spark.readStream.name(source.name).format("rate").load()
     return ticks.select(*fields, F.lit(None).cast("string").alias(REASON))
 
 
-def _schema(wiring: Wiring, source: Source) -> StructType:
+def declared_schema(wiring: Wiring, source: Source) -> StructType:
+    """The fields of a source as its step declares them; SchemaError if they would be inferred."""
     if isinstance(source, ShuffleRead):
         return wiring.behind(source.after)
     if source.row_schema is not None:
