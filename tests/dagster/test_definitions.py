@@ -210,6 +210,8 @@ class TestEvents:
         told = {event.asset_key.path[-1]: event.metadata for event in heard}
         assert told["pages"]["dagster/row_count"].value == 3
         assert told["pages"]["newest_rows"].value.startswith("| n |")
+        columns = told["pages"]["dagster/column_schema"].value.columns
+        assert [(column.name, column.type) for column in columns] == [("n", "bigint")]
 
     def test_the_last_batches_of_a_stream_are_shown_though_no_other_comes(self, tmp_path, monkeypatch):
         monkeypatch.setattr(events_module, "LIVE_EVERY_S", 1.0)
