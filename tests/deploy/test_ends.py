@@ -2,6 +2,8 @@
 
 import pytest
 
+from rs_assets.errors import SinkError
+from rs_assets.pipeline.deploy import supervisor as supervisors
 from rs_assets.pipeline.deploy.supervisor import Supervisor
 from rs_assets.pipeline.language.sql.build import pipeline_from_sql
 from rs_assets.pipeline.topology.shape import changes, looks_through, shape_of
@@ -98,6 +100,41 @@ def test_should_refuse_statements_in_another_order_that_write_to_one_table(versi
         deployed.write(("/b", 2))
         every = sorted([*deployed.written, *versions.other.written])
         deployed.until(lambda: versions.rows("every") == every, f"all rows once: {versions.rows('every')}")
+
+
+def kept(*_, **__):
+    raise SinkError("a batch stands in the topic and cannot be taken back", remedy="none")
+
+
+def test_should_go_forward_where_the_way_back_is_refused(versions, options, monkeypatch):
+    """A topic that has had rows of a trial: what was wrong is told, and a version that is mended goes on from there."""
+    deployed = versions.deployed
+    every, newest = "every SELECT page, ms FROM clicks", "newest SELECT page, ms FROM views"
+    deployed.write(("/a", 1))
+    versions.deploy(every)
+    with Supervised(deployed, Supervisor(NAME, options)):
+        deployed.until(lambda: deployed.events(1)[-1:] == ["committed"], "version 1 is good")
+    monkeypatch.setattr(supervisors, "restore", kept)
+    versions.deploy(every.replace("ms", "100 / (ms - 7) AS ms"), newest)
+    deployed.write(("/b", 7))
+    for _ in range(2):
+        with pytest.raises(SinkError, match="cannot be taken back"):
+            Supervisor(NAME, options).run()
+    told = deployed.told(2)[2]
+    assert "DIVIDE_BY_ZERO" in told
+    assert told.endswith(supervisors.FORWARD)
+    # One that does not go on with what stands there is refused, and does not take the one of before with it.
+    versions.deploy(every, newest, key=BY_MS, reset="nothing")
+    with pytest.raises(SinkError):
+        Supervisor(NAME, options).run()
+    assert deployed.events(3) == ["refused"]
+    versions.deploy(every, newest)
+    versions.other.write(("/x", 0))
+    with Supervised(deployed, Supervisor(NAME, options)):
+        deployed.until(lambda: versions.rows("every") == sorted(deployed.written), "all rows once")
+        deployed.until(lambda: versions.rows("newest") == versions.other.written, "all rows of the other")
+    assert deployed.standing.good.version == 4
+    assert deployed.standing.trial is None
 
 
 RANKED = """

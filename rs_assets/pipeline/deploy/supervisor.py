@@ -37,6 +37,8 @@ MOST_TRIES = 2
 NOT_ITS_FAULT = (PipelineBusyError, LeaseLostError)
 # What is not done while the table or the events cannot be read, or not written.
 NOT_SEEN = "versions that are deployed are not seen"
+# What there is to do where an output cannot go back to where a trial began.
+FORWARD = "deploy a version that goes on from where this one ended"
 Begun = Callable[[Version, Pipeline], RunOptions]
 
 
@@ -175,7 +177,12 @@ class Supervisor:
     def _start_chosen(self) -> None:
         now = self._standing()
         if now.tried is not None and now.trial is not None:
-            now = self._after_a_cut(now, Trial.of(now.tried, now.trial), now.trial)
+            trial = Trial.of(now.tried, now.trial)
+            try:
+                now = self._after_a_cut(now, trial, now.trial)
+            except RsError as error:
+                self._go_forward(now, trial, error)
+                return
         chosen = now.chosen
         if chosen is None:
             return
@@ -209,6 +216,23 @@ class Supervisor:
             self._return(trial, now.good)
             self._note(trial.version, "passed", f"version {now.wished.version} came before its first batch")
         return self._standing()
+
+    def _go_forward(self, now: Standing, trial: Trial, error: RsError) -> None:
+        """Start a version that nobody has looked at yet from where a trial ended; raises `error` if there is none.
+
+        The way back from the trial was refused, and the version before it may have missed rows by now.
+        """
+        wished = now.wished
+        if now.settled or trial.version.same(wished) or now.chosen is None or isinstance(error, NOT_ITS_FAULT):
+            raise error
+        try:
+            pipeline, change = checked(wished, trial.version, self.options)
+        except RsError as refused:
+            self._refuse(wished, refused)
+            raise error from refused
+        self._open(wished, pipeline, change)
+        self._note(trial.version, "failed", f"there is no way back from it: {_told(error)}")
+        self._note(wished, "committed", f"it goes on from where version {trial.version.version} ended; {change}")
 
     def _try(self, version: Version, pipeline: Pipeline, change: Change, again: Event | None = None) -> None:
         """Start `version` on trial; `again` tells of a trial of it that was cut short."""
@@ -252,7 +276,12 @@ class Supervisor:
         if trial is None:
             raise error
         now = self._standing()
-        self._return(trial, now.good)
+        try:
+            self._return(trial, now.good)
+        except RsError as refused:
+            why = f"{_told(error)}; the way back is refused: {_told(refused)}; {FORWARD}"
+            self._note(trial.version, "returning", why, **trial.details)
+            raise
         back = f"version {now.before.version} runs again" if now.before is not None else "no version ran before it"
         self._note(trial.version, "failed", f"{_told(error)}; {back}{left_behind(trial.version, now.good)}")
         self._start_before(error)
