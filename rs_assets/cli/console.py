@@ -63,12 +63,15 @@ def run_and_show(pipeline: Pipeline, wish: Wish, *, plain: bool, as_json: bool) 
 
 def _launched(pipeline: Pipeline, wish: Wish, bar: Bar) -> Launched:
     """The run of `pipeline` through Dagster; ClickException, without a trace, if it was told to stop."""
-    from dagster import Failure
+    from dagster import DagsterExecutionInterruptedError, Failure
 
     try:
         return launch(pipeline, "run", wish=wish, listener=bar.show, preview_rows=PREVIEW_ROWS)
     except Failure as ended:
         raise click.ClickException(f"{ended.description}; the next run goes on from here") from None
+    except DagsterExecutionInterruptedError:
+        # A second time, while the batch in flight was waited for.
+        raise click.ClickException("stopped at once; the next run goes on from its last commit") from None
 
 
 def start_and_watch(pipeline: Pipeline) -> None:

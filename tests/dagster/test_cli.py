@@ -12,12 +12,21 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from click import ClickException
 from click.testing import CliRunner
-from dagster import DagsterInstance, DagsterRunStatus, SkipReason, build_sensor_context
+from dagster import (
+    DagsterExecutionInterruptedError,
+    DagsterInstance,
+    DagsterRunStatus,
+    SkipReason,
+    build_sensor_context,
+)
 
+from rs_assets.cli import console
 from rs_assets.cli.main import main
 from rs_assets.engine.checkpoint.lease import read_lease
 from rs_assets.orchestration.discovery import find_pipelines
+from rs_assets.orchestration.launch import Wish
 from rs_assets.orchestration.sensors import recovery_sensor
 from rs_assets.orchestration.sensors.refusals import was_canceled
 from rs_assets.orchestration.stream_assets import StreamAssets
@@ -159,6 +168,15 @@ def test_should_drain_and_give_its_lease_back_when_it_is_told_to_stop(project, n
         with pytest.MonkeyPatch.context() as patched:
             patched.setenv("RS_HOME", str(project / "rs"))
             assert isinstance(recovery_sensor(StreamAssets.of(find_pipelines(())[0]))(context), SkipReason)
+
+
+def test_should_say_in_a_line_that_a_run_was_told_to_stop_twice(project, monkeypatch):
+    def interrupted(*_, **__):
+        raise DagsterExecutionInterruptedError
+
+    monkeypatch.setattr(console, "launch", interrupted)
+    with pytest.raises(ClickException, match="stopped at once; the next run goes on from its last commit"):
+        console.run_and_show(find_pipelines(())[0], Wish(), plain=False, as_json=True)
 
 
 @pytest.mark.slow

@@ -79,3 +79,20 @@ def test_a_driver_that_could_not_start_spark_does_not_try_again_at_its_end(monke
         mine.call(lambda session: session)
     mine.stop()
     assert len(tries) == 1
+
+
+def test_who_does_not_wait_for_the_end_of_a_process_sees_no_trace(monkeypatch):
+    stopped = []
+
+    def press_ctrl_c(driver):
+        stopped.append(driver)
+        raise KeyboardInterrupt
+
+    ends = []
+    monkeypatch.setattr(SparkDriver, "_shared", None)
+    monkeypatch.setattr(SparkDriver, "stop", press_ctrl_c)
+    monkeypatch.setattr(driver.atexit, "register", lambda function, *given: ends.append((function, given)))
+    mine = SparkDriver.shared()
+    [(function, given)] = ends
+    function(*given)
+    assert stopped == [mine]

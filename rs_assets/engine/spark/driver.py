@@ -58,7 +58,7 @@ class SparkDriver:
         with cls._shared_lock:
             if cls._shared is None:
                 cls._shared = cls(settings)
-                atexit.register(cls._shared.stop)
+                atexit.register(_stop_at_exit, cls._shared)
             return cls._shared
 
     @property
@@ -142,6 +142,12 @@ class SparkDriver:
             query.stop()
         session.stop()
         _end_gateway()
+
+
+def _stop_at_exit(driver: SparkDriver) -> None:
+    """Stop it; who presses Ctrl-C once more waits no longer, and the JVM ends by itself."""
+    with suppress(KeyboardInterrupt):
+        driver.stop()
 
 
 def make_session(settings: SparkSettings) -> SparkSession:
