@@ -59,7 +59,10 @@ def test_a_new_project_has_what_it_needs(shop):
     assert call("list") == (0, "shop.revenue_by_country  orders -> hours -> revenue  bounded\n")
 
 
-def test_dagster_loads_what_the_project_lists_and_what_is_deployed(shop):
+def test_dagster_loads_what_the_project_lists_and_what_is_deployed(shop, monkeypatch):
+    """Wherever it is started."""
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("RS_HOME", str(shop / ".rs"))
     (shop / "pipelines" / "more.py").write_text(
         "from rs_assets import StreamBuilder\n"
         "stream = StreamBuilder.data_stream('shop', 'more').from_array([{'n': 1}])\n"
