@@ -134,7 +134,7 @@ class TestRecovery:
         started = self.record(instance, pipeline, DagsterRunStatus.STARTED)
         lease = Lease.acquire(Home.default().leases, pipeline="shop.watched", run_id=started.run_id)
         assert isinstance(self.evaluate(pipeline, instance), SkipReason)
-        monkeypatch.setattr(leases, "_runs", lambda _: False)
+        monkeypatch.setattr(leases, "lives", lambda *_: False)
         result = self.evaluate(pipeline, instance)
         assert "without releasing the lease" in result.run_requests[0].tags["rs/recovery_reason"]
         assert lease.token == 1

@@ -160,7 +160,7 @@ def test_should_start_again_what_failed_and_leave_what_a_person_stopped(deployed
     started = ticks.run(request, DagsterRunStatus.STARTED)
     Lease.acquire(deployed.home.leases, pipeline=NAME, run_id=started.run_id)
     assert not ticks().run_requests
-    monkeypatch.setattr(leases, "_runs", lambda _: False)
+    monkeypatch.setattr(leases, "lives", lambda *_: False)
     later = time.time() + 3600
     monkeypatch.setattr(sensors.time, "time", lambda: later)
     assert ticks().run_requests[0].tags["rs/why"] == "its process ended"
