@@ -67,12 +67,17 @@ def chosen(modules: tuple[str, ...], name: str | None) -> Pipeline:
         return _only(find_pipelines(modules))
     if not name.strip():
         raise ConfigurationError("a pipeline has a name")
+    return pick(known(modules), name)
+
+
+def known(modules: tuple[str, ...]) -> tuple[Pipeline, ...]:
+    """The pipelines of the project's code and, where no modules are named, those that are deployed."""
     from rs_assets.orchestration.deployed.shown import shown_pipelines
 
     found = find_pipelines(modules)
     taken = {pipeline.topology.label for pipeline in found}
     deployed = () if modules else shown_pipelines(Home.default(), taken)
-    return pick((*found, *(pipeline for _, pipeline in deployed)), name)
+    return (*found, *(pipeline for _, pipeline in deployed))
 
 
 def _only(found: Sequence[Pipeline]) -> Pipeline:

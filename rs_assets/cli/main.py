@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rs_assets.cli.base import AS_JSON, MODULES, NAME_OR_NONE, chosen, guarded
+from rs_assets.cli.base import AS_JSON, MODULES, NAME_OR_NONE, chosen, guarded, known
 from rs_assets.cli.deploy import deploy, deployments
 from rs_assets.cli.letters import dead_letters
 from rs_assets.cli.project import PROJECT_COMMANDS
@@ -19,7 +19,7 @@ from rs_assets.cli.tables import show
 from rs_assets.cli.upkeep import COMMANDS
 from rs_assets.engine.extras import check_extra
 from rs_assets.engine.project import project_folder
-from rs_assets.orchestration.discovery import find_pipelines, pick, split_modules
+from rs_assets.orchestration.discovery import find_pipelines, split_modules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,11 +115,10 @@ def _chosen_to_run(modules: tuple[str, ...], name: str | None, *, brief: bool) -
 @AS_JSON
 @guarded
 def status(name: str | None, modules: tuple[str, ...], as_json: bool) -> None:
-    """Show where each pipeline stands: generation, last batch, watermark, who runs it."""
+    """Show where each pipeline stands, deployed ones too: generation, last batch, watermark, who runs it."""
     from rs_assets.cli.status import show_status
 
-    found = find_pipelines(modules)
-    show_status([pick(found, name)] if name else list(found), as_json=as_json)
+    show_status([chosen(modules, name)] if name else known(modules), as_json=as_json)
 
 
 @main.command()

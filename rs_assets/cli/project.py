@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, guarded
+from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, chosen, guarded
 from rs_assets.errors import RsError
-from rs_assets.orchestration.discovery import find_pipelines, pick
+from rs_assets.orchestration.discovery import find_pipelines
 
 if TYPE_CHECKING:
     from rs_assets.pipeline.stream.pipeline import Pipeline
@@ -74,8 +74,7 @@ def setup() -> None:
 @guarded
 def check(name: str | None, modules: tuple[str, ...], as_json: bool) -> None:
     """Let Spark analyse every step of the pipelines, without reading anything; exit code 1 if one is refused."""
-    found = find_pipelines(modules)
-    results = [_checked(pipeline) for pipeline in ([pick(found, name)] if name else found)]
+    results = [_checked(each) for each in ([chosen(modules, name)] if name else find_pipelines(modules))]
     if as_json:
         click.echo(json.dumps(results))
     for result in () if as_json else results:

@@ -73,6 +73,18 @@ def test_should_name_what_there_is_when_asked_for_something_else(project):
     assert (code, "there is no module 'no_such_module'" in text) == (1, True)
 
 
+def test_should_tell_the_status_of_deployed_pipelines(project):
+    (project / "totals.sql").write_text(
+        "CREATE TABLE clicks (page STRING) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');\n"
+        "CREATE TABLE pages (page STRING) WITH ('connector' = 'delta', 'table' = 'pages');\n"
+        "INSERT INTO pages SELECT page FROM clicks\n"
+    )
+    assert call("deploy", "totals.sql", "--name", "shop.totals")[0] == 0
+    assert [row["pipeline"] for row in json.loads(call("status", "--json")[1])] == ["shop.hits", "shop.totals"]
+    assert [row["pipeline"] for row in json.loads(call("status", "totals", "--json")[1])] == ["shop.totals"]
+    assert [row["pipeline"] for row in json.loads(call("status", "-m", "hits", "--json")[1])] == ["shop.hits"]
+
+
 @pytest.mark.parametrize("file", ["more.py", "jobs/more.py", "jobs/__init__.py"])
 def test_should_say_how_to_list_the_module_of_a_pipeline(project, monkeypatch, file):
     (project / file).parent.mkdir(exist_ok=True)
