@@ -1,5 +1,7 @@
 """A pipeline changes: what state it may keep, what is refused with a difference and choices, what is a mapping."""
 
+from dataclasses import replace
+
 import pytest
 from deltalake import DeltaTable
 
@@ -35,8 +37,6 @@ class World:
         return getattr(window, aggregate)("n", "total").to_data_stream().to_delta(table, name=sink)
 
     def run(self, stream, renamed=None, **changes):
-        from dataclasses import replace
-
         return stream.build(renamed=renamed).run(replace(self.options, **changes))
 
     def table(self, name="pages"):
@@ -210,3 +210,33 @@ def test_should_tell_where_a_query_stands_after_its_step_was_reset_or_renamed(wo
     (entry,) = status_of(renamed.build(renamed={"pages": "views"}), world.options.home)
     assert entry["generation"] == 2
     assert entry["last_batch"] > before["last_batch"]
+
+
+def test_a_source_with_another_name_is_not_read_again_by_mistake(options, tmp_path):
+    """What it reads tells that it is the same one: its rows would stand in the table twice."""
+    file = tmp_path / "in" / "a.jsonl"
+    file.parent.mkdir()
+    file.write_text('{"n": 1}\n{"n": 2}\n')
+
+    def run(name, renamed=None, folder=file.parent, **changes):
+        stream = StreamBuilder.data_stream("shop", "files").from_file(folder, schema="n bigint", name=name)
+        stream.to_delta("numbers").build(renamed=renamed).run(replace(options, **changes))
+        return sorted(DeltaTable(options.home.table("shop", "numbers")).to_pyarrow_table()["n"].to_pylist())
+
+    assert run("clicks") == [1, 2]
+    with pytest.raises(TopologyChangedError, match="'hits' would be read from its beginning .* of 'clicks'") as error:
+        run("hits")
+    assert "renamed={'clicks': 'hits'}" in error.value.remedy
+    assert "--reset-step hits" in error.value.remedy
+    assert run("hits", renamed={"clicks": "hits"}) == [1, 2]
+    assert run("hits") == [1, 2]
+    assert run("seen", reset_steps=("seen",)) == [1, 2]
+    # Another folder is another input.
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "b.jsonl").write_text('{"n": 3}\n')
+    assert run("more", folder=other) == [1, 2, 3]
+    with pytest.raises(TopologyChangedError, match="as those of 'seen'") as error:
+        run("again")
+    assert "renamed" not in error.value.remedy
+    assert run("seen") == [1, 2, 3]

@@ -22,10 +22,11 @@ class QueryFacts:
     """What is known of one query; `shape` is what its state was made with, as plain data.
 
     `generation` is that of its own checkpoint: a step that was reset is ahead of its pipeline. `query_id` is Spark's id
-    of the checkpoint, `left` holds the offsets of sources that were taken out, `sinks` maps its sinks to the last batch
-    that each had, `rows_open` is how many groups were left in state (an idle run does not load it), `catalogued` the
-    last batch that the catalog has, `poisons` the records that are kept out of batches that failed on them. `path` are
-    the generations that lead to this one, oldest first, each with its last batch that counts.
+    of the checkpoint, `left` holds the offsets of sources that were taken out, `origins` what each source reads or has
+    read, `sinks` maps its sinks to the last batch that each had, `rows_open` is how many groups were left in state (an
+    idle run does not load it), `catalogued` the last batch that the catalog has, `poisons` the records that are kept
+    out of batches that failed on them. `path` are the generations that lead to this one, oldest first, each with its
+    last batch that counts.
     """
 
     generation: int
@@ -40,6 +41,7 @@ class QueryFacts:
     catalogued: int = -1
     poisons: tuple[Mapping[str, Any], ...] = ()
     path: tuple[tuple[int, int], ...] = ()
+    origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +112,7 @@ class Manifest:
                     "sources": tuple(facts["sources"]),
                     "shape": tuple(facts["shape"]),
                     "poisons": tuple(facts.get("poisons", ())),
+                    "origins": {name: tuple(of) for name, of in facts.get("origins", {}).items()},
                     "path": tuple((generation, batch) for generation, batch in facts.get("path", ())),
                 }
             )

@@ -12,6 +12,7 @@ from rs_assets.errors import ConfigurationError, TopologyChangedError
 from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.pipeline.topology.shape import NodeShape, Shape, changes, lags, looks_through, renamed, shape_of
+from rs_assets.pipeline.topology.source import Source
 from rs_assets.pipeline.topology.topology import Topology
 
 CHOICES = (
@@ -36,7 +37,11 @@ def resumed(
     else:
         _refuse_changes(topology, shapes, _removed(stored, set(folders.values())))
     aliases = _aliases(topology, stored, names)
-    known = _renamed_sinks(stored, names)
+    known = _renamed_ends(stored, names)
+    for plan in plans:
+        facts = known.get(folders[plan.name])
+        if facts is not None and not _is_reset(plan, options):
+            _refuse_reread(topology, plan, facts)
     queries = {
         folders[plan.name]: _facts(topology, plan, stored, known.get(folders[plan.name]), options) for plan in plans
     }
@@ -46,16 +51,43 @@ def resumed(
 def matched(topology: Topology, plans: tuple[QueryPlan, ...], stored: Manifest) -> tuple[Manifest, Mapping[str, str]]:
     """`stored` with the names that its sources and sinks have now, and the folder of each query; nothing is refused."""
     names = _renames(topology, stored)
-    known = replace(stored, aliases=_aliases(topology, stored, names), queries=_renamed_sinks(stored, names))
+    known = replace(stored, aliases=_aliases(topology, stored, names), queries=_renamed_ends(stored, names))
     return known, _folders(plans, stored, names)
 
 
-def _renamed_sinks(stored: Manifest, names: Mapping[str, str]) -> Mapping[str, QueryFacts]:
-    """The queries with their sinks by the names of now."""
+def _renamed_ends(stored: Manifest, names: Mapping[str, str]) -> Mapping[str, QueryFacts]:
+    """The queries with their sinks, and what their sources read, by the names of now."""
     return {
-        folder: replace(facts, sinks={names.get(sink, sink): batch for sink, batch in facts.sinks.items()})
+        folder: replace(
+            facts,
+            sinks={names.get(sink, sink): batch for sink, batch in facts.sinks.items()},
+            origins={names.get(source, source): origin for source, origin in facts.origins.items()},
+        )
         for folder, facts in stored.queries.items()
     }
+
+
+def _refuse_reread(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None:
+    """TopologyChangedError for a source with another name that would read again what a query that goes on has read."""
+    here = {node.name for node in topology}
+    gone = {origin: name for name, origin in facts.origins.items() if name not in here}
+    for name in (name for name in plan.sources if name not in (*facts.origins, *facts.sources, *facts.left)):
+        former = gone.get(_origin(topology, name))
+        if former is not None:
+            step = (plan.states or (plan.name,))[-1]
+            declared = f", or say that it was renamed: .build(renamed={{{former!r}: {name!r}}})"
+            raise TopologyChangedError(
+                f"the source {name!r} would be read from its beginning for {', '.join(plan.sinks)}, where its rows are"
+                f" already, as those of {former!r}",
+                remedy=f"call it {former} as before{declared if former in facts.sources else ''}; or begin afresh"
+                f" (--reset-step {step}, or --new-generation)",
+                pipeline=topology.name,
+            )
+
+
+def _origin(topology: Topology, name: str) -> tuple[str, ...]:
+    source = topology[name]
+    return source.origin if isinstance(source, Source) else ()
 
 
 def _renames(topology: Topology, stored: Manifest) -> Mapping[str, str]:
@@ -187,6 +219,7 @@ def _facts(
         mode=plan.output_mode,
         sinks={sink: known.sinks.get(sink, -1) for sink in plan.sinks},
         sources=plan.sources,
+        origins={**known.origins, **{name: origin for name in plan.sources if (origin := _origin(topology, name))}},
         shape=tuple(asdict(node) for node in shape_of(topology, plan.stateful)),
     )
 

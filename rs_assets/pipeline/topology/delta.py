@@ -47,6 +47,11 @@ class DeltaSource(Source):
         object.__setattr__(self, "table", anchored(plain) if "/" in plain else plain)
 
     @property
+    def origin(self) -> tuple[str, ...]:
+        """The table, and which rows of it."""
+        return ("delta", self.namespace, self.table, "changes" if self.changes else "rows")
+
+    @property
     def bad_records(self) -> BadRecords:
         """The policy that was asked for."""
         return self.policy

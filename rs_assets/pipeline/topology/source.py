@@ -79,6 +79,11 @@ class Source(Node):
         """The fields of its rows as DDL text, None if that is found out at the first start."""
         return self.schema
 
+    @property
+    def origin(self) -> tuple[str, ...]:
+        """What is read, whatever the step is called; () of what cannot be told from others of its kind."""
+        return ()
+
     def unlimited(self) -> Self:
         """The same source without limits of a batch, which real-time mode has not."""
         return self
@@ -208,6 +213,11 @@ class FileSource(Source):
         object.__setattr__(self, "path", anchored(SCHEME.sub("", self.path)))
 
     @property
+    def origin(self) -> tuple[str, ...]:
+        """The path."""
+        return ("file", self.path)
+
+    @property
     def bounded(self) -> bool:
         """One file that is not followed ends; a directory, a glob and a growing file do not."""
         place = Path(self.path)
@@ -312,6 +322,11 @@ class KafkaSource(Source):
         if self.pattern is not None and topic is not None:
             return _compiles(self.pattern) and re.fullmatch(self.pattern, topic) is not None
         return topic in self.topics
+
+    @property
+    def origin(self) -> tuple[str, ...]:
+        """The brokers and the topics."""
+        return ("kafka", *self.cluster.servers, *(self.topics or (self.pattern or "",)))
 
     @property
     def bad_records(self) -> BadRecords:

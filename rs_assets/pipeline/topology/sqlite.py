@@ -33,6 +33,11 @@ class SqliteSource(Source):
         object.__setattr__(self, "path", anchored(self.path))
 
     @property
+    def origin(self) -> tuple[str, ...]:
+        """The table of the database."""
+        return ("sqlite", self.path, self.table)
+
+    @property
     def bad_records(self) -> BadRecords:
         """The policy that was asked for."""
         return self.policy
