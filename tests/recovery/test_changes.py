@@ -240,3 +240,25 @@ def test_a_source_with_another_name_is_not_read_again_by_mistake(options, tmp_pa
         run("again")
     assert "renamed" not in error.value.remedy
     assert run("seen") == [1, 2, 3]
+
+
+def test_an_output_with_another_name_does_not_write_beside_the_rows_of_the_old_one(world):
+    world.first.put(*rows("a", 1))
+
+    def run(*sinks, renamed=None, **changes):
+        stream = world.stream("clicks").to_delta("also", name="also")
+        for sink in sinks:
+            stream = stream.to_delta("plain", name=sink)
+        world.run(stream, renamed=renamed, **changes)
+        return DeltaTable(world.options.home.table("shop", "plain")).to_pyarrow_table().num_rows
+
+    assert run("out") == 1
+    for changes in ({}, {"new_generation": True}):
+        with pytest.raises(TopologyChangedError, match="'written' writes where 'out' did") as error:
+            run("written", **changes)
+        assert "renamed={'out': 'written'}" in error.value.remedy
+    assert run("written", renamed={"out": "written"}) == 1
+    run()
+    with pytest.raises(TopologyChangedError, match="'again' writes where 'written' did") as error:
+        run("again")
+    assert "renamed" not in error.value.remedy

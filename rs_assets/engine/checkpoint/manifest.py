@@ -23,10 +23,10 @@ class QueryFacts:
 
     `generation` is that of its own checkpoint: a step that was reset is ahead of its pipeline. `query_id` is Spark's id
     of the checkpoint, `left` holds the offsets of sources that were taken out, `origins` what each source reads or has
-    read, `sinks` maps its sinks to the last batch that each had, `rows_open` is how many groups were left in state (an
-    idle run does not load it), `catalogued` the last batch that the catalog has, `poisons` the records that are kept
-    out of batches that failed on them. `path` are the generations that lead to this one, oldest first, each with its
-    last batch that counts.
+    read, `targets` where each sink writes or has written, `sinks` maps its sinks to the last batch that each had,
+    `rows_open` is how many groups were left in state (an idle run does not load it), `catalogued` the last batch that
+    the catalog has, `poisons` the records that are kept out of batches that failed on them. `path` are the generations
+    that lead to this one, oldest first, each with its last batch that counts.
     """
 
     generation: int
@@ -42,6 +42,7 @@ class QueryFacts:
     poisons: tuple[Mapping[str, Any], ...] = ()
     path: tuple[tuple[int, int], ...] = ()
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    targets: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ from rs_assets.engine.checkpoint.log import CheckpointLog
 from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.errors import ConfigurationError, TopologyChangedError
 from rs_assets.pipeline.compile.query_plan import QueryPlan
+from rs_assets.pipeline.runtime.ends import origins_of, refuse_renamed, refuse_reread, targets_of
 from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.pipeline.topology.shape import NodeShape, Shape, changes, lags, looks_through, renamed, shape_of
-from rs_assets.pipeline.topology.source import Source
 from rs_assets.pipeline.topology.topology import Topology
 
 CHOICES = (
@@ -29,6 +29,8 @@ def resumed(
     TopologyChangedError, with the difference and the choices, if state would be read with another meaning.
     """
     names = _renames(topology, stored)
+    known = _renamed_ends(stored, names)
+    refuse_renamed(topology, known)
     folders = _folders(plans, stored, names)
     _check_resets(plans, options)
     shapes = _shapes(topology, plans, stored, folders, names, options)
@@ -37,11 +39,10 @@ def resumed(
     else:
         _refuse_changes(topology, shapes, _removed(stored, set(folders.values())))
     aliases = _aliases(topology, stored, names)
-    known = _renamed_ends(stored, names)
     for plan in plans:
         facts = known.get(folders[plan.name])
         if facts is not None and not _is_reset(plan, options):
-            _refuse_reread(topology, plan, facts)
+            refuse_reread(topology, plan, facts)
     queries = {
         folders[plan.name]: _facts(topology, plan, stored, known.get(folders[plan.name]), options) for plan in plans
     }
@@ -56,38 +57,16 @@ def matched(topology: Topology, plans: tuple[QueryPlan, ...], stored: Manifest) 
 
 
 def _renamed_ends(stored: Manifest, names: Mapping[str, str]) -> Mapping[str, QueryFacts]:
-    """The queries with their sinks, and what their sources read, by the names of now."""
+    """The queries with their sources and sinks by the names of now."""
     return {
         folder: replace(
             facts,
             sinks={names.get(sink, sink): batch for sink, batch in facts.sinks.items()},
             origins={names.get(source, source): origin for source, origin in facts.origins.items()},
+            targets={names.get(sink, sink): target for sink, target in facts.targets.items()},
         )
         for folder, facts in stored.queries.items()
     }
-
-
-def _refuse_reread(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None:
-    """TopologyChangedError for a source with another name that would read again what a query that goes on has read."""
-    here = {node.name for node in topology}
-    gone = {origin: name for name, origin in facts.origins.items() if name not in here}
-    for name in (name for name in plan.sources if name not in (*facts.origins, *facts.sources, *facts.left)):
-        former = gone.get(_origin(topology, name))
-        if former is not None:
-            step = (plan.states or (plan.name,))[-1]
-            declared = f", or say that it was renamed: .build(renamed={{{former!r}: {name!r}}})"
-            raise TopologyChangedError(
-                f"the source {name!r} would be read from its beginning for {', '.join(plan.sinks)}, where its rows are"
-                f" already, as those of {former!r}",
-                remedy=f"call it {former} as before{declared if former in facts.sources else ''}; or begin afresh"
-                f" (--reset-step {step}, or --new-generation)",
-                pipeline=topology.name,
-            )
-
-
-def _origin(topology: Topology, name: str) -> tuple[str, ...]:
-    source = topology[name]
-    return source.origin if isinstance(source, Source) else ()
 
 
 def _renames(topology: Topology, stored: Manifest) -> Mapping[str, str]:
@@ -219,7 +198,8 @@ def _facts(
         mode=plan.output_mode,
         sinks={sink: known.sinks.get(sink, -1) for sink in plan.sinks},
         sources=plan.sources,
-        origins={**known.origins, **{name: origin for name in plan.sources if (origin := _origin(topology, name))}},
+        origins={**known.origins, **origins_of(topology, plan)},
+        targets={**known.targets, **targets_of(topology, plan)},
         shape=tuple(asdict(node) for node in shape_of(topology, plan.stateful)),
     )
 

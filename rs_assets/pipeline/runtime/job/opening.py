@@ -14,6 +14,7 @@ from rs_assets.engine.checkpoint.savepoints import refuse_unfinished
 from rs_assets.engine.checkpoint.savepoints.relocate import settle
 from rs_assets.engine.sink.base import BatchMark
 from rs_assets.errors import CheckpointError, RsError
+from rs_assets.pipeline.runtime.ends import refuse_renamed
 from rs_assets.pipeline.runtime.identity import resumed
 from rs_assets.pipeline.runtime.job.inputs import check_inputs
 from rs_assets.pipeline.runtime.job.preflight import expected
@@ -49,6 +50,7 @@ def _open(session: JobSession) -> None:
     stored = _stored(session)
     cut = returning.under_way(session.folder)
     if session.options.new_generation and stored.queries:
+        refuse_renamed(session.topology, stored.queries)
         stored = _next_generation(session, stored, above=cut.generation if cut else 0)
     elif stored.queries:
         returning.refuse(session.folder)

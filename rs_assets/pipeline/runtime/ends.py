@@ -1,0 +1,80 @@
+"""Sources and outputs under other names: what they read and where they write tells that they are the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rs_assets.engine.checkpoint.manifest import QueryFacts
+from rs_assets.errors import TopologyChangedError
+from rs_assets.pipeline.compile.query_plan import QueryPlan
+from rs_assets.pipeline.topology.sink import DeltaSink, Sink
+from rs_assets.pipeline.topology.source import Source
+from rs_assets.pipeline.topology.targets import target_of
+from rs_assets.pipeline.topology.topology import Topology
+
+
+def origins_of(topology: Topology, plan: QueryPlan) -> Mapping[str, tuple[str, ...]]:
+    """What each source of a query reads, as far as that can be told."""
+    return {name: origin for name in plan.sources if (origin := _origin(topology, name))}
+
+
+def targets_of(topology: Topology, plan: QueryPlan) -> Mapping[str, str]:
+    """Where each output of a query writes, of those in files and Delta tables; late rows are no output of their own."""
+    return {name: target for name in plan.sinks if (target := _target(topology, name)) is not None}
+
+
+def refuse_reread(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None:
+    """TopologyChangedError for a source that would read again what a query that goes on has read under another name."""
+    here = {node.name for node in topology}
+    gone = {origin: name for name, origin in facts.origins.items() if name not in here}
+    for name in (name for name in plan.sources if name not in (*facts.origins, *facts.sources, *facts.left)):
+        former = gone.get(_origin(topology, name))
+        if former is not None:
+            declared = _declared(former, name) if former in facts.sources else ""
+            step = (plan.states or (plan.name,))[-1]
+            raise TopologyChangedError(
+                f"the source {name!r} would be read from its beginning for {', '.join(plan.sinks)}, where its rows are"
+                f" already, as those of {former!r}",
+                remedy=f"call it {former} as before{declared}; or begin afresh (--reset-step {step}, or"
+                " --new-generation)",
+                pipeline=topology.name,
+            )
+
+
+def refuse_renamed(topology: Topology, queries: Mapping[str, QueryFacts]) -> None:
+    """TopologyChangedError for an output that writes where one that is gone did: it knows nothing of its rows."""
+    here = {node.name for node in topology}
+    known = {sink for facts in queries.values() for sink in (*facts.sinks, *facts.targets)}
+    gone = {
+        target: (sink, sink in facts.sinks)
+        for facts in queries.values()
+        for sink, target in facts.targets.items()
+        if sink not in here
+    }
+    for sink in topology.sinks:
+        target = _target(topology, sink.name)
+        if sink.name in known or target is None or target not in gone:
+            continue
+        former, stands = gone[target]
+        declared = _declared(former, sink.name) if stands else ""
+        raise TopologyChangedError(
+            f"the output {sink.name!r} writes where {former!r} did, and knows nothing of its rows",
+            remedy=f"call it {former} as before{declared}; or write to another place",
+            pipeline=topology.name,
+        )
+
+
+def _declared(former: str, name: str) -> str:
+    return f", or say that it was renamed: .build(renamed={{{former!r}: {name!r}}})"
+
+
+def _origin(topology: Topology, name: str) -> tuple[str, ...]:
+    source = topology[name]
+    return source.origin if isinstance(source, Source) else ()
+
+
+def _target(topology: Topology, name: str) -> str | None:
+    sink = topology[name]
+    if not isinstance(sink, Sink) or (isinstance(sink, DeltaSink) and sink.late):
+        return None
+    return target_of(sink)
