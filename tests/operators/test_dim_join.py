@@ -25,8 +25,8 @@ from tests.operators.model import at
 SCHEMA = "k string, v bigint"
 
 
-def clicks(job="dim"):
-    return StreamBuilder.data_stream("test", job).from_file("in.jsonl", schema=SCHEMA)
+def clicks(job="dim", path="in.jsonl"):
+    return StreamBuilder.data_stream("test", job).from_file(path, schema=SCHEMA)
 
 
 def written(path, rows):
@@ -253,9 +253,9 @@ def test_a_column_is_made_of_the_keys_that_found_it():
         ("nonsense s3cr3t", "no url that can be used"),
     ],
 )
-def test_a_database_that_cannot_be_read_refuses_the_start_without_its_secrets(options, url, shown):
+def test_a_database_that_cannot_be_read_refuses_the_start_without_its_secrets(options, tmp_path, url, shown):
     users = Dimension.from_database(url, table="users", schema="k string")
-    pipeline = clicks().dim_join(users, on="k").to_print().build()
+    pipeline = clicks(path=written(tmp_path / "in.jsonl", [])).dim_join(users, on="k").to_print().build()
     assert "s3cr3t" not in repr(pipeline) + pipeline.describe() + str(users)
     with pytest.raises(RsError, match=shown) as caught:
         pipeline.run(options)
