@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -24,7 +24,10 @@ from rs_assets.pipeline.stream.pipeline import Pipeline
 
 
 def status_of(pipeline: Pipeline, home: Home) -> list[dict[str, Any]]:
-    """One entry a query: generation, last committed batch, watermark, who runs the pipeline, and what fails beside."""
+    """One entry a query: generation, last committed batch, watermark, who runs the pipeline, and what fails beside.
+
+    It was `killed` if the process that ran it last ended without giving its lease back.
+    """
     topology = pipeline.topology
     folder = home.job(topology.namespace, topology.job)
     manifest = manifests.load(folder)
@@ -46,6 +49,7 @@ def status_of(pipeline: Pipeline, home: Home) -> list[dict[str, Any]]:
                 "last_batch": batch,
                 "watermark": offsets.watermark.isoformat() if offsets and plan.stateful else None,
                 "running": running,
+                "killed": bool(lease and lease.free and not lease.released),
                 "warnings": warnings,
             }
         )
@@ -62,8 +66,7 @@ def show_status(pipelines: Sequence[Pipeline], *, as_json: bool) -> None:
     for name in ("pipeline", "query", "generation", "last batch", "watermark", "state"):
         table.add_column(name, overflow="fold")
     for entry in entries:
-        holder = entry["running"]
-        state = f"running (pid {holder['pid']})" if holder else "sealed" if entry["sealed"] else "stopped"
+        state = _state(entry)
         batch = str(entry["last_batch"]) if entry["last_batch"] >= 0 else "none yet"
         numbers = (str(entry["generation"]), batch, in_words(_read(entry["watermark"])))
         table.add_row(entry["pipeline"], entry["query"], *numbers, state)
@@ -71,6 +74,14 @@ def show_status(pipelines: Sequence[Pipeline], *, as_json: bool) -> None:
     out.print(table)
     for name, text in dict.fromkeys((entry["pipeline"], text) for entry in entries for text in entry["warnings"]):
         out.print(f"[bold yellow]warning[/]: {name}: {escape(text)}", soft_wrap=True)
+
+
+def _state(entry: Mapping[str, Any]) -> str:
+    holder = entry["running"]
+    if holder:
+        return f"running (pid {holder['pid']})"
+    known = {"sealed": entry["sealed"], "killed": entry["killed"], "not started yet": not entry["generation"]}
+    return next((state for state, holds in known.items() if holds), "stopped")
 
 
 def in_words(watermark: datetime | None) -> str:

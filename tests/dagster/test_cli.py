@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,8 @@ from dagster import (
 
 from rs_assets.cli import console
 from rs_assets.cli.main import main
-from rs_assets.engine.checkpoint.lease import read_lease
+from rs_assets.engine.checkpoint.lease import Lease, read_lease
+from rs_assets.engine.home import Home
 from rs_assets.orchestration.discovery import find_pipelines
 from rs_assets.orchestration.launch import Wish
 from rs_assets.orchestration.sensors import recovery_sensor
@@ -64,6 +66,28 @@ def test_should_list_describe_and_tell_the_status(project):
     assert "flowchart LR" in call("describe", "hits", "--mermaid")[1]
     code, text = call("status", "hits", "--json")
     assert (code, json.loads(text)[0]["last_batch"]) == (0, -1)
+
+
+def test_should_tell_a_pipeline_that_was_killed_from_one_that_was_stopped_or_never_started(project):
+    def state():
+        shown, told = call("status", "hits", "--json"), call("status", "hits")
+        return json.loads(shown[1])[0]["killed"], told[1]
+
+    killed, text = state()
+    assert (killed, "not started" in text) == (False, True)
+    dies = (
+        "import os, sys; from datetime import timedelta; from pathlib import Path\n"
+        "from rs_assets.engine.checkpoint.lease import Lease\n"
+        "Lease.acquire(Path(sys.argv[1]), pipeline='shop.hits', run_id='r', ttl=timedelta(seconds=9))\n"
+        "os._exit(9)"
+    )
+    done = subprocess.run([sys.executable, "-c", dies, str(Home.default().leases)], check=False)
+    assert done.returncode == 9
+    killed, text = state()
+    assert (killed, "killed" in text) == (True, True)
+    with Lease.acquire(Home.default().leases, pipeline="shop.hits", run_id="s", ttl=timedelta(seconds=9)):
+        assert "running" in state()[1]
+    assert state()[0] is False
 
 
 def test_should_name_what_there_is_when_asked_for_something_else(project):
