@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -94,8 +95,9 @@ class Bar:
     def __init__(self, pipeline: Pipeline, progress: Progress) -> None:
         self.pipeline = pipeline
         self.progress = progress
-        self.rows = 0
         self.batches = 0
+        self._read: Counter[str] = Counter()
+        self._first_read = 0
         self._done: dict[tuple[str, str], int] = {}
         readers = {source.name: reader_of(source) for source in pipeline.topology.sources}
         self._metered = {name: reader for name, reader in readers.items() if isinstance(reader, Metered)}
@@ -105,13 +107,19 @@ class Bar:
     def show(self, batch: BatchProgress) -> None:
         """Move on by one batch."""
         self.batches += 1
-        self.rows += batch.rows_in - batch.rows_in_again
+        self._read[batch.query] += batch.rows_in
+        self._first_read += batch.rows_in - batch.rows_in_again
         for source, offset in batch.offsets.items():
             if source in self._metered and offset != NOTHING_READ:
                 self._done[batch.query, source] = self._metered[source].done(offset)
         reached = min(self._done.values(), default=0)
         total = self.total if self._done and self.total else None
         self.progress.update(self.task, description=self._said(batch), total=total, completed=reached)
+
+    @property
+    def rows(self) -> int:
+        """The rows that were read, those of one source once, whichever of its queries was the first to read them."""
+        return max(self._first_read, *self._read.values(), 0)
 
     def _said(self, batch: BatchProgress) -> str:
         parts = [f"batch {self.batches}", f"{self.rows:,} rows"]

@@ -23,7 +23,7 @@ from rs_assets.pipeline.runtime.report import BatchProgress, RunReport
 
 def progress(**facts):
     always = {"query": "q", "steps": frozenset(), "batch_id": 0, "rows_dead": 0, "rows_late": 0, "rows_out": {}}
-    return BatchProgress(**always, seconds=2.0, **facts)
+    return BatchProgress(**{**always, "seconds": 2.0, **facts})
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,16 @@ def test_a_batch_tells_its_speed_and_its_lag(batch, said):
         bar = Bar(pipeline, shown)
         bar.show(progress(**batch))
         assert shown.tasks[0].description == said
+
+
+def test_rows_of_a_source_count_once_whichever_of_its_queries_is_the_first():
+    pipeline = StreamBuilder.data_stream("shop", "hits").from_array([{"n": 1}]).to_print().build()
+    with Progress(console=Console(file=io.StringIO())) as shown:
+        bar, said = Bar(pipeline, shown), []
+        for query, again in (("second", 20), ("first", 0), ("first", 0)):
+            bar.show(progress(query=query, rows_in=20, rows_in_again=again))
+            said.append(bar.rows)
+    assert said == [20, 20, 40]
 
 
 def test_some_rows_of_a_table_are_shown_and_all_are_counted(tmp_path, monkeypatch):
