@@ -7,6 +7,7 @@ from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
 from rs_assets.cli.status import status_of
+from rs_assets.engine.home import Home
 from rs_assets.engine.source.memory import MemoryChannel
 from rs_assets.errors import CheckpointError, ConfigurationError, TopologyChangedError, TopologyError
 from tests.operators.model import at
@@ -262,3 +263,24 @@ def test_an_output_with_another_name_does_not_write_beside_the_rows_of_the_old_o
     with pytest.raises(TopologyChangedError, match="'again' writes where 'written' did") as error:
         run("again")
     assert "renamed" not in error.value.remedy
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["the same home", "a home that was lost"])
+def test_an_output_that_was_renamed_finds_its_rows_when_all_is_begun_afresh(options, tmp_path, lost):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"n": 1}\n{"n": 2}\n')
+
+    def run(sink, home, **changes):
+        begin = StreamBuilder.data_stream("shop", "copied")
+        stream = begin.from_file(tmp_path / "in", schema="n bigint", name="clicks").to_delta(
+            str(tmp_path / "copy"), name=sink
+        )
+        stream.build(renamed={"copy": "copied"} if sink != "copy" else {}).run(
+            replace(options, home=Home(tmp_path / home), **changes)
+        )
+        return DeltaTable(str(tmp_path / "copy")).to_pyarrow_table().num_rows
+
+    assert run("copy", "first") == 2
+    assert run("copied", "first") == 2
+    assert run("copied", "second" if lost else "first", new_generation=True) == 2
+    assert run("copied", "second" if lost else "first") == 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from rs_assets.engine.checkpoint.lease import Lease
@@ -42,19 +42,22 @@ class Claimed:
     """What a start may write with.
 
     `generation` is the greatest of the start: for one that goes back that of its own, which no sink knows yet. `seen`
-    has the last claim of each sink, by its stored name.
+    has the last claim of each sink, by its stored name. `aliases` are the names of before under which alone some sinks
+    know this pipeline: what begins afresh must go by them, or it would write beside the rows that it replaces.
     """
 
     claim: Claim
     token: int
     generation: int
     seen: Mapping[str, int]
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
     def settled(self, manifest: Manifest, sinks: Iterable[str] | None = None) -> Manifest:
         """`manifest` once `sinks` (stored names; None: all) are this start's, with what they remember now or will."""
         mine = self.seen.keys() if sinks is None else self.seen.keys() & set(sinks)
         claims = {name: self._newest(name, manifest) for name in mine}
-        return replace(manifest, token=self.token, claims={**manifest.claims, **claims})
+        aliases = {**manifest.aliases, **self.aliases}
+        return replace(manifest, token=self.token, claims={**manifest.claims, **claims}, aliases=aliases)
 
     def _newest(self, name: str, manifest: Manifest) -> tuple[int, ...]:
         """The claims of this home that a sink may remember; an older copy of its table has an older one."""
@@ -100,6 +103,7 @@ def claim_sinks(
         token=lease.token,
         generation=generation,
         seen={name: each.claim for name, each in asked.items()},
+        aliases={} if trust is Trust.CLAIMS else dict(_known_by(topology, manifest, asked)),
     )
 
 
@@ -170,6 +174,15 @@ def _fencing(topology: Topology, options: RunOptions) -> Iterator[tuple[Sink, Fe
 def _names(topology: Topology, manifest: Manifest, sink: str) -> set[str]:
     """The names that a sink may know the step by: as it is stored, and those that were declared to be its old ones."""
     return {manifest.stored_name(sink), *(old for old, new in topology.renamed if new == sink)}
+
+
+def _known_by(topology: Topology, manifest: Manifest, asked: Mapping[str, LastWriter]) -> Iterator[tuple[str, str]]:
+    """The outputs that are known by a name of before alone, each with that name."""
+    here, known = {node.name for node in topology}, {name for name, each in asked.items() if each.claim}
+    for node in topology.sinks:
+        former = sorted((_names(topology, manifest, node.name) & known) - here)
+        if former and node.name not in known:
+            yield node.name, former[0]
 
 
 def _refuse_strangers(topology: Topology, manifest: Manifest, asked: Mapping[str, LastWriter], *, first: bool) -> None:
