@@ -284,3 +284,13 @@ def test_an_output_that_was_renamed_finds_its_rows_when_all_is_begun_afresh(opti
     assert run("copied", "first") == 2
     assert run("copied", "second" if lost else "first", new_generation=True) == 2
     assert run("copied", "second" if lost else "first") == 2
+
+
+def test_an_output_may_be_renamed_and_all_be_begun_afresh_in_one_start(world):
+    def run(sink, **how):
+        world.run(world.stream("clicks").to_delta("plain", name=sink), **how)
+        return DeltaTable(world.options.home.table("shop", "plain")).to_pyarrow_table().num_rows
+
+    world.first.put(*rows("a", 1))
+    assert run("out") == 1
+    assert run("written", renamed={"out": "written"}, new_generation=True) == 1

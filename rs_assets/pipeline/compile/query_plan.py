@@ -52,6 +52,11 @@ class QueryPlan:
         return self.states[-1] if self.states else None
 
     @property
+    def forgettable(self) -> tuple[str, ...]:
+        """The names by which a start is told to forget the query: its steps with state, without any its own."""
+        return self.states or (self.name,)
+
+    @property
     def controls(self) -> Mapping[str, str]:
         """The name of the source of control rows, for each gate behind which a watermark begins."""
         if len(self.entries) == 1:

@@ -9,6 +9,7 @@ from typing import Any
 from rs_assets.engine.checkpoint.manifest import QueryFacts
 from rs_assets.errors import TopologyChangedError
 from rs_assets.pipeline.compile.query_plan import QueryPlan
+from rs_assets.pipeline.runtime.ends import beside, read_again
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.sink import DeltaSink, FileSink, MemorySink, PrintSink, WriterSink
 from rs_assets.pipeline.topology.targets import target_of
@@ -23,7 +24,7 @@ def place_of(end: Node) -> Mapping[str, Any]:
 
 def afresh(plan: QueryPlan) -> str:
     """How a version begins a query from the beginning of its input, as a remedy."""
-    step = (plan.states or (plan.name,))[-1]
+    step = plan.forgettable[-1]
     return (
         f"begin afresh: `reset` {step} (rs-assets deploy --reset {step}), which replaces the rows of"
         f" {', '.join(plan.sinks)}"
@@ -40,11 +41,7 @@ def refuse_renamed(before: Topology, now: Topology) -> None:
     for sink in now.sinks:
         former = [name for name, place in gone.items() if place is not None and place == _target(sink)]
         if sink.name not in known and former:
-            raise TopologyChangedError(
-                f"the output {sink.name!r} writes where {former[0]!r} did, and knows nothing of its rows",
-                remedy=f"call it {former[0]} as before, or write to another place",
-                pipeline=now.name,
-            )
+            raise beside(now, sink.name, former[0], remedy=f"call it {former[0]} as before, or write to another place")
 
 
 def refuse_changed(before: Topology, now: Topology, plan: QueryPlan, known: QueryFacts) -> None:
@@ -55,13 +52,8 @@ def refuse_changed(before: Topology, now: Topology, plan: QueryPlan, known: Quer
     for name in (name for name in plan.sources if name not in (*known.sources, *known.left)):
         former = next(_read_by(before, now, now[name], plan, known), None)
         if former is not None:
-            called = f", as those of {former!r}" if former != name else ""
-            raise TopologyChangedError(
-                f"the source {name!r} would be read from its beginning for {', '.join(plan.sinks)}, where its rows are"
-                f" already{called}",
-                remedy=f"leave the names of tables and the order of statements as they were; or {afresh(plan)}",
-                pipeline=now.name,
-            )
+            remedy = f"leave the names of tables and the order of statements as they were; or {afresh(plan)}"
+            raise read_again(now, plan, name, former, remedy=remedy)
     for name in (name for name in plan.sinks if name in known.sinks):
         was, rule = _rule(next((sink for sink in before.sinks if sink.name == name), None)), _rule(now[name])
         if was and rule and was[0] == rule[0] and was != rule:

@@ -31,14 +31,9 @@ def refuse_reread(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> Non
         former = gone.get(_origin(topology, name))
         if former is not None:
             declared = _declared(former, name) if former in facts.sources else ""
-            step = (plan.states or (plan.name,))[-1]
-            raise TopologyChangedError(
-                f"the source {name!r} would be read from its beginning for {', '.join(plan.sinks)}, where its rows are"
-                f" already, as those of {former!r}",
-                remedy=f"call it {former} as before{declared}; or begin afresh (--reset-step {step}, or"
-                " --new-generation)",
-                pipeline=topology.name,
-            )
+            afresh = f"(--reset-step {plan.forgettable[-1]}, or --new-generation)"
+            remedy = f"call it {former} as before{declared}; or begin afresh {afresh}"
+            raise read_again(topology, plan, name, former, remedy=remedy)
 
 
 def refuse_renamed(topology: Topology, queries: Mapping[str, QueryFacts]) -> None:
@@ -57,11 +52,28 @@ def refuse_renamed(topology: Topology, queries: Mapping[str, QueryFacts]) -> Non
             continue
         former, stands = gone[target]
         declared = _declared(former, sink.name) if stands else ""
-        raise TopologyChangedError(
-            f"the output {sink.name!r} writes where {former!r} did, and knows nothing of its rows",
-            remedy=f"call it {former} as before{declared}; or write to another place",
-            pipeline=topology.name,
-        )
+        remedy = f"call it {former} as before{declared}; or write to another place"
+        raise beside(topology, sink.name, former, remedy=remedy)
+
+
+def read_again(topology: Topology, plan: QueryPlan, source: str, former: str, *, remedy: str) -> TopologyChangedError:
+    """The error for a source of a query that goes on with what was read as `former`, which may be its own name."""
+    called = f", as those of {former!r}" if former != source else ""
+    return TopologyChangedError(
+        f"the source {source!r} would be read from its beginning for {', '.join(plan.sinks)}, where its rows are"
+        f" already{called}",
+        remedy=remedy,
+        pipeline=topology.name,
+    )
+
+
+def beside(topology: Topology, output: str, former: str, *, remedy: str) -> TopologyChangedError:
+    """The error for an output in the place of `former`, which is gone."""
+    return TopologyChangedError(
+        f"the output {output!r} writes where {former!r} did, and knows nothing of its rows",
+        remedy=remedy,
+        pipeline=topology.name,
+    )
 
 
 def _declared(former: str, name: str) -> str:

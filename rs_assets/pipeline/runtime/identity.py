@@ -28,9 +28,9 @@ def resumed(
 
     TopologyChangedError, with the difference and the choices, if state would be read with another meaning.
     """
-    names = _renames(topology, stored)
-    known = _renamed_ends(stored, names)
+    known = queries_of_now(topology, stored)
     refuse_renamed(topology, known)
+    names = _renames(topology, stored)
     folders = _folders(plans, stored, names)
     _check_resets(plans, options)
     shapes = _shapes(topology, plans, stored, folders, names, options)
@@ -52,12 +52,13 @@ def resumed(
 def matched(topology: Topology, plans: tuple[QueryPlan, ...], stored: Manifest) -> tuple[Manifest, Mapping[str, str]]:
     """`stored` with the names that its sources and sinks have now, and the folder of each query; nothing is refused."""
     names = _renames(topology, stored)
-    known = replace(stored, aliases=_aliases(topology, stored, names), queries=_renamed_ends(stored, names))
+    known = replace(stored, aliases=_aliases(topology, stored, names), queries=queries_of_now(topology, stored))
     return known, _folders(plans, stored, names)
 
 
-def _renamed_ends(stored: Manifest, names: Mapping[str, str]) -> Mapping[str, QueryFacts]:
-    """The queries with their sources and sinks by the names of now."""
+def queries_of_now(topology: Topology, stored: Manifest) -> Mapping[str, QueryFacts]:
+    """The stored queries with their sources and sinks by the names that these have now."""
+    names = _renames(topology, stored)
     return {
         folder: replace(
             facts,
@@ -127,7 +128,7 @@ def _same(plan: QueryPlan, facts: QueryFacts, names: Mapping[str, str]) -> bool:
 
 
 def _check_resets(plans: tuple[QueryPlan, ...], options: RunOptions) -> None:
-    known = list(dict.fromkeys(name for plan in plans for name in plan.states or (plan.name,)))
+    known = list(dict.fromkeys(name for plan in plans for name in plan.forgettable))
     for step in options.reset_steps:
         if step not in known:
             raise ConfigurationError(f"there is no state of a step {step!r}", remedy=f"use one of: {', '.join(known)}")
@@ -206,7 +207,7 @@ def _facts(
 
 def _is_reset(plan: QueryPlan, options: RunOptions) -> bool:
     """Whether the state of one of its steps is to be forgotten: then that of those behind it has no meaning either."""
-    return not set(plan.states or (plan.name,)).isdisjoint(options.reset_steps)
+    return not set(plan.forgettable).isdisjoint(options.reset_steps)
 
 
 def _shape(facts: QueryFacts) -> Shape:

@@ -15,7 +15,7 @@ from rs_assets.engine.checkpoint.savepoints.relocate import settle
 from rs_assets.engine.sink.base import BatchMark
 from rs_assets.errors import CheckpointError, RsError
 from rs_assets.pipeline.runtime.ends import refuse_renamed
-from rs_assets.pipeline.runtime.identity import resumed
+from rs_assets.pipeline.runtime.identity import queries_of_now, resumed
 from rs_assets.pipeline.runtime.job.inputs import check_inputs
 from rs_assets.pipeline.runtime.job.preflight import expected
 from rs_assets.pipeline.runtime.job.queries import book_of
@@ -50,7 +50,7 @@ def _open(session: JobSession) -> None:
     stored = _stored(session)
     cut = returning.under_way(session.folder)
     if session.options.new_generation and stored.queries:
-        refuse_renamed(session.topology, stored.queries)
+        refuse_renamed(session.topology, queries_of_now(session.topology, stored))
         stored = _next_generation(session, stored, above=cut.generation if cut else 0)
     elif stored.queries:
         returning.refuse(session.folder)
