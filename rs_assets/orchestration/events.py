@@ -29,6 +29,7 @@ from rs_assets.orchestration.place import Place
 from rs_assets.orchestration.reached import as_records, reached
 from rs_assets.orchestration.roles import Role, roles_of
 from rs_assets.orchestration.stream_assets import StreamAssets
+from rs_assets.pipeline.check.types import SIMPLE
 from rs_assets.pipeline.runtime.report import BatchProgress, RunReport
 from rs_assets.pipeline.topology.provenance import fields_of, provenance
 
@@ -36,8 +37,6 @@ from rs_assets.pipeline.topology.provenance import fields_of, provenance
 LIVE_EVERY_S = 10.0
 # A stream says in its run's log what it does: each batch, but not more often than this, and if there was none for long.
 SAID_EVERY_S, WAITING_EVERY_S = 2.0, 30.0
-# What Delta calls otherwise than SQL, and so than the schemas that people write.
-KINDS = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 Metadata = dict[str, Any]
 
 
@@ -163,7 +162,8 @@ class StepEvents:
         if path is None or table is None:
             return {}
         fields = [(field.name, str(field.type.type)) for field in table.schema().fields]
-        columns = [TableColumn(name, KINDS.get(kind, kind)) for name, kind in fields]
+        # Delta calls some types otherwise than SQL, and so than the schemas that people write.
+        columns = [TableColumn(name, SIMPLE.get(kind, kind)) for name, kind in fields]
         return {
             "dagster/uri": MetadataValue.path(path),
             "dagster/column_schema": TableSchema(columns=columns),

@@ -7,12 +7,11 @@ from datetime import timedelta
 from functools import reduce
 from typing import Any, cast
 
-from py4j.java_gateway import JavaClass
-from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, StructType
 
+from rs_assets.engine.processor.session import package_in
 from rs_assets.engine.source.columns import visible
 from rs_assets.engine.state.reader import VALUE, StateOf, state_frame, store_frame
 from rs_assets.engine.window.aggregate import WINDOW, at_close, earlier
@@ -60,7 +59,7 @@ def open_windows(
     columns: list[Column] = [
         F.col(f"{VALUE if inside else 'key'}.`{own}`").alias(name) for name, own in zip(group_by, stored, strict=False)
     ]
-    columns += [_value(spec, own).alias(spec.alias) for spec, own in _buffers(aggregates, kind, names)]
+    columns += [_value(spark, spec, own).alias(spec.alias) for spec, own in _buffers(aggregates, kind, names)]
     columns += [F.lit(None).cast("string").alias(name) for name in opaque]
     place = _place(window, fired=fired)
     start, end = (earlier(F.col(f"{place}.{edge}"), lag) for edge in ("start", "end"))
@@ -129,10 +128,10 @@ def _buffers(
         yield spec, known[key]
 
 
-def _stored_count(stored: Column) -> Column:
+def _stored_count(spark: SparkSession, stored: Column) -> Column:
     """How many values a stored collection has; null in a session of Spark without the jar of the processors."""
-    package = cast("Any", SparkContext._jvm).org.apache.spark.sql.rsassets  # noqa: SLF001  there is no public way
-    if not isinstance(package.StoredCount, JavaClass):
+    package = package_in(spark)
+    if package is None:
         return F.lit(None).cast("bigint")
     counted = Column(package.StoredCount.column(cast("Any", stored)._jc))  # noqa: SLF001
     return F.coalesce(counted, F.lit(0).cast("bigint"))
@@ -145,12 +144,12 @@ def _width(spec: Aggregate, kind: StructType, names: Sequence[str]) -> int:
     return WIDTH[spec.function] + (1 if decimal else 0)
 
 
-def _value(spec: Aggregate, names: Sequence[str]) -> Column:
+def _value(spark: SparkSession, spec: Aggregate, names: Sequence[str]) -> Column:
     if spec.function in OPAQUE:
         return F.lit(None).cast("string")
     first = F.col(f"{VALUE}.`{names[0]}`")
     if spec.function == "count_distinct":
-        return _stored_count(first)
+        return _stored_count(spark, first)
     if spec.function == "avg":
         rows = F.col(f"{VALUE}.`{names[1]}`")
         return F.when(rows > 0, (first / rows).cast("double"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from py4j.java_gateway import JavaClass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from rs_assets.engine.processor.session import package_in
 from rs_assets.engine.source.columns import EVENT_TIME, LATE, ORIGIN
 from rs_assets.engine.window.splits import CAME_LATE, LATEST, NO_SPLIT, splits_metric
 from rs_assets.errors import ConfigurationError
@@ -20,8 +20,8 @@ def observed_splits(frame: DataFrame, *, gate: str) -> DataFrame:
 
     ConfigurationError if the session was made without the jar of the processors.
     """
-    package = cast("Any", frame.sparkSession._jvm).org.apache.spark.sql.rsassets  # noqa: SLF001  there is no public way
-    if not isinstance(package.LatestBySplit, JavaClass):
+    package = package_in(frame.sparkSession)
+    if package is None:
         raise ConfigurationError(
             "this Spark session has no function for watermarks of splits",
             remedy="add the jar that `python -m rs_assets.engine.processor.library` names to spark.jars",

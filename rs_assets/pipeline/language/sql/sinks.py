@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rs_assets.engine.functions.literals import quote_name
 from rs_assets.engine.source.memory import MemoryChannel
 from rs_assets.errors import SqlError
+from rs_assets.pipeline.check.types import NESTED
 from rs_assets.pipeline.language.sql.casts import cast, fits
 from rs_assets.pipeline.language.sql.catalog import ALLOW
 from rs_assets.pipeline.language.sql.options import Options
@@ -28,7 +29,6 @@ GUARANTEES: Final = {"at-least-once": "at_least_once", "exactly-once": "exactly_
 # Which rows are taken back, of queries whose rows may be.
 RETRACTED: Final = "retracted"
 ORDER_BY: Final = "order-by"
-NESTED: Final = ("array", "map", "struct")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,8 @@ class Changes:
             return ()
         newest = [self.columns[place].name.text for place in places if place is not None]
         others = [column.name.text for column in self.columns if column.type is None or column.type.name not in NESTED]
-        return tuple(name for name in dict.fromkeys([*newest, *others]) if name not in self.keys())
+        keys = self.keys()
+        return tuple(name for name in dict.fromkeys([*newest, *others]) if name not in keys)
 
 
 Sink = Callable[[Options, "DataStream", str, Changes], "DataStream"]
