@@ -17,6 +17,8 @@ from benchmarks.catalog import catalog_figures
 from benchmarks.firing import firing_figures
 from benchmarks.joins import join_figures
 from benchmarks.kafka import kafka_figures
+from benchmarks.kafka_firing import kafka_firing_figures
+from benchmarks.keys import key_figures
 from benchmarks.languages import sql_figures
 from benchmarks.latency import latency_figures
 from benchmarks.measure import Figure
@@ -35,6 +37,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "window": window_figures,
         "chain": chain_figures,
         "firing": firing_figures,
+        "keys": key_figures,
         "joins": join_figures,
         "latency": latency_figures,
         "small": small_figures,
@@ -43,6 +46,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "upkeep": upkeep_figures,
         "catalog": catalog_figures,
         "kafka": kafka_figures,
+        "kafka_firing": kafka_firing_figures,
         "nexmark": nexmark_figures,
         "sql": sql_figures,
     }

@@ -60,8 +60,8 @@ class Bench:
             pipeline.run(RunOptions(home=Home(folder), driver=self.driver))
             return by_hand.rows_below(folder / "tables")
 
-    def by_hand(self, query: Query, *, sink: by_hand.Sink) -> int:
-        """Run `query` with a fresh checkpoint; the rows in its output."""
-        source = self.source
+    def by_hand(self, query: Query, *, sink: by_hand.Sink, source: Path | None = None) -> int:
+        """Run `query` over `source`, by default the generated rows, with a fresh checkpoint; the rows in its output."""
+        source = source or self.source
         with self.place() as folder:
             return self.driver.call(lambda spark: by_hand.run(query(spark, source), folder, sink=sink))

@@ -20,10 +20,13 @@ FILES = 8
 SEED = 20240101
 
 
-def generate(folder: Path, *, rows: int, files: int = FILES) -> Path:
-    """Write `rows` lines, about 75 bytes each, into `files` files, in order of time but for DISORDER_S."""
+def generate(folder: Path, *, rows: int, files: int = FILES, users: int = USERS, windows: int = WINDOWS) -> Path:
+    """Write `rows` lines, about 75 bytes each, into `files` files, in order of time but for DISORDER_S.
+
+    They are of `users` users in `windows` windows.
+    """
     folder.mkdir(parents=True)
-    lines = _lines(rows)
+    lines = _lines(rows, users, windows)
     share, rest = divmod(rows, files)
     for number in range(files):
         count = share + (number < rest)
@@ -32,14 +35,14 @@ def generate(folder: Path, *, rows: int, files: int = FILES) -> Path:
     return folder
 
 
-def _lines(rows: int) -> Iterator[str]:
+def _lines(rows: int, users: int, windows: int) -> Iterator[str]:
     pick = random.Random(SEED)
-    seconds = WINDOW_S * WINDOWS
+    seconds = WINDOW_S * windows
     stamps = [(START + timedelta(seconds=s)).strftime("%Y-%m-%dT%H:%M:%S") for s in range(-DISORDER_S, seconds)]
     for row in range(rows):
         at = row * seconds / rows - pick.random() * DISORDER_S + DISORDER_S
         page = RARE_PAGE if row % RARE_EVERY == 0 else f"/page/{pick.randrange(50)}"
         yield (
-            f'{{"user":"u{pick.randrange(USERS):04d}","page":"{page}",'
+            f'{{"user":"u{pick.randrange(users):04d}","page":"{page}",'
             f'"ts":"{stamps[int(at)]}.{int(at * 1000) % 1000:03d}Z","ms":{pick.randrange(1000)}}}\n'
         )

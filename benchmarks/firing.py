@@ -25,6 +25,7 @@ WAYS: Mapping[str, tuple[str, How]] = MappingProxyType(
         "late_firings('deltas')": (ONCE, lambda windows: windows.late_firings("deltas")),
         "late_firings('totals')": (ONCE, lambda windows: windows.late_firings("totals")),
         "emit_before": (ONCE, lambda windows: windows.emit_before(Time.seconds(2))),
+        "emit_after": (ONCE, lambda windows: windows.emit_after(Time.seconds(5), until=Time.seconds(20))),
         "on_update_and_close": ("on_update_and_close", _as_it_is),
         "on_record": ("on_record", _as_it_is),
     }

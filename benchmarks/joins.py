@@ -10,26 +10,25 @@ import json
 import random
 import statistics
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count, islice
 from pathlib import Path
 
+from benchmarks.batches import Batches
 from benchmarks.bench import Bench
 from benchmarks.data import SEED, START
-from benchmarks.measure import DifferentResultsError, Figure, cpu_seconds
+from benchmarks.measure import DifferentResultsError, Figure
 from rs_assets import Pipeline, RunOptions, StreamBuilder, Time
 from rs_assets.engine.home import Home
 from rs_assets.engine.join.spec import JoinType
 from rs_assets.engine.sink.delta_table import open_table
-from rs_assets.pipeline.runtime.report import BatchProgress
 
 NAME = "interval join"
 SCHEMA = "id bigint, n bigint, ts timestamp"
 # Of the generated rows of the other benchmarks, by default two million: rows that wait, and those of a small batch.
 WAITING_SHARE, BATCH_SHARE = 5, 1000
 WITHIN_S = 3600
-BATCHES, FIRST_SMALL = 14, 5
+BATCHES = 14
 MOST_PAIRS = 3
 MOST_MS = 300
 # The kinds of joins, each with the rows of a side that a key has in an interval.
@@ -37,34 +36,6 @@ CASES: tuple[tuple[JoinType, str, int], ...] = (
     ("inner", "a key has a row or two", 1),
     ("left", "a key has ten rows", 10),
 )
-
-
-@dataclass(slots=True)
-class Run:
-    """The batches of a run: seconds on the clock, processor seconds between their ends, rows of state."""
-
-    seconds: list[float] = field(default_factory=list)
-    clocks: list[float] = field(default_factory=lambda: [cpu_seconds()])
-    state_rows: int = 0
-    rows: int = 0
-
-    def take(self, batch: BatchProgress) -> None:
-        """Note a batch, but not those that only move the watermark."""
-        if batch.rows_in:
-            self.seconds.append(batch.seconds)
-            self.clocks.append(cpu_seconds())
-            self.state_rows = max(self.state_rows, batch.state_rows)
-
-    @property
-    def small_ms(self) -> float:
-        """The median of the small batches, on the clock."""
-        return statistics.median(self.seconds[FIRST_SMALL:]) * 1000
-
-    @property
-    def small_cpu_ms(self) -> float:
-        """Processor time of a small batch, with what stands between two."""
-        clocks = self.clocks[FIRST_SMALL:]
-        return (clocks[-1] - clocks[0]) / (len(clocks) - 1) * 1000
 
 
 def join_figures(bench: Bench) -> Iterator[Figure]:
@@ -99,7 +70,7 @@ def _figures(bench: Bench, folder: Path, how: JoinType, what: str) -> Iterator[F
     )
 
 
-def _medians(runs: tuple[Run, ...]) -> tuple[float, float, float]:
+def _medians(runs: tuple[Batches, ...]) -> tuple[float, float, float]:
     """Milliseconds of a small batch, on the clock and of processors, and seconds of the first one."""
     return (
         statistics.median(run.small_ms for run in runs),
@@ -108,8 +79,8 @@ def _medians(runs: tuple[Run, ...]) -> tuple[float, float, float]:
     )
 
 
-def _run(bench: Bench, folder: Path, how: JoinType, *, processor: bool) -> Run:
-    run = Run()
+def _run(bench: Bench, folder: Path, how: JoinType, *, processor: bool) -> Batches:
+    run = Batches()
     with bench.place() as place:
         home = Home(place)
         _pipeline(folder, how, processor=processor).run(

@@ -25,26 +25,29 @@ def make_topic(broker: KafkaBroker, topic: str, *, partitions: int = PARTITIONS)
     return topic
 
 
-def load(spark: SparkSession, servers: str, topic: str, *, rows: int) -> None:
+def load(
+    spark: SparkSession, servers: str, topic: str, *, rows: int, users: int = USERS, windows: int = WINDOWS
+) -> None:
     """Write `rows` records into `topic`, each keyed by its user, who is in one partition.
 
     One task writes a partition, so that it lies in order of time; all partitions cover the same time, so that windows
     which end before the last of them close in every processor.
     """
-    written = records(spark, rows=rows).write.format("kafka").options(**_PRODUCER)
+    made = records(spark, rows=rows, users=users, windows=windows)
+    written = made.write.format("kafka").options(**_PRODUCER)
     written.option("kafka.bootstrap.servers", servers).option("topic", topic).save()
 
 
-def records(spark: SparkSession, *, rows: int) -> DataFrame:
-    """`partition`, `key` and `value` of each record; `rows` must be a multiple of PARTITIONS."""
+def records(spark: SparkSession, *, rows: int, users: int = USERS, windows: int = WINDOWS) -> DataFrame:
+    """`partition`, `key` and `value` of each record; `rows` and `users` must be multiples of PARTITIONS."""
     per_partition = rows // PARTITIONS
     number = F.col("id") % per_partition
     partition = F.floor(F.col("id") / per_partition).cast("int")
     row = number * PARTITIONS + partition
     # A fixed mixture instead of a random number: the same rows on every machine, and at every partitioning.
     mixed = F.abs(F.xxhash64(row))
-    user = F.pmod(mixed, F.lit(USERS // PARTITIONS)) * PARTITIONS + partition
-    at = F.timestamp_millis(F.lit(int(START.timestamp() * 1000)) + F.floor(row * WINDOW_S * WINDOWS * 1000 / rows))
+    user = F.pmod(mixed, F.lit(users // PARTITIONS)) * PARTITIONS + partition
+    at = F.timestamp_millis(F.lit(int(START.timestamp() * 1000)) + F.floor(row * WINDOW_S * windows * 1000 / rows))
     made = spark.range(0, per_partition * PARTITIONS, 1, PARTITIONS).select(
         partition.alias("partition"),
         row.alias("row"),

@@ -8,39 +8,47 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 
 from benchmarks.bench import Bench
+from benchmarks.data import generate
 from benchmarks.measure import Figure
 
 HEAP = "512m"
-# Of 10^6 bytes.
-MOST_MB = 800
 # SparkSettings(lean=True), and without it.
 LEAN, NORMAL = "lean", "normal"
+# Of 10^6 bytes; and with a window of a million keys.
+MOST_MB: Mapping[str, float] = MappingProxyType({LEAN: 700, NORMAL: 800})
+MOST_OF_A_MILLION_MB = 1000
+# Of the users of a window, so many for each row: of two million rows chance picks a million of them.
+USERS_A_ROW = 0.7
 SAMPLE_S = 0.1
 
 
 def memory_figures(bench: Bench) -> Iterator[Figure]:
     """The greatest sum, over all processes, while the windows run on a heap of HEAP."""
-    for profile, target in ((LEAN, MOST_MB), (NORMAL, MOST_MB)):
-        bench.say(f"memory: windows with a heap of {HEAP}, {profile}")
-        yield _figure(bench, profile, target)
-
-
-def _figure(bench: Bench, profile: str, target: float | None) -> Figure:
+    for profile, target in MOST_MB.items():
+        yield _figure(bench, bench.source, "10 s windows", profile, target)
     with bench.place() as folder:
-        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.memory", str(bench.source), str(folder), profile]
+        source = generate(folder / "rows", rows=bench.rows, users=max(int(bench.rows * USERS_A_ROW), 1), windows=1)
+        yield _figure(bench, source, "a window of a million keys", NORMAL, MOST_OF_A_MILLION_MB)
+
+
+def _figure(bench: Bench, source: Path, what: str, profile: str, target: float) -> Figure:
+    bench.say(f"memory: {what} with a heap of {HEAP}, {profile}")
+    with bench.place() as folder:
+        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.memory", str(source), str(folder), profile]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         peak, parts = _peak(child)
         if child.wait() != 0:
             raise RuntimeError(f"the measured process ended with {child.returncode}")
     shown = ", ".join(f"{name} {mb:.0f}" for name, mb in sorted(parts.items(), key=lambda p: -p[1]))
     return Figure(
-        benchmark="memory", what=f"10 s windows, heap of {HEAP}, {profile} settings, all processes",
+        benchmark="memory", what=f"{what}, heap of {HEAP}, {profile} settings, all processes",
         value=peak, unit="MB",
         target=target, note=shown,
     )  # fmt: skip

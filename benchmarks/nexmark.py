@@ -17,7 +17,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.bench import Bench
-from benchmarks.measure import Comparison, Figure, Run, Taken, compare, timed
+from benchmarks.measure import Comparison, Figure, Run, Taken, compare, slope_us, timed
 from benchmarks.nexmark_by_hand import BY_HAND, ByHand
 from pipelines.nexmark.generator import Settings, write
 from pipelines.nexmark.queries import QUERIES, nexmark
@@ -35,7 +35,6 @@ SHARE, QUARTER = 10, 4
 FILES, FILES_PER_BATCH = 8, 2
 MOST_PAIRS = 2
 MOST_AN_EVENT = 1.1
-MICROSECONDS = 1e6
 
 
 @dataclass(slots=True)
@@ -137,7 +136,7 @@ def slopes(both: tuple[Measured, Measured], runs: Callable[[Measured], tuple[Run
         taken.append(compare(*runs(measured), pairs=min(bench.pairs, MOST_PAIRS), warm_up=warm_up))
     few, many = taken
     more = large.events - small.events
-    ours, other = _slope(many.ours, few.ours, more), _slope(many.other, few.other, more)
+    ours, other = slope_us(many.ours, few.ours, more), slope_us(many.other, few.other, more)
     return Slopes(ours=ours, other=other, large=large, taken=many)
 
 
@@ -180,15 +179,9 @@ def _alone(bench: Bench, query: str) -> Figure:
         for _ in range(warm_up):
             measured.ours()
         taken.append(tuple(timed(measured.ours)[0] for _ in range(min(bench.pairs, MOST_PAIRS))))
-    cost = _slope(taken[1], taken[0], large.events - small.events)
+    cost = slope_us(taken[1], taken[0], large.events - small.events)
     note = f"{_told(large, taken[1])}; in all {statistics.median(t.seconds for t in taken[1]):.2f} s"
     return Figure(benchmark=NAME, what=f"{query}: processor time of an event", value=cost, unit="µs", note=note)
-
-
-def _slope(all_of_them: tuple[Taken, ...], some: tuple[Taken, ...], more: int) -> float:
-    """Microseconds of processor time for each of the `more` events."""
-    large, small = (statistics.median(taken.cpu_s for taken in runs) for runs in (all_of_them, some))
-    return (large - small) / more * MICROSECONDS
 
 
 def _told(measured: Measured, taken: tuple[Taken, ...]) -> str:

@@ -27,14 +27,24 @@ def filter_pipeline(source: Path, condition: Condition = SQL, *, trace: bool = T
     return views.filter(condition, trace=trace).to_delta("rare").build()
 
 
-def window_pipeline(source: Path) -> Pipeline:
-    """Views and milliseconds of each user in each window."""
-    return _windowed(StreamBuilder.data_stream("bench", "per_user").from_file(str(source), schema=SCHEMA))
+def window_pipeline(source: Path, *, files: int | None = None) -> Pipeline:
+    """Views and milliseconds of each user in each window; of `files` in a batch, by default of all there are."""
+    views = StreamBuilder.data_stream("bench", "per_user")
+    return _windowed(views.from_file(str(source), schema=SCHEMA, max_files_per_batch=files))
 
 
-def fired_pipeline(source: Path, *, emit: str, how: Callable[[Any], Any], session: bool = False) -> Pipeline:
+def fired_pipeline(
+    source: Path, *, emit: str, how: Callable[[Any], Any], session: bool = False, files: int | None = None
+) -> Pipeline:
     """The same windows, or sessions with a gap of as long, that fire more than once: `how` is told of them."""
-    views = StreamBuilder.data_stream("bench", "fired").from_file(str(source), schema=SCHEMA)
+    start = StreamBuilder.data_stream("bench", "fired")
+    return fired_windows(
+        start.from_file(str(source), schema=SCHEMA, max_files_per_batch=files), emit=emit, how=how, session=session
+    )
+
+
+def fired_windows(views: Any, *, emit: str, how: Callable[[Any], Any], session: bool = False) -> Pipeline:
+    """The same, of rows that come from anywhere."""
     size = Time.seconds(WINDOW_S)
     window = SessionWindow.of(size, "ts") if session else TumblingWindow.of(size, "ts")
     windows = views.window(window, emit=emit).group_by("user")
@@ -49,12 +59,18 @@ def _added(before: dict[str, int] | None, row: dict[str, int]) -> dict[str, int]
     return {"views": before["views"] + 1, "total_ms": before["total_ms"] + row["ms"]}
 
 
-def reduced_pipeline(source: Path) -> Pipeline:
+def reduced_pipeline(source: Path, *, files: int | None = None) -> Pipeline:
     """The windows of `window_pipeline`, by a function in Python."""
-    views = StreamBuilder.data_stream("bench", "reduced").from_file(str(source), schema=SCHEMA)
+    start = StreamBuilder.data_stream("bench", "reduced")
+    return reduced_windows(start.from_file(str(source), schema=SCHEMA, max_files_per_batch=files))
+
+
+def reduced_windows(views: Any) -> Pipeline:
+    """The same, of rows that come from anywhere."""
     windows = views.window(TumblingWindow.of(Time.seconds(WINDOW_S), "ts")).group_by("user")
     sums = windows.reduce(_added, schema="views bigint, total_ms bigint", fields="ms")
-    return sums.water_mark(Time.seconds(WATER_MARK_S)).to_data_stream().to_delta("per_user").build()
+    made: Pipeline = sums.water_mark(Time.seconds(WATER_MARK_S)).to_data_stream().to_delta("per_user").build()
+    return made
 
 
 def chained_pipeline(source: Path) -> Pipeline:

@@ -34,7 +34,7 @@ import org.apache.kafka.streams.kstream.Windowed;
 /**
  * The benchmarks' queries in Kafka Streams. Arguments are name=value: mode (filter or windows), servers, input,
  * output, rows, application, state (a folder), guarantee (Kafka's processing.guarantee), emit (final or updates), least
- * (what the filter keeps), window and grace (seconds). It ends when it has consumed `rows` records and committed, and
+ * (what the filter keeps), window and grace (seconds), cache (bytes; 0: each record is told). It ends when it has consumed `rows` records and committed, and
  * prints a line of JSON: seconds from the first record to the commit, and to the last record.
  */
 public final class KafkaPeer {
@@ -129,6 +129,9 @@ public final class KafkaPeer {
         settings.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, 1);
         if (given.containsKey("commit_ms")) {
             settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, Long.parseLong(given.get("commit_ms")));
+        }
+        if (given.containsKey("cache")) {
+            settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, Long.parseLong(given.get("cache")));
         }
         settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
         return settings;

@@ -19,11 +19,13 @@ PEERS = 1 if shutil.which("javac") else 0
 
 
 BESIDE_KAFKA = [
-    *["memory"] * 2, *["filter, 1 % kept"] * 6, *["10 s windows"] * 2, *["windows over 10 s windows"] * 2,
-    *["windows that fire more than once"] * 7, *["interval join"] * 4,
+    *["memory"] * 3, *["filter, 1 % kept"] * 6, *["10 s windows"] * 2, *["windows over 10 s windows"] * 2,
+    *["windows that fire more than once"] * 8, *["interval join"] * 4,
     *["latency of a row"] * 3, "small batches", *["fixed cost of a run"] * 6, "files that were seen before",
     *["cost of upkeep"] * 2, *["a state of a million keys"] * 6,
 ]  # fmt: skip
+KEYED = ["windows by keys"] * (2 + 2 * 7 + 2 * 4 + 7)
+KEYED_OVER_KAFKA = ["Kafka, windows by keys"] * (2 * 9 * (1 + PEERS))
 OVER_KAFKA = [
     *["Kafka to Kafka, half kept"] * (2 + 2 * PEERS), *["Kafka, 10 s windows"] * (2 + 2 * PEERS),
     *["Kafka to Kafka, 200 records/s"] * 10,
@@ -43,6 +45,8 @@ OVER_KAFKA = [
         ),
         pytest.param(["nexmark"], ["Nexmark"] * len(QUERIES), marks=pytest.mark.long),
         pytest.param(["sql"], ["Nexmark in SQL"] * len(IN_SQL), marks=pytest.mark.long),
+        pytest.param(["keys"], KEYED, marks=pytest.mark.long),
+        pytest.param(["kafka_firing"], KEYED_OVER_KAFKA, marks=pytest.mark.long),
         pytest.param(["kafka"], OVER_KAFKA, marks=pytest.mark.long),
     ],
 )

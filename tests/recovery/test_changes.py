@@ -294,3 +294,22 @@ def test_an_output_may_be_renamed_and_all_be_begun_afresh_in_one_start(world):
     world.first.put(*rows("a", 1))
     assert run("out") == 1
     assert run("written", renamed={"out": "written"}, new_generation=True) == 1
+
+
+def test_an_output_that_replaces_rows_otherwise_than_before_is_refused(world):
+    """Rows of page a stand twice by n, so an upsert by page would leave one of them beside the new row for ever."""
+    world.first.put(*rows("a", 1, n=1), *rows("a", 2, n=2))
+
+    def run(keys, *, mode="upsert", **changes):
+        stream = world.stream("clicks").select_fields("page", "n").to_delta("plain", name="out", mode=mode, keys=keys)
+        world.run(stream, **changes)
+        found = DeltaTable(world.options.home.table("shop", "plain")).to_pyarrow_table().to_pylist()
+        return sorted((row["page"], row["n"]) for row in found)
+
+    assert run(["page", "n"]) == run(["n", "page"]) == [("a", 1), ("a", 2)]
+    for keys, mode in ((["page"], "upsert"), ([], "append")):
+        with pytest.raises(TopologyChangedError, match="but has rows of a version that did upsert by n, page") as error:
+            run(keys, mode=mode)
+    assert "--reset-step clicks" in error.value.remedy
+    assert run(["page"], new_generation=True) == [("a", 2)]
+    assert run(["page", "n"], keep_state=True) == [("a", 2)]

@@ -12,7 +12,7 @@ from rs_assets.errors import TopologyChangedError
 from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.deploy.beginning import refuse_missed, refuse_used
-from rs_assets.pipeline.deploy.ends import place_of, refuse_changed, refuse_renamed
+from rs_assets.pipeline.deploy.ends import place_of, refuse_renamed, refuse_reread
 from rs_assets.pipeline.deploy.progress import position_of
 from rs_assets.pipeline.runtime.identity import resumed
 from rs_assets.pipeline.runtime.options import RunOptions
@@ -21,8 +21,8 @@ from rs_assets.pipeline.topology.dim_join import DimJoin
 from rs_assets.pipeline.topology.topology import Topology
 
 CHOICES = (
-    "leave the steps at and above state as they are; or let the version say what it forgets: `reset` with the names of"
-    f" steps (rs-assets deploy --reset STEP), or {EVERYTHING!r} to begin afresh"
+    "leave the steps at and above state, and how outputs replace rows, as they are; or let the version say what it"
+    f" forgets: `reset` with the names of steps (rs-assets deploy --reset STEP), or {EVERYTHING!r} to begin afresh"
 )
 
 
@@ -90,7 +90,7 @@ def change_of(topology: Topology, version: Version, options: RunOptions, before:
     for plan in plans:
         facts, stands = known[plan.name], folders[plan.name]
         if facts is not None and before is not None:
-            refuse_changed(before, topology, plan, facts)
+            refuse_reread(before, topology, plan, facts)
         # Halves of a durable shuffle, whose places only a start knows, begin together or not at all.
         if topology.shuffled:
             continue

@@ -1,4 +1,4 @@
-"""Sources and outputs of a version that would double rows or lose them: under other names, or replaced otherwise."""
+"""Sources and outputs of a version under other names, which would double rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import fields
 from typing import Any
 
 from rs_assets.engine.checkpoint.manifest import QueryFacts
-from rs_assets.errors import TopologyChangedError
 from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.runtime.ends import beside, read_again
 from rs_assets.pipeline.topology.base import Node
@@ -44,24 +43,13 @@ def refuse_renamed(before: Topology, now: Topology) -> None:
             raise beside(now, sink.name, former[0], remedy=f"call it {former[0]} as before, or write to another place")
 
 
-def refuse_changed(before: Topology, now: Topology, plan: QueryPlan, known: QueryFacts) -> None:
-    """TopologyChangedError if a query would read again what its outputs have, or replace rows otherwise.
-
-    `known` is what stands of the query, which goes on.
-    """
+def refuse_reread(before: Topology, now: Topology, plan: QueryPlan, known: QueryFacts) -> None:
+    """TopologyChangedError if a query would read again what its outputs have; `known` is what stands of it."""
     for name in (name for name in plan.sources if name not in (*known.sources, *known.left)):
         former = next(_read_by(before, now, now[name], plan, known), None)
         if former is not None:
             remedy = f"leave the names of tables and the order of statements as they were; or {afresh(plan)}"
             raise read_again(now, plan, name, former, remedy=remedy)
-    for name in (name for name in plan.sinks if name in known.sinks):
-        was, rule = _rule(next((sink for sink in before.sinks if sink.name == name), None)), _rule(now[name])
-        if was and rule and was[0] == rule[0] and was != rule:
-            raise TopologyChangedError(
-                f"the output {name!r} would {rule[1]}, but has rows of a version that did {was[1]}",
-                remedy=f"write to another table under another name; or {afresh(plan)}",
-                pipeline=now.name,
-            )
 
 
 def _read_by(before: Topology, now: Topology, source: Node, plan: QueryPlan, known: QueryFacts) -> Iterator[str]:
@@ -80,13 +68,3 @@ def _target(sink: Node) -> object:
     if isinstance(sink, DeltaSink | FileSink):
         return target_of(sink)
     return None if isinstance(sink, PrintSink | MemorySink | WriterSink) else place_of(sink)
-
-
-def _rule(sink: Node | None) -> tuple[object, str] | None:
-    """The table of an output and how its rows replace others there, in words; None of what is no table."""
-    if not isinstance(sink, DeltaSink):
-        return None
-    keys = f" by {', '.join(sorted(sink.keys))}" if sink.keys else ""
-    newest = f", the newest by {', '.join(sink.order_by)}" if sink.order_by else ""
-    gone = f", without those that are {sink.deletes}" if sink.deletes else ""
-    return target_of(sink), f"{'take late rows' if sink.late else sink.mode}{keys}{newest}{gone}"

@@ -1,4 +1,7 @@
-"""Sources and outputs under other names: what they read and where they write tells that they are the same ones."""
+"""Sources and outputs under other names, and outputs whose rows would replace others than they did.
+
+What sources read and where outputs write tells that they are the same ones.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,11 @@ def origins_of(topology: Topology, plan: QueryPlan) -> Mapping[str, tuple[str, .
 def targets_of(topology: Topology, plan: QueryPlan) -> Mapping[str, str]:
     """Where each output of a query writes, of those in files and Delta tables; late rows are no output of their own."""
     return {name: target for name in plan.sinks if (target := _target(topology, name)) is not None}
+
+
+def rules_of(topology: Topology, plan: QueryPlan) -> Mapping[str, tuple[str, ...]]:
+    """The table of each Delta output of a query, and how its rows replace others there, in words."""
+    return {name: rule for name in plan.sinks if (rule := _rule(topology, name))}
 
 
 def refuse_reread(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None:
@@ -54,6 +62,21 @@ def refuse_renamed(topology: Topology, queries: Mapping[str, QueryFacts]) -> Non
         declared = _declared(former, sink.name) if stands else ""
         remedy = f"call it {former} as before{declared}; or write to another place"
         raise beside(topology, sink.name, former, remedy=remedy)
+
+
+def refuse_ruled(topology: Topology, plan: QueryPlan, facts: QueryFacts, *, remedy: str) -> None:
+    """TopologyChangedError for an output of a query that goes on whose rows would replace others than they did.
+
+    Nothing is known of an output that a release before this one wrote last.
+    """
+    for name in plan.sinks:
+        was, rule = facts.rules.get(name, ()), _rule(topology, name)
+        if was and rule and was[0] == rule[0] and was != rule:
+            raise TopologyChangedError(
+                f"the output {name!r} would {rule[1]}, but has rows of a version that did {was[1]}",
+                remedy=remedy,
+                pipeline=topology.name,
+            )
 
 
 def read_again(topology: Topology, plan: QueryPlan, source: str, former: str, *, remedy: str) -> TopologyChangedError:
@@ -90,3 +113,14 @@ def _target(topology: Topology, name: str) -> str | None:
     if not isinstance(sink, Sink) or (isinstance(sink, DeltaSink) and sink.late):
         return None
     return target_of(sink)
+
+
+def _rule(topology: Topology, name: str) -> tuple[str, ...]:
+    """The table of an output and what it does there; nothing of what is no table."""
+    sink = topology[name]
+    if not isinstance(sink, DeltaSink):
+        return ()
+    keys = f" by {', '.join(sorted(sink.keys))}" if sink.keys else ""
+    newest = f", the newest by {', '.join(sink.order_by)}" if sink.order_by else ""
+    gone = f", without those that are {sink.deletes}" if sink.deletes else ""
+    return str(target_of(sink)), f"{'take late rows' if sink.late else sink.mode}{keys}{newest}{gone}"

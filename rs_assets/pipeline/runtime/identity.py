@@ -10,7 +10,14 @@ from rs_assets.engine.checkpoint.log import CheckpointLog
 from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.errors import ConfigurationError, TopologyChangedError
 from rs_assets.pipeline.compile.query_plan import QueryPlan
-from rs_assets.pipeline.runtime.ends import origins_of, refuse_renamed, refuse_reread, targets_of
+from rs_assets.pipeline.runtime.ends import (
+    origins_of,
+    refuse_renamed,
+    refuse_reread,
+    refuse_ruled,
+    rules_of,
+    targets_of,
+)
 from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.pipeline.topology.shape import NodeShape, Shape, changes, lags, looks_through, renamed, shape_of
 from rs_assets.pipeline.topology.topology import Topology
@@ -43,6 +50,8 @@ def resumed(
         facts = known.get(folders[plan.name])
         if facts is not None and not _is_reset(plan, options):
             refuse_reread(topology, plan, facts)
+            if not options.keep_state:
+                refuse_ruled(topology, plan, facts, remedy=_afresh(plan))
     queries = {
         folders[plan.name]: _facts(topology, plan, stored, known.get(folders[plan.name]), options) for plan in plans
     }
@@ -65,6 +74,7 @@ def queries_of_now(topology: Topology, stored: Manifest) -> Mapping[str, QueryFa
             sinks={names.get(sink, sink): batch for sink, batch in facts.sinks.items()},
             origins={names.get(source, source): origin for source, origin in facts.origins.items()},
             targets={names.get(sink, sink): target for sink, target in facts.targets.items()},
+            rules={names.get(sink, sink): rule for sink, rule in facts.rules.items()},
         )
         for folder, facts in stored.queries.items()
     }
@@ -201,7 +211,17 @@ def _facts(
         sources=plan.sources,
         origins={**known.origins, **origins_of(topology, plan)},
         targets={**known.targets, **targets_of(topology, plan)},
+        rules={**known.rules, **rules_of(topology, plan)},
         shape=tuple(asdict(node) for node in shape_of(topology, plan.stateful)),
+    )
+
+
+def _afresh(plan: QueryPlan) -> str:
+    step = plan.forgettable[-1]
+    return (
+        f"write to another table under another name; or begin afresh (--reset-step {step}, or --new-generation), which"
+        f" replaces the rows of {', '.join(plan.sinks)}; or leave the rows as they are, if you know that they still fit"
+        " (--keep-state)"
     )
 
 
