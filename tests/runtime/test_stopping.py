@@ -1,5 +1,6 @@
 """Stop means stop: behind the batch in flight, whatever waits; and what runs beside goes on until then."""
 
+import errno
 import threading
 from dataclasses import replace
 from datetime import timedelta
@@ -7,8 +8,10 @@ from datetime import timedelta
 import pytest
 
 from rs_assets import MemoryChannel, StreamBuilder
+from rs_assets.engine.checkpoint.lease import read_lease
 from rs_assets.pipeline.runtime.batch.query import QueryRun
 from rs_assets.pipeline.runtime.options import SavepointPolicy
+from rs_assets.pipeline.runtime.run import running as module
 from tests.forgetful import Forgetful
 
 LINES = 400
@@ -98,6 +101,43 @@ def test_savepoints_by_the_clock_go_on_behind_a_fault_of_the_store(log, options,
         assert done.wait(120), "no savepoint was tried again"
     assert "no savepoint was taken: OSError: the store is away" in tries[3][0]
     assert running.stop().warnings == ()
+
+
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def beside():
+    """The threads that renew a lease or work beside batches."""
+    return {thread for thread in threading.enumerate() if thread.name.startswith("rs-") and "spark" not in thread.name}
+
+
+def test_a_stop_whose_end_cannot_be_written_ends_what_runs_beside_the_batches(log, options, monkeypatch):
+    """A lease that went on beating beside the dead run would refuse all others as long as the process lives."""
+    policy, before = SavepointPolicy(every=timedelta(hours=1), state_rows=False), beside()
+    stream = StreamBuilder.data_stream("shop", "unwritten").from_file(log, schema="id long", tail=True)
+    pipeline = stream.to_memory(out := MemoryChannel()).build()
+    running = pipeline.start(replace(options, savepoints=policy))
+    with monkeypatch.context() as broken:
+        broken.setattr(module, "drain_and_stop", full)
+        with pytest.raises(OSError, match="No space left"):
+            running.stop()
+    assert beside() == before
+    assert read_lease(options.home.leases, "shop.unwritten").free
+    pipeline.run(replace(options, run_id="next"))
+    assert rows(out) == list(range(LINES))
+
+
+def test_a_stop_drains_though_an_old_request_cannot_be_taken_back(log, options, monkeypatch):
+    stream = StreamBuilder.data_stream("shop", "asked").from_file(log, schema="id long", tail=True)
+    running = stream.to_memory(out := MemoryChannel()).build().start(options)
+    running.session.options.driver.call(lambda _: [q.process_all() for q in running.session.queries.values()])
+    with monkeypatch.context() as broken:
+        broken.setattr(module.requests, "clear", full)
+        report = running.stop()
+    assert "No space left on device" in report.warnings[0]
+    assert read_lease(options.home.leases, "shop.asked").released
+    assert rows(out) == list(range(LINES))
 
 
 def test_a_query_starts_again_when_spark_has_let_go_of_its_name():

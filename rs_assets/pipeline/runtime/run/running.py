@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -26,6 +27,7 @@ from rs_assets.pipeline.runtime.upkeep.travel import savepoint
 
 # How often the watcher looks at the queries, in seconds.
 LOOK_S = 0.2
+NOT_FORGOTTEN = "an upkeep job may start the pipeline again, for what it asked for could not be taken back"
 # A commit of the catalog every ten seconds leaves 360 files in between.
 TIDY_EVERY = timedelta(hours=1)
 
@@ -143,16 +145,25 @@ class RunningPipeline:
         """
         if not self._closed:
             self._closed = True
+            with ExitStack() as ends:
+                # Whatever fails on the way: a lease that went on beating would keep all other runs out.
+                ends.callback(self.session.close)
+                for task in self._tasks:
+                    ends.callback(task.stop)
+                ends.callback(self.warden.stop)
+                ends.callback(self.clock.stop)
+                return self._ended(patience_s=patience_s if drain else 0)
+        return self.session.report()
+
+    def _ended(self, *, patience_s: float) -> RunReport:
+        """Drain, stop and write down what was done."""
+        with self.session.troubles.guarding(NOT_FORGOTTEN):
             if requests.asked(self.session.folder, "stop") is None:
                 # Stopped by a person: what an upkeep job asked for before must not start it again.
                 requests.clear(self.session.folder, "resume")
-            self.clock.stop()
-            self.warden.stop()
-            try:
-                drain_and_stop(self.session, patience_s=patience_s if drain else 0)
-                for task in self._tasks:
-                    task.stop()
-                return record(self.session, sealed=False)
-            finally:
-                self.session.close()
-        return self.session.report()
+        self.clock.stop()
+        self.warden.stop()
+        drain_and_stop(self.session, patience_s=patience_s)
+        for task in self._tasks:
+            task.stop()
+        return record(self.session, sealed=False)
