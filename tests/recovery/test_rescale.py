@@ -94,6 +94,19 @@ def test_a_window_over_the_whole_stream_can_be_rescaled(options):
     assert sum(row["rows"] for row in rows(options)) == 80
 
 
+def test_a_rescale_may_be_the_very_first_thing(options, tmp_path):
+    """The first batch of a query does not say how many partitions its state has, and Spark's reader asks for it."""
+    log = tmp_path / "in.jsonl"
+    log.write_text("".join(f'{{"key":"k{n % 7}","n":{n},"ts":"2026-01-01T00:00:{n:02}"}}\n' for n in range(40)))
+    stream = StreamBuilder.data_stream("shop", "scaled").from_file(log, schema=SCHEMA, tail=True)
+    counted = stream.window(WINDOWS["tumbling"]).group_by("key").count("rows").water_mark(Time.seconds(60))
+    job = counted.to_data_stream().to_delta("scaled").build()
+    report = rescale(job.topology, 5, options)
+    assert (report.before, report.after, report.state_rows) == (2, 5, {"window": 28})
+    job.run(options, finish=True)
+    assert sum(row["rows"] for row in rows(options)) == 40
+
+
 @pytest.mark.parametrize("moment", ["before", "behind"])
 def test_a_rescale_that_is_cut_short_is_finished_by_the_next_start(options, monkeypatch, moment):
     channel = MemoryChannel(schema=SCHEMA)

@@ -155,8 +155,9 @@ class JobSession:
     def finish_rescale(self, spark: SparkSession) -> dict[str, StateSum]:
         """Give every stateful query the number of partitions that the manifest is being changed to."""
         logs = {plan.name: self.log(plan) for plan in self.plans if plan.stateful is not None}
-        sums = repartition(spark, logs, self.manifest.rescaling, behind=self.held.check)
-        self.manifest = replace(self.manifest, partitions=self.manifest.rescaling, rescaling=0)
+        before, wanted = self.manifest.partitions, self.manifest.rescaling
+        sums = repartition(spark, logs, before, wanted, behind=self.held.check)
+        self.manifest = replace(self.manifest, partitions=wanted, rescaling=0)
         self.save()
         return sums
 

@@ -31,16 +31,18 @@ class StateSum:
 
 
 def repartition(
-    spark: SparkSession, logs: Mapping[str, CheckpointLog], wanted: int, *, behind: Callable[[], None]
+    spark: SparkSession, logs: Mapping[str, CheckpointLog], begun: int, wanted: int, *, behind: Callable[[], None]
 ) -> dict[str, StateSum]:
     """Rewrite the state of the queries with these `logs` in `wanted` partitions; what each state holds, by query.
 
-    Those that have this number are left alone, and so are those without a batch. `behind` is called behind each query
+    `begun` is the number that the states were begun with, which the log of a query's first run does not have. States
+    that have the wanted number are left alone, and so are those without a batch. `behind` is called behind each query
     and ends it all by raising. CheckpointError, with the state as it was, if Spark fails or rows differ.
     """
     sums: dict[str, StateSum] = {}
     for query, log in logs.items():
         if log.last_committed() >= 0:
+            log.pin_partitions(begun)
             sums[query] = _rewritten(spark, query, log, wanted)
             behind()
     return sums
