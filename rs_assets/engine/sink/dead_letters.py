@@ -74,11 +74,13 @@ class DeadLetters:
         wait=wait_random_exponential(multiplier=0.01, max=0.5),
         reraise=True,
     )
-    def go_to(self, path: Mapping[int, int], begun: BatchMark, *, job: tuple[str, str], names: Sequence[str]) -> None:
+    def go_to(
+        self, path: Mapping[int, int], begun: BatchMark, *, job: tuple[str, str], names: Sequence[str] | None
+    ) -> None:
         """Mark the letters of a query that do not lead to where it goes, and take the mark from those that do.
 
         `path` maps the generations that lead there to their last batches, none if it begins anew; `names` are those
-        that the query has had. May be called twice.
+        that the query has had, None for those of all queries of the job. May be called twice.
         """
         table = open_table(str(self.path))
         if table is None:
@@ -86,8 +88,9 @@ class DeadLetters:
         if UNDONE not in {field.name for field in table.schema().fields}:
             table.alter.add_columns([Field(UNDONE, PrimitiveType("long"))])
             table.update_incremental()
-        queries = ", ".join(map(_quoted, names))
-        own = f"namespace = {_quoted(job[0])} AND job = {_quoted(job[1])} AND query IN ({queries})"
+        own = f"namespace = {_quoted(job[0])} AND job = {_quoted(job[1])}"
+        if names is not None:
+            own += f" AND query IN ({', '.join(map(_quoted, names))})"
         leads = " OR ".join(f"(generation = {g} AND batch_id <= {last})" for g, last in path.items()) or "FALSE"
         stands = f"({leads})"
         table.update(

@@ -24,7 +24,7 @@ from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.pipeline.runtime.places import placed
 from rs_assets.pipeline.runtime.upkeep.claims import Trust, claim_sinks, lost_pipeline
 from rs_assets.pipeline.runtime.upkeep.ownership import known_of, newest_of, not_lost, savepoints_of
-from rs_assets.pipeline.runtime.upkeep.returns import return_letters
+from rs_assets.pipeline.runtime.upkeep.returns import return_letters, undo_letters
 from rs_assets.pipeline.runtime.upkeep.travel import bring_back
 from rs_assets.pipeline.topology.describe import as_text
 from rs_assets.pipeline.topology.topology import Topology
@@ -193,13 +193,23 @@ def _register(session: JobSession, known: Row | None) -> None:
 
 
 def _undo_letters(session: JobSession) -> None:
-    """Mark the letters of queries that begin anew: they read their records again."""
-    home, held = session.options.home, session.held
-    for plan in session.plans:
-        facts = session.facts(plan)
-        if facts.generation > 1 and not session.log(plan).begun:
-            begun = BatchMark(session.manifest.pipeline_id, facts.generation, "", -1, held.token)
-            return_letters(session.topology, home, plan, session.folders[plan.name], path={}, begun=begun)
+    """Mark the letters of queries that begin anew: they read their records again.
+
+    If all of them do, so does the pipeline, and letters count no more of which no query has the name now.
+    """
+    home, generation = session.options.home, session.manifest.generation
+    anew = [plan for plan in session.plans if session.facts(plan).generation > 1 and not session.log(plan).begun]
+    if len(anew) == len(session.plans) and all(session.facts(plan).generation == generation for plan in anew):
+        undo_letters(session.topology, home, _begun(session, generation))
+        return
+    for plan in anew:
+        begun = _begun(session, session.facts(plan).generation)
+        return_letters(session.topology, home, plan, session.folders[plan.name], path={}, begun=begun)
+
+
+def _begun(session: JobSession, generation: int) -> BatchMark:
+    """The mark of a generation that this run begins."""
+    return BatchMark(session.manifest.pipeline_id, generation, "", -1, session.held.token)
 
 
 def _return_sources(session: JobSession, stored: Manifest) -> None:

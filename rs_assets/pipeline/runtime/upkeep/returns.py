@@ -118,6 +118,14 @@ class Return:
                 )
 
 
+def undo_letters(topology: Topology, home: Home, begun: BatchMark) -> None:
+    """Let no letter of the job count, whatever its query was called: all of them begin anew in `begun`'s generation."""
+    for plan in plan_queries(topology):
+        mark = replace(begun, sink=f"{plan.name}.dead_letters")
+        job = (topology.namespace, topology.job)
+        DeadLetters(home.dead_letters).go_to({}, mark, job=job, names=None)
+
+
 def return_letters(
     topology: Topology, home: Home, plan: QueryPlan, folder: str, *, path: Mapping[int, int], begun: BatchMark
 ) -> None:
