@@ -8,6 +8,9 @@ from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder
 from rs_assets.engine.sink.dead_letters import UNDONE
+from rs_assets.errors import RsError
+from rs_assets.pipeline.runtime.batch.work import BatchWork
+from rs_assets.pipeline.runtime.upkeep.travel import rewind
 
 
 @pytest.fixture
@@ -24,7 +27,9 @@ def run(options, tmp_path):
             for name in names
         ]
         stream = first.union(*others) if others else first
-        stream.to_delta("out", name="out").build().run(replace(options, **how))
+        pipeline = stream.to_delta("out", name="out").build()
+        pipeline.run(replace(options, **how))
+        return pipeline.topology
 
     return run
 
@@ -54,4 +59,29 @@ def test_letters_of_a_query_that_was_taken_out_stand_while_others_go_on(run, let
     run("a")
     run("a", "b")
     run("b")
-    assert letters() == [(1, "a"), (1, "a_b")]
+    # A letter has the name that its query began with, which lasts.
+    assert letters() == [(1, "a"), (1, "a")]
+
+
+def test_letters_that_a_query_wrote_while_it_had_other_sources_go_back_with_it(run, letters, options):
+    run("a")
+    run("a", "b")
+    topology = run("b")
+    rewind(topology, 0, options)
+    assert letters() == [(1, "a")]
+
+
+def test_a_batch_that_is_repeated_with_other_sources_writes_its_letters_once(run, letters, monkeypatch):
+    """A run was killed between the letters of a batch and Spark's commit of it."""
+
+    def killed(*_):
+        raise OSError("the disk is away")
+
+    run("a")
+    with monkeypatch.context() as crash:
+        crash.setattr(BatchWork, "_settle", killed)
+        with pytest.raises(RsError, match="the disk is away"):
+            run("a", "b")
+    assert len(letters()) == 2
+    run("b")
+    assert len(letters()) == 2

@@ -53,6 +53,11 @@ class CheckpointLog:
         self.folder = folder
         self.aliases: Mapping[str, str] = aliases or {}
 
+    @property
+    def stored_name(self) -> str:
+        """The name that the query had when its checkpoint was begun: that of the folder around it, which lasts."""
+        return self.folder.parent.name
+
     def offsets(self, batch_id: int) -> BatchOffsets | None:
         """The planned end of a batch; None if it was never planned. CheckpointError if the file is damaged."""
         path = self.folder / "offsets" / str(batch_id)

@@ -257,7 +257,7 @@ class BatchWork:
 
     def _mark(self, sink: str, batch_id: int) -> BatchMark:
         letters = sink == "dead_letters"
-        name = f"{self.plan.name}.{sink}" if letters else sink
+        name = f"{self.log.stored_name}.{sink}" if letters else sink
         stored = self.aliases.get(name, name)
         # The dead letters lie in the home itself.
         claim = None if letters else self.claim

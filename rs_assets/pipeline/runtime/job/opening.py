@@ -200,7 +200,7 @@ def _undo_letters(session: JobSession) -> None:
     home, generation = session.options.home, session.manifest.generation
     anew = [plan for plan in session.plans if session.facts(plan).generation > 1 and not session.log(plan).begun]
     if len(anew) == len(session.plans) and all(session.facts(plan).generation == generation for plan in anew):
-        undo_letters(session.topology, home, _begun(session, generation))
+        undo_letters(session.topology, home, session.folders.values(), _begun(session, generation))
         return
     for plan in anew:
         begun = _begun(session, session.facts(plan).generation)

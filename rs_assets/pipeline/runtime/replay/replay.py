@@ -188,7 +188,7 @@ class Replay:
             F.lit(namespace).alias("namespace"),
             F.lit(job).alias("job"),
             F.lit(generation).cast("bigint").alias("generation"),
-            F.lit(self.plan.name).alias("query"),
+            F.lit(self.log.stored_name).alias("query"),
             F.lit(self.batch_id).cast("bigint").alias("batch_id"),
             by.alias("step"),
             F.col(SPLIT).alias("split"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -118,10 +118,10 @@ class Return:
                 )
 
 
-def undo_letters(topology: Topology, home: Home, begun: BatchMark) -> None:
+def undo_letters(topology: Topology, home: Home, folders: Iterable[str], begun: BatchMark) -> None:
     """Let no letter of the job count, whatever its query was called: all of them begin anew in `begun`'s generation."""
-    for plan in plan_queries(topology):
-        mark = replace(begun, sink=f"{plan.name}.dead_letters")
+    for folder in folders:
+        mark = replace(begun, sink=f"{folder}.dead_letters")
         job = (topology.namespace, topology.job)
         DeadLetters(home.dead_letters).go_to({}, mark, job=job, names=None)
 
@@ -131,13 +131,13 @@ def return_letters(
 ) -> None:
     """Let those letters of a query count that lead along `path`; none does if it begins anew, in `begun`'s generation.
 
-    A letter has the name that the query had when it was written.
+    A letter has the stored name of its query; one of an earlier release has the name that the query had just then.
     """
     old = {new: name for name, new in topology.renamed}
     names = [plan.name]
     while old.get(names[-1], names[0]) not in names:
         names.append(old[names[-1]])
-    mark = replace(begun, sink=f"{plan.name}.dead_letters")
+    mark = replace(begun, sink=f"{folder}.dead_letters")
     job = (topology.namespace, topology.job)
     DeadLetters(home.dead_letters).go_to(path, mark, job=job, names=tuple(dict.fromkeys((*names, folder))))
 
