@@ -15,6 +15,7 @@ from benchmarks import report
 from benchmarks.bench import Bench
 from benchmarks.catalog import catalog_figures
 from benchmarks.firing import firing_figures
+from benchmarks.flink import flink_figures
 from benchmarks.joins import join_figures
 from benchmarks.kafka import kafka_figures
 from benchmarks.kafka_firing import kafka_firing_figures
@@ -49,6 +50,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "kafka_firing": kafka_firing_figures,
         "nexmark": nexmark_figures,
         "sql": sql_figures,
+        "flink": flink_figures,
     }
 )
 RESULT = Path(__file__).parents[1] / "BENCHMARKS.md"
@@ -59,7 +61,7 @@ RESULT = Path(__file__).parents[1] / "BENCHMARKS.md"
 @click.option("--pairs", default=7, show_default=True, help="Measured pairs of runs.")
 @click.option("--warm-up", default=3, show_default=True, help="Pairs before that.")
 @click.option("--latency-rows", default=60, show_default=True, help="Rows whose latency is measured.")
-@click.option("--query", "queries", multiple=True, type=click.Choice(tuple(QUERIES)), help="Of nexmark only these.")
+@click.option("--query", "queries", multiple=True, type=click.Choice(tuple(QUERIES)), help="Of Nexmark only these.")
 @click.option("--only", multiple=True, type=click.Choice(tuple(BENCHMARKS)), help="Only these; BENCHMARKS.md stays.")
 @click.argument("names", nargs=-1, type=click.Choice(tuple(BENCHMARKS)))
 @click.option("--output", type=click.Path(path_type=Path), default=RESULT, help="Where the figures go.")
@@ -95,6 +97,8 @@ def main(
         finally:
             driver.stop()
     console.print(report.as_table(figures), f"Machine: {report.machine()}; load before: {load_before}")
+    for line in report.own_tables(figures):
+        console.print(line, markup=False, soft_wrap=True)
     if not only or output != RESULT:
         report.write(output, figures, rows=rows, pairs=pairs, load_before=load_before)
         console.print(f"Written: {output}")

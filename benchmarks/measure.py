@@ -16,7 +16,10 @@ Run = Callable[[], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One line of the result. `target` is the most that is accepted; None where nothing was promised."""
+    """One line of the result. `target` is the most that is accepted; None where nothing was promised.
+
+    With `cells`, names and texts, it is a line of a table of its benchmark's own, which has the names as its columns.
+    """
 
     benchmark: str
     what: str
@@ -24,6 +27,7 @@ class Figure:
     unit: str
     target: float | None = None
     note: str = ""
+    cells: tuple[tuple[str, str], ...] = ()
 
     @property
     def met(self) -> bool | None:

@@ -39,24 +39,35 @@ MOST_AN_EVENT = 1.1
 
 @dataclass(slots=True)
 class State:
-    """The most that a run kept."""
+    """The most that a run kept, by the queries of its pipeline."""
 
-    rows: int = 0
-    size: int = 0
+    kept: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """Rows, of all queries."""
+        return sum(rows for rows, _ in self.kept.values())
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory, of all queries, as Spark reports them."""
+        return sum(size for _, size in self.kept.values())
 
     def take(self, batch: BatchProgress) -> None:
         """Look at what a query kept behind a batch."""
-        self.rows, self.size = max(self.rows, batch.state_rows), max(self.size, batch.state_bytes)
+        rows, size = self.kept.get(batch.query, (0, 0))
+        self.kept[batch.query] = (max(rows, batch.state_rows), max(size, batch.state_bytes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One query over some events."""
+    """One query over some events; `finish`: the last windows are let fire, too."""
 
     bench: Bench
     query: str
     events: int
     files_per_batch: int = FILES_PER_BATCH
+    finish: bool = False
     state: State = field(default_factory=State)
 
     @property
@@ -73,7 +84,8 @@ class Measured:
         """Run a pipeline of the query with a fresh home; the rows in its table."""
         with self.bench.place() as place:
             home = Home(place)
-            pipeline.run(RunOptions(home=home, driver=self.bench.driver, on_progress=self.state.take))
+            options = RunOptions(home=home, driver=self.bench.driver, on_progress=self.state.take)
+            pipeline.run(options, finish=self.finish)
             table = open_table(home.table(pipeline.topology.namespace, self.query))
             return table.count() if table is not None else 0
 

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import psutil
+from rich.markup import escape
 from rich.table import Table
 
 from benchmarks.measure import Figure
@@ -44,7 +45,7 @@ def as_table(figures: Sequence[Figure]) -> Table:
         verdict = VERDICT[figure.met]
         table.add_row(
             figure.benchmark, figure.what, _shown(figure), _target(figure),
-            f"[{colours[figure.met]}]{verdict}[/]" if verdict else "", figure.note,
+            f"[{colours[figure.met]}]{verdict}[/]" if verdict else "", escape(figure.note),
         )  # fmt: skip
     return table
 
@@ -66,13 +67,32 @@ def write(path: Path, figures: Sequence[Figure], *, rows: int, pairs: int, load_
         f"- Nexmark: {rows // SHARE:,} events, {FILES} files of each kind, in {FILES // FILES_PER_BATCH} batches.",
         "- Kafka: one broker on this machine, as many JSON records of 120 bytes in 4 partitions. Kafka Streams has two",
         "  threads, commits every second and writes windows to a topic, not to Delta; its Java start is not counted.",
+        "- Flink: as many events as Nexmark; what both do, and what differs, is told in docs/nexmark.md.",
         "",
         "| benchmark | what | figure | target | | details |",
         "|---|---|---:|---:|---|---|",
-        *(f"| {f.benchmark} | {f.what} | {_shown(f)} | {_target(f)} | {VERDICT[f.met]} | {f.note} |" for f in figures),
+        *(
+            f"| {f.benchmark} | {f.what} | {_shown(f)} | {_target(f)} | {VERDICT[f.met]} | {f.note} |"
+            for f in figures
+            if not f.cells
+        ),
         "",
+        *own_tables(figures),
     ]
     path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def own_tables(figures: Sequence[Figure]) -> list[str]:
+    """The lines of a section for each benchmark whose figures have cells."""
+    lines = list[str]()
+    for name in dict.fromkeys(figure.benchmark for figure in figures if figure.cells):
+        rows = [dict(figure.cells) for figure in figures if figure.benchmark == name and figure.cells]
+        columns = tuple(rows[0])
+        lines += [f"## {name}", "", f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+        # A bar within a cell would end it.
+        lines += [f"| {' | '.join(row[column].replace('|', '/') for column in columns)} |" for row in rows]
+        lines.append("")
+    return lines
 
 
 def _shown(figure: Figure) -> str:
