@@ -180,6 +180,13 @@ def test_should_forget_windows_that_a_filter_keeps_back_without_a_row(driver):
         assert (running.take(), running.report().rows_open) == ([], 0)
 
 
+def test_should_tell_the_memory_of_state(options):
+    channel, seen = MemoryChannel(schema=SCHEMA), []
+    channel.put(*rows(1, 2))
+    stream(channel).to_memory(MemoryChannel()).build().run(replace(options, on_progress=seen.append))
+    assert [batch.state_bytes > 0 for batch in seen if batch.state_rows] == [True]
+
+
 def test_should_let_go_of_windows_by_arrival_time_while_nothing_arrives(options):
     channel, seen = MemoryChannel(schema=SCHEMA), []
     over = threading.Event()

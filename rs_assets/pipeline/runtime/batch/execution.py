@@ -15,7 +15,7 @@ from rs_assets.engine.window.splits import CAME_LATE, LATEST, splits_metric
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-DROPPED, STATE_ROWS = "numRowsDroppedByWatermark", "numTotalStateRows"
+DROPPED, STATE_ROWS, STATE_BYTES = "numRowsDroppedByWatermark", "numTotalStateRows", "stateMemory"
 WATERMARK = "EventTimeWatermark"
 CHANGED = ("numUpdatedStateRows", "numRemovedStateRows")
 
@@ -33,11 +33,12 @@ class Observed:
 class StateMetrics:
     """How much was `dropped` as late (for aggregates Spark counts groups, not rows), and the `rows` left in state.
 
-    `moved`: rows of state came, changed or went.
+    `size`: bytes of memory that state takes. `moved`: rows of state came, changed or went.
     """
 
     dropped: int = 0
     rows: int = 0
+    size: int = 0
     moved: bool = False
 
 
@@ -88,16 +89,17 @@ class BatchExecution:
 
     def state(self) -> StateMetrics:
         """The sums over the stateful operators, in one walk over the plan: each step of it is a call to the JVM."""
-        dropped = rows = changed = 0
+        dropped = rows = size = changed = 0
         for plan in _walk(self.execution.executedPlan()):
             metrics = plan.metrics()
             if metrics.contains(STATE_ROWS):
                 rows += int(metrics.apply(STATE_ROWS).value())
+                size += int(metrics.apply(STATE_BYTES).value())
                 changed += sum(int(metrics.apply(name).value()) for name in CHANGED if metrics.contains(name))
             # Sessions drop late rows in an operator of its own, which keeps no state.
             if metrics.contains(DROPPED):
                 dropped += int(metrics.apply(DROPPED).value())
-        return StateMetrics(dropped=dropped, rows=rows, moved=changed > 0)
+        return StateMetrics(dropped=dropped, rows=rows, size=size, moved=changed > 0)
 
 
 def _walk(plan: Any) -> Iterator[Any]:

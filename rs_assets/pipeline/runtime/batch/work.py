@@ -121,6 +121,7 @@ class BatchWork:
             rows_out=out,
             seconds=time.monotonic() - began,
             state_rows=state.rows,
+            state_bytes=state.size,
             watermark=self._watermark(batch_id),
             offsets=self._offsets(batch_id),
             generation=self.generation,
