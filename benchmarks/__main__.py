@@ -25,6 +25,7 @@ from benchmarks.latency import latency_figures
 from benchmarks.measure import Figure
 from benchmarks.memory import memory_figures
 from benchmarks.nexmark import nexmark_figures
+from benchmarks.report import Measured
 from benchmarks.seen_files import seen_figures
 from benchmarks.small import small_figures
 from benchmarks.throughput import chain_figures, filter_figures, window_figures
@@ -56,31 +57,27 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
 RESULT = Path(__file__).parents[1] / "BENCHMARKS.md"
 
 
-@click.command(help="Measure the pipelines against plain PySpark and write BENCHMARKS.md.")
+@click.command(help="Measure NAMES, by default everything, against plain PySpark and other systems.")
 @click.option("--rows", default=2_000_000, show_default=True, help="Generated rows.")
 @click.option("--pairs", default=7, show_default=True, help="Measured pairs of runs.")
 @click.option("--warm-up", default=3, show_default=True, help="Pairs before that.")
 @click.option("--latency-rows", default=60, show_default=True, help="Rows whose latency is measured.")
 @click.option("--query", "queries", multiple=True, type=click.Choice(tuple(QUERIES)), help="Of Nexmark only these.")
-@click.option("--only", multiple=True, type=click.Choice(tuple(BENCHMARKS)), help="Only these; BENCHMARKS.md stays.")
 @click.argument("names", nargs=-1, type=click.Choice(tuple(BENCHMARKS)))
-@click.option("--output", type=click.Path(path_type=Path), default=RESULT, help="Where the figures go.")
+@click.option("--output", type=click.Path(path_type=Path), help="Whose sections are written; BENCHMARKS.md, for all.")
 def main(
     rows: int,
     pairs: int,
     warm_up: int,
     latency_rows: int,
     queries: tuple[str, ...],
-    only: tuple[str, ...],
     names: tuple[str, ...],
-    output: Path,
+    output: Path | None,
 ) -> None:
     """See the help text above."""
-    only += names
     warnings.simplefilter("ignore")
     console = Console()
-    load_before = report.load()
-    figures: list[Figure] = []
+    measured: list[Measured] = []
     driver = SparkDriver.shared()
     with tempfile.TemporaryDirectory(prefix="rs-bench-") as folder, console.status("starting Spark") as status:
         bench = Bench(
@@ -89,19 +86,28 @@ def main(
         )  # fmt: skip
         try:
             # The memory comes first: then no other process of ours runs beside it.
-            for name in sorted(BENCHMARKS, key=lambda n: n != "memory"):
-                if not only or name in only:
-                    for figure in BENCHMARKS[name](bench):
-                        figures.append(figure)
-                        console.print(f"{figure.benchmark}, {figure.what}: {figure.value:.2f} {figure.unit}")
+            order = sorted(names or BENCHMARKS, key=lambda name: name != "memory")
+            measured.extend(_measured(name, bench, console) for name in order)
         finally:
             driver.stop()
-    console.print(report.as_table(figures), f"Machine: {report.machine()}; load before: {load_before}")
+    figures = [figure for each in measured for figure in each.figures]
+    console.print(report.as_table(figures))
     for line in report.own_tables(figures):
         console.print(line, markup=False, soft_wrap=True)
-    if not only or output != RESULT:
-        report.write(output, figures, rows=rows, pairs=pairs, load_before=load_before)
-        console.print(f"Written: {output}")
+    path = output if names else output or RESULT
+    if path is not None:
+        report.write(path, measured)
+        console.print(f"Written: {path}")
+
+
+def _measured(name: str, bench: Bench, console: Console) -> Measured:
+    """Measure one benchmark, and show its figures as they come."""
+    load_before, figures = report.load(), list[Figure]()
+    for figure in BENCHMARKS[name](bench):
+        figures.append(figure)
+        console.print(f"{figure.benchmark}, {figure.what}: {figure.value:.2f} {figure.unit}")
+    told = report.conditions(rows=bench.rows, pairs=bench.pairs, load_before=load_before)
+    return Measured(name=name, figures=tuple(figures), told=told)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""The figures as a table on the terminal and as BENCHMARKS.md."""
+"""The figures as a table on the terminal and as sections of BENCHMARKS.md."""
 
 from __future__ import annotations
 
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +21,38 @@ from rs_assets.engine.spark.java import java_home
 
 PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow")
 VERDICT = {True: "met", False: "missed", None: ""}
+HEADING = "\n## "
+HEAD = f"""# Benchmarks
+
+`make bench` measures all of it, which takes some hours, and writes a section for each benchmark;
+`make bench ARGS="joins --output BENCHMARKS.md"` writes the section of one anew. Sections whose heading
+names no benchmark are written by hand.
+
+- Input: generated JSON rows in 8 files, about 75 bytes a row; Nexmark: a {SHARE}th as many events, {FILES} files of
+  each kind, in {FILES // FILES_PER_BATCH} batches. `--rows` says how many, 2,000,000 without it.
+- Ratios: both ways in one process and one session, in turns; the median of the pairs of runs behind a warm-up.
+  Processor time is the ratio of the processor seconds of all processes, which other work disturbs less.
+- Ours writes Delta with exactly-once markers; state is RocksDB with changelog in both.
+- Kafka: one broker on this machine, as many JSON records of 120 bytes in 4 partitions. Kafka Streams has two
+  threads, commits every second and writes windows to a topic, not to Delta; its Java start is not counted.
+- Flink: as many events as Nexmark; what both do, and what differs, is told in docs/nexmark.md."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The figures of one benchmark, by its name on the command line, and how they were measured."""
+
+    name: str
+    figures: tuple[Figure, ...]
+    told: str
+
+
+def conditions(*, rows: int, pairs: int, load_before: str) -> str:
+    """What a reader must know of a measurement, in lines."""
+    return (
+        f"{datetime.now(UTC):%Y-%m-%d}, {rows:,} rows, at most {pairs} pairs, load before (1 / 5 / 15 minutes)"
+        f" {load_before}.\n{machine()}."
+    )
 
 
 def machine() -> str:
@@ -50,45 +83,34 @@ def as_table(figures: Sequence[Figure]) -> Table:
     return table
 
 
-def write(path: Path, figures: Sequence[Figure], *, rows: int, pairs: int, load_before: str) -> None:
-    """Write BENCHMARKS.md."""
-    lines = [
-        "# Benchmarks",
-        "",
-        "Written by `make bench`; do not edit.",
-        "",
-        f"- Date: {datetime.now(UTC):%Y-%m-%d}",
-        f"- Machine: {machine()}",
-        f"- Load of the machine before (1 / 5 / 15 minutes): {load_before}",
-        f"- Input: {rows:,} generated JSON rows in 8 files, about 75 bytes a row",
-        f"- Ratios: both ways in one process and one session, in turns; the median of {pairs} pairs after a warm-up.",
-        "  Processor time is the ratio of the processor seconds of all processes, which other work disturbs less.",
-        "- Ours writes Delta with exactly-once markers; state is RocksDB with changelog in both.",
-        f"- Nexmark: {rows // SHARE:,} events, {FILES} files of each kind, in {FILES // FILES_PER_BATCH} batches.",
-        "- Kafka: one broker on this machine, as many JSON records of 120 bytes in 4 partitions. Kafka Streams has two",
-        "  threads, commits every second and writes windows to a topic, not to Delta; its Java start is not counted.",
-        "- Flink: as many events as Nexmark; what both do, and what differs, is told in docs/nexmark.md.",
-        "",
-        "| benchmark | what | figure | target | | details |",
-        "|---|---|---:|---:|---|---|",
-        *(
-            f"| {f.benchmark} | {f.what} | {_shown(f)} | {_target(f)} | {VERDICT[f.met]} | {f.note} |"
-            for f in figures
-            if not f.cells
-        ),
-        "",
-        *own_tables(figures),
-    ]
-    path.write_text("\n".join(lines), encoding="utf-8")
+def write(path: Path, measured: Iterable[Measured]) -> None:
+    """Write the sections of what was measured into `path`, in the place of those of the same names there."""
+    before = path.read_text(encoding="utf-8").rstrip() if path.exists() else ""
+    sections = {text.split("\n", 1)[0]: text for text in before.split(HEADING)[1:]}
+    sections |= {each.name: _section(each) for each in measured}
+    path.write_text(
+        HEADING.join([f"{HEAD}\n", *(f"{text.rstrip()}\n" for text in sections.values())]), encoding="utf-8"
+    )
+
+
+def _section(measured: Measured) -> str:
+    rows = [figure for figure in measured.figures if not figure.cells]
+    lines = [measured.name, "", measured.told, ""]
+    if rows:
+        lines += ["| benchmark | what | figure | target | | details |", "|---|---|---:|---:|---|---|"]
+        lines += (
+            f"| {f.benchmark} | {f.what} | {_shown(f)} | {_target(f)} | {VERDICT[f.met]} | {f.note} |" for f in rows
+        )
+    return "\n".join([*lines, *own_tables(measured.figures)])
 
 
 def own_tables(figures: Sequence[Figure]) -> list[str]:
-    """The lines of a section for each benchmark whose figures have cells."""
+    """The lines of a table for each benchmark whose figures have cells."""
     lines = list[str]()
     for name in dict.fromkeys(figure.benchmark for figure in figures if figure.cells):
         rows = [dict(figure.cells) for figure in figures if figure.benchmark == name and figure.cells]
         columns = tuple(rows[0])
-        lines += [f"## {name}", "", f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+        lines += [f"{name}:", "", f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
         # A bar within a cell would end it.
         lines += [f"| {' | '.join(row[column].replace('|', '/') for column in columns)} |" for row in rows]
         lines.append("")

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import report
 from benchmarks.data import generate
 from benchmarks.measure import Comparison, DifferentResultsError, Figure, Taken, compare
+from benchmarks.report import Measured
 from pipelines.nexmark.in_sql import QUERIES as IN_SQL
 from pipelines.nexmark.queries import QUERIES
 
@@ -59,7 +61,8 @@ def test_the_command_writes_every_figure(tmp_path: Path, names: list[str], figur
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     text = output.read_text()
-    rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
+    assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == names
+    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| benchmark |")]
     assert [row.split(" | ")[0].strip("| ") for row in rows] == figures
     assert str(Path.home()) not in text
 
@@ -88,3 +91,21 @@ def test_pairs_are_compared_one_by_one() -> None:
 @pytest.mark.parametrize(("value", "target", "met"), [(1.05, 1.05, True), (1.06, 1.05, False), (9, None, None)])
 def test_a_figure_meets_its_target(value: float, target: float | None, met: bool | None) -> None:
     assert Figure(benchmark="b", what="w", value=value, unit="x", target=target).met is met
+
+
+def test_a_section_takes_the_place_of_the_one_of_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "figures.md"
+
+    def measured(name: str, value: float) -> Measured:
+        figure = Figure(benchmark="b", what="w", value=value, unit="x", target=2.0)
+        return Measured(name=name, figures=(figure,), told="On some day.")
+
+    report.write(path, [measured("filter", 1.5), measured("joins", 2.5)])
+    path.write_text(f"{path.read_text()}\n## What was tried\n\nThis and that.\n")
+    report.write(path, [measured("filter", 3.5)])
+    head, *sections = path.read_text().split("\n## ")
+    assert head == f"{report.HEAD}\n"
+    assert [text.split("\n")[0] for text in sections] == ["filter", "joins", "What was tried"]
+    assert "| b | w | 3.50 x | <= 2 x | missed |  |" in sections[0]
+    assert "On some day." in sections[1]
+    assert sections[2].endswith("This and that.\n")

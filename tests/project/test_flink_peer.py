@@ -217,7 +217,7 @@ def test_a_query_is_a_line_of_a_table_of_its_own() -> None:
     figure = both.figure()
     assert (figure.benchmark, figure.value, figure.unit) == (benchmark.NAME, 0.5, "x")
     title, _, head, bars, row, _ = own_tables([Figure(benchmark="b", what="w", value=1, unit="x"), figure])
-    assert title == f"## {benchmark.NAME}"
+    assert title == f"{benchmark.NAME}:"
     assert head.count("|") == bars.count("|") == row.count("|")
     assert row.startswith("| q6 | 50 | 7 | 1.5 | 25 | 0.50 x | 0.50 x | 5 | of rankings")
 
