@@ -96,7 +96,7 @@ def main(
         console.print(line, markup=False, soft_wrap=True)
     path = output if names else output or RESULT
     if path is not None:
-        report.write(path, measured)
+        report.write(path, measured, order=tuple(BENCHMARKS))
         console.print(f"Written: {path}")
 
 

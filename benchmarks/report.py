@@ -83,14 +83,17 @@ def as_table(figures: Sequence[Figure]) -> Table:
     return table
 
 
-def write(path: Path, measured: Iterable[Measured]) -> None:
-    """Write the sections of what was measured into `path`, in the place of those of the same names there."""
+def write(path: Path, measured: Iterable[Measured], *, order: Sequence[str]) -> None:
+    """Write the sections of what was measured into `path`, in the place of those of the same names there.
+
+    They stand in the `order` of the names of benchmarks, before those that are written by hand.
+    """
     before = path.read_text(encoding="utf-8").rstrip() if path.exists() else ""
     sections = {text.split("\n", 1)[0]: text for text in before.split(HEADING)[1:]}
     sections |= {each.name: _section(each) for each in measured}
-    path.write_text(
-        HEADING.join([f"{HEAD}\n", *(f"{text.rstrip()}\n" for text in sections.values())]), encoding="utf-8"
-    )
+    names = sorted(sections, key=lambda name: order.index(name) if name in order else len(order))
+    texts = (f"{text.rstrip()}\n" for text in (HEAD, *(sections[name] for name in names)))
+    path.write_text(HEADING.join(texts), encoding="utf-8")
 
 
 def _section(measured: Measured) -> str:

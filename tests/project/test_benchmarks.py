@@ -100,9 +100,13 @@ def test_a_section_takes_the_place_of_the_one_of_its_name(tmp_path: Path) -> Non
         figure = Figure(benchmark="b", what="w", value=value, unit="x", target=2.0)
         return Measured(name=name, figures=(figure,), told="On some day.")
 
-    report.write(path, [measured("filter", 1.5), measured("joins", 2.5)])
+    def write(*sections: Measured) -> None:
+        report.write(path, sections, order=("filter", "joins"))
+
+    write(measured("joins", 2.5))
     path.write_text(f"{path.read_text()}\n## What was tried\n\nThis and that.\n")
-    report.write(path, [measured("filter", 3.5)])
+    write(measured("filter", 1.5))
+    write(measured("filter", 3.5))
     head, *sections = path.read_text().split("\n## ")
     assert head == f"{report.HEAD}\n"
     assert [text.split("\n")[0] for text in sections] == ["filter", "joins", "What was tried"]
