@@ -14,6 +14,7 @@ from rich.console import Console
 from benchmarks import report
 from benchmarks.bench import Bench
 from benchmarks.catalog import catalog_figures
+from benchmarks.dimension import dimension_figures
 from benchmarks.firing import firing_figures
 from benchmarks.flink import flink_figures
 from benchmarks.joins import join_figures
@@ -41,6 +42,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "firing": firing_figures,
         "keys": key_figures,
         "joins": join_figures,
+        "dimension": dimension_figures,
         "latency": latency_figures,
         "small": small_figures,
         "memory": memory_figures,
