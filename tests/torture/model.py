@@ -41,12 +41,10 @@ class Input:
     bad: dict[str, list[str]] = field(default_factory=dict)
     count: int = 0
 
-    def grow(self, source: str, rows: int) -> list[str]:
-        """The lines of so many new records, and of one that is none."""
-        first, self.count = self.count, self.count + rows
-        self.numbers.setdefault(source, set()).update(range(first, self.count))
-        self.bad.setdefault(source, []).append(bad_line(self.count))
-        return [*(record(number) for number in range(first, self.count)), bad_line(self.count)]
+    def following(self, rows: int) -> list[str]:
+        """The lines of so many new records, and of one that is none; `add` knows of them once they are in a source."""
+        behind = self.count + rows
+        return [*(record(number) for number in range(self.count, behind)), bad_line(behind)]
 
     def add(self, source: str, lines: Iterable[str]) -> None:
         """Know of lines that are in a source."""

@@ -133,15 +133,17 @@ class Site:
         return counted.emit_before(Time.seconds(WINDOW_S // 3)).to_data_stream().filter("final")
 
     def grow(self, source: str, rows: int) -> None:
-        """Put records into a source."""
-        text = "".join(f"{line}\n" for line in self.input.grow(source, rows))
+        """Put records into a source, and only then know of them: a kill may come before they are there."""
+        lines = self.input.following(rows)
+        text = "".join(f"{line}\n" for line in lines)
         if self.tail:
             with self.place(source).open("a") as file:
                 file.write(text)
-            return
-        hidden = self.root / ".growing"
-        hidden.write_text(text)
-        hidden.rename(self.place(source) / f"{self.input.count:06d}.jsonl")
+        else:
+            hidden = self.root / ".growing"
+            hidden.write_text(text)
+            hidden.rename(self.place(source) / f"{self.input.count + rows:06d}.jsonl")
+        self.input.add(source, lines)
 
     def held(self, job: str = "town") -> dict[str, list[Row]]:
         """What every sink holds, and the dead letters that count."""

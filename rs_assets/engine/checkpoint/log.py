@@ -74,6 +74,15 @@ class CheckpointLog:
         return max(_numbers(self.folder / "commits"), default=-1)
 
     @property
+    def watermark_waits(self) -> bool:
+        """Whether the last committed batch has moved the watermark, and no batch is planned yet that goes by it."""
+        last = self.last_committed()
+        planned = self.offsets(last)
+        if planned is None or self.offsets(last + 1) is not None:
+            return False
+        return _next_watermark(self.folder / "commits" / str(last)) > planned.watermark
+
+    @property
     def begun(self) -> bool:
         """Whether a batch was ever planned; Spark removes the first files of a long log."""
         return self.last_committed() >= 0 or self.offsets(0) is not None
@@ -257,6 +266,16 @@ def _parsed(metadata: str, path: Path) -> dict[str, Any]:
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise _damaged(path) from error
     return content
+
+
+def _next_watermark(path: Path) -> datetime:
+    """The watermark behind a committed batch."""
+    try:
+        return _instant(orjson.loads(path.read_bytes().partition(b"\n")[2])["nextBatchWatermarkMs"])
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            "a commit file is damaged", remedy="restore it from a copy of the checkpoint", file=path
+        ) from error
 
 
 def _damaged(path: Path) -> CheckpointError:

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from rs_assets.engine.checkpoint.log import PARTITIONS, CheckpointLog
 from rs_assets.engine.spark.settings import CHAINS
+from rs_assets.engine.window.durations import EPOCH
 from rs_assets.engine.window.event_time import END_OF_TIME, control_folder, send_control
 from rs_assets.errors import RsError
 from rs_assets.pipeline.compile.query_plan import QueryPlan
@@ -98,6 +99,7 @@ class QueryRun:
         self.log.clear_cut_writes()
         self.log.pin_partitions(self.partitions)
         self.work.begin()
+        self._go_by_watermark()
         frame = self.flows[self.plan.trunk].df
         writer = (
             frame.writeStream.queryName(f"{self.topology.namespace}.{self.topology.job}.{self.plan.name}")
@@ -111,6 +113,15 @@ class QueryRun:
         except Exception as error:
             raise translate(error, query=self.plan.name) from error
         self._started.set()
+
+    def _go_by_watermark(self) -> None:
+        """Let the next batch come, with input or without, if the watermark that the last one left has closed nothing.
+
+        Spark makes an empty batch for that, but only of a query that has moved the watermark since its start.
+        """
+        if self.plan.output_mode != "complete" and self.log.watermark_waits:
+            # Any control row makes a batch; this one moves no watermark.
+            self.move_watermark(EPOCH, [*self.plan.controls][:1])
 
     def _wait_until_gone(self) -> None:
         """Wait until Spark has let go of the query that ended before: for a moment its name is still taken."""
