@@ -5,15 +5,19 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql.types import StructType
+from deltalake.transaction import AddAction
+from pyspark.sql.types import LongType, StructField, StructType
 
 from rs_assets import RunOptions, StreamBuilder, Time, TumblingWindow
 from rs_assets.engine.connect.kafka.admin import connected
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.home import Home
 from rs_assets.engine.shuffle.noted import NotedEnd
+from rs_assets.engine.shuffle.table import BATCH, TableShuffle
 from rs_assets.engine.source.kafka.offsets import dump_offsets
 from rs_assets.engine.source.kafka.reading import KafkaReader
 from rs_assets.errors import CheckpointError, ConfigurationError, SinkError, TopologyError
@@ -225,3 +229,26 @@ def _count(reader, spark, folder):
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
     writer.trigger(availableNow=True).start().awaitTermination()
     return sum(counted)
+
+
+def test_should_end_no_batch_within_a_commit(driver, tmp_path):
+    """Spark would end one behind a thousand files, and the version of the commit alone cannot tell where."""
+    schema = StructType([StructField("n", LongType())])
+    shuffle = TableShuffle(name="keyed", path=tmp_path / "keyed")
+    shuffle.begin(schema)
+    table, rows = DeltaTable(str(shuffle.path)), pa.table({"n": [1], BATCH: [0]})
+    files = [f"{number}.parquet" for number in range(1_001)]
+    for file in files:
+        pq.write_table(rows, shuffle.path / file)
+    size = (shuffle.path / files[0]).stat().st_size
+    actions = [AddAction(file, size, {}, 1, data_change=True, stats="{}") for file in files]
+    table.create_write_transaction(actions, "append", table.schema(), [])
+    counts = []
+
+    def read(spark):
+        writer = shuffle.stream(spark, schema, name="keyed").writeStream.trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.foreachBatch(lambda batch, _: counts.append(batch.count())).start().awaitTermination()
+
+    driver.call(read)
+    assert counts == [len(files)]

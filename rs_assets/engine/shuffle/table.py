@@ -21,7 +21,7 @@ from rs_assets.engine.sink.delta_rules import nullable
 from rs_assets.engine.sink.delta_table import open_table
 from rs_assets.engine.source.base import Known, Start, Watch, Watching
 from rs_assets.engine.source.columns import LINE, OFFSET, PREFIX, RAW, REASON, SPLIT
-from rs_assets.engine.source.delta.versions import next_version
+from rs_assets.engine.source.delta.versions import ALL_FILES, next_version
 from rs_assets.engine.source.poison import exact_text
 from rs_assets.engine.source.schema import quoted
 from rs_assets.errors import SinkError
@@ -66,8 +66,9 @@ class TableShuffle:
         return OnceWriter(inner, lambda batch, mark: batch.withColumn(BATCH, F.lit(mark.batch_id).cast("bigint")))
 
     def stream(self, spark: SparkSession, schema: StructType, *, name: str) -> DataFrame:
-        """The rows of all commits from the first; purges are no news."""
-        reader = spark.readStream.name(name).format("delta").option("startingVersion", 0)
+        """The rows of all commits from the first; purges are no news. A batch never ends within a commit."""
+        reader = spark.readStream.name(name).format("delta").option("maxFilesPerTrigger", ALL_FILES)
+        reader = reader.option("startingVersion", 0)
         rows = reader.option("skipChangeCommits", "true").load(str(self.path))
         return rows.select(*_fields(schema), F.lit(None).cast("string").alias(REASON))
 
