@@ -35,7 +35,8 @@ def memory_figures(bench: Bench) -> Iterator[Figure]:
         yield _figure(bench, bench.source, "10 s windows", profile, target)
     with bench.place() as folder:
         source = generate(folder / "rows", rows=bench.rows, users=max(int(bench.rows * USERS_A_ROW), 1), windows=1)
-        yield _figure(bench, source, "a window of a million keys", NORMAL, MOST_OF_A_MILLION_MB)
+        for profile in MOST_MB:
+            yield _figure(bench, source, "a window of a million keys", profile, MOST_OF_A_MILLION_MB)
 
 
 def _figure(bench: Bench, source: Path, what: str, profile: str, target: float) -> Figure:

@@ -21,7 +21,7 @@ PEERS = 1 if shutil.which("javac") else 0
 
 
 BESIDE_KAFKA = [
-    *["memory"] * 3, *["filter, 1 % kept"] * 6, *["10 s windows"] * 2, *["windows over 10 s windows"] * 2,
+    *["memory"] * 4, *["filter, 1 % kept"] * 6, *["10 s windows"] * 2, *["windows over 10 s windows"] * 2,
     *["windows that fire more than once"] * 8, *["interval join"] * 4, *["a large dimension"] * 2,
     *["latency of a row"] * 3, "small batches", *["fixed cost of a run"] * 6, "files that were seen before",
     *["cost of upkeep"] * 2, *["a state of a million keys"] * 6,
