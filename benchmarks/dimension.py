@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -66,7 +67,7 @@ class Watched:
     bench: Bench
     folder: Path
     job: str
-    step: Callable[..., object]
+    step: Callable[[Any], Any]
 
     @property
     def home(self) -> Home:
@@ -81,7 +82,7 @@ class Watched:
     def _pipeline(self) -> Pipeline:
         start = StreamBuilder.data_stream("bench", self.job)
         lines = start.from_file(str(self.folder / "in"), schema="id string, ms bigint")
-        made: Pipeline = self.step(lines).filter("label IS NULL").to_delta(self.job).build()  # type: ignore[attr-defined]
+        made: Pipeline = self.step(lines).filter("label IS NULL").to_delta(self.job).build()
         return made
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,11 +14,10 @@ from pyspark.sql import functions as F
 
 from benchmarks import kafka_load, kafka_queries
 from benchmarks.bench import Bench
-from benchmarks.by_hand import WATER_MARK_S, Sink
-from benchmarks.data import WINDOW_S
+from benchmarks.by_hand import Sink
 from benchmarks.kafka_latency import latency_figures
 from benchmarks.measure import Comparison, DifferentResultsError, Figure, Taken, timed
-from benchmarks.peers.peer import NO_COMPILER, VERSION, Guarantee, Mode, Peer
+from benchmarks.peers.peer import NO_COMPILER, VERSION, Guarantee, Mode, Peer, settings_of
 from rs_assets import Pipeline, RunOptions
 from rs_assets.engine.home import Home
 from rs_assets.pipeline.topology.sink import Delivery
@@ -186,7 +184,7 @@ class Ways:
         pipeline.run(RunOptions(home=Home(folder), driver=self.bench.driver))
 
     def _to_topic(self, run: Callable[[str, Path], None]) -> Ran:
-        topic = self._topic()
+        topic = kafka_load.make_output(self.broker)
         with self.bench.place() as folder:
             taken, _ = timed(lambda: run(topic, folder) or 0)  # type: ignore[func-returns-value]
         return Ran(taken=taken, result=self._look(topic, _sums_of_json))
@@ -197,17 +195,10 @@ class Ways:
             return Ran(taken=taken, result=_sum_of_table(Path(table(folder))))
 
     def _of_peer(self, peer: Peer, mode: Mode, guarantee: Guarantee, look: Callable[[DataFrame], DataFrame]) -> Ran:
-        topic = self._topic()
-        settings = {
-            "servers": self.broker.bootstrap_servers, "input": kafka_queries.INPUT, "output": topic, "rows": self.rows,
-            "application": topic, "emit": "final", "least": kafka_load.LEAST_MS, "window": WINDOW_S,
-            "grace": WATER_MARK_S,
-        }  # fmt: skip
-        told = peer.run(mode, guarantee, settings)
+        topic = kafka_load.make_output(self.broker)
+        settings = settings_of(self.broker.bootstrap_servers, kafka_queries.INPUT, topic, rows=self.rows)
+        told = peer.run(mode, guarantee, {**settings, "emit": "final", "least": kafka_load.LEAST_MS})
         return Ran(taken=Taken(seconds=told.seconds, cpu_s=0.0), result=self._look(topic, look))
-
-    def _topic(self) -> str:
-        return kafka_load.make_topic(self.broker, f"out-{uuid.uuid4().hex[:8]}")
 
     def _look(self, topic: str, look: Callable[[DataFrame], DataFrame]) -> Result:
         """What readers of committed records find in `topic`, which goes away."""

@@ -18,12 +18,11 @@ from typing import Any
 from benchmarks import kafka_load
 from benchmarks.bench import Bench
 from benchmarks.by_hand import WATER_MARK_S
-from benchmarks.data import WINDOW_S
 from benchmarks.firing import ONCE, WAYS
 from benchmarks.kafka import BROKER_HEAP_MB, BROKER_JAVA
-from benchmarks.keys import ALL_ROWS, KEYS, LEAST_REDUCED, LEAST_ROWS, REDUCED, windows_of
+from benchmarks.keys import KEYS, REDUCED, row_cost, scaled, windows_of
 from benchmarks.measure import Figure, timed
-from benchmarks.peers.peer import NO_COMPILER, Peer
+from benchmarks.peers.peer import NO_COMPILER, Peer, settings_of
 from benchmarks.pipelines_under_test import fired_windows, reduced_windows
 from rs_assets import Pipeline, RunOptions, StreamBuilder, Time
 from rs_assets.engine.home import Home
@@ -65,13 +64,10 @@ class Topic:
     def of_peer(self, broker: KafkaBroker, peer: Peer, told: Mapping[str, str | int]) -> float:
         """What Kafka Streams takes from the first record to the commit of the last."""
         runs = []
-        for number in range(min(self.bench.pairs, MOST_RUNS)):
-            output = kafka_load.make_topic(broker, f"{self.name}-{told['emit']}-{len(told)}-{number}")
-            settings = {
-                "servers": self.servers, "input": self.name, "output": output, "application": output,
-                "rows": self.rows, "window": WINDOW_S, "grace": WATER_MARK_S, **told,
-            }  # fmt: skip
-            runs.append(peer.run("windows", "exactly_once_v2", settings).seconds)
+        for _ in range(min(self.bench.pairs, MOST_RUNS)):
+            output = kafka_load.make_output(broker)
+            settings = settings_of(self.servers, self.name, output, rows=self.rows)
+            runs.append(peer.run("windows", "exactly_once_v2", {**settings, **told}).seconds)
             broker.delete_topic(output)
         return statistics.median(runs)
 
@@ -89,13 +85,13 @@ def kafka_firing_figures(bench: Bench) -> Iterator[Figure]:
 
 
 def _loaded(bench: Bench, broker: KafkaBroker, keys: int) -> Topic:
-    bench.say(f"{NAME}: loading records of {keys:,} keys")
-    rows, parts = bench.rows - bench.rows % kafka_load.PARTITIONS, kafka_load.PARTITIONS
-    users = max(keys * rows // ALL_ROWS // parts, 1) * parts
+    rows = bench.rows - bench.rows % kafka_load.PARTITIONS
+    users = scaled(keys, rows, step=kafka_load.PARTITIONS)
+    bench.say(f"{NAME}: loading records of {users:,} keys")
     topic = kafka_load.make_topic(broker, f"views-{keys}")
     servers, windows = broker.bootstrap_servers, windows_of(rows, users)
     bench.driver.call(lambda spark: kafka_load.load(spark, servers, topic, rows=rows, users=users, windows=windows))
-    return Topic(bench=bench, servers=servers, name=topic, rows=rows, keys=keys)
+    return Topic(bench=bench, servers=servers, name=topic, rows=rows, keys=users)
 
 
 def _figures(topic: Topic, broker: KafkaBroker, peer: Peer | None) -> Iterator[Figure]:
@@ -124,11 +120,7 @@ def _ways() -> dict[str, Callable[[Any], Pipeline]]:
 
 
 def _told(topic: Topic, name: str, seconds: float, peers: Mapping[str, float]) -> Iterator[Figure]:
-    least = LEAST_REDUCED if name == REDUCED else LEAST_ROWS
-    yield Figure(
-        benchmark=NAME, what=f"{topic.keys:,}: {name}, a row", value=seconds / topic.rows * 1e6, unit="µs",
-        target=1e6 / least, note=f"{topic.rows / seconds:,.0f} rows/s",
-    )  # fmt: skip
+    yield row_cost(NAME, name, keys=topic.keys, rows=topic.rows, seconds=seconds)
     nearest = NEAREST.get(name, CHANGES)
     if nearest in peers:
         yield Figure(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -23,6 +25,11 @@ def make_topic(broker: KafkaBroker, topic: str, *, partitions: int = PARTITIONS)
     """An empty topic."""
     broker.create_topic(topic, partitions=partitions)
     return topic
+
+
+def make_output(broker: KafkaBroker) -> str:
+    """An empty topic for one run, whose name no other has."""
+    return make_topic(broker, f"out-{uuid.uuid4().hex[:8]}")
 
 
 def load(

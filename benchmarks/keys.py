@@ -1,6 +1,7 @@
 """Windows by the number of their keys: against PySpark by hand, each way of firing, and a small batch on a large state.
 
 The more keys, the fewer windows, so that a key has some ten rows in a window as far as there are enough rows for that.
+With fewer rows than two million there are as many fewer keys, and figures name those that there are.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from benchmarks.batches import Batches
 from benchmarks.bench import Bench
 from benchmarks.data import WINDOWS, generate
 from benchmarks.firing import WAYS
-from benchmarks.measure import Comparison, Figure, compare, slope_us, timed
+from benchmarks.measure import MICROSECONDS, Comparison, Figure, compare, slope_us, timed
 from benchmarks.pipelines_under_test import fired_pipeline, reduced_pipeline, window_pipeline
 from rs_assets import Pipeline, RunOptions
 from rs_assets.engine.home import Home
 
 NAME = "windows by keys"
-# Of many keys and of very many; and the table of what a row costs. Of two million rows: with fewer, fewer keys.
+# Of many keys and of very many, and the table of what a row costs: of ALL_ROWS.
 KEYS = (10_000, 200_000)
 TABLE = (10, 1_000, 100_000, 1_000_000)
 ROWS_A_KEY, FEWEST_WINDOWS, ALL_ROWS = 10, 2, 2_000_000
@@ -36,21 +37,25 @@ SMALL_ROWS, SMALL_BATCHES = 100, 14
 
 def key_figures(bench: Bench) -> Iterator[Figure]:
     """See the module."""
-    for keys in KEYS:
+    many = [scaled(keys, bench.rows) for keys in KEYS]
+    for keys in many:
         yield _against_hand(bench, keys)
-    for keys in KEYS:
+    for keys in many:
         for name in (*WAYS, REDUCED):
             yield _rate(bench, name, keys)
     yield from _table(bench)
     yield from _small(bench)
 
 
-def keyed_source(bench: Bench, keys: int, *, rows: int | None = None) -> Path:
+def scaled(keys: int, rows: int, *, step: int = 1) -> int:
+    """How many keys so many rows have, where ALL_ROWS have `keys`; a multiple of `step`."""
+    return max(keys * rows // ALL_ROWS // step, 1) * step
+
+
+def _source(bench: Bench, keys: int, *, rows: int) -> Path:
     """The folder of rows with as many keys, made at its first use."""
-    count = rows or bench.rows
-    used = max(keys * bench.rows // ALL_ROWS, 1)
-    folder = bench.folder / f"keys-{keys}-{count}"
-    return folder if folder.exists() else generate(folder, rows=count, users=used, windows=windows_of(count, used))
+    folder = bench.folder / f"keys-{keys}-{rows}"
+    return folder if folder.exists() else generate(folder, rows=rows, users=keys, windows=windows_of(rows, keys))
 
 
 def windows_of(rows: int, keys: int) -> int:
@@ -63,7 +68,7 @@ def _against_hand(bench: Bench, keys: int) -> Figure:
     taken: list[Comparison] = []
     sizes = (bench.rows, bench.rows // QUARTER)
     for rows in sizes:
-        source = keyed_source(bench, keys, rows=rows)
+        source = _source(bench, keys, rows=rows)
         result = compare(
             lambda s=source: bench.ours(window_pipeline(s)),  # type: ignore[misc]
             lambda s=source: bench.by_hand(by_hand.window_query, sink="parquet", source=s),  # type: ignore[misc]
@@ -91,21 +96,26 @@ def _made(name: str, source: Path, *, files: int | None = None) -> Pipeline:
 
 def _rate(bench: Bench, name: str, keys: int) -> Figure:
     bench.say(f"{NAME}: {keys:,}, {name}")
-    source = keyed_source(bench, keys)
+    source = _source(bench, keys, rows=bench.rows)
     runs = [timed(lambda: bench.ours(_made(name, source)))[0] for _ in range(1 + min(bench.pairs, MOST_PAIRS))]
     seconds = statistics.median(taken.seconds for taken in runs[1:])
+    cpu = statistics.median(taken.cpu_s for taken in runs[1:]) / bench.rows * MICROSECONDS
+    return row_cost(NAME, name, keys=keys, rows=bench.rows, seconds=seconds, more=f"; processor time {cpu:.1f} µs")
+
+
+def row_cost(benchmark: str, name: str, *, keys: int, rows: int, seconds: float, more: str = "") -> Figure:
+    """What a row costs on the clock in a way of firing, where there are so many keys."""
     least = LEAST_REDUCED if name == REDUCED else LEAST_ROWS
-    cpu = statistics.median(taken.cpu_s for taken in runs[1:]) / bench.rows * 1e6
     return Figure(
-        benchmark=NAME, what=f"{keys:,}: {name}, a row", value=seconds / bench.rows * 1e6, unit="µs",
-        target=1e6 / least, note=f"{bench.rows / seconds:,.0f} rows/s; processor time {cpu:.1f} µs",
+        benchmark=benchmark, what=f"{keys:,}: {name}, a row", value=seconds / rows * MICROSECONDS, unit="µs",
+        target=MICROSECONDS / least, note=f"{rows / seconds:,.0f} rows/s{more}",
     )  # fmt: skip
 
 
 def _table(bench: Bench) -> Iterator[Figure]:
     """What a row costs with few keys and with many."""
-    for keys in TABLE:
-        source = keyed_source(bench, keys)
+    for keys in (scaled(keys, bench.rows) for keys in TABLE):
+        source = _source(bench, keys, rows=bench.rows)
         for what, pipeline in (
             ("fires once", partial(window_pipeline, source)),
             ("emit_before", partial(_made, "emit_before", source)),
@@ -114,15 +124,15 @@ def _table(bench: Bench) -> Iterator[Figure]:
             runs = [timed(lambda make=pipeline: bench.ours(make()))[0] for _ in range(2)]  # type: ignore[misc]
             cpu, seconds = (min(r.cpu_s for r in runs), min(r.seconds for r in runs))
             yield Figure(
-                benchmark=NAME, what=f"{keys:,}: {what}, processor time of a row", value=cpu / bench.rows * 1e6,
-                unit="µs", note=f"{bench.rows / seconds:,.0f} rows/s",
+                benchmark=NAME, what=f"{keys:,}: {what}, processor time of a row",
+                value=cpu / bench.rows * MICROSECONDS, unit="µs", note=f"{bench.rows / seconds:,.0f} rows/s",
             )  # fmt: skip
 
 
 def _small(bench: Bench) -> Iterator[Figure]:
     """Batches of few rows while a window of many keys is open."""
     with bench.place() as folder:
-        _write_small(folder, keys=max(KEYS[-1] * bench.rows // ALL_ROWS, 1))
+        _write_small(folder, keys=scaled(KEYS[-1], bench.rows))
         native = _batches(bench, window_pipeline(folder, files=1))
         for name in (*WAYS, REDUCED):
             bench.say(f"{NAME}: a small batch, {name}")

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -50,11 +51,12 @@ class Measured:
 def conditions(*, rows: int, pairs: int, load_before: str) -> str:
     """What a reader must know of a measurement, in lines."""
     return (
-        f"{datetime.now(UTC):%Y-%m-%d}, {rows:,} rows, at most {pairs} pairs, load before (1 / 5 / 15 minutes)"
+        f"{datetime.now(UTC):%Y-%m-%d}, {rows:,} rows, pairs of runs: at most {pairs}, load before (1 / 5 / 15 minutes)"
         f" {load_before}.\n{machine()}."
     )
 
 
+@cache
 def machine() -> str:
     """Cores, memory and versions, in a line."""
     told = subprocess.run([java_home() / "bin" / "java", "-version"], capture_output=True, text=True, check=True)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from benchmarks.by_hand import WATER_MARK_S
+from benchmarks.data import WINDOW_S
 from rs_assets.engine.spark.jars import JarList
 from rs_assets.engine.spark.java import java_home
 
@@ -86,6 +88,14 @@ class Peer:
             raise PeerError(f"Kafka Streams ended with {ended.returncode}: {ended.stderr.strip()[-2000:]}")
         told = json.loads(ended.stdout)
         return PeerRun(consumed=told["consumed"], seconds=told["seconds"])
+
+
+def settings_of(servers: str, topic: str, output: str, *, rows: int) -> dict[str, object]:
+    """What every run is told: `output`, which is its own, names the application, too."""
+    return {
+        "servers": servers, "input": topic, "output": output, "application": output, "rows": rows,
+        "window": WINDOW_S, "grace": WATER_MARK_S,
+    }  # fmt: skip
 
 
 def javac() -> Path | None:
