@@ -2,8 +2,11 @@
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import functions as F
 
 from rs_assets import Time, TumblingWindow
+from rs_assets.engine.window.bounds import EventTimeBounds
+from rs_assets.engine.window.event_time import time_reason
 from rs_assets.errors import BadRecordError, TopologyError
 from rs_assets.testing import PipelineDriver
 from tests.operators.model import START, at
@@ -102,3 +105,21 @@ def test_should_refuse_a_field_that_is_no_time_and_bounds_before_1970(source, dr
 def test_should_use_the_time_of_arrival_without_a_field(source, drive):
     stream = source("page string").window(TumblingWindow.of(Time.days(365_000))).group_by("page").count("n")
     assert [row["n"] for row in drive(stream.to_data_stream(), [{"page": "/"}], [{"page": "/"}])] == [2]
+
+
+def test_should_judge_times_in_code_that_is_compiled_once_for_all_batches(driver):
+    """The clock of a batch must not be a constant in the code, nor keep Spark from making code at all."""
+
+    def code_at(seconds):
+        def of(spark):
+            times = spark.range(10).select(F.timestamp_seconds("id").alias("at"))
+            good = times.filter(time_reason(F.col("at"), EventTimeBounds(), now=F.lit(at(seconds))).isNull())
+            plan = good._jdf.queryExecution().executedPlan()
+            return spark._jvm.org.apache.spark.sql.execution.debug.package.codegenString(plan)
+
+        code = driver.call(of)
+        # What stands before the code is the plan, which shows the clock.
+        assert "Filter" in code.split("Generated code:")[0].splitlines()[3]
+        return code.split("Generated code:")[1:]
+
+    assert code_at(0) == code_at(5)

@@ -39,8 +39,7 @@ def refuse_reread(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> Non
         former = gone.get(_origin(topology, name))
         if former is not None:
             declared = _declared(former, name) if former in facts.sources else ""
-            afresh = f"(--reset-step {plan.forgettable[-1]}, or --new-generation)"
-            remedy = f"call it {former} as before{declared}; or begin afresh {afresh}"
+            remedy = f"call it {former} as before{declared}; or {_afresh(plan)}"
             raise read_again(topology, plan, name, former, remedy=remedy)
 
 
@@ -64,7 +63,7 @@ def refuse_renamed(topology: Topology, queries: Mapping[str, QueryFacts]) -> Non
         raise beside(topology, sink.name, former, remedy=remedy)
 
 
-def refuse_ruled(topology: Topology, plan: QueryPlan, facts: QueryFacts, *, remedy: str) -> None:
+def refuse_ruled(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None:
     """TopologyChangedError for an output of a query that goes on whose rows would replace others than they did.
 
     Nothing is known of an output that a release before this one wrote last.
@@ -74,7 +73,9 @@ def refuse_ruled(topology: Topology, plan: QueryPlan, facts: QueryFacts, *, reme
         if was and rule and was[0] == rule[0] and was != rule:
             raise TopologyChangedError(
                 f"the output {name!r} would {rule[1]}, but has rows of a version that did {was[1]}",
-                remedy=remedy,
+                remedy=f"write to another table under another name; or {_afresh(plan)}, which replaces the rows of"
+                f" {', '.join(plan.sinks)}; or leave the rows as they are, if you know that they still fit"
+                " (--keep-state)",
                 pipeline=topology.name,
             )
 
@@ -97,6 +98,10 @@ def beside(topology: Topology, output: str, former: str, *, remedy: str) -> Topo
         remedy=remedy,
         pipeline=topology.name,
     )
+
+
+def _afresh(plan: QueryPlan) -> str:
+    return f"begin afresh (--reset-step {plan.forgettable[-1]}, or --new-generation)"
 
 
 def _declared(former: str, name: str) -> str:

@@ -51,7 +51,7 @@ def resumed(
         if facts is not None and not _is_reset(plan, options):
             refuse_reread(topology, plan, facts)
             if not options.keep_state:
-                refuse_ruled(topology, plan, facts, remedy=_afresh(plan))
+                refuse_ruled(topology, plan, facts)
     queries = {
         folders[plan.name]: _facts(topology, plan, stored, known.get(folders[plan.name]), options) for plan in plans
     }
@@ -213,15 +213,6 @@ def _facts(
         targets={**known.targets, **targets_of(topology, plan)},
         rules={**known.rules, **rules_of(topology, plan)},
         shape=tuple(asdict(node) for node in shape_of(topology, plan.stateful)),
-    )
-
-
-def _afresh(plan: QueryPlan) -> str:
-    step = plan.forgettable[-1]
-    return (
-        f"write to another table under another name; or begin afresh (--reset-step {step}, or --new-generation), which"
-        f" replaces the rows of {', '.join(plan.sinks)}; or leave the rows as they are, if you know that they still fit"
-        " (--keep-state)"
     )
 
 

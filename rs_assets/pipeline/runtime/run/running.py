@@ -145,25 +145,23 @@ class RunningPipeline:
         """
         if not self._closed:
             self._closed = True
-            with ExitStack() as ends:
+            try:
+                self._end(patience_s=patience_s if drain else 0)
+                return record(self.session, sealed=False)
+            finally:
                 # Whatever fails on the way: a lease that went on beating would keep all other runs out.
-                ends.callback(self.session.close)
-                for task in self._tasks:
-                    ends.callback(task.stop)
-                ends.callback(self.warden.stop)
-                ends.callback(self.clock.stop)
-                return self._ended(patience_s=patience_s if drain else 0)
+                self.session.close()
         return self.session.report()
 
-    def _ended(self, *, patience_s: float) -> RunReport:
-        """Drain, stop and write down what was done."""
-        with self.session.troubles.guarding(NOT_FORGOTTEN):
-            if requests.asked(self.session.folder, "stop") is None:
-                # Stopped by a person: what an upkeep job asked for before must not start it again.
-                requests.clear(self.session.folder, "resume")
-        self.clock.stop()
-        self.warden.stop()
-        drain_and_stop(self.session, patience_s=patience_s)
-        for task in self._tasks:
-            task.stop()
-        return record(self.session, sealed=False)
+    def _end(self, *, patience_s: float) -> None:
+        """Drain and stop the queries, then all that runs beside their batches, whatever fails."""
+        with ExitStack() as tasks:
+            for task in reversed(self._tasks):
+                tasks.callback(task.stop)
+            with ExitStack() as watchers, self.session.troubles.guarding(NOT_FORGOTTEN):
+                watchers.callback(self.warden.stop)
+                watchers.callback(self.clock.stop)
+                if requests.asked(self.session.folder, "stop") is None:
+                    # Stopped by a person: what an upkeep job asked for before must not start it again.
+                    requests.clear(self.session.folder, "resume")
+            drain_and_stop(self.session, patience_s=patience_s)

@@ -121,9 +121,7 @@ class Return:
 def undo_letters(topology: Topology, home: Home, folders: Iterable[str], begun: BatchMark) -> None:
     """Let no letter of the job count, whatever its query was called: all of them begin anew in `begun`'s generation."""
     for folder in folders:
-        mark = replace(begun, sink=f"{folder}.dead_letters")
-        job = (topology.namespace, topology.job)
-        DeadLetters(home.dead_letters).go_to({}, mark, job=job, names=None)
+        _lead_letters(topology, home, folder, path={}, begun=begun, names=None)
 
 
 def return_letters(
@@ -137,9 +135,20 @@ def return_letters(
     names = [plan.name]
     while old.get(names[-1], names[0]) not in names:
         names.append(old[names[-1]])
+    _lead_letters(topology, home, folder, path=path, begun=begun, names=tuple(dict.fromkeys((*names, folder))))
+
+
+def _lead_letters(
+    topology: Topology,
+    home: Home,
+    folder: str,
+    *,
+    path: Mapping[int, int],
+    begun: BatchMark,
+    names: tuple[str, ...] | None,
+) -> None:
     mark = replace(begun, sink=f"{folder}.dead_letters")
-    job = (topology.namespace, topology.job)
-    DeadLetters(home.dead_letters).go_to(path, mark, job=job, names=tuple(dict.fromkeys((*names, folder))))
+    DeadLetters(home.dead_letters).go_to(path, mark, job=(topology.namespace, topology.job), names=names)
 
 
 def path_of(facts: QueryFacts, batch: int) -> dict[int, int]:
