@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 import uuid
 from pathlib import Path
 
@@ -183,3 +184,29 @@ def test_an_exchange_that_was_cut_off_is_noticed_and_a_restore_ends_it(local, jo
     restore(local, taken, job.folder)
     refuse_unfinished(job.folder)
     assert job.files() == before
+
+
+@pytest.mark.parametrize("moment", ["before", "behind"])
+def test_a_fork_that_was_cut_off_is_noticed_and_a_fork_ends_it(local, job, tmp_path, monkeypatch, moment):
+    taken, saved = save(job, local), manifests.save
+
+    def seen(folder, manifest):
+        shutil.copytree(folder, tmp_path / "before")
+        saved(folder, manifest)
+        shutil.copytree(folder, tmp_path / "behind")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(manifests, "save", seen)
+        whole = fork(local, taken, tmp_path / "whole")
+    # As a kill there leaves it.
+    place = tmp_path / moment
+    with pytest.raises(CheckpointError, match="the last fork of the job was cut off") as refused:
+        refuse_unfinished(place)
+    assert refused.value.remedy == f"fork the savepoint again: {taken.id}"
+    forked = fork(local, taken, place)
+    refuse_unfinished(place)
+    assert forked == manifests.load(place)
+    assert forked.queries.keys() == whole.queries.keys()
+    assert sorted(p.name for p in place.iterdir() if not p.name.startswith(".")) == ["g0001", "manifest.json"]
+    with pytest.raises(CheckpointError, match="has run already"):
+        fork(local, taken, place)

@@ -94,6 +94,25 @@ def test_a_step_that_is_reset_reads_its_input_again_and_replaces_its_rows(world)
         world.run(changed, reset_steps=("nothing",))
 
 
+@pytest.mark.parametrize(("before", "now"), [("complete", "append"), ("append", "complete")])
+def test_a_step_is_reset_to_write_its_windows_in_another_mode(world, before, now):
+    def windows(mode):
+        window = world.stream("clicks").window(TumblingWindow.of(Time.seconds(10), "ts"), name="pages")
+        return window.group_by("page").sum("n", "total").to_data_stream().to_delta("pages", mode=mode)
+
+    world.first.put(*rows("a", 1), *rows("b", 50))
+    world.run(windows(before))
+    with pytest.raises(TopologyChangedError, match="--reset-step"):
+        world.run(windows(now))
+    world.first.put(*rows("a", 100))
+    world.run(windows(now), reset_steps=("pages",))
+    world.first.put(*rows("a", 200))
+    world.run(windows(now))
+    closed = [("a", 0.0, 1), ("a", 0.0, 1), ("b", 50.0, 1)]
+    every = [*closed, ("a", 0.0, 1)]
+    assert world.table() == sorted(every if now == "complete" else closed)
+
+
 def test_a_new_generation_after_a_reset_step_is_newer_than_both(world):
     start(world)
     changed = world.windowed(world.stream("clicks"), aggregate="max")
@@ -128,6 +147,19 @@ def test_a_source_that_comes_back_goes_on_where_it_was(world):
     world.first.put(*rows("a", 100))
     world.run(world.windowed(world.stream("clicks")))
     assert world.table()[0][2] == 6
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3])
+def test_a_source_comes_back_behind_any_number_of_batches(world, batches):
+    world.second.put(*rows("b", 1))
+    for number in range(2):
+        world.first.put(*rows("a", number))
+        world.run(world.stream("clicks", "views").to_delta("plain"))
+    for number in range(batches):
+        world.first.put(*rows("a", 2 + number))
+        world.run(world.stream("clicks").to_delta("plain"))
+    world.second.put(*rows("b", 2))
+    assert world.run(world.stream("clicks", "views").to_delta("plain")).rows_in == 1
 
 
 def test_a_source_is_added_to_a_pipeline_without_state(world):
@@ -313,3 +345,17 @@ def test_an_output_that_replaces_rows_otherwise_than_before_is_refused(world):
     assert "--reset-step clicks" in error.value.remedy
     assert run(["page"], new_generation=True) == [("a", 2)]
     assert run(["page", "n"], keep_state=True) == [("a", 2)]
+
+
+def test_an_output_that_had_no_row_may_replace_rows_as_it_likes(world):
+    def run(**how):
+        world.run(world.stream("clicks").select_fields("page", "n").to_delta("plain", name="out", **how))
+
+    run(mode="upsert", keys=["page", "n"])
+    run(mode="upsert", keys=["page"])
+    world.first.put(*rows("a", 1, n=1), *rows("a", 2, n=2))
+    run(mode="upsert", keys=["page"])
+    with pytest.raises(TopologyChangedError, match="but has rows of a version that did upsert by page") as error:
+        run()
+    # Under another name it would be another query over this one's checkpoint.
+    assert "another table" not in error.value.remedy

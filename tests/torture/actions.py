@@ -255,7 +255,7 @@ def _brought_back(history: History) -> None:
     attempts: tuple[tuple[str, Do], ...] = (
         ("run", history.run),
         ("restore and run", lambda: (travel.restore(topology, history.site.options), history.run())),
-        ("new generation", lambda: history.run(new_generation=True)),
+        ("new generation", lambda: (history.begun_anew(), history.run(new_generation=True))),
     )
     for name, attempt in attempts:
         with history.refusable() as refused:

@@ -166,6 +166,10 @@ class History:
         """The checkpoints are not those that were seen: all that is known is what was read."""
         self.trails = {COPY: {-1: UNKNOWN}, WINDOWS: {-1: UNKNOWN}}
 
+    def begun_anew(self) -> None:
+        """Nothing that was read counts any more: rows of sources that were taken out go with the rest."""
+        self.now = dict(EMPTY)
+
     @contextmanager
     def refusable(self) -> Iterator[Refusal]:
         """What is in the block may be refused; then nothing may have changed."""

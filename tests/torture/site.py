@@ -44,8 +44,10 @@ class Code:
         object.__setattr__(self, "renamed", dict(self.renamed or {}))
 
     def rename(self, what: str, name: str) -> Code:
-        """The same with another name for a sink, a source or the window."""
-        return replace(self, names={**self.names, what: name}, renamed={**self.renamed, self.names[what]: name})
+        """The same with another name for a sink, a source or the window, which all its earlier ones lead to."""
+        before = self.names[what]
+        earlier = {old: name if new == before else new for old, new in self.renamed.items()}
+        return replace(self, names={**self.names, what: name}, renamed={**earlier, before: name})
 
 
 class Site:

@@ -66,14 +66,16 @@ def refuse_renamed(topology: Topology, queries: Mapping[str, QueryFacts]) -> Non
 def refuse_ruled(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None:
     """TopologyChangedError for an output of a query that goes on whose rows would replace others than they did.
 
-    Nothing is known of an output that a release before this one wrote last.
+    Nothing is known of an output that a release before this one wrote last; one that had no row has none to replace.
     """
-    for name in plan.sinks:
+    # Without a step or an output in common it would be another query, over the same checkpoint.
+    elsewhere = "write to another table under another name; or " if plan.stateful or len(plan.sinks) > 1 else ""
+    for name in (name for name in plan.sinks if facts.sinks.get(name, -1) >= 0):
         was, rule = facts.rules.get(name, ()), _rule(topology, name)
         if was and rule and was[0] == rule[0] and was != rule:
             raise TopologyChangedError(
                 f"the output {name!r} would {rule[1]}, but has rows of a version that did {was[1]}",
-                remedy=f"write to another table under another name; or {_afresh(plan)}, which replaces the rows of"
+                remedy=f"{elsewhere}{_afresh(plan)}, which replaces the rows of"
                 f" {', '.join(plan.sinks)}; or leave the rows as they are, if you know that they still fit"
                 " (--keep-state)",
                 pipeline=topology.name,

@@ -44,7 +44,7 @@ def resumed(
     if options.keep_state:
         _refuse_moved(topology, shapes)
     else:
-        _refuse_changes(topology, shapes, _removed(stored, set(folders.values())))
+        _refuse_changes(topology, shapes, _removed(stored, set(folders.values()), names, options))
     aliases = _aliases(topology, stored, names)
     for plan in plans:
         facts = known.get(folders[plan.name])
@@ -181,10 +181,12 @@ def _refuse_moved(topology: Topology, shapes: list[tuple[Shape, Shape]]) -> None
             )
 
 
-def _removed(stored: Manifest, used: set[str]) -> Iterator[str]:
-    """The stored stateful queries that the new version of the pipeline has not."""
+def _removed(stored: Manifest, used: set[str], names: Mapping[str, str], options: RunOptions) -> Iterator[str]:
+    """The stored stateful queries that the new version of the pipeline has not, but for steps that are reset."""
     for folder, facts in stored.queries.items():
-        if folder not in used and facts.stateful is not None:
+        if folder in used or facts.stateful is None:
+            continue
+        if names.get(facts.stateful, facts.stateful) not in options.reset_steps:
             yield f"- {_shape(facts)[-1] if facts.shape else facts.stateful}"
 
 

@@ -45,8 +45,14 @@ def _damage(found: Read[Any], code: str, repair: str | None) -> Finding:
 
 
 def check_lost_sources(facts: Facts) -> Iterator[Finding]:
-    """K2: a source that the batch before had, and the pipeline has, is there in the two newest plans too."""
-    for before, batch in list(pairwise(facts.plans))[-2:]:
+    """K2: a source that the batch before had, and the pipeline has, is there in the plans that Spark goes on from.
+
+    These are the last that is committed and what is planned behind it; a source that was taken out is lacking in older
+    ones.
+    """
+    for before, batch in pairwise(facts.plans):
+        if batch < facts.last_commit:
+            continue
         earlier, later = facts.plans[before].content, facts.plans[batch].content
         if earlier is None or later is None:
             continue

@@ -21,8 +21,9 @@ from rs_assets.engine.checkpoint.savepoints.store import SavepointStore
 from rs_assets.engine.files import write_atomically
 from rs_assets.errors import CheckpointError
 
-# Lies in a job's folder while its generations are exchanged.
+# Lies in a job's folder while its generations are exchanged, with the savepoint's id, behind FORK if a fork does it.
 MARK = ".restoring"
+FORK = "fork"
 STAGING = ".staging-"
 MANIFEST = "manifest.json"
 
@@ -81,11 +82,11 @@ def fork(store: SavepointStore, savepoint: Savepoint, job_folder: Path, *, threa
     """Begin another job from `savepoint`, and return its manifest: a pipeline id and query ids of its own.
 
     All queries go on in generation 1, with sinks that have nothing of them yet. CheckpointError, and nothing is
-    changed, if the folder has a job already, or as in `restore`.
+    changed, if the folder has a job already, or as in `restore`. What a fork has left that was cut off is no job.
     """
     source = _manifest(savepoint)
     job = job_folder.absolute()
-    if (job / MANIFEST).exists() or _generations(job):
+    if _cut_off(job)[0] != FORK and ((job / MANIFEST).exists() or _generations(job)):
         raise CheckpointError(
             f"{job.name} has run already, so nothing can be forked into it",
             remedy="fork into a job that has not run, or move its folder away",
@@ -109,19 +110,28 @@ def fork(store: SavepointStore, savepoint: Savepoint, job_folder: Path, *, threa
         forked = replace(
             source, pipeline_id=Manifest.new().pipeline_id, generation=1, queries=queries, token=0, claims={}
         )
-        _exchange(staging, job, forked, savepoint.id, stamp(datetime.now(UTC)))
+        _exchange(staging, job, forked, f"{FORK} {savepoint.id}", stamp(datetime.now(UTC)))
     return forked
 
 
 def refuse_unfinished(job_folder: Path) -> None:
-    """CheckpointError if a restore of the job was cut off while folders were exchanged: to be asked before a start."""
-    mark = job_folder / MARK
-    if mark.exists():
+    """CheckpointError if a restore or fork was cut off while folders were exchanged: to be asked before a start."""
+    what, savepoint = _cut_off(job_folder)
+    if what:
         raise CheckpointError(
-            "the last restore of the job was cut off",
-            remedy=f"restore the savepoint again: {mark.read_text(errors='replace')[:100]}",
-            file=mark,
+            f"the last {what} of the job was cut off",
+            remedy=f"{what} the savepoint again: {savepoint}",
+            file=job_folder / MARK,
         )
+
+
+def _cut_off(job: Path) -> tuple[str, str]:
+    """What was cut off in a job's folder, and the id of its savepoint; empty texts for nothing."""
+    mark = job / MARK
+    if not mark.exists():
+        return "", ""
+    what, _, savepoint = mark.read_text(errors="replace")[:100].rpartition(" ")
+    return what or "restore", savepoint
 
 
 def _manifest(savepoint: Savepoint) -> Manifest:
@@ -191,15 +201,15 @@ def _fetch(store: SavepointStore, file: SavedFile, staging: Path, renamed: Calla
         ) from error
 
 
-def _exchange(staging: Path, job: Path, manifest: Manifest, savepoint_id: str, at: str) -> None:
-    """Put the staged generations in the place of those there are; what fails half-way is taken back."""
+def _exchange(staging: Path, job: Path, manifest: Manifest, told: str, at: str) -> None:
+    """Put the staged generations in the place of those there are, with `told` in the mark; what fails is taken back."""
     staged = _generations(staging)
     first = min(_number(folder) for folder in staged)
     with _disk(job), ExitStack() as back:
         mark = job / MARK
         old = (job / MANIFEST).read_bytes() if (job / MANIFEST).exists() else None
         back.callback(mark.unlink, missing_ok=True)
-        write_atomically(mark, savepoint_id.encode())
+        write_atomically(mark, told.encode())
         for folder in _generations(job):
             # A later generation would be gone on with as if it had just begun.
             if _number(folder) >= first:
