@@ -194,3 +194,17 @@ def test_rows_should_come_whose_time_lies_less_than_a_millisecond_before_the_wat
     row = {"k": "a", "ts": at(15) + timedelta(microseconds=999_999)}
     taken, late, _ = driven(driver, stream, [{"one": [{**row, "v": 1}], "two": [{**row, "w": 2}]}])
     assert ([(row["v"], row["r_w"]) for row in taken], late) == ([(1, 2)], 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"), [("array<int>", [[1], [2], [], None]), ("struct<a:array<int>>", [{"a": [1]}, None])]
+)
+def test_keys_may_be_arrays_and_have_some(driver, kind, keys):
+    job = StreamBuilder.data_stream("test", "arrays")
+    one, two = (job.from_file(f"{name}.jsonl", schema=f"k {kind}, v bigint, ts timestamp", name=name)
+                for name in ("one", "two"))  # fmt: skip
+    both = one.join(two, on="k", within=Time.seconds(5), how="full", time_field="ts", prefix="r_", processor=True)
+    rows = [{"k": key, "v": n, "ts": at(n)} for n, key in enumerate(keys)]
+    taken, _, _ = driven(driver, both, [{"one": rows, "two": rows}])
+    alone = [(len(keys) - 1, None), (None, len(keys) - 1)]
+    assert Counter((row["v"], row["r_v"]) for row in taken) == Counter([(n, n) for n in range(len(keys) - 1)] + alone)

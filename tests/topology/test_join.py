@@ -227,6 +227,8 @@ UNCHAINED = {
     "behind no bound": (lambda a, b: minutes(joined(a, b, within=None, time_field=None), "ts")),
     "lacking time": (lambda a, b: minutes(joined(a, b, how="left", prefix="r_"), "r_ts")),
     "lacking left time": (lambda a, b: minutes(joined(a, b, how="full", prefix="r_"), "ts")),
+    "semi": (lambda a, b: joined(tens(a, "one"), tens(b, "two"), time_field="end_time", how="semi")),
+    "behind semi": (lambda a, b: minutes(joined(a, b, how="semi"), "ts")),
     "any time": (lambda a, b: minutes(a.asof_join(b, on="id", time_field="ts", how="inner", prefix="r_"), "r_ts")),
 }
 

@@ -14,6 +14,7 @@ from pyspark.sql.types import DataType, LongType, StringType, TimestampNTZType, 
 from rs_assets.engine.files import write_atomically
 from rs_assets.engine.source.columns import CONTROL, EVENT_TIME, visible
 from rs_assets.engine.window.bounds import EventTimeBounds
+from rs_assets.engine.window.durations import EPOCH
 from rs_assets.engine.window.refusals import TEXT_FORMAT, no_event_time
 from rs_assets.errors import UnknownFieldError
 
@@ -54,9 +55,11 @@ def _too_far_ahead(at: Column, bounds: EventTimeBounds, *, now: Column) -> Colum
     batch, for 50 ms and more. An array of constants is an object that the code refers to, so arrays are compared, which
     is slower by row: so only young times get there.
     """
+    # Longer ones say no more, and are no interval of Spark's.
+    ahead = min(bounds.max_ahead, END_OF_TIME - EPOCH)
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    young = F.lit(min(today - OLDEST_BATCH, END_OF_TIME - bounds.max_ahead) + bounds.max_ahead)
-    latest = now + F.make_dt_interval(secs=F.lit(bounds.max_ahead.total_seconds()))
+    young = F.lit(min(today - OLDEST_BATCH, END_OF_TIME - ahead) + ahead)
+    latest = now + F.make_dt_interval(secs=F.lit(ahead.total_seconds()))
     return (at >= F.lit(END_OF_TIME)) | ((at > young) & (F.array(at) > F.array(latest)))
 
 

@@ -128,6 +128,10 @@ def _chainable(node: Node, known: Mapping[str, Node], ancestors: Ancestors) -> T
     if often is not None:
         why = "would get several rows of a window, and not know which of them is the last"
         raise _refused(node, often, "would not know when rows of it come" if often.in_order else why)
+    lossy = next((each for each in (*above, node) if isinstance(each, StreamJoin) and each.lossy), None)
+    if lossy is not None:
+        why = f"shares it with the semi join {lossy.name!r}, of which Spark loses rows that it forgets as they come"
+        raise _refused(node, first, why, remedy=f"give {lossy.name!r} processor=True")
     _refuse_python(node, first, [each for each in above if first.name in ancestors(each.name)], above)
     return node
 

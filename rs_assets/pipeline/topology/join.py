@@ -115,6 +115,14 @@ class StreamJoin(TimedState):
         return MEETING if self.early or self.shared or self.processor else None
 
     @property
+    def lossy(self) -> bool:
+        """Whether Spark loses rows of it beside other states.
+
+        There rows come that the watermark has passed: a semi join gives none of those that meet in their first batch.
+        """
+        return self.how == "semi" and self.variable is None
+
+    @property
     def keeper(self) -> str | None:
         """Rows that meet lie in state by key and time; as of a time, by key."""
         return {MEETING: "a processor, by time", AS_OF: "a processor", None: None}[self.variable]

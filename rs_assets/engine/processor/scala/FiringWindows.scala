@@ -114,7 +114,8 @@ object FiringWindows {
     val (key, input) = (DataTypeUtils.fromAttributes(keys), DataTypeUtils.fromAttributes(inputs))
     // What a time is to a processor, the encoders ask the session of the thread.
     own.withActive {
-      new KeyValueGroupedDataset(ExpressionEncoder(key), ExpressionEncoder(input), query, inputs, keys)
+      // Bound here: of what is to be bound for an array, tasks get no function that would do it.
+      new KeyValueGroupedDataset(ExpressionEncoder(key).resolveAndBind(), ExpressionEncoder(input), query, inputs, keys)
         .transformWithState(processor, TimeMode.EventTime(), OutputMode.Append())(Encoders.row(made))
         .toDF()
     }

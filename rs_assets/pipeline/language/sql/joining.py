@@ -165,6 +165,8 @@ def _written(join: Join, within: Bound, times: tuple[str, str] | None) -> Relati
         water_mark=(left.own_delay, right.own_delay) if times is not None else NONE,
         condition=_condition(join, left, right),
         prefix=prefix,
+        # SQL cannot say so, and Spark's own loses rows beside other steps with state.
+        processor=join.how == "semi",
         name=planner.name(place, "join", at),
     )
     return Relation(
