@@ -29,7 +29,7 @@ from benchmarks.nexmark import nexmark_figures
 from benchmarks.report import Measured
 from benchmarks.seen_files import seen_figures
 from benchmarks.small import small_figures
-from benchmarks.throughput import chain_figures, filter_figures, window_figures
+from benchmarks.throughput import chain_figures, filter_figures, slope_figures, window_figures
 from benchmarks.upkeep import upkeep_figures
 from pipelines.nexmark.queries import QUERIES
 from rs_assets.engine.spark.driver import SparkDriver
@@ -38,6 +38,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
     {
         "filter": filter_figures,
         "window": window_figures,
+        "slope": slope_figures,
         "chain": chain_figures,
         "firing": firing_figures,
         "keys": key_figures,

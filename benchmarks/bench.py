@@ -12,7 +12,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import by_hand
+from benchmarks.by_hand import Sink
 from benchmarks.data import generate
+from benchmarks.measure import Comparison, compare
 from rs_assets import Pipeline, RunOptions
 from rs_assets.engine.home import Home
 from rs_assets.engine.spark.driver import SparkDriver
@@ -38,11 +40,15 @@ class Bench:
 
     @property
     def source(self) -> Path:
-        """The folder of the generated rows, made at its first use."""
-        folder = self.folder / "views"
+        """The folder of the generated rows."""
+        return self.views(self.rows)
+
+    def views(self, rows: int) -> Path:
+        """The folder of as many generated rows, made at its first use."""
+        folder = self.folder / f"views-{rows}"
         if not folder.exists():
-            self.say(f"generating {self.rows:,} rows")
-            generate(folder, rows=self.rows)
+            self.say(f"generating {rows:,} rows")
+            generate(folder, rows=rows)
         return folder
 
     @contextmanager
@@ -60,8 +66,16 @@ class Bench:
             pipeline.run(RunOptions(home=Home(folder), driver=self.driver))
             return by_hand.rows_below(folder / "tables")
 
-    def by_hand(self, query: Query, *, sink: by_hand.Sink, source: Path | None = None) -> int:
-        """Run `query` over `source`, by default the generated rows, with a fresh checkpoint; the rows in its output."""
-        source = source or self.source
+    def by_hand(self, query: Query, *, sink: Sink, source: Path) -> int:
+        """Run `query` over `source` with a fresh checkpoint; the rows in its output."""
         with self.place() as folder:
             return self.driver.call(lambda spark: by_hand.run(query(spark, source), folder, sink=sink))
+
+    def against_hand(self, make: Callable[[Path], Pipeline], query: Query, source: Path, *, sink: Sink) -> Comparison:
+        """Compare the pipeline that `make` makes with `query`, both over `source`."""
+        return compare(
+            lambda: self.ours(make(source)),
+            lambda: self.by_hand(query, sink=sink, source=source),
+            pairs=self.pairs,
+            warm_up=self.warm_up,
+        )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from benchmarks.batches import Batches
 from benchmarks.bench import Bench
 from benchmarks.data import WINDOWS, generate
 from benchmarks.firing import WAYS
-from benchmarks.measure import MICROSECONDS, Comparison, Figure, compare, slope_us, timed
+from benchmarks.measure import MICROSECONDS, Comparison, Figure, slopes_us, timed
 from benchmarks.pipelines_under_test import fired_pipeline, reduced_pipeline, window_pipeline
 from rs_assets import Pipeline, RunOptions
 from rs_assets.engine.home import Home
@@ -65,20 +66,14 @@ def windows_of(rows: int, keys: int) -> int:
 
 def _against_hand(bench: Bench, keys: int) -> Figure:
     bench.say(f"{NAME}: {keys:,}, against PySpark by hand")
+    fewer = replace(bench, pairs=min(bench.pairs, MOST_PAIRS), warm_up=min(bench.warm_up, 1))
     taken: list[Comparison] = []
     sizes = (bench.rows, bench.rows // QUARTER)
     for rows in sizes:
         source = _source(bench, keys, rows=rows)
-        result = compare(
-            lambda s=source: bench.ours(window_pipeline(s)),  # type: ignore[misc]
-            lambda s=source: bench.by_hand(by_hand.window_query, sink="parquet", source=s),  # type: ignore[misc]
-            pairs=min(bench.pairs, MOST_PAIRS),
-            warm_up=min(bench.warm_up, 1),
-        )
-        taken.append(result)
+        taken.append(fewer.against_hand(window_pipeline, by_hand.window_query, source, sink="parquet"))
     many, few = taken
-    more = sizes[0] - sizes[1]
-    ours, other = slope_us(many.ours, few.ours, more), slope_us(many.other, few.other, more)
+    ours, other = slopes_us(many, few, sizes[0] - sizes[1])
     return Figure(
         benchmark=NAME, what=f"{keys:,}: processor time of a row, against PySpark by hand writing Parquet",
         value=ours / other if other > 0 else many.cpu_ratio, unit="x", target=MOST_BY_HAND,

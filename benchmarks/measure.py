@@ -6,12 +6,14 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import psutil
 
 MICROSECONDS = 1e6
 # A run returns the number of rows it wrote, so that the two ways can be checked against each other.
 Run = Callable[[], int]
+Part = Literal["cpu_s", "seconds"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +108,15 @@ def cpu_seconds() -> float:
     return total
 
 
-def slope_us(all_of_them: Sequence[Taken], some: Sequence[Taken], more: int) -> float:
-    """Microseconds of processor time for each of the `more` rows that the first runs had beyond the others."""
-    large, small = (statistics.median(taken.cpu_s for taken in runs) for runs in (all_of_them, some))
+def slope_us(all_of_them: Sequence[Taken], some: Sequence[Taken], more: int, *, of: Part = "cpu_s") -> float:
+    """Microseconds for each of the `more` rows that the first runs had beyond the others; by default processor time."""
+    large, small = (statistics.median(float(getattr(taken, of)) for taken in runs) for runs in (all_of_them, some))
     return (large - small) / more * MICROSECONDS
+
+
+def slopes_us(many: Comparison, few: Comparison, more: int, *, of: Part = "cpu_s") -> tuple[float, float]:
+    """The same of both ways: ours, and the other one."""
+    return slope_us(many.ours, few.ours, more, of=of), slope_us(many.other, few.other, more, of=of)
 
 
 def _same(ours: int, other: int) -> None:

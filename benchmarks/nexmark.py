@@ -17,7 +17,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.bench import Bench
-from benchmarks.measure import Comparison, Figure, Run, Taken, compare, slope_us, timed
+from benchmarks.measure import Comparison, Figure, Run, Taken, compare, slope_us, slopes_us, timed
 from benchmarks.nexmark_by_hand import BY_HAND, ByHand
 from pipelines.nexmark.generator import Settings, write
 from pipelines.nexmark.queries import QUERIES, nexmark
@@ -147,8 +147,7 @@ def slopes(both: tuple[Measured, Measured], runs: Callable[[Measured], tuple[Run
     for measured, warm_up in ((small, min(bench.warm_up, 1)), (large, 0)):
         taken.append(compare(*runs(measured), pairs=min(bench.pairs, MOST_PAIRS), warm_up=warm_up))
     few, many = taken
-    more = large.events - small.events
-    ours, other = slope_us(many.ours, few.ours, more), slope_us(many.other, few.other, more)
+    ours, other = slopes_us(many, few, large.events - small.events)
     return Slopes(ours=ours, other=other, large=large, taken=many)
 
 

@@ -107,7 +107,7 @@ def _fixed(
     extra: list[tuple[float, float]] = []
     for number in range(bench.warm_up + bench.pairs):
         ours, _ = timed(lambda: bench.ours(make()))
-        hand, _ = timed(lambda: _by_hand(bench, query, source))
+        hand, _ = timed(lambda: bench.by_hand(query, sink="parquet", source=source))
         if number >= bench.warm_up:
             extra.append(((ours.seconds - hand.seconds) * 1000, (ours.cpu_s - hand.cpu_s) * 1000))
     for what, of, target in (("on the clock", 0, None), ("of processor time", 1, most_ms)):
@@ -118,11 +118,6 @@ def _fixed(
             unit="ms",
             target=target,
         )
-
-
-def _by_hand(bench: Bench, query: Query, source: Path) -> int:
-    with bench.place() as folder:
-        return bench.driver.call(lambda spark: by_hand.run(query(spark, source), folder, sink="parquet"))
 
 
 def _again(bench: Bench, pipeline: Pipeline) -> Iterator[Figure]:

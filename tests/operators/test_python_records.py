@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rs_assets.engine.errors_wire import from_wire
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.compile.fields_read import fields_read
-from rs_assets.pipeline.compile.python_step import FusedSteps, PythonStep, python_step
+from rs_assets.pipeline.compile.python_step import FusedSteps, python_step
 
 TEXT, NUMBER = pa.string(), pa.int64()
 RECORD = {
@@ -38,7 +38,7 @@ def fused(steps, *, kinds=RECORD, quarantines=False):
     extra = [("_rs_line", NUMBER)]
     extra += [("_rs_label", TEXT)] if any(step[0] == "label" for step in steps) else []
     extra += [("_rs_reason", TEXT)] if quarantines else []
-    named = tuple(PythonStep(step[0], f"s{n}", step[1]) for n, step in enumerate(steps))
+    named = tuple(python_step(step[0], f"s{n}", step[1]) for n, step in enumerate(steps))
     return FusedSteps(named, made, pa.schema([*out, *map(pa.field, *zip(*extra, strict=True))]), quarantines)
 
 

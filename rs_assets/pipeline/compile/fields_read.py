@@ -7,6 +7,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from rs_assets.pipeline.compile.tracing.code import ATTRIBUTES, instructions
+
 # Names by which code may look at all of its variables.
 LOOKING = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "breakpoint", "set_trace"})
 LOADS = frozenset({"LOAD_FAST", "LOAD_FAST_BORROW"})
@@ -32,7 +34,7 @@ def fields_read(function: Callable[..., Any]) -> tuple[str, ...] | None:
     record = code.co_varnames[0]
     if record in code.co_cellvars or LOOKING & set(code.co_names):
         return None
-    steps = [each for each in dis.get_instructions(code) if each.opname not in ("CACHE", "EXTENDED_ARG")]
+    steps = instructions(code)
     found: dict[str, None] = {}
     for number, step in enumerate(steps):
         if not _names(step, record):
@@ -46,7 +48,7 @@ def fields_read(function: Callable[..., Any]) -> tuple[str, ...] | None:
 
 def _names(step: dis.Instruction, record: str) -> bool:
     """Whether an instruction has to do with the variable; some have to do with two."""
-    if step.opname in ("LOAD_CONST", "LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD"):
+    if step.opname in {"LOAD_CONST", "LOAD_GLOBAL", *ATTRIBUTES}:
         return False
     return bool(step.argval == record) or (isinstance(step.argval, tuple) and record in step.argval)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -20,11 +21,15 @@ from rs_assets.engine.source.rows import MisfitError, misfits, to_arrays
 from rs_assets.errors import StepError
 from rs_assets.pipeline.compile.blank import blank
 from rs_assets.pipeline.compile.fields_read import fields_read
+from rs_assets.pipeline.compile.once import once_each
+from rs_assets.pipeline.compile.pure import is_pure
 from rs_assets.pipeline.compile.record import Columns, Record, Row, values_of
 from rs_assets.pipeline.compile.returned import mapping, mappings
 from rs_assets.pipeline.compile.users_call import RAISED, check_sendable, remedy_for, text_of
 
 Kind = Literal["map", "flat_map", "filter", "for_each", "label"]
+# Steps whose answer is not a record, so that records may share it.
+ONCE: frozenset[Kind] = frozenset({"filter", "label"})
 # How much of a record an error shows, in characters.
 SHOWN = 500
 # The fields that a step's function reads, where its code tells: see `fields_read`.
@@ -33,18 +38,23 @@ Reads = tuple[str, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class PythonStep:
-    """One call of a user's function; `schema` is what map and flat_map make."""
+    """One call of a user's function; `schema` is what map and flat_map make.
+
+    With `pure` a filter or label is computed once for each distinct value of the one field that it reads, where there
+    are few.
+    """
 
     kind: Kind
     name: str
     call: Callable[[Any], Any]
     schema: StructType | None = None
+    pure: bool = False
 
 
 def python_step(kind: Kind, name: str, call: Callable[[Any], Any], schema: StructType | None = None) -> PythonStep:
     """A step whose function can be sent to Spark's workers; TopologyError names one that cannot."""
     check_sendable(call, f"of step {name!r}", step=name)
-    return PythonStep(kind, name, call, schema)
+    return PythonStep(kind, name, call, schema, pure=kind in ONCE and is_pure(call))
 
 
 def apply_python(frame: DataFrame, steps: Sequence[PythonStep], *, quarantines: bool = False) -> DataFrame:
@@ -133,6 +143,10 @@ class Records:
             self._keep([n for n, place in enumerate(self.places) if place not in bad])
 
     def _filter(self, step: PythonStep, reads: Reads) -> None:
+        once = self._once(step, reads, bool, bool)
+        if once is not None:
+            self._keep(np.flatnonzero(once).tolist())
+            return
         call, passed = step.call, list[int]()
         for number, record in enumerate(self._shown(reads)):
             try:
@@ -150,14 +164,33 @@ class Records:
                 self._failed(step, number, error)
 
     def _label(self, step: PythonStep, reads: Reads) -> None:
+        once = self._once(step, reads, _label_of, object)
+        if once is not None:
+            self.labels = once.tolist()
+            return
         labels: list[str | None] = [None] * len(self.places)
         for number, row in enumerate(self._rows(reads)):
             try:
-                label = step.call(row)
-                labels[number] = None if label is None else str(label).encode().decode()
+                labels[number] = _label_of(step.call(row))
             except RAISED as error:
                 self._failed(step, number, error)
         self.labels = labels
+
+    def _once(self, step: PythonStep, reads: Reads, told: Callable[[Any], Any], kind: type) -> np.ndarray | None:
+        """What `told` makes of the answer to each record, of a pure function that is called once for each value.
+
+        None where it is to be called for each record: also if it fails, so that the first record on which it does is
+        told.
+        """
+        if not step.pure or self.made is not None or reads is None or len(reads) != 1 or reads[0] not in self._fields:
+            return None
+        (name,), call = reads, step.call
+        column = self.batch.column(name)
+        shown = column if len(self.places) == len(column) else column.take(pa.array(self.places, pa.int64()))
+        try:
+            return once_each(shown, lambda value: told(call({name: value})), kind)
+        except RAISED:
+            return None
 
     def _make(self, step: PythonStep, schema: pa.Schema, reads: Reads) -> None:
         names, several, call = frozenset(schema.names), step.kind == "flat_map", step.call
@@ -262,6 +295,10 @@ class Records:
             **address,
         )
         raise RuntimeError(to_wire(wire)) from error
+
+
+def _label_of(answer: Any) -> str | None:
+    return None if answer is None else str(answer).encode().decode()
 
 
 def _what(step: PythonStep, error: BaseException) -> str:

@@ -29,6 +29,7 @@ GENERATING = frozenset({"RETURN_GENERATOR", "YIELD_VALUE", "CALL_INTRINSIC_1", "
 # How comprehensions of Python 3.12 give a variable back that they have hidden.
 RESTORING = frozenset({"RERAISE", "CALL_INTRINSIC_1"})
 JUMPS = "POP_JUMP_"
+ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 # What an instruction that is not known means to people.
 MEANS = {
     "PUSH_EXC_INFO": "try or with",
@@ -67,6 +68,11 @@ def parts_of(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from parts_of(constant)
 
 
+def instructions(code: types.CodeType) -> list[dis.Instruction]:
+    """What `code` does, step by step, without what only carries a large argument or waits for the interpreter."""
+    return [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
+
+
 def _check(code: types.CodeType, outside: frozenset[str]) -> None:
     generating = code.co_name == "<genexpr>"
     before: dis.Instruction | None = None
@@ -83,7 +89,7 @@ def _check(code: types.CodeType, outside: frozenset[str]) -> None:
             raise RefusedError(f"{step.argrepr} may take any time", line)
         if name == "STORE_DEREF" and step.argval in outside:
             raise RefusedError("it sets a variable outside of the function", line)
-        if name in ("LOAD_ATTR", "LOAD_METHOD") and str(step.argval).startswith(("_", "rs_")):
+        if name in ATTRIBUTES and str(step.argval).startswith(("_", "rs_")):
             raise RefusedError(f"it uses .{step.argval}", line)
         before = step
 
