@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
-import select
+import selectors
 import sys
 import time
 from pathlib import Path
@@ -159,8 +159,10 @@ def test_should_edit_lines_at_a_terminal(tmp_path: Path) -> None:
 def _until(terminal: int, text: str) -> str:
     """What the terminal shows until there is `text` in it."""
     shown, end = "", time.monotonic() + 60
-    while text not in shown and time.monotonic() < end:
-        if select.select([terminal], [], [], 1)[0]:
-            shown += os.read(terminal, 4096).decode()
+    with selectors.DefaultSelector() as ready:
+        ready.register(terminal, selectors.EVENT_READ)
+        while text not in shown and time.monotonic() < end:
+            if ready.select(timeout=1):
+                shown += os.read(terminal, 4096).decode()
     assert text in shown
     return shown
