@@ -1,8 +1,14 @@
 """A process that runs pipelines again and again keeps nothing of the runs that are over."""
 
 import gc
+import threading
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
 
 from rs_assets import MemoryChannel, StreamBuilder
+from rs_assets.errors import StepError
 from rs_assets.pipeline.runtime.batch.query import QueryRun
 
 
@@ -13,3 +19,33 @@ def test_spark_does_not_keep_the_queries_of_a_run(options):
     gc.collect()
     kept = [o for o in gc.get_objects() if isinstance(o, QueryRun) and o.topology.job == "forgotten"]
     assert (out.rows(), kept) == ([{"id": 1}], [])
+
+
+def well(stream, options):
+    stream.to_memory(MemoryChannel()).build().run(replace(options, new_generation=True))
+
+
+def by_a_stop(stream, options):
+    came = threading.Event()
+    told = replace(options, interval=timedelta(milliseconds=1), on_progress=lambda batch: came.set())
+    with stream.to_memory(MemoryChannel()).build().start(replace(told, new_generation=True)):
+        assert came.wait(120)
+
+
+def with_a_failure(stream, options):
+    with pytest.raises(StepError):
+        stream.filter(lambda record: int(record["text"]) > 0).to_memory(MemoryChannel()).build().run(options)
+
+
+@pytest.mark.parametrize("ends", [well, by_a_stop, with_a_failure])
+def test_no_thread_waits_for_the_calls_of_a_query_that_is_over(options, ends):
+    """Each keeps a socket open, and a process has 1,024 at most."""
+    stream = StreamBuilder.data_stream("shop", "threads").from_array([{"id": 1, "text": "none"}])
+    before = set(threading.enumerate())
+    for _ in range(4):
+        ends(stream, options)
+    new = set(threading.enumerate()) - before
+    for thread in new:
+        thread.join(timeout=5)
+    # One of them may be that on which Java says what it has forgotten.
+    assert len([thread for thread in new if thread.is_alive()]) <= 1

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from collections.abc import Callable
+from typing import Any
 from weakref import WeakMethod
 
 from pyspark.sql import DataFrame
@@ -18,13 +21,31 @@ class BatchNotDone(Exception):
     """
 
 
-def calling(process: WeakMethod[Process]) -> Process:
-    """What Spark calls for each batch. Both processes would keep a query for ever if the other one held it."""
+class Calls:
+    """What Spark calls for each batch of one start of a query.
 
-    def call(batch: DataFrame, batch_id: int) -> None:
-        method = process()
-        if method is None:
+    Both processes would keep a query for ever if the other one held it, so it is known here by `process` alone, weakly.
+    The thread of Java that computes the batches has a connection of its own, where a thread of Python waits for calls.
+    Java forgets both without a word when its thread ends: see `end`.
+    """
+
+    def __init__(self, process: WeakMethod[Process]) -> None:
+        self._process = process
+        self._connection: Any = None
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """One micro-batch."""
+        self._connection = batch._jdf._gateway_client.get_thread_connection()  # noqa: SLF001  nobody else knows it
+        process = self._process()
+        if process is None:
             raise BatchNotDone("the run of the query is over")
-        method(batch, batch_id)
+        process(batch, batch_id)
 
-    return call
+    def end(self) -> None:
+        """Let the thread that waits for calls end, and close its connection, once Spark calls no more."""
+        connection, self._connection = self._connection, None
+        waited_on = connection and connection.socket
+        if waited_on:
+            # To close it here would wait for that thread, which reads from it.
+            with contextlib.suppress(OSError):
+                waited_on.shutdown(socket.SHUT_RDWR)

@@ -22,7 +22,7 @@ from rs_assets.errors import RsError
 from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.table import wire_node
 from rs_assets.pipeline.compile.wiring import Flow
-from rs_assets.pipeline.runtime.batch.calls import BatchNotDone, calling
+from rs_assets.pipeline.runtime.batch.calls import BatchNotDone, Calls
 from rs_assets.pipeline.runtime.batch.execution import forget_look, found_nothing, planning_held
 from rs_assets.pipeline.runtime.batch.starved import RESTARTS, lacks_worker, trying_again
 from rs_assets.pipeline.runtime.batch.work import BatchWork
@@ -62,6 +62,7 @@ class QueryRun:
     restarts_left: int = RESTARTS
     misread: bool = False  # the batch must be read again, with every field of its records
     _query: StreamingQuery | None = None
+    _calls: Calls | None = None
     _started: threading.Event = field(default_factory=threading.Event)
     _last: threading.Event = field(default_factory=threading.Event)
     _cut_off: bool = False
@@ -100,13 +101,14 @@ class QueryRun:
         self.log.pin_partitions(self.partitions)
         self.work.begin()
         self._go_by_watermark()
+        self._calls = Calls(WeakMethod(self.process))
         frame = self.flows[self.plan.trunk].df
         writer = (
             frame.writeStream.queryName(f"{self.topology.namespace}.{self.topology.job}.{self.plan.name}")
             .outputMode(self.plan.output_mode)
             .option("checkpointLocation", str(self.log.folder))
             .trigger(**trigger)
-            .foreachBatch(calling(WeakMethod(self.process)))
+            .foreachBatch(self._calls)
         )
         try:
             self._query = writer.start()
@@ -141,9 +143,16 @@ class QueryRun:
         from pyspark.errors import StreamingQueryException
 
         try:
-            return self._query is None or self._query.awaitTermination(wait_s) is not False  # type: ignore[arg-type]
+            if self._query is not None and self._query.awaitTermination(wait_s) is False:  # type: ignore[arg-type]
+                return False
         except StreamingQueryException:
-            return True
+            pass
+        self._end_calls()
+        return True
+
+    def _end_calls(self) -> None:
+        if self._calls is not None:
+            self._calls.end()
 
     @property
     def examinable(self) -> bool:
@@ -211,6 +220,7 @@ class QueryRun:
         if self._query is not None:
             self._cut_off = True
             self._query.stop()
+            self._end_calls()
 
     def status(self) -> dict[str, Any]:
         """Spark's word on what the query does, and how far its sources lie behind their ends."""
