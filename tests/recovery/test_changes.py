@@ -347,6 +347,22 @@ def test_an_output_that_replaces_rows_otherwise_than_before_is_refused(world):
     assert run(["page", "n"], keep_state=True) == [("a", 2)]
 
 
+def test_another_table_gets_the_rows_from_then_on_as_the_remedy_says(world):
+    world.first.put(*rows("a", 1, n=1))
+
+    def run(table, name, keys):
+        stream = world.stream("clicks").select_fields("page", "n").to_delta("all")
+        world.run(stream.to_delta(table, name=name, mode="upsert", keys=keys))
+        return DeltaTable(world.options.home.table("shop", table)).to_pyarrow_table().to_pylist()
+
+    run("plain", "out", ["page", "n"])
+    with pytest.raises(TopologyChangedError, match="would upsert by page") as error:
+        run("plain", "out", ["page"])
+    assert "write the rows from now on to another table under another name" in error.value.remedy
+    world.first.put(*rows("b", 2, n=2))
+    assert run("other", "out2", ["page"]) == [{"page": "b", "n": 2}]
+
+
 def test_an_output_that_had_no_row_may_replace_rows_as_it_likes(world):
     def run(**how):
         world.run(world.stream("clicks").select_fields("page", "n").to_delta("plain", name="out", **how))

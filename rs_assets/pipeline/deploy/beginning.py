@@ -54,7 +54,7 @@ def refuse_missed(topology: Topology, plan: QueryPlan, now: Manifest, known: Que
             raise TopologyChangedError(
                 f"the output {name!r} has rows of the query {plan.name!r}, which has gone on without it: those since"
                 " would be missing",
-                remedy=f"write to another table under another name; or {afresh(plan)}",
+                remedy=f"write the rows from now on to another table under another name; or {afresh(plan)}",
                 pipeline=topology.name,
             )
 

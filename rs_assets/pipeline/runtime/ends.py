@@ -69,7 +69,8 @@ def refuse_ruled(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None
     Nothing is known of an output that a release before this one wrote last; one that had no row has none to replace.
     """
     # Without a step or an output in common it would be another query, over the same checkpoint.
-    elsewhere = "write to another table under another name; or " if plan.stateful or len(plan.sinks) > 1 else ""
+    may_leave = plan.stateful or len(plan.sinks) > 1
+    elsewhere = "write the rows from now on to another table under another name; or " if may_leave else ""
     for name in (name for name in plan.sinks if facts.sinks.get(name, -1) >= 0):
         was, rule = facts.rules.get(name, ()), _rule(topology, name)
         if was and rule and was[0] == rule[0] and was != rule:
