@@ -12,7 +12,7 @@ from rs_assets.errors import RsError
 from rs_assets.pipeline.runtime.report import BatchProgress
 from rs_assets.pipeline.runtime.run.running import RunningPipeline
 from tests.torture.gate import Gate
-from tests.torture.model import Numbers, Row, Windows, copied, difference
+from tests.torture.model import Numbers, Row, Windows, copied, difference, record
 from tests.torture.site import COPY, WINDOWS, Site
 
 Deed = Callable[[], object]
@@ -61,6 +61,8 @@ class History:
     changes: dict[str, int] = field(default_factory=dict)
     # A run was killed and none has ended since: nobody knows which batches are there.
     hazy: bool = False
+    # The sources of runs that were killed since one ended: nobody knows how far they read them.
+    unseen: frozenset[str] = frozenset()
     # Dead letters went with a home that was lost.
     letters_lost: bool = False
     forks: int = 0
@@ -100,6 +102,8 @@ class History:
     def _all_read(self, query: str) -> Numbers | Windows | None:
         """What a query has read once it has caught up with the sources of today."""
         read, there = self.now[query].read, self.site.input.of(self.site.code.sources)
+        if self.unseen - {*self.site.code.sources}:
+            return None
         if isinstance(read, Windows):
             return read.read(there)
         if read is not None:
@@ -125,13 +129,17 @@ class History:
         if isinstance(windows, Windows):
             wanted[WINDOWS] = windows.closed
         self.expect(wanted, "behind a run")
-        self._check_letters()
-        held, self.hazy = self.site.held(), False
+        self._check_letters(windows)
+        held, self.hazy, self.unseen = self.site.held(), False, frozenset()
         self.now = {COPY: Known(tuple(held[COPY]), numbers), WINDOWS: Known(tuple(held[WINDOWS]), windows)}
 
-    def _check_letters(self) -> None:
-        held, wanted = Counter(self.site.held()["letters"]), Counter(self.site.input.letters(self.site.code.sources))
+    def _check_letters(self, windows: Numbers | Windows | None) -> None:
+        sources = self.site.code.sources
+        held, wanted = Counter(self.site.held()["letters"]), Counter(self.site.input.letters(sources))
         known = Counter(self.site.input.letters(self.site.input.bad))
+        if isinstance(windows, Windows):
+            # As are rows of a source that came back behind a new generation which began without it.
+            known.update((record(number),) for number in self.site.input.of(sources) - windows.taken)
         lost = wanted - held if not self.letters_lost else Counter()
         if lost or held - known:
             raise Finding(f"dead letters: missing are {[*lost][:3]}, too much is {[*(held - known)][:3]}")
@@ -156,7 +164,7 @@ class History:
 
     def killed(self) -> None:
         """Whatever was being done was killed: batches may be there that nobody saw."""
-        self.hazy = True
+        self.hazy, self.unseen = True, self.unseen | {*self.site.code.sources}
         for query, trail in self.trails.items():
             trail[max(trail, default=-1) + 1] = UNKNOWN
             self.now[query] = replace(self.now[query], rows=None)
@@ -168,7 +176,7 @@ class History:
 
     def begun_anew(self) -> None:
         """Nothing that was read counts any more: rows of sources that were taken out go with the rest."""
-        self.now = dict(EMPTY)
+        self.now, self.unseen = dict(EMPTY), frozenset()
 
     @contextmanager
     def refusable(self) -> Iterator[Refusal]:
