@@ -151,6 +151,7 @@ def test_a_query_starts_again_when_spark_has_let_go_of_its_name():
             waited.append(timeout)
 
     query = object.__new__(QueryRun)
-    query._query, query._calls = Ending(), None
+    query.__post_init__()
+    query._query = Ending()
     query._wait_until_gone()
     assert waited == [None]

@@ -82,10 +82,10 @@ def saving(history: History, chances: Chances) -> Act:
     taken = []
 
     def done() -> None:
-        now = {query: replace(known, rows=None) if history.hazy else known for query, known in history.now.items()}
+        now = {query: replace(known, rows=None) if history.unseen else known for query, known in history.now.items()}
         code = history.site.code
         trails = {query: dict(trail) for query, trail in history.trails.items()}
-        history.saved.append(Saved(taken[-1].id, trails, now, code.sources, code.names))
+        history.saved.append(Saved(taken[-1].id, trails, now, code.sources, code.names, history.unseen))
         history.expect({}, "behind a savepoint")
 
     return Act(
@@ -100,7 +100,7 @@ def restoring(history: History, chances: Chances) -> Act | None:
     saved = history.saved[_pick(chances[0], len(history.saved))]
 
     def done() -> None:
-        history.hazy = False
+        history.unseen = saved.unseen
         for query in (COPY, WINDOWS):
             history.went_back(query, saved.now[query], saved.trails[query])
 

@@ -45,6 +45,7 @@ class Saved:
     now: Mapping[str, Known]
     sources: tuple[str, ...]
     names: Mapping[str, str]
+    unseen: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -59,9 +60,7 @@ class History:
     saved: list[Saved] = field(default_factory=list)
     # How many changes of files an action makes, as seen when it was done the last time.
     changes: dict[str, int] = field(default_factory=dict)
-    # A run was killed and none has ended since: nobody knows which batches are there.
-    hazy: bool = False
-    # The sources of runs that were killed since one ended: nobody knows how far they read them.
+    # The sources of runs that were killed since one ended: nobody knows which batches are there, and how far they read.
     unseen: frozenset[str] = frozenset()
     # Dead letters went with a home that was lost.
     letters_lost: bool = False
@@ -130,7 +129,7 @@ class History:
             wanted[WINDOWS] = windows.closed
         self.expect(wanted, "behind a run")
         self._check_letters(windows)
-        held, self.hazy, self.unseen = self.site.held(), False, frozenset()
+        held, self.unseen = self.site.held(), frozenset()
         self.now = {COPY: Known(tuple(held[COPY]), numbers), WINDOWS: Known(tuple(held[WINDOWS]), windows)}
 
     def _check_letters(self, windows: Numbers | Windows | None) -> None:
@@ -164,7 +163,7 @@ class History:
 
     def killed(self) -> None:
         """Whatever was being done was killed: batches may be there that nobody saw."""
-        self.hazy, self.unseen = True, self.unseen | {*self.site.code.sources}
+        self.unseen |= {*self.site.code.sources}
         for query, trail in self.trails.items():
             trail[max(trail, default=-1) + 1] = UNKNOWN
             self.now[query] = replace(self.now[query], rows=None)

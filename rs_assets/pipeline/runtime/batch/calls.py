@@ -22,7 +22,7 @@ class BatchNotDone(Exception):
 
 
 class Calls:
-    """What Spark calls for each batch of one start of a query.
+    """What Spark calls for each batch of a query.
 
     Both processes would keep a query for ever if the other one held it, so it is known here by `process` alone, weakly.
     The thread of Java that computes the batches has a connection of its own, where a thread of Python waits for calls.

@@ -62,11 +62,14 @@ class QueryRun:
     restarts_left: int = RESTARTS
     misread: bool = False  # the batch must be read again, with every field of its records
     _query: StreamingQuery | None = None
-    _calls: Calls | None = None
+    _calls: Calls = field(init=False)
     _started: threading.Event = field(default_factory=threading.Event)
     _last: threading.Event = field(default_factory=threading.Event)
     _cut_off: bool = False
     _begun_at: float | None = None  # on the monotonic clock: when the batch in flight came from Spark
+
+    def __post_init__(self) -> None:
+        self._calls = Calls(WeakMethod(self.process))
 
     @property
     def topology(self) -> Topology:
@@ -101,7 +104,6 @@ class QueryRun:
         self.log.pin_partitions(self.partitions)
         self.work.begin()
         self._go_by_watermark()
-        self._calls = Calls(WeakMethod(self.process))
         frame = self.flows[self.plan.trunk].df
         writer = (
             frame.writeStream.queryName(f"{self.topology.namespace}.{self.topology.job}.{self.plan.name}")
@@ -147,12 +149,8 @@ class QueryRun:
                 return False
         except StreamingQueryException:
             pass
-        self._end_calls()
+        self._calls.end()
         return True
-
-    def _end_calls(self) -> None:
-        if self._calls is not None:
-            self._calls.end()
 
     @property
     def examinable(self) -> bool:
@@ -220,7 +218,7 @@ class QueryRun:
         if self._query is not None:
             self._cut_off = True
             self._query.stop()
-            self._end_calls()
+            self._calls.end()
 
     def status(self) -> dict[str, Any]:
         """Spark's word on what the query does, and how far its sources lie behind their ends."""
