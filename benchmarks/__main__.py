@@ -29,7 +29,14 @@ from benchmarks.nexmark import nexmark_figures
 from benchmarks.report import Measured
 from benchmarks.seen_files import seen_figures
 from benchmarks.small import small_figures
-from benchmarks.throughput import chain_figures, filter_figures, slope_figures, window_figures
+from benchmarks.throughput import (
+    chain_figures,
+    filter_figures,
+    map_figures,
+    one_file_figures,
+    slope_figures,
+    window_figures,
+)
 from benchmarks.upkeep import upkeep_figures
 from pipelines.nexmark.queries import QUERIES
 from rs_assets.engine.spark.driver import SparkDriver
@@ -37,7 +44,9 @@ from rs_assets.engine.spark.driver import SparkDriver
 BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType(
     {
         "filter": filter_figures,
+        "map": map_figures,
         "window": window_figures,
+        "one_file": one_file_figures,
         "slope": slope_figures,
         "chain": chain_figures,
         "firing": firing_figures,

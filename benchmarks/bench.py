@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import by_hand
 from benchmarks.by_hand import Sink
-from benchmarks.data import generate
+from benchmarks.data import FILES, generate
 from benchmarks.measure import Comparison, compare
 from rs_assets import Pipeline, RunOptions
 from rs_assets.engine.home import Home
@@ -43,12 +43,12 @@ class Bench:
         """The folder of the generated rows."""
         return self.views(self.rows)
 
-    def views(self, rows: int) -> Path:
-        """The folder of as many generated rows, made at its first use."""
-        folder = self.folder / f"views-{rows}"
+    def views(self, rows: int, *, files: int = FILES) -> Path:
+        """The folder of as many generated rows in `files` files, made at its first use."""
+        folder = self.folder / f"views-{rows}-{files}"
         if not folder.exists():
             self.say(f"generating {rows:,} rows")
-            generate(folder, rows=rows)
+            generate(folder, rows=rows, files=files)
         return folder
 
     @contextmanager

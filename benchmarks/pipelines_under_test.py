@@ -19,12 +19,24 @@ LAMBDA: Condition = lambda r: r["page"] == "/checkout"  # noqa: E731
 METHOD: Condition = lambda r: r["page"].startswith("/check")  # noqa: E731
 # Of its second half nothing can be known but by calling it.
 HALF: Condition = lambda r: r["page"] == "/checkout" and hash(r["user"]) != 0  # noqa: E731
+MAPPED = "user string, page string, ms bigint"
 
 
 def filter_pipeline(source: Path, condition: Condition = SQL, *, trace: bool = True) -> Pipeline:
     """The rows of the rare page."""
     views = StreamBuilder.data_stream("bench", "rare").from_file(str(source), schema=SCHEMA)
     return views.filter(condition, trace=trace).to_delta("rare").build()
+
+
+def map_pipeline(source: Path, *, python: bool) -> Pipeline:
+    """Three fields of each row, one of them another: made in Python, or by SQL."""
+    views = StreamBuilder.data_stream("bench", "mapped").from_file(str(source), schema=SCHEMA)
+    made = views.map(_mapped, schema=MAPPED, trace=False) if python else views.map("user", "page", "ms + 1 AS ms")
+    return made.to_delta("mapped").build()
+
+
+def _mapped(row: dict[str, Any]) -> dict[str, Any]:
+    return {"user": row["user"], "page": row["page"], "ms": row["ms"] + 1}
 
 
 def window_pipeline(source: Path, *, files: int | None = None) -> Pipeline:
