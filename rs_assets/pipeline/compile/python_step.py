@@ -61,8 +61,9 @@ def apply_python(frame: DataFrame, steps: Sequence[PythonStep], *, quarantines: 
     """`frame` behind `steps`, in one pass. Hidden columns stay with the rows that they belong to.
 
     With `quarantines` a row on which a step raises comes out with REASON and without values; otherwise it ends the
-    batch with StepError.
+    batch with StepError. Fields that no step reads, and that end with a map or flat_map, do not cross.
     """
+    frame = _read_by(frame, steps)
     schema = frame.schema
     for step in steps:
         if step.schema is not None:
@@ -75,6 +76,23 @@ def apply_python(frame: DataFrame, steps: Sequence[PythonStep], *, quarantines: 
     made = tuple(to_arrow_schema(s.schema, timezone="UTC") if s.schema is not None else None for s in steps)
     fused = FusedSteps(tuple(steps), made, to_arrow_schema(schema, timezone="UTC"), quarantines)
     return frame.mapInArrow(fused, schema)
+
+
+def _read_by(frame: DataFrame, steps: Sequence[PythonStep]) -> DataFrame:
+    """`frame` without the fields that nobody sees: those that no step reads up to the one that makes other records."""
+    fields, wanted = visible(frame.columns), set[str]()
+    for step in steps:
+        reads = fields_read(step.call)
+        if reads is None or not set(reads) <= set(fields):
+            return frame
+        wanted.update(reads)
+        if step.schema is not None:
+            break
+    else:
+        return frame
+    # Of rows without any column Arrow would not tell how many there are.
+    kept = [name for name in frame.columns if name in wanted or name not in fields]
+    return frame.select(*(f"`{name.replace('`', '``')}`" for name in kept)) if kept else frame
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from copy import deepcopy
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -71,12 +72,22 @@ class Columns(dict[str, list[Any]]):
     def rows(self, names: Sequence[str] | None = None) -> Iterator[Row]:
         """Each record as a dict of its own, with the fields `names`, or all."""
         wanted = self.fields if names is None else names
-        if len(wanted) == 1:
-            (name,) = wanted
-            return ({name: value} for value in self[name])
         if not wanted:
             return ({} for _ in range(self.count))
-        return (dict(zip(wanted, values, strict=True)) for values in zip(*(self[n] for n in wanted), strict=True))
+        return map(_dict_of(tuple(wanted)), *(self[name] for name in wanted))
+
+
+@cache
+def _dict_of(names: tuple[str, ...]) -> Callable[..., Row]:
+    """A function that makes a dict of a value for each name, several times as fast as one that learns the names then.
+
+    >>> _dict_of(("page", "it's"))("/", 5)
+    {'page': '/', "it's": 5}
+    """
+    values = [f"_{number}" for number in range(len(names))]
+    members = ", ".join(f"{name!r}: {value}" for name, value in zip(names, values, strict=True))
+    made: Callable[..., Row] = eval(f"lambda {', '.join(values)}: {{{members}}}")  # noqa: S307  names are literals in it
+    return made
 
 
 class Record(Mapping[str, Any]):
