@@ -5,9 +5,11 @@ from typing import TypedDict
 
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructType
 
 from rs_assets import column
 from rs_assets.errors import SchemaError, StepError, TopologyError, UnknownFieldError
+from rs_assets.pipeline.compile.python_step import apply_python, python_step
 
 SCHEMA = "page string, ms bigint"
 ROWS = [{"page": "/a", "ms": 1500}, {"page": "/b", "ms": 20}]
@@ -85,3 +87,38 @@ def test_should_refuse_what_is_no_expression(source):
 def test_should_refuse_a_schema_that_does_not_parse(source, drive):
     with pytest.raises(SchemaError, match="does not parse"):
         drive(source(SCHEMA).map(lambda row: row, schema="page strin g,,"), ROWS)
+
+
+TWICE = StructType().add("twice", LongType())
+FROM_PAGE = python_step("filter", "from_page", lambda row: row["page"] != "/none")
+FROM_MS = python_step("map", "from_ms", lambda row: {"twice": row["ms"] * 2}, TWICE)
+FROM_ALL = python_step("map", "from_all", lambda row: {"twice": len(row)}, TWICE)
+FROM_TWICE = python_step("filter", "from_twice", lambda row: row["twice"] > 0)
+FROM_NOTHING = python_step("map", "from_nothing", lambda row: {"twice": 1}, TWICE)
+MISSPELT = python_step("map", "misspelt", lambda row: {"twice": row.get("sm", 9)}, TWICE)
+ALL = {"page", "ms", "a b"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "crossing", "made"),
+    [
+        ([FROM_MS], {"ms"}, 6),
+        ([FROM_PAGE, FROM_MS, FROM_TWICE], {"page", "ms"}, 6),
+        ([FROM_MS, FROM_ALL], {"ms"}, 1),
+        ([FROM_PAGE, FROM_ALL], ALL, 3),
+        ([FROM_NOTHING], set(), 1),
+        ([MISSPELT], ALL, 9),
+        ([FROM_PAGE], ALL, None),
+    ],
+    ids=lambda value: "-".join(step.name for step in value) if isinstance(value, list) else "",
+)
+def test_only_what_is_read_should_cross_to_python(driver, steps, crossing, made):
+    def crossed_and_made(session):
+        frame = session.sql("SELECT '/a' AS page, 3L AS ms, 5 AS `a b`, 7L AS _rs_line")
+        out = apply_python(frame, steps)
+        fields = out._jdf.queryExecution().analyzed().children().head().output()
+        return {fields.apply(n).name() for n in range(fields.size())}, out.collect()[0].asDict()
+
+    names, row = driver.call(crossed_and_made)
+    assert names == crossing | {"_rs_line"}
+    assert row == ({"twice": made, "_rs_line": 7} if made else {"page": "/a", "ms": 3, "a b": 5, "_rs_line": 7})

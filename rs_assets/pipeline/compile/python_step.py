@@ -18,6 +18,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from rs_assets.engine.errors_wire import to_wire
 from rs_assets.engine.source.columns import LABEL, LINE, OFFSET, REASON, SPLIT, hidden, visible
 from rs_assets.engine.source.rows import MisfitError, misfits, to_arrays
+from rs_assets.engine.source.schema import quoted
 from rs_assets.errors import StepError
 from rs_assets.pipeline.compile.blank import blank
 from rs_assets.pipeline.compile.fields_read import fields_read
@@ -92,7 +93,7 @@ def _read_by(frame: DataFrame, steps: Sequence[PythonStep]) -> DataFrame:
         return frame
     # Of rows without any column Arrow would not tell how many there are.
     kept = [name for name in frame.columns if name in wanted or name not in fields]
-    return frame.select(*(f"`{name.replace('`', '``')}`" for name in kept)) if kept else frame
+    return frame.select(*map(quoted, kept)) if kept else frame
 
 
 @dataclass(frozen=True, slots=True)
