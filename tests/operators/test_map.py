@@ -122,3 +122,22 @@ def test_only_what_is_read_should_cross_to_python(driver, steps, crossing, made)
     names, row = driver.call(crossed_and_made)
     assert names == crossing | {"_rs_line"}
     assert row == ({"twice": made, "_rs_line": 7} if made else {"page": "/a", "ms": 3, "a b": 5, "_rs_line": 7})
+
+
+@pytest.mark.parametrize("odd", ["http.status", "a`b", "a.`b`"])
+def test_python_should_get_fields_with_dots_and_backticks(source, drive, odd):
+    quoted = f"`{odd.replace('`', '``')}`"
+    schema = f"page string, {quoted} bigint"
+    rows = [{"page": "/a", odd: 1}, {"page": "/b", odd: 2}]
+
+    def kept():
+        return source(schema).filter(lambda row: hash(row["page"]) != 5, trace=False)
+
+    def titled(row):
+        return {"page": row["page"] if row["page"] == "/a" else row["page"].title()}
+
+    assert drive(kept(), rows) == rows
+    assert drive(kept().map(titled, schema="page string"), rows) == [{"page": "/a"}, {"page": "/B"}]
+    assert drive(source(schema).map(titled, schema="page string"), rows) == [{"page": "/a"}, {"page": "/B"}]
+    counted = source(schema).map(lambda row: {"n": row[odd] + len(row)}, schema="n bigint")
+    assert drive(counted, rows) == [{"n": 3}, {"n": 4}]

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from rs_assets.engine.source.columns import PREFIX
+from rs_assets.engine.spark.arrow import map_in_arrow
 
 # Which candidate of its row it is, from 0, and whether it fits.
 POSITION, FITS = f"{PREFIX}position", f"{PREFIX}fits"
@@ -23,7 +24,7 @@ def keep_fitting(rows: DataFrame, right: str) -> DataFrame:
     The candidates of a row follow one another, as an explode leaves them.
     """
     schema = StructType([field for field in rows.schema.fields if field.name not in {POSITION, FITS}])
-    return rows.mapInArrow(_Keep(right, tuple(schema.names)), schema)
+    return map_in_arrow(rows, _Keep(right, tuple(schema.names)), schema)
 
 
 @dataclass(frozen=True, slots=True)

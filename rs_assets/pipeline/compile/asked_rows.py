@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rs_assets.engine.source.columns import PREFIX, REASON, hidden
+from rs_assets.engine.spark.arrow import map_in_arrow
 from rs_assets.pipeline.compile.python_step import FusedSteps, PythonStep
 
 # The record, where it is for Python; null where Spark has made what comes of it.
@@ -30,7 +31,7 @@ def apply_to_asked(frame: DataFrame, step: PythonStep, *, quarantines: bool) -> 
         out = StructType([*out.fields, StructField(REASON, StringType())])
     made, schema = (to_arrow_schema(each, timezone="UTC") for each in (step.schema or StructType(), out))
     fused = FusedSteps((step,), (made,), schema.append(pa.field(PLACE, pa.int64())), quarantines)
-    return frame.mapInArrow(AskedRows(fused, schema), out)
+    return map_in_arrow(frame, AskedRows(fused, schema), out)
 
 
 @dataclass(frozen=True, slots=True)

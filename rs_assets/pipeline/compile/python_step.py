@@ -19,6 +19,7 @@ from rs_assets.engine.errors_wire import to_wire
 from rs_assets.engine.source.columns import LABEL, LINE, OFFSET, REASON, SPLIT, hidden, visible
 from rs_assets.engine.source.rows import MisfitError, misfits, to_arrays
 from rs_assets.engine.source.schema import quoted
+from rs_assets.engine.spark.arrow import map_in_arrow
 from rs_assets.errors import StepError
 from rs_assets.pipeline.compile.blank import blank
 from rs_assets.pipeline.compile.fields_read import fields_read
@@ -76,7 +77,7 @@ def apply_python(frame: DataFrame, steps: Sequence[PythonStep], *, quarantines: 
         schema = StructType([*schema.fields, StructField(REASON, StringType())])
     made = tuple(to_arrow_schema(s.schema, timezone="UTC") if s.schema is not None else None for s in steps)
     fused = FusedSteps(tuple(steps), made, to_arrow_schema(schema, timezone="UTC"), quarantines)
-    return frame.mapInArrow(fused, schema)
+    return map_in_arrow(frame, fused, schema)
 
 
 def _read_by(frame: DataFrame, steps: Sequence[PythonStep]) -> DataFrame:

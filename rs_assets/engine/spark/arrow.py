@@ -1,0 +1,35 @@
+"""Python functions over the Arrow batches of a frame, whatever its columns are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+OnBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+# What names of columns mean to PySpark, which reads them as SQL does: a dot leads into a struct.
+MEANINGFUL = frozenset(".`")
+
+
+def map_in_arrow(frame: DataFrame, function: OnBatches, schema: StructType) -> DataFrame:
+    """`frame.mapInArrow(function, schema)`, which fails by itself on a column that is called `http.status`."""
+    names = tuple(frame.columns)
+    if not any(MEANINGFUL & set(name) for name in names):
+        return frame.mapInArrow(function, schema)
+    numbered = frame.toDF(*(f"_{number}" for number in range(len(names))))
+    return numbered.mapInArrow(_Renamed(function, names), schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Renamed:
+    """Gives batches the `names` of their columns back. Runs in Spark's Python workers."""
+
+    function: OnBatches
+    names: tuple[str, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the function over batches with those names."""
+        return self.function(batch.rename_columns(list(self.names)) for batch in batches)
