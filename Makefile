@@ -41,8 +41,7 @@ test: setup  ## run the tests and the examples in the docstrings; ARGS="-k windo
 ifdef ARGS
 	@$(SIGNALS) $(BIN)/pytest $(ARGS)
 else
-	@failed=0; $(SIGNALS) $(BIN)/pytest $(SPREAD) --durations=30 --durations-min=8 -m "not long and not alone" || failed=$$?; \
-	  [ $$failed -gt 1 ] || $(SIGNALS) $(BIN)/pytest -m alone || failed=$$?; exit $$failed
+	@$(SIGNALS) $(BIN)/pytest $(SPREAD) --durations=30 --durations-min=8
 endif
 
 .PHONY: check
@@ -115,8 +114,9 @@ $(STAMP):
 	@$(PYTHON) -m venv .venv
 	@echo "[2/8] Python packages of requirements.lock, checked by hash (1.7 GB on disk, a minute or more)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes --requirement requirements.lock
-	@echo "[3/8] this project"
+	@echo "[3/8] this project, and its modules compiled"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -qq -j 0 .venv/lib rs_assets pipelines resources || true
 	@printf '[4/8] Java: ' && $(BIN)/python -m rs_assets.engine.spark.java
 	@printf '[5/8] jars: ' && $(BIN)/python -m rs_assets.engine.spark.jars
 	@printf '[6/8] processors: ' && $(BIN)/python -m rs_assets.engine.processor.library

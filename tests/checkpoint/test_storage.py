@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -244,14 +243,12 @@ def test_what_could_not_be_stored_waits_for_the_next_flush(storage, monkeypatch)
     assert offsets(storage) == {"a": "1", "b": "2"}
 
 
-def test_200_messages_are_cheap(storage, monkeypatch):
+def test_storage_of_200_messages_writes_four_times(storage, monkeypatch):
     writes, write = [], storage._write
     monkeypatch.setattr(storage, "_write", lambda rows: (writes.append(len(rows)), write(rows)))
-    began = time.perf_counter()
     for batch in range(200):
         storage.add_checkpoint_message(message(batch, **{f"q{n}": str(batch) for n in range(10)}))
     assert writes == [10] * 4
-    assert time.perf_counter() - began < 5
     assert set(offsets(storage).values()) == {"199"}
 
 

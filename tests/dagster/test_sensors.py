@@ -1,6 +1,5 @@
 """Sensors and checks, by direct evaluation: cursors, idempotent run keys, and what they tell Dagster."""
 
-import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -140,7 +139,7 @@ class TestRecovery:
         assert lease.token == 1
 
     def test_restarts_wait_longer_and_longer_and_end(self, pipeline, instance):
-        now, cursor = time.time(), None
+        cursor = None
         policy = RecoveryPolicy(restarts_per_hour=2)
         for _ in range(2):
             self.record(instance, pipeline, DagsterRunStatus.FAILURE)
@@ -150,7 +149,6 @@ class TestRecovery:
         assert "2 times within the hour" in self.evaluate(pipeline, instance, cursor, policy).skip_message
         again = self.evaluate(pipeline, instance, cursor, replace(policy, restarts_per_hour=5))
         assert "the next restart comes in" in again.skip_message
-        assert time.time() - now < 60
 
     def test_a_start_that_was_refused_is_not_tried_again(self):
         refused = SerializableErrorInfo("the state was made by another version", [], "TopologyChangedError")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from kafka import KafkaProducer
 
 from rs_assets import MemoryChannel, StreamBuilder
@@ -50,10 +48,8 @@ def test_should_infer_a_schema_beside_an_open_transaction(broker, topic, options
     other.flush()
     channel = MemoryChannel()
     stream = StreamBuilder.data_stream("test", "infer").from_kafka(broker.bootstrap_servers, topic)
-    began = time.monotonic()
+    # Kafka's own client would wait for the record that is held back, and give up with an error.
     stream.to_memory(channel).build().run(options)
-    # As long as Kafka's own client would wait for the record that is held back.
-    assert time.monotonic() - began < 60
     other.abort_transaction()
     other.close()
     assert channel.take() == [{"id": 1}, {"id": 2}]

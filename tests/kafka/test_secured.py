@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 import traceback
 import uuid
 import zipfile
@@ -27,8 +26,6 @@ CORE = "hunter2VerySecret"
 SECRET = f"{CORE} \"\\;$'"
 WRONG = "wrongVerySecret"
 DELIVERIES = ["at_least_once", "exactly_once"]
-# How long a start may take that is refused, in seconds.
-SOON = 40
 
 
 @pytest.fixture(scope="module")
@@ -201,10 +198,8 @@ WAYS = {"read": read, "infer": reading, **{delivery: writing(delivery) for deliv
 
 def refused(pipeline, options, match):
     """The error that ends a run: soon, of ours, with a remedy, and without secrets in all that it is chained to."""
-    began = time.monotonic()
     with pytest.raises(RsError, match=match) as caught:
         pipeline.run(options)
-    assert time.monotonic() - began < SOON
     assert caught.value.remedy
     assert caught.value.remedy != "the cause is chained to this error"
     refuse_secrets("".join(traceback.format_exception(caught.value)) + repr(caught.value.facts))

@@ -161,9 +161,7 @@ def test_markers_at_the_end_of_partitions_end_a_run_and_count_for_nothing(broker
         producer.flush()
         (producer.commit_transaction if turn % 2 == 0 else producer.abort_transaction)()
     read = Reader(broker, options, topic, format="text", max_rows_per_batch=3)
-    began = time.monotonic()
     assert as_numbers(read.values()) == [0, 1, 4, 5]
-    assert time.monotonic() - began < 30
     assert (read.report.rows_in, read.report.rows_out, read.report.rows_dead) == (4, 4, 0)
     assert read.rows() == []
     assert (read.report.rows_in, read.report.batches) == (0, 0)

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 
 import pytest
@@ -16,6 +15,7 @@ from rs_assets.pipeline.check.sql import read_sql
 from rs_assets.pipeline.check.types import fields_in
 from rs_assets.pipeline.topology.step import Filter
 from tests.topology.spark_sql import CONDITIONS, FIELDS, SELECTED, VALUES
+from tests.work import calls_of
 
 ORDERS = "order_id bigint, country string, amount double, status string, ordered_at timestamp"
 HOUR = Time.hours(1)
@@ -295,7 +295,7 @@ def test_a_schema_is_read_as_spark_reads_it():
     assert fields_in("a varchar(5), b interval day to second")["a"] is None
 
 
-def test_fifty_steps_build_within_50_ms():
+def test_build_of_fifty_steps_makes_few_calls():
     orders().filter("amount > 0").to_print().build()
 
     def built():
@@ -304,11 +304,10 @@ def test_fifty_steps_build_within_50_ms():
             stream = stream.filter(f"amount > {number} AND status <> 's{number}'")
             stream = stream.with_fields(**{f"f{number}": f"amount * {number}"})
         read_sql.cache_clear()
-        began = time.process_time()
-        stream.to_print().build()
-        return time.process_time() - began
+        return calls_of(lambda: stream.to_print().build())[1]
 
-    assert min(built() for _ in range(3)) < 0.05
+    built()
+    assert built() < 100_000
 
 
 def test_a_build_loads_no_more_than_it_needs():
