@@ -31,26 +31,28 @@ kafka-demo: setup dagster-home  ## run the example order_totals over a Kafka bro
 ui: setup dagster-home sample-log  ## open Dagster with the pipelines' assets, jobs, sensors and schedules
 	@$(SIGNALS) $(BIN)/rs-assets ui
 
-# Two workers, each with a Spark of its own, then what needs the machine to itself. What ARGS choose runs in one process:
-# for few tests a second Spark costs more than it gives.
+# Two workers, each with a Spark of its own. What ARGS choose runs in one process: for few tests a second Spark costs more
+# than it gives.
 WORKERS ?= 2
-SPREAD := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+SPREAD := -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=30 --durations-min=8
+# The two tiers: what is marked `long` runs in `make verify` alone.
+EVERYTHING := -m "long or not long"
 
 .PHONY: test
-test: setup  ## run the tests and the examples in the docstrings; ARGS="-k window" chooses
-ifdef ARGS
-	@$(SIGNALS) $(BIN)/pytest $(ARGS)
-else
-	@$(SIGNALS) $(BIN)/pytest $(SPREAD) --durations=30 --durations-min=8
-endif
+test: setup  ## run the tests and the examples in the docstrings, a quarter of an hour; ARGS="-k window" chooses
+	@$(SIGNALS) $(BIN)/pytest $(or $(ARGS),$(SPREAD))
+
+.PHONY: verify
+verify: setup  ## run all tests, long ones too, with a table of what each fault led to; for nights and releases
+	@$(SIGNALS) $(BIN)/pytest $(EVERYTHING) $(or $(ARGS),$(SPREAD))
+
+.PHONY: durations
+durations: setup  ## run all tests and record how long each file takes in tests/durations.json, on an idle machine
+	@$(SIGNALS) $(BIN)/pytest $(EVERYTHING) --record $(or $(ARGS),$(SPREAD))
 
 .PHONY: check
 check: setup  ## run tests that need no Java, in about a minute
 	@$(SIGNALS) $(BIN)/pytest $(SPREAD) tests/topology tests/checkpoint tests/state tests/project tests/torture --plain -q $(ARGS)
-
-.PHONY: faults
-faults: setup  ## run all faults and long tests, with a table of what each fault led to; half an hour
-	@$(BIN)/pytest -m "long or faults" $(ARGS)
 
 .PHONY: torture
 torture: setup  ## kill it at every change of a file, or do what people do (FAULTS.md); SEED=7 or POINT=12 repeat one

@@ -14,6 +14,7 @@ from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.engine.spark.settings import SparkSettings
 from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.testing import KafkaBroker
+from tests.durations import Recorder, recorded, seconds_of
 from tests.faults.processes import QUICK_START
 
 if TYPE_CHECKING:
@@ -29,41 +30,26 @@ DRIVER = SparkDriver.shared(SparkSettings(master="local[2]", partitions=2))
 WITH_JAVA = {"driver", "spark", "broker"}
 HEAVY = {"slow", "cluster", "browser", "faults", "long", "bench"}
 
-# Files of a minute and more, the slowest first: workers that begin with them end together.
-LONG_FILES = (
-    "tests/dagster/test_browser.py",
-    "tests/faults/test_kill_poison.py",
-    "tests/faults/test_kill.py",
-    "tests/project/test_benchmarks.py",
-    "tests/deploy/test_supervisor.py",
-    "tests/operators/test_late_by_record.py",
-    "tests/torture/test_crashes.py",
-    "tests/faults/test_kafka_kill.py",
-    "tests/faults/test_processes.py",
-    "tests/cluster/test_cluster.py",
-    "tests/nexmark/test_queries.py",
-    "tests/torture/test_ledger.py",
-    "tests/dagster/test_cli.py",
-    "tests/dagster/test_dagster.py",
-)
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--plain` leaves out what starts Java."""
+    """`--plain` leaves out what starts Java, `--record` writes how long each file took."""
     parser.addoption("--plain", action="store_true", help="only tests that start no Java process (make check)")
+    parser.addoption("--record", action="store_true", help="write tests/durations.json (make durations)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Durations are recorded by the process that hears of all tests."""
+    if config.getoption("--record") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--plain` only the tests without Java stay; a worker begins with the long files."""
+    """With `--plain` only the tests without Java stay; workers begin with the longest files."""
     if config.getoption("--plain"):
         items[:] = [item for item in items if not _needs_java(item)]
     if hasattr(config, "workerinput"):
-        items.sort(key=_place)
-
-
-def _place(item: pytest.Item) -> int:
-    file = item.nodeid.partition("::")[0]
-    return LONG_FILES.index(file) if file in LONG_FILES else len(LONG_FILES)
+        durations = recorded()
+        items.sort(key=lambda item: -seconds_of(item.nodeid.partition("::")[0], durations))
 
 
 def _needs_java(item: pytest.Item) -> bool:
