@@ -12,11 +12,16 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 # Pages of the project's folder that are pages of the site, too.
 ABOVE = ("ARCHITECTURE.md", "BENCHMARKS.md", "CHANGELOG.md", "CONTRIBUTING.md", "FAULTS.md")
+# The theme takes one from a host on the internet if none of this name is there.
+SHIM = "assets/iframe-worker.js"
+STYLE = "assets/site.css"
 LINK = re.compile(r"\[([^\]]*)\]\((?!https?://|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """The pages above `docs` stand beside those in it."""
+    """The pages above `docs` stand beside those in it, with what a reader of files needs."""
+    files.append(File.generated(config, SHIM, abs_src_path=str(ROOT / "docs/site/search/iframe-worker.js")))
+    files.append(File.generated(config, STYLE, abs_src_path=str(ROOT / "docs/site/site.css")))
     for name in ABOVE:
         files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
     return files

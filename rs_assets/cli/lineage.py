@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
+from rs_assets.cli.fed_by import SplitRange, fed_by, read_in
 from rs_assets.engine.checkpoint.storage.base import CheckpointRow
 from rs_assets.engine.home import Home
 from rs_assets.engine.sink.delta_entries import WRITER
@@ -15,29 +16,24 @@ from rs_assets.errors import ConfigurationError, SinkError
 from rs_assets.orchestration.catalogued import key_of
 from rs_assets.orchestration.place import Place
 from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.compile.provenance import fields_of, provenance
 from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.stream.pipeline import Pipeline
-from rs_assets.pipeline.topology.provenance import fields_of, provenance
+from rs_assets.pipeline.topology.dim_join import DimJoin
 from rs_assets.pipeline.topology.sink import DeltaSink
 from rs_assets.pipeline.topology.topology import Topology
 
-# Batches in which a sink may not have flushed a split.
+# Batches in which a sink without state may not have flushed a split.
 BEFORE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SplitRange:
-    """What a batch read of one split: from the offset of the batch before (None: its beginning) to its own."""
-
-    source: str
-    split: str
-    start: str | None
-    end: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
-    """What made one version of a table; `columns` gives the fields of the sources behind each column."""
+    """What made one version of a table; `columns` gives the fields of sources and dimensions that each column is of.
+
+    `splits` are what its batch read. `fed` are what its rows may be made of, where steps with state keep rows of
+    earlier batches, from `oldest_batch` on (None: from the first). `dimensions` are by the step that looks them up.
+    """
 
     table: str
     version: int
@@ -50,6 +46,9 @@ class Lineage:
     run_id: str | None
     watermark: datetime | None
     splits: tuple[SplitRange, ...]
+    fed: tuple[SplitRange, ...]
+    oldest_batch: int | None
+    dimensions: dict[str, str]
     savepoint: str | None
     state: str | None
     columns: dict[str, list[str]] = field(default_factory=dict)
@@ -83,7 +82,7 @@ def lineage_of(pipelines: Sequence[Pipeline], table: str, *, version: int | None
     generation, batch = int(match[2]), int(entry["rs.batch_id"])
     of_query = around(topology, plan, place, batch)
     now = [row for row in of_query if row.place == (generation, batch)]
-    before = read_before(of_query, (generation, batch))
+    fed = fed_by(topology, plan, of_query, (generation, batch))
     snapshots = [s for s in place.catalog.rows("snapshots", pipeline=topology.name) if s["batch_id"] <= batch]
     return Lineage(
         table=path,
@@ -96,9 +95,14 @@ def lineage_of(pipelines: Sequence[Pipeline], table: str, *, version: int | None
         written_at=datetime.fromtimestamp(entry["timestamp"] / 1000).astimezone() if "timestamp" in entry else None,
         run_id=now[0].run_id if now else _told(place, topology, plan, generation, batch),
         watermark=now[0].watermark if now else None,
-        splits=tuple(
-            SplitRange(source=r.topic, split=r.queue, start=before.get((r.topic, r.queue)), end=r.offset) for r in now
-        ),
+        splits=read_in(of_query, (generation, batch)),
+        fed=fed.splits if fed is not None else (),
+        oldest_batch=fed.oldest_batch if fed is not None else None,
+        dimensions={
+            node.name: node.dimension.text
+            for node in map(topology.__getitem__, plan.nodes)
+            if isinstance(node, DimJoin)
+        },
         savepoint=_last(snapshots, "savepoint"),
         state=_last([s for s in snapshots if s["query"] == plan.name], "state"),
         columns={f.name: _text(topology, sink.name, f.name) for f in opened.schema().fields},
@@ -106,30 +110,14 @@ def lineage_of(pipelines: Sequence[Pipeline], table: str, *, version: int | None
 
 
 def around(topology: Topology, plan: QueryPlan, place: Place, batch: int) -> list[CheckpointRow]:
-    """The checkpoints of a batch and of those shortly before it, of every generation."""
+    """The checkpoints up to a batch, of every generation: all that rows in state may come from, else the last 100."""
+    first = 0 if plan.states else max(batch - BEFORE, 0)
     with place.storage() as storage:
         return [
             row
             for source in plan.sources
-            for row in storage.of_batches(key_of(topology, plan, source), range(max(batch - BEFORE, 0), batch + 1))
+            for row in storage.of_batches(key_of(topology, plan, source), range(first, batch + 1))
         ]
-
-
-def read_before(rows: Sequence[CheckpointRow], place: tuple[int, int]) -> dict[tuple[str, str], str]:
-    """Up to where each split, by source and queue, was read before the batch at `place`, a generation and a batch.
-
-    `rows` are those of one query. A generation goes on behind a batch of an earlier one; what it went back behind does
-    not count any more.
-    """
-    first: dict[int, int] = {}
-    for row in rows:
-        first[row.generation] = min(row.batch_id, first.get(row.generation, row.batch_id))
-    found: dict[tuple[str, str], str] = {}
-    for row in sorted((r for r in rows if r.place < place), key=lambda r: r.place):
-        undone = any(row.generation < other <= place[0] and began <= row.batch_id for other, began in first.items())
-        if not undone:
-            found[row.topic, row.queue] = row.offset
-    return found
 
 
 def show_lineage(found: Lineage) -> None:
@@ -144,11 +132,18 @@ def show_lineage(found: Lineage) -> None:
     batch.add(f"run {found.run_id or 'not in the catalog yet'}")
     if found.watermark:
         batch.add(f"watermark {found.watermark.isoformat()}")
-    offsets = batch.add("offsets")
+    offsets = batch.add("offsets that the batch read")
     for split in found.splits:
-        offsets.add(f"{split.source}: {split.split}  {split.start or 'beginning'} -> {split.end}")
+        offsets.add(_range_text(split))
     if found.run_id and not found.splits:
-        offsets.add("none: the batch read nothing, its rows had waited in state")
+        offsets.add("none")
+    if found.fed:
+        since = "the first batch" if found.oldest_batch is None else f"batch {found.oldest_batch}"
+        state = batch.add(f"offsets that its rows may be made of: steps with state keep rows, here of {since} or later")
+        for split in found.fed:
+            state.add(_range_text(split))
+    for name, text in found.dimensions.items():
+        batch.add(f"dimension {name}: {text}")
     snapshots = batch.add("snapshots")
     snapshots.add(f"savepoint {found.savepoint or 'none'}")
     snapshots.add(f"state {found.state or 'none'}")
@@ -156,6 +151,10 @@ def show_lineage(found: Lineage) -> None:
     for name, fields in found.columns.items():
         columns.add(f"{name} <- {', '.join(fields) or 'counted'}")
     terminal().print(tree, soft_wrap=True)
+
+
+def _range_text(split: SplitRange) -> str:
+    return f"{split.source}: {split.split}  {split.start or 'beginning'} -> {split.end}"
 
 
 def _sink_of(pipelines: Sequence[Pipeline], table: str, home: Home) -> tuple[Topology, DeltaSink, str]:

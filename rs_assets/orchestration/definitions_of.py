@@ -78,7 +78,7 @@ def _definitions(assets: StreamAssets, resources: Mapping[str, Any], on_alert: O
 
     graph, upkeep = pipeline_assets(assets), upkeep_job(assets)
     return Definitions(
-        assets=[graph],
+        assets=[graph, *assets.dimensions.values()],
         jobs=[*(pipeline_job(assets, graph, mode) for mode in ("run", "start")), upkeep],
         schedules=[nightly_compaction(assets, upkeep)],
         sensors=sensors_of(assets, on_alert),

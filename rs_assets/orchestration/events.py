@@ -30,8 +30,8 @@ from rs_assets.orchestration.reached import as_records, reached
 from rs_assets.orchestration.roles import Role, roles_of
 from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.pipeline.check.types import SIMPLE
+from rs_assets.pipeline.compile.provenance import Columns, fields_of, provenance
 from rs_assets.pipeline.runtime.report import BatchProgress, RunReport
-from rs_assets.pipeline.topology.provenance import fields_of, provenance
 
 # Each event costs Dagster tens of milliseconds and stays in its memory, so a live stream reports this often at most.
 LIVE_EVERY_S = 10.0
@@ -68,6 +68,7 @@ class StepEvents:
         self._splits: dict[str, tuple[BatchProgress, Mapping[str, Positions]]] = {}
         self._sums: dict[tuple[str, str], int] = {}
         self._batches: dict[str, int] = {}
+        self._provenance: dict[str, Columns] = {}
         self._first: dict[str, int] = {}
         self._replayed: dict[str, int] = {}
         self._seconds: dict[str, float] = {}
@@ -192,7 +193,9 @@ class StepEvents:
 
     def _column_lineage(self, step: str, columns: Sequence[str]) -> TableColumnLineage:
         """For each column the fields of the sources that it is made of, as the topology tells."""
-        known = provenance(self.topology, step)
+        if step not in self._provenance:
+            self._provenance[step] = provenance(self.topology, step)
+        known = self._provenance[step]
         return TableColumnLineage(
             {
                 column: [

@@ -12,7 +12,7 @@ from rs_assets.pipeline.topology.delta import DeltaSource
 from rs_assets.pipeline.topology.dim_join import DimJoin
 from rs_assets.pipeline.topology.topology import Topology
 
-Role = Literal["checkpoint", "state", "output"]
+Role = Literal["checkpoint", "state", "output", "dimension"]
 # What a family's step leaves behind; families that leave nothing have no asset.
 ROLE_OF: Mapping[str, Role] = MappingProxyType(
     {"source": "checkpoint", "window": "state", "join": "state", "sink": "output"}
@@ -35,9 +35,19 @@ def upstream_roles(topology: Topology, node: Node) -> list[tuple[str, Role]]:
     return sorted({each.name: ROLE_OF[each.family] for each in above if each.family in ROLE_OF}.items())
 
 
+def role_of(node: Node) -> Role:
+    """What a step that is an asset leaves behind, or, of a join with a dimension, the dimension itself."""
+    return "dimension" if isinstance(node, DimJoin) else ROLE_OF[node.family]
+
+
+def looking_up(topology: Topology, node: Node) -> list[DimJoin]:
+    """The steps that have looked the rows of `node` up in dimensions since the nearest assets above."""
+    return [each for each in _up_to_assets(topology, node) if isinstance(each, DimJoin)]
+
+
 def looked_up(topology: Topology, node: Node) -> frozenset[str]:
     """The Delta tables that `node` reads, or that its rows were looked up in since the nearest assets above."""
-    dimensions = (each.dimension.origin for each in _up_to_assets(topology, node) if isinstance(each, DimJoin))
+    dimensions = (each.dimension.origin for each in looking_up(topology, node))
     own = {node.table} if isinstance(node, DeltaSource) else set()
     return frozenset(origin.table for origin in dimensions if isinstance(origin, DeltaOrigin)) | own
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.delta import DeltaSource
+from rs_assets.pipeline.topology.dim_join import DimJoin
 from rs_assets.pipeline.topology.distinct import Distinct
 from rs_assets.pipeline.topology.join import StreamJoin
 from rs_assets.pipeline.topology.sink import DeltaSink, FileSink, KafkaSink, MemorySink, PrintSink, WriterSink
@@ -80,6 +81,7 @@ SENTENCES: Mapping[type[Node], Callable[[Any], str]] = MappingProxyType(
             f"Reads {'all changes of' if node.changes else 'what is added to'} the Delta table {_code(node.table)}"
         ),
         SqliteSource: lambda node: f"Reads the SQLite table {_code(node.table)} of {_code(node.path)}",
+        DimJoin: lambda node: f"Rows that `{node.name}` looks up, in {_code(node.dimension.text)}",
         WindowAggregate: lambda node: f"Aggregates rows in windows, {node.detail()}",
         Distinct: lambda node: (
             f"Passes the first of the rows of equal {_listed(node.fields)} on, and remembers it for {node.within}"

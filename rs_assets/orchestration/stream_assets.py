@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dagster import AssetKey, AssetSpec
 
+from rs_assets.engine.dimension.spec import DeltaOrigin
 from rs_assets.engine.home import Home
 from rs_assets.errors import ConfigurationError
-from rs_assets.orchestration.roles import ROLE_OF, looked_up, upstream_roles
+from rs_assets.orchestration.roles import ROLE_OF, looked_up, looking_up, upstream_roles
 from rs_assets.orchestration.translator import StreamStep, StreamTranslator
 from rs_assets.pipeline.stream.pipeline import Pipeline
 from rs_assets.pipeline.topology.base import Node
+from rs_assets.pipeline.topology.dim_join import DimJoin
 from rs_assets.pipeline.topology.sink import DeltaSink
 from rs_assets.pipeline.topology.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
 class StreamAssets:
-    """A pipeline and the specs of its assets, by step. Everything in Dagster that names an asset asks here."""
+    """A pipeline and the specs of its assets, by step. Everything in Dagster that names an asset asks here.
+
+    `dimensions` are assets that its runs read and never write, by the step that looks rows up in them; those that are
+    tables of pipelines are `tables_read`, by that step, and have their specs there.
+    """
 
     pipeline: Pipeline
     specs: Mapping[str, AssetSpec]
+    dimensions: Mapping[str, AssetSpec] = field(default_factory=dict)
+    tables_read: Mapping[str, AssetKey] = field(default_factory=dict)
 
     @classmethod
     def of(cls, pipeline: Pipeline, translator: StreamTranslator | None = None) -> StreamAssets:
@@ -34,18 +42,32 @@ class StreamAssets:
         topology, describe = pipeline.topology, (translator or StreamTranslator()).get_asset_spec
         nodes = [node for node in topology if node.family in ROLE_OF]
         bare = {node.name: _spec(describe(StreamStep(pipeline, node)), node.name) for node in nodes}
-        _check_keys(bare)
+        found = [node for node in topology if isinstance(node, DimJoin)]
+        dimensions = {node.name: _spec(describe(StreamStep(pipeline, node)), node.name) for node in found}
+        _check_keys(bare | dimensions)
         above = {node.name: [bare[step].key for step, _ in upstream_roles(topology, node)] for node in nodes}
-        return cls(pipeline, {step: spec.merge_attributes(deps=above[step]) for step, spec in bare.items()})
+        specs = {step: spec.merge_attributes(deps=above[step]) for step, spec in bare.items()}
+        return cls(pipeline, specs, dimensions)
 
-    def reading(self, written: Mapping[str, AssetKey]) -> StreamAssets:
-        """The same, where assets depend on those `written`, by path, whose rows they have looked up."""
-        deps = {
-            node.name: sorted(written[path] for path in self._looked_up(node) if path in written)
-            for node in self.topology
-            if node.name in self.specs
+    def reading(self, written: Mapping[str, AssetKey], known: Mapping[str, AssetKey]) -> StreamAssets:
+        """The same, where assets depend on the dimensions and the tables `written`, by path, that they have rows of.
+
+        `known` are all tables of pipelines: a dimension that is one of them is not an asset of its own.
+        """
+        origins = {
+            name: node.dimension.origin for name in self.dimensions if isinstance(node := self.topology[name], DimJoin)
         }
-        return replace(self, specs={name: spec.merge_attributes(deps=deps[name]) for name, spec in self.specs.items()})
+        paths = {name: self._path(each.table) for name, each in origins.items() if isinstance(each, DeltaOrigin)}
+        read = {name: known[path] for name, path in paths.items() if path in known}
+        own = {name: spec for name, spec in self.dimensions.items() if name not in read}
+
+        def deps(name: str) -> list[AssetKey]:
+            node = self.topology[name]
+            tables = {written[path] for path in self._looked_up(node) if path in written}
+            return sorted(tables | {own[each.name].key for each in looking_up(self.topology, node) if each.name in own})
+
+        specs = {name: spec.merge_attributes(deps=deps(name)) for name, spec in self.specs.items()}
+        return replace(self, specs=specs, dimensions=own, tables_read=read)
 
     @property
     def tables(self) -> Mapping[str, AssetKey]:
@@ -54,7 +76,7 @@ class StreamAssets:
         return {self._path(sink.table): self.key(sink.name) for sink in sinks}
 
     @property
-    def dimensions(self) -> frozenset[str]:
+    def looked_up(self) -> frozenset[str]:
         """The paths of the Delta tables that rows of it are looked up in."""
         return frozenset().union(*(self._looked_up(node) for node in self.topology))
 
@@ -81,8 +103,10 @@ class StreamAssets:
         return self.topology.label
 
     def key(self, step: str) -> AssetKey:
-        """The key of the asset of `step`."""
-        return self.specs[step].key
+        """The key of the asset of `step`, of one that looks rows up that of the dimension."""
+        if step in self.tables_read:
+            return self.tables_read[step]
+        return (self.specs.get(step) or self.dimensions[step]).key
 
 
 def _spec(described: object, step: str) -> AssetSpec:
@@ -110,7 +134,7 @@ def with_lineage(every: Sequence[StreamAssets]) -> list[StreamAssets]:
     Pipelines that look rows up in tables of each other, or in their own, go round in a circle, of which Dagster knows
     nothing: there the dependencies are left out.
     """
-    reads = {one.name: {other.name for other in every if other.tables.keys() & one.dimensions} for one in every}
+    reads = {one.name: {other.name for other in every if other.tables.keys() & one.looked_up} for one in every}
 
     def above(name: str) -> set[str]:
         found: set[str] = set()
@@ -125,4 +149,5 @@ def with_lineage(every: Sequence[StreamAssets]) -> list[StreamAssets]:
         others = [other for other in every if other.name in reads[one.name] and one.name not in above(other.name)]
         return {path: key for other in others if other is not one for path, key in other.tables.items()}
 
-    return [one.reading(written(one)) for one in every]
+    known = {path: key for one in every for path, key in one.tables.items()}
+    return [one.reading(written(one), known) for one in every]

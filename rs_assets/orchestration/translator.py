@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from dagster import AssetKey, AssetSpec
 
-from rs_assets.orchestration.roles import ROLE_OF, Role
+from rs_assets.orchestration.roles import Role, role_of
 from rs_assets.orchestration.sentences import does
 from rs_assets.pipeline.stream.pipeline import Pipeline
 from rs_assets.pipeline.topology.base import Node
@@ -16,7 +16,9 @@ from rs_assets.pipeline.topology.sink import DeltaSink
 from rs_assets.pipeline.topology.topology import Topology
 
 # What an asset is, beside the system that it lies in: Dagster shows both as tags with icons.
-KIND_OF: Mapping[Role, str] = MappingProxyType({"checkpoint": "source", "state": "spark", "output": "table"})
+KIND_OF: Mapping[Role, str] = MappingProxyType(
+    {"checkpoint": "source", "state": "spark", "output": "table", "dimension": "table"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,11 @@ class StreamStep:
 
     @property
     def role(self) -> Role:
-        """What the step leaves behind: a checkpoint (sources), state (windows, joins) or an output (sinks)."""
-        return ROLE_OF[self.node.family]
+        """What the step leaves behind: a checkpoint (sources), state (windows, joins) or an output (sinks).
+
+        A join with a dimension stands for the dimension itself, which no run writes.
+        """
+        return role_of(self.node)
 
 
 class StreamTranslator:
@@ -57,7 +62,8 @@ class StreamTranslator:
     def get_asset_spec(self, step: StreamStep) -> AssetSpec:
         """The spec of a step's asset: `namespace/job/table` for a table, `namespace/job/step` for anything else.
 
-        A step that is called as a table of the pipeline is has what it leaves behind added: `pages_state`.
+        A step that is called as a table of the pipeline is has what it leaves behind added: `pages_state`. A dimension
+        is called after the step that looks rows up in it, `users_dimension`.
         """
         topology, node, pipeline = step.topology, step.node, step.pipeline
         return AssetSpec(
@@ -82,7 +88,7 @@ def _last_part(step: StreamStep) -> str:
     table, name = _table(step.node), step.node.name
     if table and tables.count(table) == 1:
         return table
-    return f"{name}_{step.role}" if name in tables else name
+    return f"{name}_{step.role}" if name in tables or step.role == "dimension" else name
 
 
 def _table(node: Node) -> str:

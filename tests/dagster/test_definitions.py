@@ -395,7 +395,10 @@ def test_what_is_looked_up_in_a_table_of_another_pipeline_depends_on_its_asset()
     own = stream("own").dim_join(Dimension.from_delta("own"), on="k").to_delta("own").build()
     specs = build_definitions([reading, writing, circle, square, own]).resolve_all_asset_specs()
     above = {spec.key.to_user_string(): {dep.asset_key.to_user_string() for dep in spec.deps} for spec in specs}
-    assert above["shop/clicks/once"] == {"shop/clicks/rows", "shop/users/users"}
+    assert above["shop/clicks/once"] == {
+        *("shop/clicks/rows", "shop/users/users"),
+        "shop/clicks/dim_join_2_dimension",
+    }
     assert above["shop/clicks/clicks"] == {"shop/clicks/once"}
     for name in ("circle", "square", "own"):
         assert above[f"shop/{name}/{name}"] == {f"shop/{name}/rows"}

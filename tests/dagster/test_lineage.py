@@ -1,19 +1,23 @@
 """From a version of a table back to what its batch read, also behind a rewind."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from rs_assets import StreamBuilder
-from rs_assets.cli.lineage import lineage_of, read_before, show_lineage
+from rs_assets import Dimension, SessionWindow, StreamBuilder, Time, TumblingWindow, build_definitions
+from rs_assets.cli.fed_by import read_before
+from rs_assets.cli.lineage import lineage_of, show_lineage
 from rs_assets.engine.checkpoint.catalog import Catalog
 from rs_assets.engine.checkpoint.storage import storage_named
 from rs_assets.engine.checkpoint.storage.base import CheckpointRow
 from rs_assets.engine.home import Home
 from rs_assets.engine.sink.base import BatchMark
 from rs_assets.engine.sink.delta import properties
+from rs_assets.orchestration.stream_assets import StreamAssets, with_lineage
+from rs_assets.pipeline.compile.provenance import fields_of, provenance
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -79,4 +83,75 @@ def test_a_batch_that_read_nothing_has_its_run_and_says_so(pipeline, tmp_path, c
     found = lineage_of([pipeline], "trip", version=None, home=home)
     assert (found.batch_id, found.run_id, found.splits) == (1, "the-run", ())
     show_lineage(found)
-    assert "none: the batch read nothing" in capsys.readouterr().out
+    assert "none" in capsys.readouterr().out
+
+
+def windowed(tmp_path, window):
+    stream = StreamBuilder.data_stream("shop", "trip").from_file(
+        tmp_path / "a.log", schema="n bigint, ts timestamp", tail=True, name="logs"
+    )
+    counted = stream.window(window, name="w").count("n").water_mark(Time.minutes(1))
+    return counted.to_delta("trip", name="out").build()
+
+
+TEN = TumblingWindow.of(Time.minutes(10), "ts")
+# Batch by batch: up to where it read, and the watermark that earlier batches had brought it to, in minutes.
+READ = [(10, None), (20, 0), (30, 12), (40, 25), (50, 25)]
+
+
+@pytest.mark.parametrize(
+    ("window", "batch", "oldest", "start"),
+    [
+        # Windows of ten minutes that fire in batch 4, behind a watermark of 25 minutes, begin at 15 or later. Rows that
+        # were read before batch 2 have at most 12 minutes and one of delay.
+        (TEN, 4, 2, "20"),
+        # Behind 12 minutes: from 2 on; before batch 1 rows had at most a minute.
+        (TEN, 3, 1, "10"),
+        (TEN, 1, None, None),
+        (SessionWindow.of(Time.minutes(1), "ts"), 4, None, None),
+    ],
+    ids=["by the watermark", "one before", "no watermark yet", "sessions have no length"],
+)
+def test_lineage_of_windows_gives_the_offsets_that_can_have_fed_them(tmp_path, capsys, window, batch, oldest, start):
+    home, pipeline = Home(tmp_path / "rs"), windowed(tmp_path, window)
+    at = [None if mark is None else NOW + Time.minutes(mark) for _, mark in READ]
+    rows = [
+        replace(row(1, number, offset), watermark=at[number], query="w", name="w")
+        for number, (offset, _) in enumerate(READ[: batch + 1])
+    ]
+    storage_named("delta", catalog=home.catalog).save(rows)
+    mark = BatchMark("p", 1, "out", batch)
+    write_deltalake(home.table("shop", "trip"), pa.table({"n": [1]}), commit_properties=properties(mark))
+    found = lineage_of([pipeline], "trip", version=None, home=home)
+    assert found.oldest_batch == oldest
+    assert [(s.start, s.end) for s in found.fed] == [(start, str(READ[batch][0]))]
+    show_lineage(found)
+    assert f"logs: a.log  {start or 'beginning'} -> {READ[batch][0]}" in capsys.readouterr().out
+
+
+def test_a_dimension_is_an_asset_that_what_looked_rows_up_stands_on(tmp_path):
+    users = Dimension.from_file(tmp_path / "users.jsonl", schema="n bigint, tier string")
+    stream = StreamBuilder.data_stream("shop", "named").from_file(tmp_path / "a", schema="n bigint", name="logs")
+    pipeline = stream.dim_join(users, on="n", name="users").to_delta("tiers", name="out").build()
+    specs = {spec.key.to_user_string(): spec for spec in build_definitions([pipeline]).resolve_all_asset_specs()}
+    assert set(specs) == {"shop/named/logs", "shop/named/tiers", "shop/named/users_dimension"}
+    above = {dep.asset_key.to_user_string() for dep in specs["shop/named/tiers"].deps}
+    assert above == {"shop/named/logs", "shop/named/users_dimension"}
+    assert "users.jsonl" in (specs["shop/named/users_dimension"].description or "")
+    known = provenance(pipeline.topology, "out")
+    keys = {StreamAssets.of(pipeline).key(step).to_user_string() for step, _ in fields_of(known, "tier")}
+    assert keys == {"shop/named/logs", "shop/named/users_dimension"}
+
+
+def test_a_dimension_that_a_pipeline_writes_is_the_asset_of_its_table(tmp_path):
+    written = StreamBuilder.data_stream("shop", "users").from_file(tmp_path / "u", schema="n bigint, tier string")
+    users = written.to_delta("users").build()
+    stream = StreamBuilder.data_stream("shop", "named").from_file(tmp_path / "a", schema="n bigint", name="logs")
+    named = stream.dim_join(Dimension.from_delta("users"), on="n", name="of").to_delta("tiers", name="out").build()
+    _, reading = with_lineage([StreamAssets.of(users), StreamAssets.of(named)])
+    assert not reading.dimensions
+    assert reading.key("of").to_user_string() == "shop/users/users"
+    assert [dep.asset_key.to_user_string() for dep in reading.specs["out"].deps] == [
+        "shop/named/logs",
+        "shop/users/users",
+    ]

@@ -17,8 +17,8 @@ from deltalake import write_deltalake
 from rs_assets import Dimension, StreamBuilder, Time, TumblingWindow
 from rs_assets.engine.source.memory import MemoryChannel
 from rs_assets.errors import RsError, SourceReadError, TopologyError, UnknownFieldError
+from rs_assets.pipeline.compile.provenance import fields_of, provenance
 from rs_assets.pipeline.topology.describe import as_mermaid
-from rs_assets.pipeline.topology.provenance import fields_of, provenance
 from rs_assets.testing import PipelineDriver
 from tests.operators.model import at
 
@@ -241,7 +241,7 @@ def test_a_column_is_made_of_the_keys_that_found_it():
     topology = clicks().dim_join(users, on="k", prefix="u_", name="users").to_print().build().topology
     assert f'users_dimension[("{topology["users"].dimension.text}")] -.-> users' in as_mermaid(topology)
     made = provenance(topology, "users")
-    assert fields_of(made, "u_tier") == {("file", "k")}
+    assert fields_of(made, "u_tier") == {("users", "tier"), ("file", "k")}
     assert fields_of(made, "v") == {("file", "v")}
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from rs_assets import CalendarWindow, HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow, column
 from rs_assets.errors import TopologyError, UnknownFieldError
-from rs_assets.pipeline.topology.provenance import provenance
+from rs_assets.pipeline.compile.provenance import fields_of, provenance
 from rs_assets.testing import PipelineDriver
 from tests.operators.driving import cut, driven
 from tests.operators.model import at, dated, sessions, sliced
@@ -156,7 +156,7 @@ def test_should_say_what_its_columns_are_made_of(source):
     stream = source(SCHEMA).window(TumblingWindow.of(Time.seconds(10), "ts"), name="w").aggregate(x="sum(ms * 2)")
     ranked = stream.top_n(2, by="ms", fields=["page"]).to_data_stream().to_print().build()
     columns = provenance(ranked.topology, "w")
-    assert {name: {field for _, field in columns[name]} for name in ("x", "page", "rank")} == {
+    assert {name: {field for _, field in fields_of(columns, name)} for name in ("x", "page", "rank")} == {
         "x": {"ms"},
         "page": {"page"},
         "rank": {"ms"},

@@ -54,3 +54,21 @@ def test_every_page_is_in_the_site():
     hooks = (ROOT / "docs" / "site" / "hooks.py").read_text()
     assert above == set(re.findall(r'"(\w+\.md)"', hooks))
     assert site["theme"]["font"] is False
+
+
+def test_the_site_asks_no_host_and_its_code_is_not_cut():
+    """The theme adds a script of another host unless one of that name is there."""
+    site = (ROOT / "docs" / "site" / "mkdocs.yml").read_text()
+    script, style = re.search(r"polyfills: \[(\S*iframe-worker\S*)\]", site), re.search(r"extra_css: \[(\S+)\]", site)
+    hooks = (ROOT / "docs" / "site" / "hooks.py").read_text()
+    assert script is not None
+    assert style is not None
+    assert all(f'"{found[1]}"' in hooks for found in (script, style))
+    assert "white-space: pre-wrap" in (ROOT / "docs" / "site" / "site.css").read_text()
+    assert "://" not in (ROOT / "docs" / "site" / "search" / "iframe-worker.js").read_text()
+
+
+@pytest.mark.parametrize("word", ["split", "home", "generation", "watermark", "checkpoint", "deduplicate", "drain"])
+def test_the_glossary_explains_a_word(word):
+    glossary = (ROOT / "docs" / "glossary.md").read_text()
+    assert re.search(rf"^\| \*\*{word}\*\*", glossary, re.MULTILINE)

@@ -8,8 +8,8 @@ import pytest
 from rs_assets import HoppingWindow, Interval, StreamBuilder, Time, TumblingWindow
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.compile.provenance import fields_of, provenance
 from rs_assets.pipeline.topology.chain import Link
-from rs_assets.pipeline.topology.provenance import fields_of, provenance
 
 SCHEMA = "id bigint, ms bigint, ts timestamp"
 SECOND = timedelta(seconds=1)
@@ -246,7 +246,8 @@ def test_the_fields_of_a_join_come_from_the_sides_that_have_them():
     assert fields_of(known, "r_ms") == {("b", "ms")}
     assert fields_of(known, "both") == {("a", "ms"), ("b", "ms")}
     over = provenance(built(joined(*streams("a", "b"), within=TumblingWindow.of(SECOND))), "print")
-    assert fields_of(over, "ms") == {("a", "ms"), ("b", "ms")}
+    assert fields_of(over, "ms") == {("b", "ms")}
+    assert fields_of(over, "id") == {("a", "id"), ("b", "id")}
     assert fields_of(over, "start_time") == {("a", "ts"), ("b", "ts")}
     left = provenance(built(joined(*streams("a", "b"), how="anti")), "print")
     assert fields_of(left, "ms") == {("a", "ms")}

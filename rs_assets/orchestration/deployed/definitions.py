@@ -66,7 +66,7 @@ def _definitions(assets: StreamAssets) -> Definitions:
     upkeep = upkeep_job(assets)
     sensors = (make(assets) for make in (checkpoint_sensor, split_change_sensor))
     return Definitions(
-        assets=[pipeline_assets(assets)],
+        assets=[pipeline_assets(assets), *assets.dimensions.values()],
         jobs=[upkeep],
         schedules=[nightly_compaction(assets, upkeep)],
         sensors=[sensor for sensor in sensors if sensor is not None],

@@ -1,0 +1,108 @@
+"""Which part of the input may be in the rows of a batch: of steps with state, also what earlier batches read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from rs_assets.engine.checkpoint.storage.base import CheckpointRow
+from rs_assets.engine.window.event_time import has_ended
+from rs_assets.engine.window.spec import CalendarWindow, CumulateWindow, HoppingWindow, TumblingWindow
+from rs_assets.pipeline.compile.query_plan import QueryPlan
+from rs_assets.pipeline.topology.distinct import Distinct
+from rs_assets.pipeline.topology.topology import Topology
+from rs_assets.pipeline.topology.window import WindowAggregate
+
+# Windows that no row is in whose event time lies further back than they are long.
+BOUNDED = (TumblingWindow, HoppingWindow, CumulateWindow, CalendarWindow)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRange:
+    """A part of one split: from an offset (None: its beginning) to another."""
+
+    source: str
+    split: str
+    start: str | None
+    end: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fed:
+    """What may be in the rows of a batch: nothing else is, and not all of it need be.
+
+    `oldest_batch` is the first batch whose rows may be in it, as far as its checkpoints were stored; None if any batch
+    up to it may have them.
+    """
+
+    splits: tuple[SplitRange, ...]
+    oldest_batch: int | None
+
+
+def counting(rows: Sequence[CheckpointRow], place: tuple[int, int]) -> list[CheckpointRow]:
+    """Of the rows of one query those before `place`, a generation and a batch, that no later generation undid.
+
+    A generation goes on behind a batch of an earlier one; what it went back behind does not count any more.
+    """
+    first: dict[int, int] = {}
+    for row in rows:
+        first[row.generation] = min(row.batch_id, first.get(row.generation, row.batch_id))
+
+    def undone(row: CheckpointRow) -> bool:
+        return any(row.generation < other <= place[0] and began <= row.batch_id for other, began in first.items())
+
+    return [row for row in sorted((r for r in rows if r.place < place), key=lambda r: r.place) if not undone(row)]
+
+
+def read_before(rows: Sequence[CheckpointRow], place: tuple[int, int]) -> dict[tuple[str, str], str]:
+    """Up to where each split, by source and queue, was read before the batch at `place`; `rows` as for `counting`."""
+    return {(row.topic, row.queue): row.offset for row in counting(rows, place)}
+
+
+def read_in(rows: Sequence[CheckpointRow], place: tuple[int, int]) -> tuple[SplitRange, ...]:
+    """What the batch at `place` itself read."""
+    before = read_before(rows, place)
+    return tuple(_range(row, before) for row in rows if row.place == place)
+
+
+def fed_by(topology: Topology, plan: QueryPlan, rows: Sequence[CheckpointRow], place: tuple[int, int]) -> Fed | None:
+    """What may be in the rows of the batch at `place`; None if that is what the batch itself read.
+
+    The end is exact. The beginning is where the windows that could still fire began, by the watermark before the batch
+    and the greatest event time that earlier batches can have seen. Where that is not known (joins, sessions, several
+    steps with state, windows that fire more than once, a watermark by split) it is the beginning.
+    """
+    states = [topology[name] for name in plan.states]
+    if not states or all(isinstance(node, Distinct) for node in states):
+        return None
+    counted = counting(rows, (place[0], place[1] + 1))
+    oldest = _oldest(states[0], counted, place[1]) if len(states) == 1 else None
+    before = {} if oldest is None else {(r.topic, r.queue): r.offset for r in counted if r.batch_id < oldest}
+    last = {(row.topic, row.queue): row for row in counted}
+    ranges = [_range(row, before) for row in last.values()]
+    return Fed(splits=tuple(each for each in ranges if each.start != each.end), oldest_batch=oldest)
+
+
+def _oldest(node: object, rows: Sequence[CheckpointRow], batch: int) -> int | None:
+    """The first batch whose rows can be in the windows that fire in `batch`; None if any can."""
+    reach = _reach(node)
+    marks: Mapping[int, datetime] = {row.batch_id: row.watermark for row in rows if row.watermark is not None}
+    passed = [mark for at, mark in marks.items() if at < batch]
+    if reach is None or not passed or has_ended(max(passed)):
+        return None
+    # The watermark of a batch is that of the rows before it, so those have at most that time and the delay.
+    over = [at for at, mark in marks.items() if at < batch and mark + reach < max(passed)]
+    before = max((row.batch_id for row in rows if row.batch_id < max(over, default=0)), default=None)
+    return None if before is None else before + 1
+
+
+def _reach(node: object) -> timedelta | None:
+    """How far behind a watermark the rows of windows that fire by it may have begun, and the delay of the watermark."""
+    if not isinstance(node, WindowAggregate) or node.fired or node.splits is not None or node.event_time is None:
+        return None
+    return node.window.longest + node.delay if isinstance(node.window, BOUNDED) else None
+
+
+def _range(row: CheckpointRow, before: Mapping[tuple[str, str], str]) -> SplitRange:
+    return SplitRange(source=row.topic, split=row.queue, start=before.get((row.topic, row.queue)), end=row.offset)
