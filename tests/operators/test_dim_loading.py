@@ -42,6 +42,32 @@ def test_csv_as_other_programs_write_it(load, tmp_path):
     assert load(Dimension.from_file(tmp_path / "d.csv", format="csv", schema=SCHEMA)) == rows
 
 
+def test_csv_fields_are_found_by_name_in_each_file_and_by_place_without_a_header(load, tmp_path):
+    folder = tmp_path / "d"
+    folder.mkdir()
+    files = {"a": "k,tier\na,1\n", "b": "note,tier,K \n-,2,b\n", "c": "", "d": "tier,k\n"}
+    for name, text in files.items():
+        (folder / f"{name}.csv").write_text(text)
+    found = load(Dimension.from_file(folder, format="csv", schema=SCHEMA))
+    assert found == [{"k": "a", "tier": "1"}, {"k": "b", "tier": "2"}]
+    (folder / "e.csv").write_text("k,level\ne,5\n")
+    with pytest.raises(SourceReadError, match="the header has no column 'tier'.*e.csv"):
+        load(Dimension.from_file(folder, format="csv", schema=SCHEMA))
+    bare = tmp_path / "bare.csv"
+    bare.write_text("x,1\ny,2\n")
+    with pytest.raises(SourceReadError, match="name of no field"):
+        load(Dimension.from_file(bare, format="csv", schema=SCHEMA))
+    assert load(Dimension.from_file(bare, format="csv", schema=SCHEMA, header=False)) == [
+        {"k": "x", "tier": "1"},
+        {"k": "y", "tier": "2"},
+    ]
+    with pytest.raises(SourceReadError, match="would be read as a record"):
+        load(Dimension.from_file(folder / "a.csv", format="csv", schema=SCHEMA, header=False))
+    bare.write_text("k,tier,note\na,1\n")
+    with pytest.raises(SourceReadError, match="(?i)malformed"):
+        load(Dimension.from_file(bare, format="csv", schema=SCHEMA))
+
+
 @pytest.mark.parametrize("name", ["u[1].jsonl", "u{a}.jsonl", "u?.jsonl", "u%20#.jsonl"])
 def test_a_file_is_found_by_its_name_and_no_other(load, tmp_path, name):
     for other in ("u1.jsonl", "ua.jsonl", "ub.jsonl"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from asyncio import CancelledError
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -16,12 +16,16 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from rs_assets.engine.dimension.database import DatabaseLoader
 from rs_assets.engine.dimension.spec import DatabaseOrigin, DeltaOrigin, Dimension, FileOrigin, LoaderOrigin
+from rs_assets.engine.source.columns import PREFIX
+from rs_assets.engine.source.header import Columns, check_header, columns_of
+from rs_assets.engine.source.lines.offsets import LineRange
 from rs_assets.engine.source.native import as_glob
 from rs_assets.engine.source.rows import infer_schema, to_table
+from rs_assets.engine.source.schema import quoted
 from rs_assets.errors import RsError, SchemaError, SourceReadError
 
 # What the names of files begin with that are hidden, for Spark as for Arrow.
@@ -30,7 +34,8 @@ HIDDEN = (".", "_")
 OPTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "json": {"mode": "FAILFAST"},
-        "csv": {"mode": "FAILFAST", "header": "true", "enforceSchema": "false", "escape": '"'},
+        # A line with too many values is found by a parser that looks at all of them.
+        "csv": {"mode": "FAILFAST", "escape": '"', "columnPruning": "false"},
     }
 )
 
@@ -82,8 +87,33 @@ class FileLoader:
                 remedy="give the file of the dimension another name",
                 file=path,
             )
+        if self.origin.format == "csv":
+            tables = [self._csv(schema, columns, files) for columns, files in self._by_columns(schema).items()]
+            return pa.concat_tables(tables) if tables else to_arrow_schema(schema, timezone="UTC").empty_table()
         reader = self.spark.read.schema(schema).options(**OPTIONS[self.origin.format])
         return reader.format(self.origin.format).load(as_glob(self.origin.path)).toArrow()
+
+    def _by_columns(self, schema: StructType) -> Mapping[Columns, list[Path]]:
+        """The files by the columns that they have; SourceReadError names one whose header lacks a field."""
+        path, found = Path(self.origin.path), dict[Columns, list[Path]]()
+        declared = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema)
+        by_place = Columns(tuple(range(len(schema))), len(schema))
+        for file in sorted(_seen(path)) if path.is_dir() else [path]:
+            check_header(file, declared, header=self.origin.header)
+            head = columns_of(LineRange(file=str(file), split=file.name), schema.names) if self.origin.header else None
+            # A file without a line has no header, and no row.
+            if head is not None or not self.origin.header:
+                found.setdefault(head[1] if head is not None else by_place, []).append(file)
+        return found
+
+    def _csv(self, schema: StructType, columns: Columns, files: Sequence[Path]) -> pa.Table:
+        """The rows of files whose fields are found in the same columns."""
+        fields = dict(zip(columns.places, schema.fields, strict=True))
+        there = [fields.get(place, StructField(f"{PREFIX}{place}", StringType())) for place in range(columns.width)]
+        reader = (
+            self.spark.read.schema(StructType(there)).options(**OPTIONS["csv"]).option("header", self.origin.header)
+        )
+        return reader.csv([as_glob(str(file)) for file in files]).select(*map(quoted, schema.names)).toArrow()
 
     def _parquet(self, schema: StructType | None) -> pa.Table:
         rows = ds.dataset(self.origin.path, format="parquet")

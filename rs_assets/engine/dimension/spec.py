@@ -24,6 +24,7 @@ class FileOrigin:
 
     path: str
     format: FileFormat
+    header: bool = True
 
     @property
     def text(self) -> str:
@@ -97,12 +98,14 @@ class Dimension:
         *,
         format: FileFormat = "json",  # noqa: A002  Spark's word
         schema: Schema | None = None,
+        header: bool = True,
         every: timedelta = LOOK,
         may_be_empty: bool = False,
     ) -> Self:
-        """The rows of a file: lines of JSON, CSV with a header, or Parquet (also a folder of such files).
+        """The rows of a file: lines of JSON or CSV, or Parquet (also a folder of such files).
 
-        `schema` must be given for JSON and CSV; of Parquet it may pick some of the columns. Every so often (`every`)
+        `schema` must be given for JSON and CSV; of Parquet it may pick some of the columns. Fields of CSV are found by
+        name in the `header` of each file, in any order, and without one by place. Every so often (`every`)
         the file is looked at, and loaded again if its size or time has changed; replace it by a rename, so that nobody
         finds a part of it. A relative path is meant from the project. TopologyError for another format.
 
@@ -119,7 +122,10 @@ class Dimension:
                 f"a dimension from {format} needs a schema", remedy="declare it: schema='user string, tier string'"
             )
         return cls(
-            origin=FileOrigin(anchored(fspath(path)), format), schema=made, every=every, may_be_empty=may_be_empty
+            origin=FileOrigin(anchored(fspath(path)), format, header),
+            schema=made,
+            every=every,
+            may_be_empty=may_be_empty,
         )
 
     @classmethod

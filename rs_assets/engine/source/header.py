@@ -29,7 +29,7 @@ class Columns:
     def matched(cls, header: Sequence[str], names: Sequence[str]) -> Columns:
         """The columns called `names`, without regard to case and to white space around; SourceReadError if one lacks.
 
-        Names of which the header has none at all rename its columns by place, if there are as many.
+        Where none is found the line is probably no header, but the first record: it is never passed over for one.
         """
         there = list(_told_apart(header))
         found = {name.lower(): place for place, name in reversed(list(enumerate(there)))}
@@ -37,8 +37,12 @@ class Columns:
         found |= {name.strip().lower(): place for place, name in enumerate(header) if there[place] == name.strip()}
         wanted = [name.strip().lower() for name in names]
         missing = [name for name, key in zip(names, wanted, strict=True) if key not in found]
-        if len(missing) == len(names) == len(header):
-            return cls(tuple(range(len(names))), len(names))
+        if missing and len(missing) == len(names):
+            raise SourceReadError(
+                f"the first line has the name of no field: it was expected to be a header, with {', '.join(names)}",
+                remedy="read files without a header by place: header=False ('csv.header' = 'false' in SQL); else name"
+                f" the fields of the schema as the columns: {', '.join(there)}",
+            )
         if missing:
             raise SourceReadError(
                 f"the header has no column {missing[0]!r}",
@@ -71,15 +75,24 @@ def columns_of(planned: LineRange, names: Sequence[str]) -> tuple[int, Columns] 
         raise SourceReadError(error.what, remedy=error.remedy, file=planned.file) from error
 
 
-def check_header(file: Path, schema: str | None) -> None:
+def check_header(file: Path, schema: str | None, *, header: bool = True) -> None:
     """Raise SourceReadError if the header of `file` lacks a field of `schema`.
 
-    Nothing is said of a schema that only Spark can read, of a header that is still written, or of a file that is gone.
+    Without `header` it is raised if the first line is one: it has the names of all fields, in their order. Nothing is
+    said of a schema that only Spark can read, of a line that is still written, or of a file that is gone.
     """
     names = schema_names(schema)
     head = _head(file) if names else None
-    if names and head is not None and head.ended:
+    if not names or head is None or not head.ended:
+        return
+    if header:
         columns_of(_whole(file), names)
+    elif stands_in_place(file, schema):
+        raise SourceReadError(
+            "the first line has the names of the fields, and would be read as a record",
+            remedy="read it as a header: header=True ('csv.header' = 'true' in SQL); or remove the line",
+            file=file,
+        )
 
 
 def stands_in_place(file: Path, schema: str | None) -> bool:

@@ -16,9 +16,9 @@ from rs_assets.errors import DataLossError, SealedError
 
 
 def check_columns(form: LineFormat, schema: str | None, file: Path) -> None:
-    """ConfigurationError if the header of a CSV file does not fit the declared schema."""
-    if form.format == "csv" and form.header:
-        check_header(file, schema)
+    """SourceReadError if the header of a CSV file does not fit the declared schema, or should not be there."""
+    if form.format == "csv":
+        check_header(file, schema, header=form.header)
 
 
 def check_whole(name: str, path: str, form: LineFormat, schema: str | None, start: Start) -> None:

@@ -140,10 +140,10 @@ def _blank(block: bytes, *, open_line_blank: bool) -> tuple[int, bool]:
     return count, blank_so_far and not pieces[-1].strip()
 
 
-def _check_columns(file: Path, schema: str | None, *, in_parser: bool) -> None:
+def _check_columns(file: Path, schema: str | None, *, header: bool, in_parser: bool) -> None:
     """Raise SourceReadError for a header that the reader of the batch does not follow."""
-    check_header(file, schema)
-    if in_parser and schema is not None and not stands_in_place(file, schema):
+    check_header(file, schema, header=header)
+    if header and in_parser and schema is not None and not stands_in_place(file, schema):
         raise SourceReadError(
             "a file came whose columns stand in another order than those of the files before",
             remedy="start again: the run looks at all headers then, and matches columns by name",
@@ -175,8 +175,8 @@ class FileWatch:
         self.cap = cap
         self.counted = counted
         self.check()
-        for file in files if header and form == "csv" else ():
-            _check_columns(file.local, schema, in_parser=counted)
+        for file in files if form == "csv" else ():
+            _check_columns(file.local, schema, header=header, in_parser=counted)
         # Of plain lines each is a record, and none is beyond the cap.
         self._plain = [self._pool.submit(plain.count, p) for f in files for p in parts_of(f.local)] if plain else None
         self._count: Future[Counted] | None = (

@@ -8,7 +8,7 @@ from typing import Any, Final
 from rs_assets.engine.dimension.spec import Dimension
 from rs_assets.engine.functions.literals import quote_name
 from rs_assets.pipeline.check.types import Type
-from rs_assets.pipeline.language.sql.options import CONNECTORS, Options
+from rs_assets.pipeline.language.sql.options import CONNECTORS, TRUTH, Options
 from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts
 from rs_assets.pipeline.language.sql.relation import Column, Relation, Scope, of_names
 from rs_assets.pipeline.language.sql.source import meant
@@ -112,9 +112,9 @@ def dimension_of(planner: Planner, table: CreateTable) -> Dimension:
     schema = ", ".join(f"{quote_name(c.name.text)} {c.type.text}" for c in table.declared if c.type is not None)
     if kind == "filesystem":
         form: Any = options.choice("format", {name: name for name in ("json", "csv", "parquet")}, "json")
-        made = Dimension.from_file(
-            options.need("path", "/data/t.csv").removeprefix("file://"), format=form, schema=schema
-        )
+        header = form != "csv" or bool(options.choice("csv.header", TRUTH, "false"))
+        path = options.need("path", "/data/t.csv").removeprefix("file://")
+        made = Dimension.from_file(path, format=form, schema=schema, header=header)
     elif kind == "delta":
         made = Dimension.from_delta(options.need("table", "users"), schema=schema)
     elif kind == "jdbc":

@@ -83,7 +83,7 @@ def _files(planner: Planner, options: Options, schema: str, name: str, bound: An
     form = options.choice("format", FORMATS, "json")
     path = options.need("path", "/data/clicks").removeprefix("file://")
     follow = bool(options.choice("follow", TRUTH, "false"))
-    settings: dict[str, Any] = {"header": options.choice("csv.header", TRUTH, "true")} if form == "csv" else {}
+    settings: dict[str, Any] = {"header": options.choice("csv.header", TRUTH, "false")} if form == "csv" else {}
     return planner.begin.from_file(
         path,
         form,
