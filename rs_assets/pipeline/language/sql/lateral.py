@@ -64,7 +64,9 @@ def expanded(planner: Planner, left: Relation, join: Any, place: Place) -> Relat
 
 
 def _check(planner: Planner, left: Relation, join: Any) -> None:
-    side = (join.args.get("side") or "").upper()
+    side, kind = ((join.args.get(part) or "").upper() for part in ("side", "kind"))
+    if kind not in ("", "INNER", "OUTER", "CROSS"):
+        raise planner.error(f"{kind} JOIN of rows that are made of the row before", join, remedy="use CROSS JOIN")
     if side not in ("", "LEFT") or join.args.get("using") or join.args.get("method"):
         raise planner.error(
             f"{side or 'USING'} of rows that are made of the row before", join, remedy="use CROSS JOIN, or LEFT JOIN"

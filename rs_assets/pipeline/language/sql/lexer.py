@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from rs_assets.pipeline.language.sql.hints import check_hints
 from rs_assets.pipeline.language.sql.source import Text
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ def dialect() -> Any:
             IDENTIFIERS = ["`"]  # noqa: RUF012  sqlglot's form
             QUOTES = ["'"]  # noqa: RUF012
             STRING_ESCAPES = ["'"]  # noqa: RUF012
+            NESTED_COMMENTS = False
             COMMANDS = set()  # noqa: RUF012
             KEYWORDS = {  # noqa: RUF012
                 **words,
@@ -72,9 +75,10 @@ def dialect() -> Any:
 def tokens_of(text: Text) -> list[Token]:
     """The tokens of all statements; SqlError for what is not closed, and for texts in double quotes."""
     text.check_closed()
+    check_hints(text)
     if text.dialect == "spark":
-        return [_spark_text(text, token) for token in spark_dialect().tokenize(text.sql)]
-    found: list[Token] = dialect().tokenize(text.sql)
+        return [_spark_text(text, token) for token in _tokens(text, spark_dialect())]
+    found = _tokens(text, dialect())
     for token in found:
         if token.text == '"' and token.token_type.name == "UNKNOWN":
             raise text.error(
@@ -82,6 +86,20 @@ def tokens_of(text: Text) -> list[Token]:
                 token,
                 remedy="write texts in single quotes, 'paid', and names in backticks, `order`",
             )
+    return found
+
+
+def _tokens(text: Text, words: Any) -> list[Token]:
+    from sqlglot.errors import TokenError
+
+    try:
+        found: list[Token] = words.tokenize(text.sql)
+    except TokenError as error:
+        raise text.error("the text cannot be read to its end", 0, remedy="close quotes and remarks") from error
+    for token, behind in pairwise(found):
+        if token.token_type.name == "NUMBER" and behind.start == token.end + 1 and word(behind)[:1].isidentifier():
+            what = f"{text.sql[token.start : behind.end + 1]!r} is neither a number nor a name"
+            raise text.error(what, token, remedy="write CAST(1 AS BIGINT) for 1L, or a name that begins with a letter")
     return found
 
 
@@ -96,6 +114,7 @@ def spark_dialect() -> Any:
     class StreamingSpark(Dialect):
         class Tokenizer(streaming.Tokenizer):  # type: ignore[misc, name-defined]
             QUOTES = ["'", '"']  # noqa: RUF012
+            NESTED_COMMENTS = True
             STRING_ESCAPES = ["'", '"', "\\"]  # noqa: RUF012
             RAW_STRINGS = [(f"{mark}{quote}", quote) for mark in "rR" for quote in "'\""]  # noqa: RUF012
 

@@ -92,10 +92,13 @@ def _like(made: Expressions, tree: Any) -> Value:
 
 def _escape(made: Expressions, tree: Any) -> Value:
     like, by = tree.this, tree.expression
+    if like.key not in made.rules or like.key not in ("like", "ilike"):
+        raise made.error(f"{made.shown(tree)} is not supported here", tree, remedy=made.refused.get(like.key, ""))
     if by.is_string and len(by.name) != 1:
         raise made.error("ESCAPE takes one letter", by, remedy="write LIKE '50!%' ESCAPE '!'")
     parts = [made.value(part).text for part in (like.this, like.expression, tree.expression)]
-    return Value(f"({parts[0]} LIKE {parts[1]} ESCAPE {parts[2]})", BOOLEAN)
+    word = "ILIKE" if like.key == "ilike" else "LIKE"
+    return Value(f"({parts[0]} {word} {parts[1]} ESCAPE {parts[2]})", BOOLEAN)
 
 
 def _case(made: Expressions, tree: Any) -> Value:

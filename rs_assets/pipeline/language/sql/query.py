@@ -20,12 +20,10 @@ from rs_assets.pipeline.language.sql.relation import Relation
 from rs_assets.pipeline.language.sql.sources import source_of
 from rs_assets.pipeline.language.sql.subqueries import kept, parted
 from rs_assets.pipeline.language.sql.unions import united
+from rs_assets.pipeline.language.sql.unread import check_parts
 from rs_assets.pipeline.language.sql.windowing import pending
 
-# Parts of a SELECT that are read; what else stands there is refused by its name.
-READ: Final = frozenset(
-    {"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_", "kind", "hint"}
-)
+# What stands in the place of parts of a SELECT that are not read.
 UNREAD: Final = {
     "limit": "streams have no end: rank with ROW_NUMBER() and keep WHERE rn <= n",
     "order": "streams have no end, so nothing can be ordered: rank with ROW_NUMBER(), or order what is read later",
@@ -61,7 +59,7 @@ def selected_of(planner: Planner, tree: Any, place: Place) -> Selected:
 
 
 def _select(planner: Planner, tree: Any, place: Place) -> Selected:
-    _check_parts(planner, tree)
+    check_parts(planner.text, tree, UNREAD)
     if not tree.expressions:
         raise planner.error("the select list is empty", tree, remedy="name columns: SELECT a, b FROM ...")
     if tree.args.get("from_") is None:
@@ -84,14 +82,6 @@ def _rows(planner: Planner, tree: Any, place: Place) -> Relation:
     for each in subqueries:
         relation = kept(planner, relation, each, plain, place, item)
     return relation
-
-
-def _check_parts(planner: Planner, tree: Any) -> None:
-    for name, part in tree.args.items():
-        if part and name not in READ:
-            at = part[0] if isinstance(part, list) else part
-            shown = name.rstrip("_").upper().replace("LATERALS", "LATERAL VIEW").replace("WINDOWS", "WINDOW")
-            raise planner.error(f"{shown} is not supported", at, remedy=UNREAD.get(name, "leave it out"))
 
 
 def _from(planner: Planner, tree: Any, conditions: list[Any], place: Place) -> tuple[Relation, list[Any]]:
@@ -118,7 +108,7 @@ def _keeper(planner: Planner, tree: Any, place: Place) -> Keeper | None:
 
 def _select_rows(planner: Planner, tree: Any, place: Place) -> Relation:
     """FROM and WHERE of a select, for a ranking over its rows."""
-    _check_parts(planner, tree)
+    check_parts(planner.text, tree, UNREAD)
     for part in ("distinct", "having", "with_"):
         if tree.args.get(part) is not None:
             name = part.rstrip("_").upper()

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.pipeline.language.sql.cursor import Cursor
-from rs_assets.pipeline.language.sql.lexer import as_interval, like, parsed, tokens_of
+from rs_assets.pipeline.language.sql.lexer import as_interval, like, tokens_of
 from rs_assets.pipeline.language.sql.source import Text
 from rs_assets.pipeline.language.sql.spark_words import span, without_watermarks
 from rs_assets.pipeline.language.sql.statements import (
@@ -23,7 +23,7 @@ from rs_assets.pipeline.language.sql.statements import (
     Word,
 )
 from rs_assets.pipeline.language.sql.tables import table
-from rs_assets.pipeline.language.sql.unread import check_read
+from rs_assets.pipeline.language.sql.trees import read_tree
 
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
@@ -128,14 +128,14 @@ class _Reader(Cursor):
             raise self.error("a query is missing", remedy="write SELECT ... FROM ...")
         if self.text.dialect == "spark":
             tokens = self.marked(tokens)
-        return check_read(self.text, parsed(self.text, tokens))
+        return read_tree(self.text, tokens)
 
     def marked(self, tokens: Sequence[Token]) -> Sequence[Token]:
         """The tokens of a query of Spark without its watermarks, which are kept beside it."""
         left, found = without_watermarks(self.text, tokens)
         for table_name, column, interval in found:
             late = [column, like(column, "DASH", "-"), *span(self.text, interval)]
-            watermark = Watermark(column=Word(column.text, column.start), expression=parsed(self.text, late))
+            watermark = Watermark(column=Word(column.text, column.start), expression=read_tree(self.text, late))
             self.marks.append(Mark(table=Word(table_name.text, table_name.start), watermark=watermark))
         return left
 
@@ -152,7 +152,7 @@ class _Reader(Cursor):
         if not without:
             self.need("WITH")
         self.need("DELAY")
-        delay = None if without else parsed(self.text, as_interval(self.until("BEFORE", "AFTER", ",")))
+        delay = None if without else read_tree(self.text, as_interval(self.until("BEFORE", "AFTER", ",")))
         side = "BEFORE" if self.take("BEFORE") else "AFTER" if self.take("AFTER") else ""
         if side:
             self.need("WATERMARK")

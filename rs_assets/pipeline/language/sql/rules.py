@@ -181,13 +181,22 @@ def _concat(made: Expressions, tree: Any) -> Value:
 
 
 def _bracket(made: Expressions, tree: Any) -> Value:
-    value, place = made.value(tree.this), made.value(tree.expressions[0])
+    value, place = made.value(tree.this), made.value(one_place(made, tree))
     kind = value.type
     if kind is not None and kind.name not in ("array", "map"):
         raise made.error(f"{made.shown(tree.this)} is {a_type(kind)}, which has no elements", tree)
     of = dict(kind.parts).get("element" if kind.name == "array" else "value") if kind is not None else None
     # Places are counted from 1; what is not there is null.
     return Value(f"try_element_at({value.text}, {place.text})", of)
+
+
+def one_place(made: Expressions, tree: Any) -> Any:
+    """The place between the brackets behind an array or a map; SqlError for several."""
+    if len(tree.expressions) != 1:
+        raise made.error(
+            "an element has one place", tree, remedy="write tags[1], and rows[1][2] for an array of arrays"
+        )
+    return tree.expressions[0]
 
 
 def _dot(made: Expressions, tree: Any) -> Value:

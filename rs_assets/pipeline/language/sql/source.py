@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal
@@ -14,9 +14,11 @@ from rs_assets.errors import SqlError
 Dialect = Literal["flink", "spark"]
 # Quoted pieces and remarks; what stands alone at the end is a quote or remark that nobody closes.
 _PIECES = re.compile(r"'(?:[^']|'')*'|`[^`]*`|--[^\n]*|/\*.*?\*/|['`]|/\*", re.DOTALL)
-# In Spark a backslash keeps the quote behind it from closing, and texts stand in either quotes.
+# In Spark a backslash keeps the quote behind it from closing, texts stand in either quotes, and remarks in remarks.
+_INNER = r"/\*(?:(?!/\*|\*/).)*\*/"
 _SPARK_PIECES = re.compile(
-    r"""[rR]'[^']*'|[rR]"[^"]*"|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/|['"`]|/\*""",
+    r"""[rR]'[^']*'|[rR]"[^"]*"|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*"""
+    rf"""|/\*(?:{_INNER}|(?!/\*|\*/).)*\*/|['"`]|/\*""",
     re.DOTALL,
 )
 OPENED = {"'": "a text", '"': "a text", "`": "a name in backticks", "/*": "a remark"}
@@ -59,6 +61,10 @@ class Text:
         ['SELECT', 'FROM']
         """
         return self._pieces.sub(lambda found: found.group() if found.group() in OPENED else " ", self.sql)
+
+    def remarks(self) -> Iterator[re.Match[str]]:
+        """The remarks between /* and */, hints among them."""
+        return (found for found in self._pieces.finditer(self.sql) if len(found.group()) > 2 and found[0][:2] == "/*")
 
     def check_closed(self) -> None:
         """SqlError for a quote or a remark that is not closed."""

@@ -14,7 +14,7 @@ from rs_assets.pipeline.check.types import Type, type_in
 from rs_assets.pipeline.language.sql.expressions import Expressions
 from rs_assets.pipeline.language.sql.functions import MANY, SQL_FUNCTIONS, Calls, Returns, SqlFunction, checked_call
 from rs_assets.pipeline.language.sql.own import called
-from rs_assets.pipeline.language.sql.rules import RULES
+from rs_assets.pipeline.language.sql.rules import RULES, one_place
 from rs_assets.pipeline.language.sql.source import meant
 from rs_assets.pipeline.language.sql.types import BOOLEAN, DOUBLE, TEXT, is_decimal, is_number, type_of_cast
 from rs_assets.pipeline.language.sql.values import Value
@@ -124,7 +124,7 @@ def _cast(function: str) -> Callable[[Expressions, Any], Value]:
 
 def _element(made: Expressions, tree: Any) -> Value:
     """Of an array from 0 on, of a map by its key."""
-    value, place = made.value(tree.this), made.value(tree.expressions[0])
+    value, place = made.value(tree.this), made.value(one_place(made, tree))
     kind = value.type
     of = dict(kind.parts).get("element" if kind.name == "array" else "value") if kind is not None else None
     return Value(f"{value.text}[{place.plain}]", of)
@@ -157,6 +157,7 @@ SPARK_RULES: Final[Mapping[str, Callable[[Expressions, Any], Value]]] = MappingP
         "nullsafeeq": _compared("<=>"),
         "regexplike": _compared("RLIKE"),
         "like": _compared("LIKE"),
+        "ilike": _compared("ILIKE"),
         "dpipe": _joined,
         "extract": _extract,
     }

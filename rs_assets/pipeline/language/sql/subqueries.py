@@ -15,7 +15,7 @@ from rs_assets.pipeline.language.sql.relation import Relation, Scope
 
 KEPT: Final[dict[bool, JoinType]] = {False: "semi", True: "anti"}
 # Parts of a SELECT that a sub-query may have, beside DISTINCT, which changes nothing here.
-READ: Final = frozenset({"expressions", "from_", "where", "distinct", "kind", "hint"})
+READ: Final = frozenset({"expressions", "from_", "where", "distinct", "hint"})
 INNER: Final = "sub"
 
 

@@ -9,10 +9,10 @@ from types import MappingProxyType
 from rs_assets.errors import SqlError
 from rs_assets.pipeline.check.types import Type, type_in
 from rs_assets.pipeline.language.sql.cursor import Cursor
-from rs_assets.pipeline.language.sql.lexer import parsed
 from rs_assets.pipeline.language.sql.source import Text, meant
 from rs_assets.pipeline.language.sql.spark_tables import spark_table
 from rs_assets.pipeline.language.sql.statements import Column, CreateTable, Watermark, Word
+from rs_assets.pipeline.language.sql.trees import read_tree
 from rs_assets.pipeline.language.sql.types import DECIMALS, SIMPLE, unknown_type
 
 # What may stand behind a type without a meaning here.
@@ -78,7 +78,7 @@ def _watermark(cursor: Cursor, made: _Table) -> None:
     cursor.need("FOR")
     column = cursor.name()
     cursor.need("AS")
-    tree = parsed(cursor.text, cursor.until(","))
+    tree = read_tree(cursor.text, cursor.until(","))
     if made.watermark is not None:
         raise cursor.text.error("a table has one watermark", at, remedy="leave one of them out")
     made.watermark = Watermark(column=column, expression=tree)
@@ -94,7 +94,7 @@ def _key(cursor: Cursor, made: _Table, names: tuple[Word, ...]) -> None:
 def _column(cursor: Cursor, made: _Table) -> None:
     name = cursor.name()
     if cursor.take("AS"):
-        tree = parsed(cursor.text, cursor.until(",", "COMMENT"))
+        tree = read_tree(cursor.text, cursor.until(",", "COMMENT"))
         made.columns.append(Column(name=name, computed=tree))
     else:
         kind = read_type(cursor)
