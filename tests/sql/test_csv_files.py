@@ -12,7 +12,7 @@ from rs_assets.errors import SourceReadError
 from rs_assets.pipeline.language.sql.session import Session
 
 TABLES = {
-    "flink": "CREATE TABLE t (a STRING, b BIGINT) WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'csv'{});",
+    "flink": "CREATE TABLE t (a STRING, b BIGINT) WITH ('connector' = 'file', 'path' = '{}', 'format' = 'csv'{});",
     "spark": "CREATE TABLE t (a STRING, b BIGINT) USING csv OPTIONS (path '{}'{});",
 }
 HEADER = {"flink": ", 'csv.header' = 'true'", "spark": ", header 'true'"}
