@@ -9,12 +9,14 @@ from dagster import AssetsDefinition, GraphDefinition, GraphOut, graph
 from rs_assets.orchestration.ops import FACTORIES, process_op
 from rs_assets.orchestration.roles import output_name, roles_of
 from rs_assets.orchestration.stream_assets import StreamAssets
+from rs_assets.orchestration.verdicts import still_judged
 
 
 def pipeline_graph(assets: StreamAssets) -> GraphDefinition:
     """The op graph: one op a node, and one that processes the batches."""
     topology = assets.topology
-    ops = {node.name: FACTORIES[node.family](topology, node) for node in topology}
+    refused = still_judged(assets)
+    ops = {node.name: FACTORIES[node.family](topology, node, refused) for node in topology}
     process = process_op(assets)
     outputs = [output_name(step, role) for step, role in roles_of(topology)]
 

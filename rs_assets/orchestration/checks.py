@@ -1,7 +1,7 @@
-"""Asset checks: what must hold of checkpoints and state, judged from the catalog alone."""
+"""Asset checks: what must hold of checkpoints, state and outputs, judged from what is kept, without a run."""
 
 # No `from __future__ import annotations` here: Dagster looks at the annotations of a check's function.
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,6 +23,7 @@ from rs_assets.engine.checkpoint.storage import CheckpointRow
 from rs_assets.engine.sink.delta_table import open_table
 from rs_assets.errors import RsError
 from rs_assets.orchestration.catalogued import checkpoints_of
+from rs_assets.orchestration.output_checks import OUTPUT_CHECKS, checked_outputs
 from rs_assets.orchestration.place import Place, place_of
 from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.pipeline.compile.plan import plan_queries
@@ -47,19 +48,20 @@ SHOWN = 5
 def checks_of(assets: StreamAssets) -> list[AssetChecksDefinition]:
     """All checks over the assets of a pipeline."""
     topology = assets.topology
-    made = []
-    for source in topology.origins:
-        key = assets.key(source.name)
-        for name, judge in SOURCE_CHECKS.items():
-            made.append(_check(key, name, judge, topology, source.name))
-    for node in (n for n in topology if n.stateful):
-        key = assets.key(node.name)
-        for name, judge in STATE_CHECKS.items():
-            made.append(_check(key, name, judge, topology, node.name))
-    return made
+    return [_check(assets.key(step), name, judge, topology, step) for step, name, judge in judges_of(topology)]
 
 
 Judge = Callable[[Topology, str, Place], AssetCheckResult]
+
+
+def judges_of(topology: Topology) -> Iterator[tuple[str, str, Judge]]:
+    """Each step with the checks of its asset and their names: sources, steps with state, Delta outputs."""
+    steps: tuple[tuple[str, Mapping[str, Judge]], ...] = (
+        *((source.name, SOURCE_CHECKS) for source in topology.origins),
+        *((node.name, STATE_CHECKS) for node in topology if node.stateful),
+        *((sink, OUTPUT_CHECKS) for sink in checked_outputs(topology)),
+    )
+    return ((step, name, judge) for step, judges in steps for name, judge in judges.items())
 
 
 def _check(key: AssetKey, name: str, judge: Judge, topology: Topology, step: str) -> AssetChecksDefinition:

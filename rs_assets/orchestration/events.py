@@ -25,10 +25,11 @@ from rs_assets.engine.sink.delta_table import open_table
 from rs_assets.engine.source.base import Positions
 from rs_assets.engine.window.event_time import has_ended
 from rs_assets.orchestration.newest_rows import newest_rows
-from rs_assets.orchestration.place import Place
+from rs_assets.orchestration.place import Place, instance_of
 from rs_assets.orchestration.reached import as_records, reached
 from rs_assets.orchestration.roles import Role, roles_of
 from rs_assets.orchestration.stream_assets import StreamAssets
+from rs_assets.orchestration.verdicts import IDLE_EVERY_S, JUDGED_EVERY_S, tell_verdicts
 from rs_assets.pipeline.check.types import SIMPLE
 from rs_assets.pipeline.compile.provenance import Columns, fields_of, provenance
 from rs_assets.pipeline.runtime.report import BatchProgress, RunReport
@@ -76,6 +77,9 @@ class StepEvents:
         self._logged = -math.inf
         self._unshown = False
         self._said = -math.inf
+        # When the checks were judged last.
+        self._judged = -math.inf
+        self._closed = False
         self._tables = tables
         self._computing_s = computing_s
         self.troubles = Troubles()
@@ -90,6 +94,9 @@ class StepEvents:
         """Wait until every batch has been noted; may be called twice."""
         self._queue.put(None)
         self._thread.join(timeout=30)
+        if not self._closed:
+            self._closed = True
+            self._judge()
 
     def seen(self) -> list[tuple[str, Role]]:
         """The steps that data went through, with their roles."""
@@ -210,16 +217,30 @@ class StepEvents:
             try:
                 progress = self._queue.get(timeout=self._patience_s())
             except Empty:
-                if self._unshown:
-                    self._show_all()
-                else:
-                    self._say(self._waiting())
+                self._without_batch()
                 continue
             if progress is None:
                 return
             self._note(progress)
             if self.live:
                 self._show(progress)
+
+    def _without_batch(self) -> None:
+        """What is done while none comes."""
+        if self._unshown:
+            self._show_all()
+        else:
+            self._say(self._waiting())
+        if time.monotonic() - self._judged >= IDLE_EVERY_S:
+            self._judge()
+
+    def _judge(self) -> None:
+        """Let Dagster have what the checks say now."""
+        self._judged = time.monotonic()
+        instance = instance_of(self.context)
+        with self.troubles.guarding("Dagster does not show what the checks say"):
+            if instance is not None:
+                tell_verdicts(instance, self.assets, self.place)
 
     def _show(self, progress: BatchProgress) -> None:
         """Let Dagster have a batch of a live stream, unless it has just had another one."""
@@ -230,6 +251,8 @@ class StepEvents:
         self._unshown = True
         if now - self._logged >= LIVE_EVERY_S:
             self._show_all()
+        if now - self._judged >= JUDGED_EVERY_S:
+            self._judge()
 
     def _show_all(self) -> None:
         """Let the assets show what went through them; if no batch comes, that is made up for."""

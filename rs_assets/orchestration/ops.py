@@ -15,43 +15,48 @@ from rs_assets.orchestration.resource_keys import IN_PROCESS
 from rs_assets.orchestration.roles import output_name, roles_of
 from rs_assets.orchestration.runtime import RuntimeResource
 from rs_assets.orchestration.stream_assets import StreamAssets
-from rs_assets.orchestration.unjudged import leave_checks_alone
 from rs_assets.pipeline.compile.wiring import Flow
 from rs_assets.pipeline.topology.base import Family, Node
 from rs_assets.pipeline.topology.topology import Topology
 
 Flows = Mapping[str, Flow]
-OpFactory = Callable[[Topology, Node], OpDefinition]
+# What is done when a start was refused.
+Refused = Callable[[OpExecutionContext], None]
+OpFactory = Callable[[Topology, Node, Refused], OpDefinition]
 
 
-def source_op(topology: Topology, node: Node) -> OpDefinition:
+def nothing_told(context: OpExecutionContext) -> None:
+    """For ops that nobody watches."""
+
+
+def source_op(topology: Topology, node: Node, refused: Refused = nothing_told) -> OpDefinition:
     """Opens a source: the frame of its good records, by query."""
-    return _wiring_op(topology, node, "Reads")
+    return _wiring_op(topology, node, "Reads", refused)
 
 
-def step_op(topology: Topology, node: Node) -> OpDefinition:
+def step_op(topology: Topology, node: Node, refused: Refused = nothing_told) -> OpDefinition:
     """Adds a stateless step; consecutive Python steps are fused when a frame is needed."""
-    return _wiring_op(topology, node, "Computes")
+    return _wiring_op(topology, node, "Computes", refused)
 
 
-def shuffle_op(topology: Topology, node: Node) -> OpDefinition:
+def shuffle_op(topology: Topology, node: Node, refused: Refused = nothing_told) -> OpDefinition:
     """Spreads the rows over partitions."""
-    return _wiring_op(topology, node, "Spreads")
+    return _wiring_op(topology, node, "Spreads", refused)
 
 
-def window_op(topology: Topology, node: Node) -> OpDefinition:
+def window_op(topology: Topology, node: Node, refused: Refused = nothing_told) -> OpDefinition:
     """Groups rows into event-time windows, with control rows and watermark."""
-    return _wiring_op(topology, node, "Aggregates")
+    return _wiring_op(topology, node, "Aggregates", refused)
 
 
-def join_op(topology: Topology, node: Node) -> OpDefinition:
+def join_op(topology: Topology, node: Node, refused: Refused = nothing_told) -> OpDefinition:
     """Joins two streams, each with control rows and watermark."""
-    return _wiring_op(topology, node, "Joins")
+    return _wiring_op(topology, node, "Joins", refused)
 
 
-def sink_op(topology: Topology, node: Node) -> OpDefinition:
+def sink_op(topology: Topology, node: Node, refused: Refused = nothing_told) -> OpDefinition:
     """Binds a writer to the rows that leave the pipeline."""
-    return _wiring_op(topology, node, "Writes")
+    return _wiring_op(topology, node, "Writes", refused)
 
 
 FACTORIES: Mapping[Family, OpFactory] = MappingProxyType(
@@ -66,7 +71,7 @@ FACTORIES: Mapping[Family, OpFactory] = MappingProxyType(
 )
 
 
-def _wiring_op(topology: Topology, node: Node, verb: str) -> OpDefinition:
+def _wiring_op(topology: Topology, node: Node, verb: str, refused: Refused) -> OpDefinition:
     @op(
         name=f"{topology.namespace}__{topology.job}__{node.name}",
         description=f"{verb}: {node.detail() or node.kind}",
@@ -82,7 +87,7 @@ def _wiring_op(topology: Topology, node: Node, verb: str) -> OpDefinition:
             refuse_unbegun(context)
             raise
         except (StartRefused, UserError):
-            leave_checks_alone(context)
+            refused(context)
             raise
 
     return wire
@@ -115,9 +120,6 @@ def process_op(assets: StreamAssets) -> OpDefinition:
                 events.close()
         context.log.info(events.summary(ended.report))
         told = {output_name(step, role): events.metadata(step, role) for step, role in events.seen()}
-        if len(told) < len(roles):
-            # The checks of the others are passed over.
-            leave_checks_alone(context)
         for warning in (*ended.report.warnings, *events.troubles.warnings):
             context.log.warning(warning)
         for name, metadata in told.items():

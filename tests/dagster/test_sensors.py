@@ -3,8 +3,10 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pytest
 from dagster import (
+    AssetCheckSeverity,
     AssetKey,
     AssetMaterialization,
     DagsterInstance,
@@ -13,15 +15,21 @@ from dagster import (
     build_sensor_context,
 )
 from dagster_shared.error import SerializableErrorInfo
+from deltalake import DeltaTable, write_deltalake
 
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
 from rs_assets.engine.checkpoint import lease as leases
+from rs_assets.engine.checkpoint import manifest as manifests
 from rs_assets.engine.checkpoint import requests
 from rs_assets.engine.checkpoint.catalog import Catalog
 from rs_assets.engine.checkpoint.lease import Lease
 from rs_assets.engine.home import Home
+from rs_assets.engine.sink.base import BatchMark
+from rs_assets.engine.sink.dead_letters import SCHEMA as LETTERS
+from rs_assets.engine.sink.delta_table import properties
 from rs_assets.errors import ConfigurationError
 from rs_assets.orchestration.checks import SOURCE_CHECKS, STATE_CHECKS, checks_of
+from rs_assets.orchestration.output_checks import OUTPUT_CHECKS, checked_outputs
 from rs_assets.orchestration.place import Place
 from rs_assets.orchestration.sensors import checkpoint_sensor, recovery_sensor, rescale_sensor, split_change_sensor
 from rs_assets.orchestration.sensors.recovery import RecoveryPolicy
@@ -199,19 +207,46 @@ class TestRescale:
 
 
 def test_checks_hold_for_a_sound_pipeline_and_find_what_is_wrong(pipeline, folder, driver):
-    assert len(checks_of(StreamAssets.of(pipeline))) == len(SOURCE_CHECKS) + len(STATE_CHECKS)
+    assert len(checks_of(StreamAssets.of(pipeline))) == len(SOURCE_CHECKS) + len(STATE_CHECKS) + len(OUTPUT_CHECKS)
     run(pipeline, driver, savepoints=SavepointPolicy(at_end=True))
     topology = pipeline.topology
     for judge in SOURCE_CHECKS.values():
         assert judge(topology, "file", Place()).passed
     for judge in STATE_CHECKS.values():
         assert judge(topology, "window", Place()).passed
+    table = next(iter(checked_outputs(topology)))
+    for judge in OUTPUT_CHECKS.values():
+        assert judge(topology, table, Place()).passed
     row = {"pipeline": "shop.watched", "generation": 1, "run_id": "r", "at": datetime.now(UTC)}
     lost = {**row, "query": "window", "source": "file", "split": "gone.jsonl", "event": "added", "batch_id": 9}
     Catalog(Home.default().catalog).append("splits", [lost])
     assert not SOURCE_CHECKS["no_split_without_owner"](topology, "file", Place()).passed
     (next(f for f in (Home.default().root / "savepoints" / "objects").rglob("*") if f.is_file())).write_bytes(b"?")
     assert not STATE_CHECKS["savepoint_can_be_read"](topology, "window", Place()).passed
+    path, marked = (
+        Home.default().table("shop", topology[table].table),
+        manifests.load(Place().job(topology)).pipeline_id,
+    )
+    letter = dict.fromkeys(LETTERS.names) | {"namespace": "shop", "job": "watched", "query": "window"}
+    letters = pa.Table.from_pylist([letter | {"at": datetime.now(UTC)}], schema=LETTERS)
+    write_deltalake(str(Home.default().dead_letters), letters, mode="append", schema_mode="merge")
+    refused = OUTPUT_CHECKS["no_records_refused"](topology, table, Place())
+    assert (refused.passed, refused.severity, refused.metadata["dead_letters"].value) == (
+        False,
+        AssetCheckSeverity.WARN,
+        1,
+    )
+    ahead = BatchMark(marked, 1, table, 99)
+    kept = DeltaTable(path).to_pyarrow_table().slice(0, 0)
+    write_deltalake(path, kept, mode="append", commit_properties=properties(ahead))
+    judged = OUTPUT_CHECKS["table_goes_with_the_checkpoints"](topology, table, Place())
+    assert not judged.passed
+    assert "the table has batch 99" in judged.description
+    write_deltalake(path, kept.drop_columns(kept.schema.names[0]), mode="overwrite", schema_mode="overwrite")
+    assert (
+        f"it lacks {kept.schema.names[0]}"
+        in OUTPUT_CHECKS["columns_are_as_written"](topology, table, Place()).description
+    )
 
 
 def test_upkeep_jobs_run_through_dagster_and_leave_observations(pipeline, folder, driver, monkeypatch):
