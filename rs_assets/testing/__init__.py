@@ -1,4 +1,4 @@
-"""Testing pipelines: a driver that goes batch by batch, and a real Kafka broker.
+"""Testing pipelines: rows through steps, a driver that goes batch by batch, and a real Kafka broker.
 
 Importing this package loads neither Spark nor a Kafka client; each name is loaded at its first use.
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from rs_assets.testing.driver import PipelineDriver
     from rs_assets.testing.kafka import KafkaBroker, KafkaRecord
     from rs_assets.testing.kafka_security import BrokerSecurity
+    from rs_assets.testing.rows import run_rows
 
-__all__ = ["BrokerSecurity", "KafkaBroker", "KafkaRecord", "PipelineDriver"]
+__all__ = ["BrokerSecurity", "KafkaBroker", "KafkaRecord", "PipelineDriver", "run_rows"]
 
 # Where each public name lives.
 HOMES = {
@@ -25,6 +26,7 @@ HOMES = {
     "KafkaBroker": "rs_assets.testing.kafka",
     "KafkaRecord": "rs_assets.testing.kafka",
     "PipelineDriver": "rs_assets.testing.driver",
+    "run_rows": "rs_assets.testing.rows",
 }
 
 

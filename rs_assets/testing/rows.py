@@ -1,0 +1,83 @@
+"""Rows in, rows out: steps without state, computed over a table instead of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rs_assets.engine.source.memory import Record
+from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.errors import TopologyError
+from rs_assets.pipeline.check.build import check_fields
+from rs_assets.pipeline.runtime.run.rows import computed
+from rs_assets.pipeline.stream.data_stream import DataStream
+from rs_assets.pipeline.topology.dim_join import DimJoin
+from rs_assets.pipeline.topology.shuffle import ShuffleRead
+from rs_assets.pipeline.topology.sink import PrintSink
+from rs_assets.pipeline.topology.source import ArraySource
+from rs_assets.pipeline.topology.topology import Topology
+
+Rows = Iterable[Mapping[str, Any]]
+# The sink at the end of the steps that are run; nothing is written to it.
+SINK = "rows_out"
+
+
+def run_rows(
+    stream: DataStream, rows: Rows | Mapping[str, Rows] | None = None, *, spark: SparkDriver | None = None
+) -> list[Record]:
+    """The rows that `stream` makes of `rows`, in their order: one job of Spark, no query, no checkpoint, no sink.
+
+    `rows`: those of the only source, or a dict from the name of each source to its rows; None for sources that have
+    rows of their own (`from_array`). `spark`: the driver to use (default: the process's own).
+
+    The steps are those that a query runs: SQL, Columns, Python functions, scripts, unions, splits. Steps that keep
+    state (windows, joins, distinct) and lookups in dimensions need batches: TopologyError says to use
+    `PipelineDriver`. A row that does not fit the schema of its source raises SchemaError. A function that raises ends
+    in StepError; under `bad_records="quarantine"` its record is left out. Counts, dead letters and late rows are not
+    there.
+
+    >>> from rs_assets import StreamBuilder
+    >>> hits = StreamBuilder.data_stream("shop", "slow").from_file("hits.jsonl", schema="page string, ms bigint")
+    >>> run_rows(
+    ...     hits.filter("ms > 100").with_fields(s="ms / 1000"), [{"page": "/", "ms": 12}, {"page": "/a", "ms": 150}]
+    ... )
+    [{'page': '/a', 'ms': 150, 'seconds': 0.15}]
+    """
+    nodes = stream.draft.leading_to(stream.step)
+    end = PrintSink(name=SINK, inputs=(str(stream.step),))
+    topology = Topology(stream.draft.namespace, stream.draft.job, (*nodes, end))
+    _check(topology)
+    check_fields(topology)
+    given = _given(topology, rows)
+    return computed(spark or SparkDriver.shared(), topology, given)
+
+
+def _check(topology: Topology) -> None:
+    """TopologyError for the first step whose rows depend on more than one row of input."""
+    for node in topology:
+        if node.stateful or isinstance(node, DimJoin | ShuffleRead):
+            raise TopologyError(
+                f"step {node.name!r} needs batches: run_rows computes steps without state",
+                remedy="use rs_assets.testing.PipelineDriver",
+                step=node.name,
+            )
+
+
+def _given(topology: Topology, rows: Rows | Mapping[str, Rows] | None) -> Mapping[str, list[Mapping[str, Any]]]:
+    """The rows of each source; TopologyError if a source has none or an unknown one is named."""
+    names = [source.name for source in topology.sources]
+    own = {source.name: list(source.rows) for source in topology.sources if isinstance(source, ArraySource)}
+    if rows is None or isinstance(rows, Mapping):
+        named = {name: list(each) for name, each in (rows or {}).items()}
+    elif len(names) == 1:
+        named = {names[0]: list(rows)}
+    else:
+        raise TopologyError(f"which source? there are {', '.join(names)}", remedy=f"rows={{{names[0]!r}: [...], ...}}")
+    given = {**own, **named}
+    if set(given) != set(names):
+        wrong = sorted(set(given) ^ set(names))
+        raise TopologyError(
+            f"rows must be given for each source, and for no other: {', '.join(wrong)}",
+            remedy=f"the sources are: {', '.join(names)}",
+        )
+    return given
