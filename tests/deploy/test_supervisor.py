@@ -138,6 +138,7 @@ def full(*_, **__):
     raise CheckpointError("the disk is full", remedy="make room")
 
 
+@pytest.mark.long
 def test_should_leave_no_input_of_a_version_that_failed_and_tell_nothing_of_one_that_cannot_start(
     deployed, options, tmp_path, monkeypatch
 ):
@@ -175,6 +176,7 @@ class Killed(BaseException):
     """Stands for the end of a process."""
 
 
+@pytest.mark.long
 def test_should_end_a_way_back_that_was_cut_short(deployed, options):
     deployed.insert(1, text=deployed.text())
     deployed.write(("/", 1), ("/a", 2))
@@ -208,6 +210,7 @@ INSERT INTO seen SELECT page, {ms} FROM views
 """
 
 
+@pytest.mark.long
 def test_should_not_take_a_version_for_good_before_each_query_with_input_has_committed_some(
     deployed, options, tmp_path, driver
 ):
@@ -239,6 +242,7 @@ def test_should_not_take_a_version_for_good_before_each_query_with_input_has_com
         deployed.until(lambda: len(deployed.rows()) == 2, "version 1 again")
 
 
+@pytest.mark.long
 def test_should_go_on_without_a_table_and_with_one_that_was_made_anew(deployed, options, monkeypatch):
     """What ran is known from the events: it runs on, and the way back leads to it."""
     monkeypatch.setenv("CLICKS", str(deployed.folder))
@@ -267,6 +271,7 @@ def test_should_go_on_without_a_table_and_with_one_that_was_made_anew(deployed, 
         assert counted(deployed) == deployed.totals()
 
 
+@pytest.mark.long
 def test_should_leave_stopped_what_was_stopped_when_the_next_version_cannot_run(deployed, options):
     deployed.insert(1, text=deployed.text())
     deployed.write(("/", 1))

@@ -61,6 +61,7 @@ def column(options: RunOptions, table: str, name: str) -> list[object]:
     return sorted(DeltaTable(options.home.table("shop", table)).to_pyarrow_table()[name].to_pylist())
 
 
+@pytest.mark.long
 # Five starts of Python and Java, each of which may have to wait for a busy machine.
 @pytest.mark.timeout(900)
 @pytest.mark.faults

@@ -142,6 +142,7 @@ def test_a_driver_that_was_overtaken_while_it_was_paused_writes_nothing_more(pla
     outcome("paused in the middle of a commit, overtaken, woken", "its commit is refused; the output is right")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.faults
 def test_a_driver_that_fell_asleep_inside_a_rewind_takes_no_sink_back_under_a_newer_run(place, driver, outcome):

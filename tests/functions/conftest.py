@@ -1,5 +1,5 @@
 """Functions are tested as operators are: a pipeline, some batches, and what came out."""
 
-from tests.operators.conftest import drive, source
+from tests.operators.conftest import compute, drive, source
 
-__all__ = ["drive", "source"]
+__all__ = ["compute", "drive", "source"]

@@ -65,17 +65,17 @@ def test_should_do_as_in_python(source, drive):
     assert found == [expected(row) for row in rows]
 
 
-def test_should_be_called_in_conditions_and_steps_and_make_rows(source, drive):
+def test_should_be_called_in_conditions_and_steps_and_make_rows(source, compute):
     rows = [{"text": text, "n": n, "m": 1, "items": None, "at": None} for n, text in enumerate(["a b", None, "", "c"])]
     stream = source(SCHEMA).filter_by_expression("(own_told(n),!=,'+3')").script("OWN_WORDS(text)")
     stream = stream.map("n", "word", functions.own_sum("n", functions.own_sum("place", 10)).alias("sum"))
-    assert drive(stream, rows) == [{"n": 0, "word": "a", "sum": 10}, {"n": 0, "word": "b", "sum": 11}]
+    assert compute(stream, rows) == [{"n": 0, "word": "a", "sum": 10}, {"n": 0, "word": "b", "sum": 11}]
 
 
 @pytest.mark.parametrize("call", ["own_share(n,m)", "own_sum(n,9223372036854775807)"])
-def test_should_end_the_run_where_a_value_is_asked_for_that_was_not_made(source, drive, call):
+def test_should_end_the_run_where_a_value_is_asked_for_that_was_not_made(source, compute, call):
     with pytest.raises(StepError, match="the function 'own_s.* raised") as error:
-        drive(source(SCHEMA).script(f"x={call}"), [{"n": 1, "m": 0}])
+        compute(source(SCHEMA).script(f"x={call}"), [{"n": 1, "m": 0}])
     assert str(error.value.facts["record"]).startswith(call.partition("(")[0])
 
 
@@ -160,7 +160,7 @@ def test_should_be_told_apart_by_their_code():
     assert all(one != other for one, other in zip(first, second, strict=True))
 
 
-def test_should_take_null_for_a_default_of_none_and_what_was_declared_last(source, drive):
+def test_should_take_null_for_a_default_of_none_and_what_was_declared_last(source, compute):
     """Whatever the annotation says: without the argument the function would never be called."""
 
     def made(factor):
@@ -175,9 +175,11 @@ def test_should_take_null_for_a_default_of_none_and_what_was_declared_last(sourc
     rows = [{"text": "ab", "n": 3, "m": None, "items": None, "at": None}]
     for factor in (2, 5):
         made({"is": factor})
-        found = drive(source(SCHEMA).script("a=own_rated(n); b=own_rated(n,1); c=own_bound(n); d=own_partial(n)"), rows)
+        found = compute(
+            source(SCHEMA).script("a=own_rated(n); b=own_rated(n,1); c=own_bound(n); d=own_partial(n)"), rows
+        )
         assert [found[0][name] for name in "abcd"] == [3 * factor, 3 * factor + 1, 3 * factor, 3 * factor]
-    assert drive(source(SCHEMA).script("a=own_c(text)"), rows)[0]["a"] == 2
+    assert compute(source(SCHEMA).script("a=own_c(text)"), rows)[0]["a"] == 2
 
 
 def test_should_take_a_file_that_is_run_and_imported_for_one(tmp_path):
@@ -213,7 +215,7 @@ class Held:
     others: list[Named]
 
 
-def test_should_take_records_of_any_class_wherever_they_stand_and_no_text_for_a_list(source, drive):
+def test_should_take_records_of_any_class_wherever_they_stand_and_no_text_for_a_list(source, compute):
     @function(name="own_held")
     def held(n: int) -> Held:
         return Held(Named("/", n), [Named("/a", None)])
@@ -223,7 +225,7 @@ def test_should_take_records_of_any_class_wherever_they_stand_and_no_text_for_a_
         return "abc"
 
     rows = [{"text": "ab", "n": 3, "m": None, "items": None, "at": None}]
-    [row] = drive(source(SCHEMA).script("x=own_held(n)"), rows)
+    [row] = compute(source(SCHEMA).script("x=own_held(n)"), rows)
     assert row["x"] == {"first": {"page": "/", "ms": 3}, "others": [{"page": "/a", "ms": None}]}
     with pytest.raises(StepError, match=r"'abc' is no array<string>"):
-        drive(source(SCHEMA).script("x=own_letters(n)"), rows)
+        compute(source(SCHEMA).script("x=own_letters(n)"), rows)

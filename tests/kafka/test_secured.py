@@ -207,13 +207,14 @@ def refused(pipeline, options, match):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("mechanism", ["PLAIN", pytest.param("SCRAM-SHA-512", marks=pytest.mark.long)])
 def test_should_say_that_a_password_is_wrong(shop, filled, options, way, mechanism):
     wrong = replace(shop, password=EnvVar("WRONG_PASSWORD"), mechanism=mechanism)
     error = refused(WAYS[way](wrong, filled), options, "refuses the login")
     assert "password" in error.remedy
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_should_say_that_the_brokers_are_not_trusted(shop, filled, options, tmp_path_factory, way):
     other = Certificates.make(tmp_path_factory.mktemp("other"))
@@ -221,17 +222,20 @@ def test_should_say_that_the_brokers_are_not_trusted(shop, filled, options, tmp_
     assert "ca_file" in error.remedy
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_should_say_that_a_file_is_not_there(shop, filled, options, way):
     error = refused(WAYS[way](replace(shop, ca_file="/not/there.pem"), filled), options, "/not/there.pem")
     assert isinstance(error, ConfigurationError)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_should_say_that_the_brokers_speak_tls(secured, filled, options, way):
     refused(WAYS[way](KafkaCluster.of(secured.bootstrap_servers), filled), options, "speak TLS")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("operation", ["WRITE", "ALL"])
 def test_should_say_that_a_topic_is_not_allowed(secured, shop, filled, options, way, operation):

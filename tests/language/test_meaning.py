@@ -48,8 +48,8 @@ def test_should_show_where_too_many_signs_stand():
         parse_condition(f"{'! ' * 5000}(a,=,1)")
 
 
-def test_should_compare_long_numbers_in_texts_as_they_are(source, drive):
+def test_should_compare_long_numbers_in_texts_as_they_are(source, compute):
     text = "same=id==9007199254740993;more=id>9007199254740992;other=id!=18;some=id>18"
-    rows = drive(source("id string").script(text), [{"id": "9007199254740992"}, {"id": "18.5"}, {"id": "x"}])
+    rows = compute(source("id string").script(text), [{"id": "9007199254740992"}, {"id": "18.5"}, {"id": "x"}])
     found = [[row[name] for name in ("same", "more", "other", "some")] for row in rows]
     assert found == [[False, False, True, True], [False, False, True, True], [False, False, True, False]]

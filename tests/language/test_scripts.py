@@ -22,14 +22,14 @@ def test_should_fill_branch_drop_and_rename(source, drive):
     assert rows == [{"who": "Ann", "age": "17", "kind": "young"}, {"who": "Bob", "age": "30!", "kind": "grown"}]
 
 
-def test_should_make_a_record_of_each_item_and_part(source, drive):
-    rows = drive(source(SCHEMA).script("retain(age,items);splitArray(items)"), ROWS)
+def test_should_make_a_record_of_each_item_and_part(source, compute):
+    rows = compute(source(SCHEMA).script("retain(age,items);splitArray(items)"), ROWS)
     wanted = [(17, 1, "x"), (17, 2, "y"), (30, None, None), (None, None, None)]
     assert [(row["age"], row["id"], row["what"]) for row in rows] == wanted
-    rows = drive(source(SCHEMA).script("retain(tags);string_split(tags,'-')"), ROWS)
+    rows = compute(source(SCHEMA).script("retain(tags);string_split(tags,'-')"), ROWS)
     assert [(row["tags"], row["f0"]) for row in rows] == [("a-b", "a"), ("a-b", "b"), ("c", "c")]
 
 
-def test_should_filter_by_an_expression(source, drive):
+def test_should_filter_by_an_expression(source, compute):
     text = "(age,>,int,18)&((name,like,'B%')|(tags,ipContains,'10.'))"
-    assert [row["name"] for row in drive(source(SCHEMA).filter_by_expression(text), ROWS)] == ["Bob"]
+    assert [row["name"] for row in compute(source(SCHEMA).filter_by_expression(text), ROWS)] == ["Bob"]

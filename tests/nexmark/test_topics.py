@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
 
 from pipelines.nexmark.generator import LINES, Settings, lines, write
@@ -17,6 +18,7 @@ from tests.nexmark.reference import compare
 SETTINGS = Settings(events=10_000, rate=200, files=2, disorder=50)
 
 
+@pytest.mark.long
 def test_a_query_over_topics_equals_duckdb_over_files(broker: KafkaBroker, options: RunOptions, tmp_path: Path) -> None:
     for kind in LINES:
         broker.create_topic(topic(kind), partitions=2)

@@ -1,9 +1,11 @@
 """How operators are tested: a pipeline, some batches, and what came out."""
 
+from itertools import chain
+
 import pytest
 
 from rs_assets import StreamBuilder
-from rs_assets.testing import PipelineDriver
+from rs_assets.testing import PipelineDriver, run_rows
 
 
 @pytest.fixture
@@ -27,5 +29,15 @@ def drive(driver):
                 pipeline.step()
             pipeline.finish()
             return pipeline.take()
+
+    return run
+
+
+@pytest.fixture
+def compute(driver):
+    """The rows that steps without state make of batches of rows, in one job; one test a step uses `drive` instead."""
+
+    def run(stream, *batches):
+        return run_rows(stream, chain.from_iterable(batches), spark=driver)
 
     return run

@@ -25,10 +25,10 @@ BOTH = {
 }
 
 
-def test_columns_compute_what_sql_does(source, drive):
+def test_columns_compute_what_sql_does(source, compute):
     columns = {name: column for name, (column, _) in BOTH.items()}
     texts = {f"{name}_2": text for name, (_, text) in BOTH.items()}
     wanted = F.col("ms") > -1
-    rows = drive(source(SCHEMA).with_fields(**columns, **texts).filter(wanted & (F.col("ms") < 1000)), ROWS)
+    rows = compute(source(SCHEMA).with_fields(**columns, **texts).filter(wanted & (F.col("ms") < 1000)), ROWS)
     assert len(rows) == 3
     assert [[row[name] for name in BOTH] for row in rows] == [[row[f"{name}_2"] for name in BOTH] for row in rows]

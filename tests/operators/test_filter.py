@@ -20,24 +20,24 @@ def test_should_keep_what_is_true_and_drop_false_and_null(source, drive, conditi
     assert [row["ms"] for row in drive(source(SCHEMA).filter(condition), ROWS)] == [50, None]
 
 
-def test_should_fuse_python_filters_and_keep_the_order(source, drive):
+def test_should_fuse_python_filters_and_keep_the_order(source, compute):
     stream = source(SCHEMA).filter(lambda row: row["ms"] is not None).filter(lambda row: row.get("ms") > 5)
-    assert [row["ms"] for row in drive(stream, ROWS)] == [50, 500]
+    assert [row["ms"] for row in compute(stream, ROWS)] == [50, 500]
 
 
-def test_should_take_a_column_that_was_built_before(source, drive, spark):
-    assert len(drive(source(SCHEMA).filter(F.col("ms") > 5), ROWS)) == 2
+def test_should_take_a_column_that_was_built_before(source, compute, spark):
+    assert len(compute(source(SCHEMA).filter(F.col("ms") > 5), ROWS)) == 2
 
 
-def test_should_name_the_unknown_field(source, drive):
+def test_should_name_the_unknown_field(source, compute):
     with pytest.raises(UnknownFieldError, match="page, ms"):
-        drive(source(SCHEMA).filter("size > 3"), ROWS)
+        compute(source(SCHEMA).filter("size > 3"), ROWS)
     with pytest.raises(StepError, match="KeyError: 'size'"):
-        drive(source(SCHEMA).filter(lambda row: row["size"] > 3), ROWS)
+        compute(source(SCHEMA).filter(lambda row: row["size"] > 3), ROWS)
 
 
-def test_should_say_how_a_field_is_read(source, drive):
+def test_should_say_how_a_field_is_read(source, compute):
     with pytest.raises(StepError, match=r"did you mean 'ms'\? the record has: page, ms"):
-        drive(source(SCHEMA).filter(lambda row: row["mss"] > 3), ROWS)
+        compute(source(SCHEMA).filter(lambda row: row["mss"] > 3), ROWS)
     with pytest.raises(StepError, match=r"a record is a dict: write row\['ms'\]"):
-        drive(source(SCHEMA).filter(lambda row: row.ms > 3), ROWS)
+        compute(source(SCHEMA).filter(lambda row: row.ms > 3), ROWS)

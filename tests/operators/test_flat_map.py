@@ -8,8 +8,8 @@ SCHEMA = "user string, items array<string>"
 ROWS = [{"user": "u1", "items": ["a", "b"]}, {"user": "u2", "items": []}, {"user": "u3", "items": ["c"]}]
 
 
-def test_should_explode_in_sql(source, drive):
-    assert drive(source(SCHEMA).flat_map("explode(items) AS item"), ROWS) == [{"item": i} for i in "abc"]
+def test_should_explode_in_sql(source, compute):
+    assert compute(source(SCHEMA).flat_map("explode(items) AS item"), ROWS) == [{"item": i} for i in "abc"]
 
 
 def test_should_flatten_the_lists_of_a_function(source, drive):
@@ -20,6 +20,6 @@ def test_should_flatten_the_lists_of_a_function(source, drive):
     assert [(row["user"], row["item"]) for row in rows] == [("u1", "a"), ("u1", "b"), ("u3", "c")]
 
 
-def test_should_name_a_function_that_returns_no_list(source, drive):
+def test_should_name_a_function_that_returns_no_list(source, compute):
     with pytest.raises(StepError, match="step 'odd' raised TypeError"):
-        drive(source(SCHEMA).flat_map(lambda row: 7, schema="n bigint", name="odd"), ROWS)
+        compute(source(SCHEMA).flat_map(lambda row: 7, schema="n bigint", name="odd"), ROWS)

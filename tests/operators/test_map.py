@@ -34,23 +34,23 @@ def named(row: dict) -> Named:
     return Named(row["page"], [row["page"], str(row["ms"])])
 
 
-def test_should_select_in_sql_and_columns(source, drive):
+def test_should_select_in_sql_and_columns(source, compute):
     stream = source(SCHEMA).map("upper(page) AS page", column(lambda: (F.col("ms") * 2).alias("twice")))
-    assert drive(stream, ROWS) == [{"page": "/A", "twice": 3000}, {"page": "/B", "twice": 40}]
+    assert compute(stream, ROWS) == [{"page": "/A", "twice": 3000}, {"page": "/B", "twice": 40}]
 
 
 def test_should_take_the_schema_from_a_typed_dict(source, drive):
     assert drive(source(SCHEMA).map(timed), ROWS) == [{"page": "/a", "seconds": 1.5}, {"page": "/b", "seconds": 0.02}]
 
 
-def test_should_take_the_schema_from_a_dataclass_and_fuse_steps(source, drive):
+def test_should_take_the_schema_from_a_dataclass_and_fuse_steps(source, compute):
     stream = (
         source(SCHEMA).filter(lambda row: row["ms"] > 100).map(named).map(lambda row: row, schema="tags array<string>")
     )
     with pytest.raises(StepError, match="returned a record that does not fit"):
-        drive(stream, ROWS)
+        compute(stream, ROWS)
     stream = source(SCHEMA).filter(lambda row: row["ms"] > 100).map(named)
-    assert drive(stream, ROWS) == [{"page": "/a", "tags": ["/a", "1500"]}]
+    assert compute(stream, ROWS) == [{"page": "/a", "tags": ["/a", "1500"]}]
 
 
 def test_should_name_step_record_and_place_of_a_function_that_raises(source, drive):
@@ -63,9 +63,9 @@ def test_should_name_step_record_and_place_of_a_function_that_raises(source, dri
     assert "'/b'" in caught.value.facts["record"]
 
 
-def test_should_name_the_fields_there_are(source, drive):
+def test_should_name_the_fields_there_are(source, compute):
     with pytest.raises(UnknownFieldError, match="use one of: page, ms") as caught:
-        drive(source(SCHEMA).map("pgae", name="typo"), ROWS)
+        compute(source(SCHEMA).map("pgae", name="typo"), ROWS)
     assert (caught.value.field, caught.value.facts["step"]) == ("pgae", "typo")
 
 
@@ -74,9 +74,9 @@ def test_should_refuse_a_function_without_a_schema(source):
         source(SCHEMA).map(lambda row: row)
 
 
-def test_should_refuse_a_result_that_is_no_record(source, drive):
+def test_should_refuse_a_result_that_is_no_record(source, compute):
     with pytest.raises(StepError, match="must return a dict or a dataclass, not int"):
-        drive(source(SCHEMA).map(lambda row: 3, schema="n bigint"), ROWS)
+        compute(source(SCHEMA).map(lambda row: 3, schema="n bigint"), ROWS)
 
 
 def test_should_refuse_what_is_no_expression(source):
@@ -125,7 +125,7 @@ def test_only_what_is_read_should_cross_to_python(driver, steps, crossing, made)
 
 
 @pytest.mark.parametrize("odd", ["http.status", "a`b", "a.`b`"])
-def test_python_should_get_fields_with_dots_and_backticks(source, drive, odd):
+def test_python_should_get_fields_with_dots_and_backticks(source, compute, odd):
     quoted = f"`{odd.replace('`', '``')}`"
     schema = f"page string, {quoted} bigint"
     rows = [{"page": "/a", odd: 1}, {"page": "/b", odd: 2}]
@@ -136,8 +136,8 @@ def test_python_should_get_fields_with_dots_and_backticks(source, drive, odd):
     def titled(row):
         return {"page": row["page"] if row["page"] == "/a" else row["page"].title()}
 
-    assert drive(kept(), rows) == rows
-    assert drive(kept().map(titled, schema="page string"), rows) == [{"page": "/a"}, {"page": "/B"}]
-    assert drive(source(schema).map(titled, schema="page string"), rows) == [{"page": "/a"}, {"page": "/B"}]
+    assert compute(kept(), rows) == rows
+    assert compute(kept().map(titled, schema="page string"), rows) == [{"page": "/a"}, {"page": "/B"}]
+    assert compute(source(schema).map(titled, schema="page string"), rows) == [{"page": "/a"}, {"page": "/B"}]
     counted = source(schema).map(lambda row: {"n": row[odd] + len(row)}, schema="n bigint")
-    assert drive(counted, rows) == [{"n": 3}, {"n": 4}]
+    assert compute(counted, rows) == [{"n": 3}, {"n": 4}]

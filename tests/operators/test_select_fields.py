@@ -12,9 +12,9 @@ def test_should_keep_only_the_named_fields(source, drive):
     assert [list(row.items()) for row in rows] == [[("c", 3), ("a", 1)]]
 
 
-def test_should_name_the_fields_there_are(source, drive):
+def test_should_name_the_fields_there_are(source, compute):
     with pytest.raises(UnknownFieldError, match="'z', which does not exist") as caught:
-        drive(source("a bigint, b bigint, c bigint").select_fields("z"), ROWS)
+        compute(source("a bigint, b bigint, c bigint").select_fields("z"), ROWS)
     assert caught.value.known == ("a", "b", "c")
 
 

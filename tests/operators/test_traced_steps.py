@@ -54,8 +54,8 @@ STEPS = {
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
-def test_the_rows_are_the_same(source, drive, step):
-    assert drive(step(source(SCHEMA), True), ROWS) == drive(step(source(SCHEMA), False), ROWS)
+def test_the_rows_are_the_same(source, compute, step):
+    assert compute(step(source(SCHEMA), True), ROWS) == compute(step(source(SCHEMA), False), ROWS)
 
 
 def test_the_switch_of_a_run_and_of_a_step(spark):
@@ -88,25 +88,25 @@ def test_what_a_function_raises_ends_the_batch(source, drive, trace):
         drive(stream, [row("/a", 5), row(None, None), row("/b", 500)])
 
 
-def test_text_that_is_no_text_is_compared_by_its_bytes(source, drive):
+def test_text_that_is_no_text_is_compared_by_its_bytes(source, compute):
     """What the docs tell of: Python cannot hold such a value."""
 
     def kept(trace):
         stream = source(SCHEMA).map("cast(X'61FF' AS string) AS page", "ms")
-        return drive(stream.filter(lambda r: r["page"] != "a" and r["ms"] == 5, trace=trace).map("ms"), ROWS)
+        return compute(stream.filter(lambda r: r["page"] != "a" and r["ms"] == 5, trace=trace).map("ms"), ROWS)
 
     assert kept(True) == [{"ms": 5}]
     with pytest.raises(EngineError, match="UnicodeDecodeError"):
         kept(False)
 
 
-def test_a_time_that_python_cannot_hold_matters_where_it_is_read(source, drive):
+def test_a_time_that_python_cannot_hold_matters_where_it_is_read(source, compute):
     """What the docs tell of: in Python such a value ends the batch whatever the row."""
 
     def kept(trace, most):
         stream = source(SCHEMA).map("ms", "make_timestamp(if(ms = 500, 12000, 2024), 1, 1, 0, 0, 0) AS far")
         read = stream.filter(lambda r: r["ms"] is not None and r["ms"] < most and r["far"] is not None, trace=trace)
-        return [r["ms"] for r in drive(read.map("ms"), ROWS)]
+        return [r["ms"] for r in compute(read.map("ms"), ROWS)]
 
     assert kept(True, 10) == [5, 0, -1]
     for trace, most in ((False, 10), (True, 1000)):
@@ -115,10 +115,10 @@ def test_a_time_that_python_cannot_hold_matters_where_it_is_read(source, drive):
 
 
 @pytest.mark.parametrize("trace", [True, False])
-def test_the_error_of_a_map_names_its_line(source, drive, trace):
+def test_the_error_of_a_map_names_its_line(source, compute, trace):
     stream = source(SCHEMA).map(lambda r: {"n": r["ms"] + 1}, schema="n bigint", trace=trace)
     with pytest.raises(StepError, match=r"step 'map_1' raised TypeError") as caught:
-        drive(stream, [row("/a", 5), row(None, None), row("/b", 500)])
+        compute(stream, [row("/a", 5), row(None, None), row("/b", 500)])
     assert (caught.value.facts["split"], caught.value.facts["line"]) == ("memory-source", 2)
 
 

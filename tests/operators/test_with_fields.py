@@ -10,9 +10,9 @@ def test_should_add_and_replace_from_the_record_as_it_came(source, drive):
     assert rows == [{"n": 6, "double": 10}]
 
 
-def test_should_name_the_unknown_field(source, drive):
+def test_should_name_the_unknown_field(source, compute):
     with pytest.raises(UnknownFieldError, match="use one of: n"):
-        drive(source("n bigint").with_fields(m="k + 1"), [{"n": 5}])
+        compute(source("n bigint").with_fields(m="k + 1"), [{"n": 5}])
 
 
 def test_should_refuse_no_field(source):

@@ -39,6 +39,7 @@ def output(*command: str, folder: Path, world: dict[str, str]) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_new_project_works_at_once(wheel, tmp_path):
     """From an empty folder, with the wheel only; commands do the same in every folder of the project."""

@@ -93,7 +93,14 @@ def world(options, tmp_path):
 
 
 @pytest.fixture(
-    params=[World, JoinWorld, AsOfWorld, ByProcessorWorld, EarlyWorld, CountedWorld, SlidingWorld, RankedWorld]
+    params=[
+        World,
+        EarlyWorld,
+        *(
+            pytest.param(each, marks=pytest.mark.long)
+            for each in (JoinWorld, AsOfWorld, ByProcessorWorld, CountedWorld, SlidingWorld, RankedWorld)
+        ),
+    ]
 )
 def any_world(request, options, tmp_path):
     return request.param(options, tmp_path)
@@ -142,7 +149,9 @@ def test_a_savepoint_a_rewind_and_a_rescale_lead_to_the_same_rows(any_world, ran
     assert not [finding for query in world.pipeline().verify(world.options) for finding in query.found]
 
 
-@pytest.mark.parametrize("of", [GlobalWorld, OverWorld, pytest.param(RangeWorld, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "of", [GlobalWorld, *(pytest.param(each, marks=pytest.mark.long) for each in (OverWorld, RangeWorld))]
+)
 def test_a_crash_between_the_ways_that_state_takes_changes_nothing(of, options, tmp_path, monkeypatch):
     world = of(options, tmp_path)
     world.run(40)
