@@ -150,6 +150,23 @@ def test_a_table_that_is_put_back_between_staging_and_commit_gets_nothing(path):
     assert read(path) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_table_that_others_restore_between_staging_and_commit_gets_nothing(path, fresh):
+    writer = DeltaWriter("rows", path)
+    batches(writer, 0, 3)
+    writer = DeltaWriter("rows", path) if fresh else writer
+    assert not writer.committed(mark(3))
+    staged = writer.stage(numbers(3), mark(3))
+    write_deltalake(path, pa.table({"n": [-1]}), mode="append")
+    DeltaTable(path).restore(1)
+    with pytest.raises(SinkError, match="RESTORE by others in version 4"):
+        staged.commit()
+    DeltaTable(path).restore(2)
+    assert not writer.committed(mark(3))
+    assert write(writer, numbers(3), mark(3)) == 1
+    assert read(path) == [0, 1, 2, 3]
+
+
 class Shared:
     """A table with a sink of ours and others who write to it; `rows` is what must be in it."""
 

@@ -162,6 +162,19 @@ def test_files_that_were_vacuumed_are_missed_before_anything_is_touched(table):
     assert table.version() == version
 
 
+def test_a_compacted_version_has_the_rows_of_one_that_was_vacuumed(table):
+    table.batch(0)
+    table.batch(1)
+    DeltaTable(table.path).optimize.compact()
+    table.batch(2)
+    DeltaTable(table.path).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    assert table.go(1, begun=2) == "restored to version 2"
+    assert table.batches() == [(1, 0), (1, 1)]
+    assert table.writer.last_committed(mark(0, generation=2)) == 1
+    with pytest.raises(SinkError, match="files of version 0 of the table are gone"):
+        table.go(0, begun=3, generation=2)
+
+
 def test_going_before_the_first_rows_empties_the_table(table):
     table.batch(2)
     table.batch(3)

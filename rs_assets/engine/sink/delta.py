@@ -42,6 +42,7 @@ from rs_assets.engine.sink.delta_table import (
     commit_again,
     commit_fence,
     last_batch,
+    newest_for,
     properties,
     sink_errors,
 )
@@ -92,7 +93,7 @@ class DeltaWriter:
         last = handle.last(mark)
         if handle.table is not None and -1 < handle.own < handle.version != handle.looked:
             refuse_changes(handle.table, mark, own=handle.own, path=self.path)
-            handle.looked = handle.version
+        handle.looked = handle.version
         return last >= mark.batch_id
 
     def last_committed(self, mark: BatchMark) -> int | None:
@@ -252,6 +253,7 @@ class DeltaWriter:
         """Commit, also over commits of others in between, and remember that the batch is there."""
 
         def noted(table: DeltaTable | None) -> None:
+            table = self._unchanged(table, mark)
             # A merge moves the table on to its own version.
             on = -1 if table is None else table.version()
             commit(table)
@@ -260,6 +262,19 @@ class DeltaWriter:
         with sink_errors(self.name, self.path, mark):
             commit_again(self.handle, mark, noted)
         self.handle.remembered.hold(mark, mark.batch_id, step=self.name, place=self.path)
+
+    def _unchanged(self, table: DeltaTable | None, mark: BatchMark) -> DeltaTable | None:
+        """The table at hand, or as others have left it since the marker was read; SinkError if they took our rows out.
+
+        Behind this commit nobody would look at what was before it.
+        """
+        handle = self.handle
+        if table is not None and not handle.known:
+            table = newest_for(handle, mark)
+        if table is not None and handle.version != handle.looked:
+            refuse_changes(table, mark, own=handle.own, path=self.path)
+            handle.looked = handle.version
+        return table
 
     def _told(self, table: DeltaTable, mark: BatchMark) -> dict[str, str]:
         """What the commit says of whose rows the table holds."""

@@ -203,6 +203,12 @@ class History:
         """Whether the newest version has the rows of `version` already."""
         return self.contents.get(version, EMPTY).made_by == self.contents[self.newest].made_by
 
+    def alike(self, version: int) -> Sequence[int]:
+        """The versions with exactly the rows of `version`, it first, then the others from the oldest to the newest."""
+        made_by = self.contents.get(version, EMPTY).made_by
+        others = (v for v, content in self.contents.items() if v != version and content.made_by == made_by)
+        return (version, *others)
+
     def _version_of(self, kept: Point) -> int:
         begun = next(
             (c for c in reversed(self.changes) if c.kind == "return" and _generation(c) == kept.generation), None

@@ -41,9 +41,7 @@ def plan_rewind(table: DeltaTable, kept: BatchMark, begun: BatchMark, *, had: in
         raise lacking(kept, known=known, had=had, path=path)
     if history.same(version):
         return None
-    if version != NO_ROWS:
-        _check_files(table, version, step=kept.sink, path=path)
-    return version
+    return version if version == NO_ROWS else _whole_version(table, history.alike(version), step=kept.sink, path=path)
 
 
 def lacking(kept: BatchMark, *, known: int, had: int, path: str) -> SinkError:
@@ -117,8 +115,8 @@ def changes_by_others(table: DeltaTable, mark: BatchMark, path: str) -> Sequence
 
 
 def refuse_changes(table: DeltaTable, mark: BatchMark, *, own: int, path: str) -> None:
-    """SinkError if others took rows of this sink out of the table since version `own`, a commit of ours."""
-    history = _history(table, mark, table.version() - own + 1, path)
+    """SinkError if others took rows of this sink out of the table since version `own`, a commit of ours (-1: the last)."""
+    history = _history(table, mark, table.version() - own + 1, path) if own >= 0 else _last_entries(table, mark)
     if history.last_own is None:
         return
     for change in strange_changes(history):
@@ -192,6 +190,24 @@ def _history(table: DeltaTable, mark: BatchMark, limit: int, path: str) -> Histo
             step=mark.sink,
             table=path,
         ) from error
+
+
+def _whole_version(table: DeltaTable, alike: Sequence[int], *, step: str, path: str) -> int:
+    """The first of the versions `alike`, which have the same rows, whose files are all there.
+
+    A compaction makes such a version, and a vacuum behind it removes the files of the one before. SinkError, about the
+    first of them, if files of each have been vacuumed, or its log is gone.
+    """
+    refused: SinkError | None = None
+    for version in alike:
+        try:
+            _check_files(table, version, step=step, path=path)
+        except SinkError as error:
+            refused = refused or error
+        else:
+            return version
+    assert refused is not None  # noqa: S101  a version is like itself
+    raise refused
 
 
 def _check_files(table: DeltaTable, version: int, *, step: str, path: str) -> None:

@@ -205,7 +205,7 @@ def commit_again(handle: TableHandle, mark: BatchMark, commit: Callable[[DeltaTa
 
     Each further try looks at fence and marker anew: LeaseLostError or CommitFailedError if a rival has the batch.
     """
-    table = handle.table if handle.at_hand else _newest_for(handle, mark)
+    table = handle.table if handle.at_hand else newest_for(handle, mark)
     for wait_s in (*WAITS_S, None):
         try:
             commit(table)
@@ -217,10 +217,10 @@ def commit_again(handle: TableHandle, mark: BatchMark, commit: Callable[[DeltaTa
         else:
             return
         time.sleep(wait_s * random.uniform(0.5, 1.5))  # noqa: S311  no secret
-        table = _newest_for(handle, mark)
+        table = newest_for(handle, mark)
 
 
-def _newest_for(handle: TableHandle, mark: BatchMark) -> DeltaTable | None:
+def newest_for(handle: TableHandle, mark: BatchMark) -> DeltaTable | None:
     """The newest version, as long as it awaits the batch of `mark`."""
     table = handle.newest()
     if handle.last(mark) >= mark.batch_id:
