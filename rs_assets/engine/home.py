@@ -80,7 +80,7 @@ class Home:
 
     @property
     def shuffles(self) -> Path:
-        """Delta tables between the queries of a pipeline."""
+        """Notes of how far the topics between the queries of a pipeline are whole."""
         return self.root / "shuffles"
 
     @property

@@ -11,6 +11,7 @@ from pathlib import Path
 from rs_assets.engine.checkpoint.catalog import Catalog
 from rs_assets.engine.checkpoint.compaction import compact_table
 from rs_assets.engine.checkpoint.savepoints import SavepointStore, collect_garbage
+from rs_assets.engine.checkpoint.savepoints.listing import SHUFFLES
 from rs_assets.engine.checkpoint.tidying import kept_for, tidy_catalog
 from rs_assets.engine.home import Home
 from rs_assets.engine.sink.delta_table import open_table
@@ -68,5 +69,5 @@ def clear_trash(job: Path, *, keep: timedelta = RETENTION) -> int:
 
 
 def _own_tables(topology: Topology, home: Home) -> Iterator[Path]:
-    for root in (home.state, home.shuffles):
-        yield from sorted((root / topology.namespace / topology.job).glob("*"))
+    yield from sorted((home.state / topology.namespace / topology.job).glob("*"))
+    yield from sorted(home.job(topology.namespace, topology.job).glob(f"g*/*/{SHUFFLES}/*"))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
 from rs_assets import MemoryChannel, RunOptions, StreamBuilder
 from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.checkpoint.manifest import Manifest
+from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.engine.connect.kafka.admin import connected
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.home import Home
@@ -20,6 +22,7 @@ from tests.kafka.reader import Reader, as_numbers, numbered, until
 from tests.kafka.test_topics import made_again
 
 NAME, SCHEMA = "kafka", "id bigint"
+HOME = Home(Path("/data/rs"))
 
 
 @pytest.fixture(autouse=True)
@@ -141,20 +144,36 @@ def test_should_share_no_shuffle_with_another_home_and_notice_when_its_own_is_ma
 def test_should_go_on_with_the_topic_that_an_older_release_has_filled():
     topology = shuffled_topology("kafka")
     old = Manifest.new()
-    made, manifest = placed(topology, old, lambda _: True)
+    made, manifest = placed(topology, old, HOME, lambda _: (NAME, True))
     assert manifest.places == {"shuffle_1_write": "rs.test.homes.shuffle_1"}
     assert {made["shuffle_1"].place, made["shuffle_1_write"].place} == {"rs.test.homes.shuffle_1"}
-    begun, kept_since = placed(topology, manifest.next_generation(), lambda _: False)
+    begun, kept_since = placed(topology, manifest.next_generation(), HOME, lambda _: (NAME, False))
     assert begun["shuffle_1"].place == f"rs-assets-shuffle.test.homes.shuffle_1.{old.pipeline_id}"
-    assert placed(topology, kept_since, lambda _: True)[0] == begun
+    assert placed(topology, kept_since, HOME, lambda _: (NAME, True))[0] == begun
 
 
 def test_should_find_the_place_of_a_shuffle_that_was_renamed():
-    _, manifest = placed(shuffled_topology("delta"), Manifest.new(), lambda _: True)
+    known = Manifest(pipeline_id="p1", generation=3, queries={NAME: QueryFacts(generation=2)})
+    _, manifest = placed(shuffled_topology("delta"), known, HOME, lambda _: (NAME, True))
+    assert manifest.places == {"shuffle_1_write": "kafka/shuffles/shuffle_1_write"}
     aliases = {"by_id": "shuffle_1", "by_id_write": "shuffle_1_write"}
-    renamed = Manifest(pipeline_id=manifest.pipeline_id, places=manifest.places, aliases=aliases)
-    made, _ = placed(shuffled_topology("delta", name="by_id"), renamed, lambda _: True)
+    renamed = replace(manifest, aliases=aliases)
+    made, _ = placed(shuffled_topology("delta", name="by_id"), renamed, HOME, lambda _: (NAME, True))
     assert made["by_id"].place == "test.homes.shuffle_1"
+    folder = HOME.job("test", "homes") / "g0002" / NAME / "shuffles" / "shuffle_1_write"
+    assert {made["by_id"].folder, made["by_id_write"].folder} == {str(folder)}
+
+
+def test_should_move_the_table_that_an_older_release_has_filled(tmp_path):
+    home = Home(tmp_path)
+    facts, places = {NAME: QueryFacts(generation=1)}, {"shuffle_1_write": "test.homes.shuffle_1"}
+    old = Manifest(pipeline_id="p1", queries=facts, places=places)
+    former = home.shuffles / "test" / "homes" / "shuffle_1"
+    former.mkdir(parents=True)
+    for _ in range(2):
+        made, _ = placed(shuffled_topology("delta"), old, home, lambda _: (NAME, True))
+        assert Path(made["shuffle_1"].folder).is_dir()
+    assert not former.exists()
 
 
 def shuffled_topology(strategy, **how):

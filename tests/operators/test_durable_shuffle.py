@@ -3,6 +3,7 @@
 import shutil
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from rs_assets.engine.shuffle.table import BATCH, TableShuffle
 from rs_assets.engine.source.kafka.offsets import dump_offsets
 from rs_assets.engine.source.kafka.reading import KafkaReader
 from rs_assets.errors import CheckpointError, ConfigurationError, SinkError, TopologyError
-from rs_assets.pipeline.runtime.upkeep.travel import savepoint
+from rs_assets.pipeline.runtime.upkeep.travel import fork, restore, rewind, savepoint
 from rs_assets.testing import KafkaRecord, PipelineDriver
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -82,7 +83,8 @@ def test_should_write_two_branches_once_and_purge_what_both_have_read(driver, tm
     options = RunOptions(home=Home(tmp_path), driver=driver)
     report = pipeline.run(options)
     assert (report.rows_in, report.rows_out, report.sealed) == (200, 20 + 10, True)
-    place = DeltaTable(str(tmp_path / "shuffles" / "test" / "branches" / "shuffle_1"))
+    query = next((tmp_path / "checkpoints" / "test" / "branches" / "g0001").glob("*/shuffles"))
+    place = DeltaTable(str(query / "shuffle_1_write"))
     assert place.count() == 0
     assert sum(1 for entry in place.history() if entry["operation"] == "WRITE") == 1
     assert pipeline.run(options).rows_in == 0
@@ -106,12 +108,12 @@ def test_should_not_go_on_without_the_half_that_was_begun_anew(driver, tmp_path)
     assert DeltaTable(str(tmp_path / "tables" / "test" / "out")).count() == len(ROWS)
 
 
-def test_should_refuse_to_go_back(driver, tmp_path):
-    pipeline = (
-        StreamBuilder.data_stream("test", "back").from_array(ROWS).shuffle(2, strategy="delta").to_print().build()
-    )
-    with pytest.raises(ConfigurationError, match="durable shuffle"):
-        savepoint(pipeline.topology, RunOptions(home=Home(tmp_path), driver=driver))
+def test_should_refuse_to_go_back_behind_a_topic(options):
+    stream = StreamBuilder.data_stream("test", "back").from_array(ROWS)
+    shuffled = stream.shuffle(2, strategy="kafka", bootstrap_servers="localhost:9092").to_print().build()
+    for way in (savepoint, restore, partial(rewind, to_batch=0), partial(fork, source=("test", "other"))):
+        with pytest.raises(ConfigurationError, match="durable shuffle through Kafka"):
+            way(shuffled.topology, options=options)
 
 
 @pytest.mark.parametrize(

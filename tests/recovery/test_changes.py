@@ -8,8 +8,10 @@ from deltalake import DeltaTable
 from rs_assets import StreamBuilder, Time, TumblingWindow
 from rs_assets.cli.status import status_of
 from rs_assets.engine.home import Home
+from rs_assets.engine.sink.delta import DeltaWriter
 from rs_assets.engine.source.memory import MemoryChannel
-from rs_assets.errors import CheckpointError, ConfigurationError, TopologyChangedError, TopologyError
+from rs_assets.errors import CheckpointError, ConfigurationError, SinkError, TopologyChangedError, TopologyError
+from tests.crash import Crash
 from tests.operators.model import at
 
 SCHEMA = "page string, n bigint, ts timestamp"
@@ -345,6 +347,40 @@ def test_an_output_that_replaces_rows_otherwise_than_before_is_refused(world):
     assert "--reset-step clicks" in error.value.remedy
     assert run(["page"], new_generation=True) == [("a", 2)]
     assert run(["page", "n"], keep_state=True) == [("a", 2)]
+
+
+def test_rules_go_back_with_the_batch(world):
+    """Behind a rewind the rows are those of the rules of then, and the code of then goes on with them."""
+    world.first.put(*rows("a", 1, n=1), *rows("a", 2, n=2))
+
+    def pipeline(keys):
+        return world.stream("clicks").select_fields("page", "n").to_delta("plain", name="out", mode="upsert", keys=keys)
+
+    world.run(pipeline(["page", "n"]))
+    world.first.put(*rows("a", 3, n=3))
+    world.run(pipeline(["page"]), keep_state=True)
+    pipeline(["page", "n"]).build().rewind(0, world.options)
+    with pytest.raises(TopologyChangedError, match="would upsert by page"):
+        world.run(pipeline(["page"]))
+    world.run(pipeline(["page", "n"]))
+    found = DeltaTable(world.options.home.table("shop", "plain")).to_pyarrow_table().to_pylist()
+    assert sorted(row["n"] for row in found) == [1, 2, 3]
+
+
+def test_other_keys_are_refused_though_a_kill_came_before_the_note_of_the_first_rows(world, monkeypatch):
+    world.first.put(*rows("a", 1, n=1), *rows("a", 2, n=2))
+
+    def run(keys):
+        stream = world.stream("clicks").select_fields("page", "n")
+        world.run(stream.to_delta("plain", name="out", mode="upsert", keys=keys))
+
+    with monkeypatch.context() as patched:
+        Crash(patched, DeltaWriter, behind=True)
+        with pytest.raises(SinkError, match="crash behind"):
+            run(["page", "n"])
+    with pytest.raises(TopologyChangedError, match="would upsert by page"):
+        run(["page"])
+    run(["n", "page"])
 
 
 def test_another_table_gets_the_rows_from_then_on_as_the_remedy_says(world):

@@ -20,7 +20,7 @@ from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.runtime.job.opening import opened
 from rs_assets.pipeline.runtime.job.preflight import repair
 from rs_assets.pipeline.runtime.run.run import _until_caught_up, wire_all
-from rs_assets.pipeline.runtime.upkeep.returns import begun_with, matching, path_of
+from rs_assets.pipeline.runtime.upkeep.returns import QueryReturn, begun_with, matching, path_of
 from rs_assets.pipeline.runtime.upkeep.rewound import left_at, partitions_at
 from rs_assets.pipeline.runtime.upkeep.travel import restore, rewind, savepoint
 
@@ -297,12 +297,16 @@ def plan_file(checkpoint, batch, *, partitions=2, **sources):
 def test_the_number_of_partitions_goes_back_with_the_batch(world, tmp_path):
     windows = world.source().with_fields(ts="timestamp_seconds(n)").window(TumblingWindow.of(Time.seconds(9), "ts"))
     plan = plan_queries(windows.count("rows").to_data_stream().to_delta("out").build().topology)[0]
-    plan_file(tmp_path / "checkpoint", 3, partitions=2)
+    plan_file(tmp_path / "g0001" / "a" / "checkpoint", 3, partitions=2)
     alone = Manifest(pipeline_id="p1", partitions=1, queries={"a": QueryFacts(generation=1, stateful=plan.stateful)})
-    assert partitions_at(plan, alone, tmp_path, 3) == 2
+    back = QueryReturn(plan=plan, folder="a", facts=alone.queries["a"], batch=3)
+    assert partitions_at([back], alone, tmp_path) == 2
     more = alone.with_query("b", QueryFacts(generation=1, stateful="other"))
     with pytest.raises(CheckpointError, match="had 2 partitions, and that of the other queries"):
-        partitions_at(plan, more, tmp_path, 3)
+        partitions_at([back], more, tmp_path)
+    both = [back, replace(back, folder="b")]
+    plan_file(tmp_path / "g0001" / "b" / "checkpoint", 3, partitions=2)
+    assert partitions_at(both, more, tmp_path) == 2
 
 
 @pytest.mark.parametrize(

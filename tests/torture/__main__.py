@@ -65,6 +65,7 @@ def arguments() -> argparse.Namespace:
     points.add_argument("--operation", action="append", choices=OPERATIONS, default=[], help="only those of this one")
     points.add_argument("--every", type=int, default=1, help="only one in so many, evenly")
     points.add_argument("--minutes", type=float, default=1e6, help="begin none behind that time")
+    points.add_argument("--shuffled", action="store_true", help="of a pipeline with a durable shuffle")
     points.add_argument("--point", help="only that one: its name, as it is printed, or its number")
     past = parts.add_parser("histories", help="what people do, by a seed")
     past.add_argument("--seed", type=int, default=1)
@@ -83,7 +84,8 @@ def arguments() -> argparse.Namespace:
 def done_as_asked(folder: Path, how: argparse.Namespace) -> int:
     """Do the part that is asked for; how much was wrong."""
     if how.part == "crashes":
-        return crashes(folder, how.operation, every=how.every, point=how.point, minutes=how.minutes)
+        limits = {"every": how.every, "point": how.point, "minutes": how.minutes}
+        return crashes(folder, how.operation, shuffled=how.shuffled, **limits)
     return histories(folder, how) if how.part == "histories" else ledger(folder, how.seed, how.kills)
 
 

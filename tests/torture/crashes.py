@@ -11,7 +11,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from rs_assets.engine.spark.driver import SparkDriver
-from tests.torture.operations import OPERATIONS
+from tests.torture.operations import OPERATIONS, SHUFFLED
 from tests.torture.recorder import Crash, Recording, record
 from tests.torture.recover import Outcome, distinct, evenly, outcomes
 from tests.torture.site import SMALL, Site
@@ -66,22 +66,25 @@ class Outcomes:
             yield f"{operation or 'all':14} {there:6} {len(of):8} {refused:14} {wrong:6}"
 
 
-def crashes(folder: Path, operations: list[str], *, every: int, point: str | None, minutes: float) -> int:
+def crashes(
+    folder: Path, operations: list[str], *, every: int, point: str | None, minutes: float, shuffled: bool = False
+) -> int:
     """Record, go on from every crash that differs, and say what became of them; how many came out wrong.
 
     With a `point`, only from there: its name, or its number in this recording. A folder that has a recording goes on
-    where it was left; none is begun once the minutes are over.
+    where it was left; none is begun once the minutes are over. `shuffled`: of a pipeline with a durable shuffle.
     """
     written = folder / "recording.json"
     if not written.exists():
-        record(folder).save(written)
+        record(folder, *([SHUFFLED] if shuffled else [])).save(written)
     recording, kept = Recording.load(written), Outcomes(folder / "outcomes.jsonl")
     trees = distinct(recording.of(*operations))
     chosen = kept.lacking(evenly(trees)[: -(-len(trees) // every)]) if point is None else _named(recording, point)
     print(f"{len(recording.of(*operations))} crash points, {len(trees)} trees, {len(chosen)} to go on from", flush=True)
     until = time.monotonic() + 60 * minutes
     timely = takewhile(lambda _: time.monotonic() < until, chosen)
-    wrong = _gone_on(recording, timely, kept, told=point is not None)
+    site = Site(recording.root, SparkDriver.shared(SMALL), shuffled=shuffled)
+    wrong = _gone_on(site, recording, timely, kept, told=point is not None)
     print("\n".join(kept.table(trees)), flush=True)
     return wrong
 
@@ -93,8 +96,10 @@ def _named(recording: Recording, point: str) -> Chosen:
     return chosen
 
 
-def _gone_on(recording: Recording, chosen: Iterable[tuple[Crash, int]], kept: Outcomes, *, told: bool) -> int:
-    site, began, wrong = Site(recording.root, SparkDriver.shared(SMALL)), time.monotonic(), 0
+def _gone_on(
+    site: Site, recording: Recording, chosen: Iterable[tuple[Crash, int]], kept: Outcomes, *, told: bool
+) -> int:
+    began, wrong = time.monotonic(), 0
     for number, each in enumerate(outcomes(site, recording, chosen), 1):
         kept.keep(each)
         wrong += bool(each.wrong)

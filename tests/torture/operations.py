@@ -1,7 +1,8 @@
 """The operations whose crash points are recorded, in the order in which one program does them.
 
-`python -m tests.torture.operations <root> [<operation>...]` is that program: it does all of them, or those that are
-named, in an empty folder. Between two of them the input grows. `recorded` tells the recorder where one begins and ends.
+`python -m tests.torture.operations <root> [--shuffled] [<operation>...]` is that program: it does all of them, or those
+that are named, in an empty folder; `--shuffled` puts a durable shuffle before the window. Between two of them the input
+grows. `recorded` tells the recorder where one begins and ends.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ Deed = Callable[[Site], object]
 # Enough for windows to close with each growth.
 ROWS = 14
 JOB, FORK = "town", "forked"
+SHUFFLED = "--shuffled"
 # The pipeline that was started and is to be stopped.
 RUNNING: list[RunningPipeline] = []
 
@@ -66,7 +68,9 @@ def _savepoint(site: Site) -> Savepoint:
 
 
 def _rewind(site: Site) -> None:
-    travel.rewind(site.pipeline().topology, 5, site.options, step="window")
+    # With a shuffle the query that writes it, so that both go.
+    step, batch = ("a", 1) if site.shuffled else ("window", 5)
+    travel.rewind(site.pipeline().topology, batch, site.options, step=step)
 
 
 def _restore(site: Site) -> None:
@@ -152,9 +156,9 @@ def main(root: str, *chosen: str) -> None:
     driver = SparkDriver.shared(SMALL)
     # Spark's own start is not part of any operation.
     driver.call(lambda spark: spark.range(1).count())
-    site = Site(Path(root), driver)
+    site = Site(Path(root), driver, shuffled=SHUFFLED in chosen)
     site.make()
-    for name in chosen or OPERATIONS:
+    for name in [name for name in chosen if name != SHUFFLED] or OPERATIONS:
         operation = OPERATIONS[name]
         operation.first(site)
         with recorded(name):

@@ -156,6 +156,19 @@ class CheckpointLog:
         lines = (self.folder / "offsets" / str(last)).read_text().split("\n")
         self._rewrite(last, [f"{name}:{offset}" if line.startswith(f"{name}:") else line for line in lines])
 
+    def plan_as(self, batch_id: int, ends: Mapping[str, str]) -> bool:
+        """Let a planned batch end at `ends`, by the stored names of its sources; whether that changes its plan.
+
+        The query must end without having computed the batch. Sources that are not in both stay as they are planned.
+        """
+        lines = (self.folder / "offsets" / str(batch_id)).read_text().split("\n")
+        head, planned = lines[:2], [line.split(":", 1) for line in lines[2:] if ":" in line]
+        now = [f"{name}:{ends.get(name, end)}" for name, end in planned]
+        if now == [f"{name}:{end}" for name, end in planned]:
+            return False
+        self._rewrite(batch_id, [*head, *now])
+        return True
+
     def _rewrite(self, batch_id: int, lines: list[str]) -> None:
         folder = self.folder / "offsets"
         # A checksum of the old text would make Spark refuse the new one; without any it asks for none.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,8 @@ class QueryFacts:
     output writes and how its rows replace others there, `sinks` maps its sinks to the last batch that each had,
     `rows_open` is how many groups were left in state (an idle run does not load it), `catalogued` the last batch
     that the catalog has, `poisons` the records that are kept out of batches that failed on them. `path` are the
-    generations that lead to this one, oldest first, each with its last batch that counts.
+    generations that lead to this one, oldest first, each with its last batch that counts. `ruled` are the `rules` of
+    before that a person has let be changed, oldest first, each with the last batch that went by them.
     """
 
     generation: int
@@ -45,6 +46,13 @@ class QueryFacts:
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     targets: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ruled: tuple[tuple[int, Mapping[str, tuple[str, ...]]], ...] = ()
+
+    def rules_at(self, batch: int) -> QueryFacts:
+        """These facts with the rules that the outputs had at the end of an earlier batch."""
+        later = [rules for last, rules in self.ruled if last >= batch]
+        then = tuple((last, rules) for last, rules in self.ruled if last < batch)
+        return replace(self, rules={**self.rules, **(later[0] if later else {})}, ruled=then)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +65,9 @@ class Manifest:
     keep it, and would load the wrong state with another number; `rescaling` is the number it is being changed to.
     `aliases` gives the name under which the checkpoint knows a source or sink that was renamed; `queries` are the
     queries by the name of their folder. `places` says where each durable shuffle lies, by the stored name of the step
-    that writes it. `token` is the greatest fencing token that was taken, `claims` has for each sink the claims of this
-    home that it may remember.
+    that writes it: the name of a topic, or the folder of a table, which begins with the stored name of its query.
+    `token` is the greatest fencing token that was taken, `claims` has for each sink the claims of this home that it may
+    remember.
     """
 
     pipeline_id: str
@@ -116,7 +125,8 @@ class Manifest:
                     "shape": tuple(facts["shape"]),
                     "poisons": tuple(facts.get("poisons", ())),
                     "origins": {name: tuple(of) for name, of in facts.get("origins", {}).items()},
-                    "rules": {name: tuple(rule) for name, rule in facts.get("rules", {}).items()},
+                    "rules": _rules(facts.get("rules", {})),
+                    "ruled": tuple((last, _rules(rules)) for last, rules in facts.get("ruled", ())),
                     "path": tuple((generation, batch) for generation, batch in facts.get("path", ())),
                 }
             )
@@ -124,6 +134,10 @@ class Manifest:
         }
         claims = {sink: tuple(known) for sink, known in body.get("claims", {}).items()}
         return cls(**{**body, "queries": queries, "claims": claims})
+
+
+def _rules(stored: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(rule) for name, rule in stored.items()}
 
 
 def generation_folder(generation: int) -> str:

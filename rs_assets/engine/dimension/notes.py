@@ -20,11 +20,13 @@ Versions = Mapping[str, str]
 class DimensionNotes:
     """The notes of the query in `folder`; an entry holds from its batch on, until the next one.
 
-    Batches up to `again` are computed a second time, because the query went back: they use what they used before.
+    Batches up to `again` are computed a second time, because the query went back: they use what they used before, over
+    the rows that they had: `plans` has where each source, by its stored name, ended in each of them.
     """
 
     folder: Path
     again: int = -1
+    plans: dict[int, dict[str, str]] = field(default_factory=dict)
     _entries: dict[int, dict[str, str]] = field(default_factory=dict)
 
     @classmethod
@@ -36,7 +38,8 @@ class DimensionNotes:
         try:
             stored = orjson.loads(path.read_bytes())
             entries = {int(batch): {str(k): str(v) for k, v in noted.items()} for batch, noted in stored["entries"]}
-            return cls(folder, int(stored["again"]), entries)
+            plans = {int(batch): dict(ends) for batch, ends in stored.get("plans", ())}
+            return cls(folder, int(stored["again"]), plans, entries)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(
                 "the notes of which version of a dimension each batch used are damaged",
@@ -71,9 +74,15 @@ class DimensionNotes:
         self._entries = {**kept, batch_id: dict(versions)}
         self.save()
 
+    def end_repeating(self) -> None:
+        """No batch is computed a second time any more."""
+        self.again, self.plans = -1, {}
+        self.save()
+
     def save(self) -> None:
         """Make the notes durable."""
-        data = orjson.dumps({"again": self.again, "entries": sorted(self._entries.items())})
+        stored = {"again": self.again, "entries": sorted(self._entries.items()), "plans": sorted(self.plans.items())}
+        data = orjson.dumps(stored)
         write_atomically(self.folder / FILE, data)
 
 
@@ -82,11 +91,13 @@ def notes_of(job: Path) -> tuple[DimensionNotes, ...]:
     return tuple(DimensionNotes.load(path.parent) for path in job.glob(f"g*/*/{FILE}"))
 
 
-def repeat_until(folder: Path, batch_id: int) -> None:
-    """Let the query in `folder` use for its batches up to `batch_id` what they used before."""
+def repeat(folder: Path, plans: Mapping[int, Mapping[str, str]]) -> None:
+    """Let the query in `folder` use for the batches of `plans` what they used before, over the rows that they had."""
     if (folder / FILE).exists():
         notes = DimensionNotes.load(folder)
-        notes.again = batch_id
+        # Of a return before this one more may be left to be computed again.
+        notes.plans |= {batch: dict(ends) for batch, ends in plans.items()}
+        notes.again = max(notes.plans, default=-1)
         # The copy of a query may share its files with the original.
         (folder / FILE).unlink()
         notes.save()

@@ -23,6 +23,10 @@ class ShufflePlace(Protocol):
         """Let readers see what an earlier run committed, before the queries of a run start."""
         ...
 
+    def untouched(self, schema: StructType | None = None) -> bool:
+        """Whether `begin` has made the place, for rows of `schema` (None: of any), and nothing was written since."""
+        ...
+
     def check(self, schema: StructType, *, step: str) -> None:
         """TopologyError, which names the field, for rows that the place cannot hold."""
         ...

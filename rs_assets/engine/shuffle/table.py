@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -41,16 +41,22 @@ class TableShuffle:
         """An empty table; its change feed gives the rows of a range of versions again."""
         if self.path.exists():
             shutil.rmtree(self.path)
-        columns = StructType([*schema.fields, StructField(BATCH, LongType())])
         self.path.parent.mkdir(parents=True, exist_ok=True)
         DeltaTable.create(
             str(self.path),
-            schema=nullable(to_arrow_schema(columns, timezone="UTC")),
+            schema=_columns(schema),
             configuration={"delta.enableChangeDataFeed": "true"},
         )
 
     def resume(self) -> None:
         """Nothing: a commit is there for every reader at once."""
+
+    def untouched(self, schema: StructType | None = None) -> bool:
+        """Whether the table has its first version alone."""
+        table = open_table(str(self.path))
+        if table is None or table.version() > 0:
+            return False
+        return schema is None or table.schema() == _columns(schema)
 
     def check(self, schema: StructType, *, step: str) -> None:
         """Nothing: a table holds rows of every type that a Delta sink takes."""
@@ -122,6 +128,12 @@ class TableShuffle:
                 table.delete(f"{quoted(BATCH)} <= {max(read)}")
         except DeltaError as error:
             raise SinkError(f"the rows of a shuffle could not be purged: {error}", table=self.path) from error
+
+
+def _columns(schema: StructType) -> Schema:
+    """The columns of the table for rows of `schema`."""
+    columns = StructType([*schema.fields, StructField(BATCH, LongType())])
+    return Schema.from_arrow(nullable(to_arrow_schema(columns, timezone="UTC")))
 
 
 def _fields(schema: StructType) -> list[str]:

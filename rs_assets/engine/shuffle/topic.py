@@ -64,6 +64,12 @@ class TopicShuffle:
         with closing(self._end()) as end:
             end.noted_within(RESUME_S)
 
+    def untouched(self, schema: StructType | None = None) -> bool:  # noqa: ARG002  records tell their schema themselves
+        """Whether the topic is there, with the partitions that were asked for, and has no record, and had none."""
+        with connected(self.cluster) as admin:
+            found = partitions_of(admin.topics([self.topic]))
+            return len(found) == self.partitions and not any(admin.latest(found).values())
+
     def check(self, schema: StructType, *, step: str) -> None:
         """Refuse maps whose keys are no text: rows are written as JSON, and Spark reads no others from it."""
         for name, kind in _maps(schema):

@@ -115,7 +115,7 @@ def changes_by_others(table: DeltaTable, mark: BatchMark, path: str) -> Sequence
 
 
 def refuse_changes(table: DeltaTable, mark: BatchMark, *, own: int, path: str) -> None:
-    """SinkError if others took rows of this sink out of the table since version `own`, a commit of ours (-1: the last)."""
+    """SinkError if others took rows of this sink out of the table since `own`, a commit of ours (-1: the last one)."""
     history = _history(table, mark, table.version() - own + 1, path) if own >= 0 else _last_entries(table, mark)
     if history.last_own is None:
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 from rs_assets.engine.checkpoint.log import CheckpointLog
@@ -36,7 +37,8 @@ def compile_shuffle_write(wiring: Wiring, node: ShuffleWrite, inputs: tuple[Flow
     place = place_of(node, wiring.home)
     place.check(rows.schema, step=node.name)
     if wiring.streaming:
-        begun = CheckpointLog(wiring.folder / "checkpoint").begun
+        # A reader may have looked into the place already, though nothing was written yet.
+        begun = CheckpointLog(wiring.folder / "checkpoint").begun or place.untouched(rows.schema)
         place.resume() if begun else place.begin(rows.schema)
     return Flow(rows)
 
@@ -48,7 +50,9 @@ def compile_shuffle_read(wiring: Wiring, node: ShuffleRead, inputs: tuple[Flow, 
 
 
 def _table(node: DurableShuffle, home: Home) -> ShufflePlace:
-    return TableShuffle(name=node.place, path=home.shuffles / node.place.replace(".", "/"))
+    # Without a run, which knows its folder, nothing is there yet.
+    path = Path(node.folder) if node.folder else home.shuffles / node.place.replace(".", "/")
+    return TableShuffle(name=node.place, path=path)
 
 
 def _topic(node: DurableShuffle, home: Home) -> ShufflePlace:

@@ -14,7 +14,7 @@ from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.deploy.beginning import refuse_missed, refuse_used
 from rs_assets.pipeline.deploy.ends import place_of, refuse_renamed, refuse_reread
 from rs_assets.pipeline.deploy.progress import position_of
-from rs_assets.pipeline.runtime.identity import resumed
+from rs_assets.pipeline.runtime.identity import matched, resumed
 from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.dim_join import DimJoin
@@ -85,6 +85,7 @@ def change_of(topology: Topology, version: Version, options: RunOptions, before:
     except TopologyChangedError as error:
         if not position_of(folder).begun:
             return Change(afresh=True)
+        _refuse_reread(before, topology, tuple(p for p in plans if not {*p.forgettable} & {*asked.reset_steps}), stored)
         raise TopologyChangedError(error.what, remedy=CHOICES, **error.facts) from error
     known = {plan.name: _known(stored, now, folders[plan.name]) for plan in plans}
     for plan in plans:
@@ -131,6 +132,14 @@ def _looked_up(topology: Topology) -> Mapping[str, tuple[object, ...]]:
 
 def _differs(end: Node, before: Node | None) -> bool:
     return before is not None and place_of(end) != place_of(before)
+
+
+def _refuse_reread(before: Topology | None, topology: Topology, plans: tuple[QueryPlan, ...], stored: Manifest) -> None:
+    """What is to be done about a source of another name is more than the choices that there always are."""
+    known, folders = matched(topology, plan_queries(topology), stored)
+    for plan in plans:
+        if before is not None and folders[plan.name] in known.queries:
+            refuse_reread(before, topology, plan, known.queries[folders[plan.name]])
 
 
 def _known(stored: Manifest, now: Manifest, folder: str) -> QueryFacts | None:

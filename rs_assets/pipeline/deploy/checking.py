@@ -27,7 +27,7 @@ def checked(version: Version, good: Version | None, options: RunOptions) -> tupl
         change = replace(change, moved=moved_ends(before, pipeline.topology))
     if pipeline.topology.shuffled and not change.steady:
         raise ConfigurationError(
-            f"a pipeline with a durable shuffle cannot go back to the version before, and this one {change}",
+            f"a version with a durable shuffle has no trial from which it could go back, and this one {change}",
             remedy="drop the pipeline, and deploy this version under another name",
         )
     try:

@@ -44,8 +44,8 @@ class Shuffle(Node):
 class ShuffleWrite(Sink):
     """The upper half of a durable shuffle: ends a query, whose rows go to `place`.
 
-    `delta` is a table below RS_HOME, `kafka` a topic of `cluster`. The place is named by namespace, job and step; a run
-    adds the id of the pipeline to the name of a topic.
+    `delta` is a table, `kafka` a topic of `cluster`. The place is named by namespace, job and step; a run adds the id
+    of the pipeline to the name of a topic, and knows the `folder` of a table, beside the checkpoint of the query.
     """
 
     family: ClassVar[Family] = "shuffle"
@@ -56,6 +56,7 @@ class ShuffleWrite(Sink):
     partitions: int
     keys: tuple[str, ...] = ()
     cluster: KafkaCluster | None = None
+    folder: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a partition count that is not a positive int, and a topic without brokers."""
@@ -86,6 +87,7 @@ class ShuffleRead(Source):
     partitions: int
     keys: tuple[str, ...] = ()
     cluster: KafkaCluster | None = None
+    folder: str = ""
 
     @property
     def follows(self) -> tuple[str, ...]:

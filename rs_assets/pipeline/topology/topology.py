@@ -120,6 +120,11 @@ class Topology:
         return any(isinstance(node, ShuffleRead) for node in self.nodes)
 
     @property
+    def savable(self) -> bool:
+        """Whether savepoints can hold all of it: rows that wait in a topic between two queries they cannot."""
+        return not any(isinstance(node, ShuffleRead) and node.strategy == "kafka" for node in self.nodes)
+
+    @property
     def bounded(self) -> bool:
         """Whether every source has an end."""
         return all(source.bounded for source in self.sources)

@@ -4,9 +4,11 @@ from rs_assets.engine.checkpoint.savepoints.copy import Progress, Subject, take
 from rs_assets.engine.checkpoint.savepoints.model import SavedFile, Savepoint
 from rs_assets.engine.checkpoint.savepoints.restore import fork, refuse_unfinished, restore, verify
 from rs_assets.engine.checkpoint.savepoints.retention import Removed, collect_garbage, retention
+from rs_assets.engine.checkpoint.savepoints.shuffled import Link
 from rs_assets.engine.checkpoint.savepoints.store import SavepointStore
 
 __all__ = [
+    "Link",
     "Progress",
     "Removed",
     "SavedFile",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,8 +12,9 @@ from pathlib import Path
 import orjson
 
 from rs_assets.engine.checkpoint.manifest import Manifest, generation_folder
-from rs_assets.engine.checkpoint.savepoints.listing import CHECKPOINT, Listed, QueryFiles, list_query
+from rs_assets.engine.checkpoint.savepoints.listing import CHECKPOINT, SHUFFLES, Listed, QueryFiles, list_query
 from rs_assets.engine.checkpoint.savepoints.model import SavedFile, Savepoint, seal
+from rs_assets.engine.checkpoint.savepoints.shuffled import Link, copied_in_order, tables_of
 from rs_assets.engine.checkpoint.savepoints.store import SavepointStore, wait_for_collection
 from rs_assets.errors import CheckpointError
 
@@ -59,11 +60,14 @@ def take(
     on_progress: OnProgress | None = None,
     threads: int = THREADS,
     now: datetime | None = None,
+    links: Collection[Link] = (),
 ) -> Savepoint:
     """Copy the checkpoints that `manifest` goes on with into `store`, each up to its last committed batch.
 
-    The queries may run meanwhile. State that the job's newest savepoint has is not read again. CheckpointError if
-    nothing is committed yet, if a file that Spark needs is missing, and if one cannot be read or stored.
+    The queries may run meanwhile. Of the tables that are `links` between them the rows are copied that readers have
+    not read yet; no reader is beyond its writer. State that the job's newest savepoint has is not read again.
+    CheckpointError if nothing is committed yet, if a file that Spark needs is missing, and if one cannot be read or
+    stored.
     """
     job = job_folder.absolute()
     queries = _queries(job, manifest)
@@ -71,8 +75,11 @@ def take(
         with store.announced("taking"):
             wait_for_collection(store, within=COLLECTION_LASTS, patience=PATIENCE)
             copier = _Copier(store, job, _known(store, subject, manifest), on_progress, threads)
-            copied = {query.name: copier.query(query, stateful=stateful) for query, stateful in queries.items()}
-            savepoint = _sealed(job, manifest, subject, copied, copier.new, now or datetime.now(UTC))
+            copied = copied_in_order(
+                queries, links, lambda folder, until: copier.query(folder, stateful=queries[folder], until=until)
+            )
+            tables = copier.files(tables_of(links, copied))
+            savepoint = _sealed(job, manifest, subject, copied, tables, copier.new, now or datetime.now(UTC))
             store.save(savepoint)
     except OSError as error:
         raise CheckpointError(
@@ -109,11 +116,28 @@ class _Copier:
         self.new: dict[str, int] = {}
         self._done: dict[str, SavedFile] = {}
 
-    def query(self, folder: Path, *, stateful: bool) -> _Copied:
-        """One query. It is listed again until nothing has vanished that could be needed."""
+    def files(self, paths: Iterable[Path]) -> tuple[SavedFile, ...]:
+        """Files that nobody changes any more; CheckpointError if one is gone."""
+        return tuple(self._file(path) for path in paths)
+
+    def _file(self, path: Path) -> SavedFile:
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            found = None
+        name = path.relative_to(self.job).as_posix()
+        copy = None if found is None else self._one(Listed(name, found.st_size, found.st_mtime_ns))
+        if copy is None:
+            raise CheckpointError(
+                "a file of a durable shuffle has vanished while it was copied", remedy="try again", file=path
+            )
+        return copy
+
+    def query(self, folder: Path, *, stateful: bool, until: int | None = None) -> _Copied:
+        """One query, up to a batch. It is listed again until nothing has vanished that could be needed."""
         problem: str | None = None
         for _ in range(ROUNDS):
-            listed = list_query(self.job, folder, stateful=stateful)
+            listed = list_query(self.job, folder, stateful=stateful, until=until)
             saved = self._copy(folder.name, listed)
             lost = [f.path for f in listed.files if f.path not in saved and not listed.is_passing(f.path)]
             problem = listed.problem(set(saved))
@@ -191,7 +215,7 @@ def _same(copy: SavedFile, file: Listed) -> bool:
 
 
 def _known(store: SavepointStore, subject: Subject, manifest: Manifest) -> Mapping[str, SavedFile]:
-    """The files of state that the newest readable savepoint of this pipeline has.
+    """The files of state and of tables that the newest readable savepoint of this pipeline has.
 
     Under one name and time they never change.
     """
@@ -203,7 +227,8 @@ def _known(store: SavepointStore, subject: Subject, manifest: Manifest) -> Mappi
             continue
         if newest.pipeline_id != manifest.pipeline_id:
             continue
-        return {file.path: file for file in newest.files if f"/{CHECKPOINT}/state/" in file.path}
+        lasting = (f"/{CHECKPOINT}/state/", f"/{SHUFFLES}/")
+        return {file.path: file for file in newest.files if any(part in file.path for part in lasting)}
     return {}
 
 
@@ -212,13 +237,15 @@ def _sealed(
     manifest: Manifest,
     subject: Subject,
     copied: Mapping[str, _Copied],
+    tables: tuple[SavedFile, ...],
     new: Mapping[str, int],
     now: datetime,
 ) -> Savepoint:
     batches = {query: copy.last for query, copy in copied.items()}
     if max(batches.values()) < 0:
         raise CheckpointError("no batch of the job is committed yet", remedy="take it after the first batch", file=job)
-    files = tuple(sorted((file for copy in copied.values() for file in copy.files), key=lambda file: file.path))
+    of_queries = (file for copy in copied.values() for file in copy.files)
+    files = tuple(sorted((*of_queries, *tables), key=lambda file: file.path))
     return seal(
         **asdict(subject),
         pipeline_id=manifest.pipeline_id,

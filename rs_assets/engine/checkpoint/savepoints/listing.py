@@ -18,6 +18,8 @@ from rs_assets.engine.checkpoint.rewind import (
 from rs_assets.errors import CheckpointError
 
 CHECKPOINT = "checkpoint"
+# Beside it, the tables through which a query hands rows to others; which files of them are needed, they know.
+SHUFFLES = "shuffles"
 _LOGS = ("commits", "offsets")
 
 
@@ -95,18 +97,20 @@ class QueryFiles:
         return f"{self.checkpoint}/{lacking}" if lacking else None
 
 
-def list_query(job: Path, query: Path, *, stateful: bool = False) -> QueryFiles:
+def list_query(job: Path, query: Path, *, stateful: bool = False, until: int | None = None) -> QueryFiles:
     """The files of the query in the folder `query` of the job's folder, good also while it runs.
+
+    Up to its batch `until`, which is committed (None: to the last one that is). Its tables of shuffles are left out.
 
     Commits are listed first: whatever is committed then has its plan and its state on disk. Files of later batches
     are left out, those of state too: in a copy, where other batches follow, they would be taken for its own.
     """
     checkpoint = query / CHECKPOINT
     commits = list(_folder(job, checkpoint / "commits"))
-    last = max((file.number for file in commits if file.checked_file is None), default=-1)
+    last = max((file.number for file in commits if file.checked_file is None), default=-1) if until is None else until
     offsets = list(_folder(job, checkpoint / "offsets"))
     logs = [file for file in (*commits, *offsets) if file.number <= last]
-    skipped = {checkpoint / log for log in _LOGS}
+    skipped = {query / SHUFFLES, *(checkpoint / log for log in _LOGS)}
     rest = [file for file in _tree(job, query, skipped) if not _is_later_state(file, last + 1)]
     planned = max((file.number for file in offsets), default=-1)
     files = tuple(_settled([*logs, *rest]))

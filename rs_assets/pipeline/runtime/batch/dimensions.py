@@ -106,6 +106,19 @@ class BatchVersions:
     dimensions: Mapping[str, RunDimension]
     pinning: threading.Lock
 
+    def ends_of(self, batch_id: int) -> Mapping[str, str]:
+        """Where the sources ended in a batch that is computed again, by their stored names; {} for another one.
+
+        If all that are left to be computed again have used what new batches use now, they are new ones from here on:
+        it is all one what each of them reads.
+        """
+        if batch_id > self.notes.again:
+            return {}
+        now = {step: dimension.current.name for step, dimension in self.dimensions.items()}
+        if all(self.notes.of(each) == now for each in range(batch_id, self.notes.again + 1)):
+            self.notes.end_repeating()
+        return self.notes.plans.get(batch_id, {})
+
     def settle(self, batch_id: int, *, planned_before: bool, first: Callable[[], int]) -> Versions:
         """The versions of a batch, noted on disk before it is computed.
 

@@ -25,7 +25,7 @@ from rs_assets.pipeline.compile.wiring import Flow
 from rs_assets.pipeline.runtime.batch.calls import BatchNotDone, Calls
 from rs_assets.pipeline.runtime.batch.execution import forget_look, found_nothing, planning_held
 from rs_assets.pipeline.runtime.batch.starved import RESTARTS, lacks_worker, trying_again
-from rs_assets.pipeline.runtime.batch.work import BatchWork
+from rs_assets.pipeline.runtime.batch.work import BatchWork, PlannedAnew
 from rs_assets.pipeline.runtime.replay.examine import blames_a_record
 from rs_assets.pipeline.runtime.report import BatchProgress, QueryReport
 from rs_assets.pipeline.runtime.translate import translate
@@ -61,6 +61,7 @@ class QueryRun:
     given_up: bool = False  # quarantine was tried for that batch
     restarts_left: int = RESTARTS
     misread: bool = False  # the batch must be read again, with every field of its records
+    planned_anew: bool = False  # the batch must be read again, by the plan that it has by now
     _query: StreamingQuery | None = None
     _calls: Calls = field(init=False)
     _started: threading.Event = field(default_factory=threading.Event)
@@ -97,7 +98,7 @@ class QueryRun:
         self._wait_until_gone()
         self._started.clear()
         self.failure, self.failed_batch, self.given_up, self._cut_off = None, -1, False, False
-        self.misread = False
+        self.misread = self.planned_anew = False
         self.work.wiring.spark.conf.set(PARTITIONS, self.partitions)
         self.work.wiring.spark.conf.set(CHAINS, len(self.plan.states) > 1)
         self.log.clear_cut_writes()
@@ -167,8 +168,11 @@ class QueryRun:
 
     @property
     def goes_on(self) -> bool:
-        """Whether it has ended and may be started again: as it was, with whole records, or without those that fail."""
-        return self.examinable or self.starved or (self.misread and not self._cut_off)
+        """Whether it has ended and may be started again.
+
+        As it was, over another plan, with whole records, or without those that fail.
+        """
+        return self.examinable or self.starved or ((self.misread or self.planned_anew) and not self._cut_off)
 
     def raise_failure(self) -> None:
         """Raise what ended the query, if it was a failure."""
@@ -258,6 +262,9 @@ class QueryRun:
         except Exception as error:  # noqa: BLE001  kept in `failure`, and raised from there
             if self._cut_off:
                 raise BatchNotDone("the query was stopped") from None
+            if isinstance(error, PlannedAnew):
+                self.planned_anew = True
+                raise BatchNotDone("the batch is planned anew") from None
             if self.work.is_misread():
                 self.misread = True
                 raise BatchNotDone("the batch is read again") from None

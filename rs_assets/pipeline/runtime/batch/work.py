@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
+class PlannedAnew(Exception):
+    """The plan of the batch is another one by now: the query has to begin it again."""
+
+
 @dataclass(slots=True, kw_only=True)
 class BatchWork:
     """The batches of one query, from the checkpoint in `folder` into its sinks, under the lease of the pipeline.
@@ -142,7 +146,10 @@ class BatchWork:
         return False
 
     def _prepare(self, batch_id: int) -> None:
-        """Note what the batch goes by, before a row of it is computed."""
+        """Note what the batch goes by, before a row of it is computed; PlannedAnew if it must be planned otherwise."""
+        ends = self.dimensions.ends_of(batch_id)
+        if ends and self.log.plan_as(batch_id, ends):
+            raise PlannedAnew(f"batch {batch_id} reads what it read before")
         for watch in self.watches.values():
             watch.planned(batch_id)
         if acts_at_once(self.topology, self.plan):

@@ -61,7 +61,7 @@ def _save_by_policy(session: JobSession) -> None:
     policy, queries = session.options.savepoints, session.queries.values()
     if not policy.at_end or policy.local_storage_only or not any(query.report.batches for query in queries):
         return
-    if not session.topology.shuffled:
+    if session.topology.savable:
         with session.troubles.guarding(NOT_SAVED):
             savepoint(session.topology, session.options, note="end of the run")
     if policy.state_rows and any(plan.stateful for plan in session.plans):

@@ -14,7 +14,8 @@ from rs_assets.engine.checkpoint.savepoints import refuse_unfinished
 from rs_assets.engine.checkpoint.savepoints.relocate import settle
 from rs_assets.engine.sink.base import BatchMark
 from rs_assets.errors import CheckpointError, RsError
-from rs_assets.pipeline.runtime.ends import refuse_renamed
+from rs_assets.pipeline.compile.shuffle import place_of
+from rs_assets.pipeline.runtime.ends import refuse_renamed, refuse_ruled
 from rs_assets.pipeline.runtime.identity import queries_of_now, resumed
 from rs_assets.pipeline.runtime.job.inputs import check_inputs
 from rs_assets.pipeline.runtime.job.preflight import expected
@@ -27,6 +28,7 @@ from rs_assets.pipeline.runtime.upkeep.ownership import known_of, newest_of, not
 from rs_assets.pipeline.runtime.upkeep.returns import return_letters, undo_letters
 from rs_assets.pipeline.runtime.upkeep.travel import bring_back
 from rs_assets.pipeline.topology.describe import as_text
+from rs_assets.pipeline.topology.shuffle import ShuffleWrite
 from rs_assets.pipeline.topology.topology import Topology
 
 
@@ -58,7 +60,9 @@ def _open(session: JobSession) -> None:
         # Sinks may have noted the generation of the return already.
         stored = replace(stored, generation=max(stored.generation, cut.generation + 1))
     session.manifest, session.folders = resumed(session.topology, session.plans, stored, session.options)
-    session.topology, session.manifest = placed(session.topology, session.manifest, partial(_writes, session))
+    session.topology, session.manifest = placed(
+        session.topology, session.manifest, session.options.home, partial(_writer_of, session)
+    )
     first = not (stored.queries or stored.claims)
     claimed = claim_sinks(session.topology, session.manifest, session.held, session.options, first=first)
     session.manifest, session.claim = claimed.settled(session.manifest), claimed.claim
@@ -66,6 +70,7 @@ def _open(session: JobSession) -> None:
         settle(generation)
     _return_sources(session, stored)
     _preflight(session)
+    _check_rules(session, stored)
     _check_shuffles(session)
     logs = [(plan, session.log(plan)) for plan in session.plans]
     inputs = check_inputs(session.readers, session.manifest, logs, session.note_loss)
@@ -90,9 +95,10 @@ def _stored(session: JobSession) -> Manifest:
     return manifests.load(session.folder) or _without_manifest(session)
 
 
-def _writes(session: JobSession, step: str) -> bool:
-    """Whether the query of this sink has planned a batch."""
-    return next(session.log(plan) for plan in session.plans if step in plan.sinks).begun
+def _writer_of(session: JobSession, step: str) -> tuple[str, bool]:
+    """The stored name of the query of this sink, and whether it has planned a batch."""
+    plan = next(plan for plan in session.plans if step in plan.sinks)
+    return session.folders[plan.name], session.log(plan).begun
 
 
 def _next_generation(session: JobSession, stored: Manifest, *, above: int) -> Manifest:
@@ -229,19 +235,45 @@ def _return_sources(session: JobSession, stored: Manifest) -> None:
         session.manifest = session.manifest.with_query(session.folders[plan.name], replace(facts, left=left))
 
 
-def _check_shuffles(session: JobSession) -> None:
-    """A query that reads what another writes cannot be ahead of it: one of them was begun anew without the other."""
-    batches = {plan.name: session.log(plan).last_committed() for plan in session.plans}
+def _check_rules(session: JobSession, stored: Manifest) -> None:
+    """TopologyChangedError for an output that has rows by other rules, by its own word; else note until when it had.
+
+    A run that was killed behind the first commit of an output has not noted that it has rows.
+    """
+    known = queries_of_now(session.topology, stored)
     for plan in session.plans:
-        written = {w for source in plan.sources for w in session.topology[source].follows}
-        above = [p for p in session.plans if written & set(p.sinks)]
-        lone = next((p for p in above if batches[p.name] < 0 <= batches[plan.name]), None)
-        if lone is not None:
-            raise CheckpointError(
-                f"query {lone.name!r} begins anew, but {plan.name!r} has read what it wrote before",
-                remedy="begin a new generation of the whole pipeline (--new-generation)",
-                pipeline=session.topology.name,
-            )
+        before, facts = known.get(session.folders[plan.name]), session.facts(plan)
+        if before is None or before.generation != facts.generation:
+            continue
+        if not session.options.keep_state:
+            refuse_ruled(session.topology, plan, replace(before, sinks=facts.sinks))
+        if before.rules != {name: rule for name, rule in facts.rules.items() if name in before.rules}:
+            ruled = (*facts.ruled, (session.log(plan).last_committed(), before.rules))
+            session.manifest = session.manifest.with_query(session.folders[plan.name], replace(facts, ruled=ruled))
+
+
+def _check_shuffles(session: JobSession) -> None:
+    """A query that has read what another wrote goes on with it only: where that begins anew, so must this one.
+
+    A reader that has begun before the writer has read nothing, as long as nothing was written.
+    """
+    writers = {name: plan for plan in session.plans for name in plan.sinks}
+    for plan in session.plans:
+        written = {name for source in plan.sources for name in session.topology[source].follows}
+        for name in sorted(written if session.log(plan).begun else ()):
+            if not session.log(writers[name]).begun and not _untouched(session, name):
+                raise CheckpointError(
+                    f"query {writers[name].name!r} begins anew, but {plan.name!r} has read what it wrote before",
+                    remedy="begin a new generation of the whole pipeline (--new-generation)",
+                    pipeline=session.topology.name,
+                )
+
+
+def _untouched(session: JobSession, step: str) -> bool:
+    """Whether nothing was ever written into the durable shuffle of a step."""
+    write = session.topology[step]
+    assert isinstance(write, ShuffleWrite)  # noqa: S101  only these are followed
+    return place_of(write, session.options.home).untouched()
 
 
 def _preflight(session: JobSession) -> None:

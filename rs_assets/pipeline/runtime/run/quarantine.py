@@ -30,14 +30,14 @@ LOOK = timedelta(seconds=0.1)
 def go_on(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> bool:
     """Whether `query`, which a batch has ended, runs again without the records on which it failed.
 
-    To be called on the Spark driver's thread. A query for which no Python worker could be started runs again as it was,
-    and one that was misread with whole records, from then on.
+    To be called on the Spark driver's thread. A query for which no Python worker could be started, or whose batch has
+    another plan now, runs again as it was, and one that was misread with whole records, from then on.
     The records are in the manifest before the batch is tried again; a crash before that leaves nothing behind, and the
     next start finds them once more. False leaves the query as it ended: nothing to blame was found, or more than
     `RunOptions.max_poisons` records of the batch, which tells of a fault of the pipeline. Of that the failure gets the
     first record's address.
     """
-    if query.misread or query.starved:
+    if query.misread or query.planned_anew or query.starved:
         query.restarts_left -= query.starved
         _read_whole(query)
         query.stop()

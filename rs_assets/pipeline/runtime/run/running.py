@@ -103,7 +103,7 @@ class RunningPipeline:
             self._tasks.append(task.start())
 
     def _save(self) -> None:
-        if self._committed and not self.session.topology.shuffled:
+        if self._committed and self.session.topology.savable:
             self.savepoint("by the clock")
 
     def _write_state(self) -> None:

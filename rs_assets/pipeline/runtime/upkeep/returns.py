@@ -19,6 +19,7 @@ from rs_assets.pipeline.compile.sink import writer_of
 from rs_assets.pipeline.runtime.identity import matched
 from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.pipeline.runtime.upkeep.claims import Claimed
+from rs_assets.pipeline.topology.shuffle import ShuffleWrite
 from rs_assets.pipeline.topology.sink import Sink
 from rs_assets.pipeline.topology.topology import Topology
 
@@ -90,6 +91,9 @@ class Return:
             for name in query.plan.sinks:
                 node = self.topology[name]
                 assert isinstance(node, Sink)  # noqa: S101  plans name sinks
+                if isinstance(node, ShuffleWrite):
+                    # Its table is a part of the checkpoint, and goes back with that.
+                    continue
                 writer = writer_of(node, self.options.home, self.topology.namespace)
                 if isinstance(writer, Closing):
                     stack.callback(writer.close)

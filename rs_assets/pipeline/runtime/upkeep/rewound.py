@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,9 +14,12 @@ from rs_assets.engine.checkpoint.log import CheckpointLog
 from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts, generation_folder
 from rs_assets.engine.checkpoint.rewind import rewind as rewind_checkpoint
 from rs_assets.engine.checkpoint.rewind import rewindable
+from rs_assets.engine.checkpoint.savepoints.listing import SHUFFLES
 from rs_assets.engine.checkpoint.savepoints.model import stamp
 from rs_assets.engine.checkpoint.savepoints.relocate import relocate
-from rs_assets.engine.dimension.notes import repeat_until
+from rs_assets.engine.dimension.notes import repeat
+from rs_assets.engine.shuffle.cut import cut, end_of
+from rs_assets.engine.sink.staging import STAGING
 from rs_assets.errors import CheckpointError
 from rs_assets.pipeline.compile.query_plan import CONTROL_SOURCE, QueryPlan
 from rs_assets.pipeline.runtime.upkeep.returns import QueryReturn, begun_with
@@ -34,35 +37,50 @@ def refuse_batch(plan: QueryPlan, place: Path, to_batch: int) -> None:
         )
 
 
-def partitions_at(plan: QueryPlan, manifest: Manifest, place: Path, to_batch: int) -> int:
-    """The number of state partitions of the pipeline once the query is at `to_batch`."""
-    then = CheckpointLog(place / "checkpoint").partitions(to_batch) if plan.stateful else 0
-    if then in (0, manifest.partitions):
-        return manifest.partitions
-    if any(facts.stateful not in (None, plan.stateful) for facts in manifest.queries.values()):
+def partitions_at(queries: Sequence[QueryReturn], manifest: Manifest, folder: Path) -> int:
+    """The number of state partitions of the pipeline once the queries are at their batches."""
+    known = {query.folder: _partitions(query, manifest.place(folder, query.folder)) for query in queries}
+    stateful = [name for name, facts in manifest.queries.items() if facts.stateful is not None]
+    by_query = {name: known.get(name) or manifest.partitions for name in stateful}
+    if len({*by_query.values()}) > 1:
+        first = queries[0]
         raise CheckpointError(
-            f"at batch {to_batch} the state of {plan.name} had {then} partitions, and that of the other queries of the"
-            f" pipeline has {manifest.partitions}",
+            f"at batch {first.batch} the state of {first.plan.name} had {known[first.folder]} partitions, and that of"
+            f" the other queries of the pipeline has {manifest.partitions}",
             remedy="go back to a batch behind the rescale, or restore a savepoint from before it",
-            file=place,
+            file=folder,
         )
-    return then
+    return next(iter(by_query.values()), manifest.partitions)
 
 
-def rewind_query(folder: Path, stored: Manifest, query: QueryReturn, begun: int) -> None:
-    """Make the checkpoint, and the manifest that names it; the folder that it had goes to the trash."""
+def _partitions(query: QueryReturn, place: Path) -> int:
+    return CheckpointLog(place / "checkpoint").partitions(query.batch) if query.plan.stateful else 0
+
+
+def rewind_queries(folder: Path, stored: Manifest, queries: Sequence[QueryReturn], begun: int) -> Manifest:
+    """Make the checkpoints, and the manifest that names them; the folders that they had go to the trash."""
+    made = replace(stored, sealed=False)
+    for query in queries:
+        made = made.with_query(query.folder, _rewound(folder, stored, query, begun))
+    manifests.save(folder, made)
+    for query in queries:
+        place = stored.place(folder, query.folder)
+        place.rename(folder / f".trash-{stamp(datetime.now(UTC))}-{place.parent.name}-{query.folder}")
+    return made
+
+
+def _rewound(folder: Path, stored: Manifest, query: QueryReturn, begun: int) -> QueryFacts:
+    """The facts of a query whose checkpoint of an earlier batch is made."""
     facts = stored.queries[query.folder]
     place, target = stored.place(folder, query.folder), folder / generation_folder(begun) / query.folder
     _rewound_copy(place, target, query.batch)
     log = CheckpointLog(place / "checkpoint", stored.aliases)
-    now = replace(
-        begun_with(facts, query.batch, begun),
+    return replace(
+        begun_with(facts.rules_at(query.batch), query.batch, begun),
         left=left_at(facts, log, query.batch),
         catalogued=query.batch,
         rows_open=0,
     )
-    manifests.save(folder, replace(stored.with_query(query.folder, now), sealed=False))
-    place.rename(folder / f".trash-{stamp(datetime.now(UTC))}-{place.parent.name}-{query.folder}")
 
 
 def left_at(facts: QueryFacts, log: CheckpointLog, to_batch: int) -> Mapping[str, str]:
@@ -93,8 +111,12 @@ def _rewound_copy(place: Path, target: Path, to_batch: int) -> None:
         # Of a rewind that was cut short.
         shutil.rmtree(target)
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
-    shutil.copytree(place, target, copy_function=_linked)
-    repeat_until(target, CheckpointLog(place / "checkpoint").last_committed())
+    shutil.copytree(place, target, copy_function=_linked, ignore=shutil.ignore_patterns(STAGING))
+    for table in (target / SHUFFLES).glob("*"):
+        cut(table, end_of(table, to_batch))
+    log = CheckpointLog(place / "checkpoint")
+    gone = ((batch, log.offsets(batch)) for batch in log.committed_batches() if batch > to_batch)
+    repeat(target, {batch: planned.sources for batch, planned in gone if planned is not None})
     relocate(target.parent, {str(place.parent): str(target.parent)})
     rewind_checkpoint(target / "checkpoint", to_batch)
     for source in (target / "checkpoint" / "sources").glob(f"{CONTROL_SOURCE}*"):

@@ -39,7 +39,8 @@ from rs_assets.pipeline.runtime.upkeep.ownership import (
     savepoints_of,
 )
 from rs_assets.pipeline.runtime.upkeep.returns import QueryReturn, Return, begun_with, matching
-from rs_assets.pipeline.runtime.upkeep.rewound import partitions_at, refuse_batch, rewind_query
+from rs_assets.pipeline.runtime.upkeep.rewound import partitions_at, refuse_batch, rewind_queries
+from rs_assets.pipeline.runtime.upkeep.shuffles import begin_tables, links_of, refuse_topics, with_readers
 from rs_assets.pipeline.topology.topology import Topology
 
 
@@ -50,7 +51,7 @@ def savepoint(
 
     CheckpointError if there is nothing to copy yet.
     """
-    _refuse_shuffled(topology)
+    refuse_topics(topology)
     options = options or RunOptions()
     folder = options.home.job(topology.namespace, topology.job)
     manifest = manifests.load(folder)
@@ -64,7 +65,8 @@ def savepoint(
         run_id=options.run_id,
     )
     store = savepoints_of(options)
-    taken = take(folder, manifest, store=store, subject=subject, on_progress=on_progress)
+    links = links_of(topology, manifest, folder.absolute())
+    taken = take(folder, manifest, store=store, subject=subject, on_progress=on_progress, links=links)
     row = row_of(
         topology.name,
         generation=taken.generation,
@@ -100,7 +102,7 @@ def restore(topology: Topology, options: RunOptions | None = None, *, savepoint_
 
 def check_restore(topology: Topology, options: RunOptions, *, savepoint_id: str | None = None) -> Savepoint:
     """The savepoint that `restore` would take; CheckpointError if there is none. The pipeline may run."""
-    _refuse_shuffled(topology)
+    refuse_topics(topology)
     return savepoint_to_restore(topology, options, savepoint_id)
 
 
@@ -137,44 +139,40 @@ def bring_back(topology: Topology, options: RunOptions, chosen: Savepoint, *, le
         restored = restore_savepoint(savepoints_of(options), chosen, folder, ready=go)
     mine = claimed.settled(replace(restored, claims=mine.claims))
     manifest = _renumbered(folder, mine, claimed.generation, chosen.batches)
+    begin_tables(topology, manifest, folder, {query.folder: query for query in queries}, claimed)
     returning.finish(folder)
     return manifest
-
-
-def _refuse_shuffled(topology: Topology) -> None:
-    """What one query has read of another cannot be unread: the halves of a durable shuffle go forward only."""
-    if topology.shuffled:
-        raise ConfigurationError(
-            "a pipeline with a durable shuffle has no savepoints and cannot go back",
-            remedy="begin a new generation (--new-generation), or use shuffle(strategy='memory')",
-            pipeline=topology.name,
-        )
 
 
 def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None, *, step: str | None = None) -> str:
     """Bring one query of the stopped pipeline, and its sinks, back to the end of batch `to_batch`.
 
-    `step` names the query by its stateful step; needed only if there are several. Returns what was done.
+    Queries that have read what it has written since, through a durable shuffle, go back with it. `step` names the query
+    by its stateful step; needed only if there are several. Returns what was done.
     CheckpointError names the batches one can go back to; SinkError if a sink cannot go there, and nothing is changed.
     """
     options = options or RunOptions()
     folder = options.home.job(topology.namespace, topology.job)
     with _held(topology, options) as lease:
         stored, manifest, plan, name = check_rewind(topology, to_batch, options, step=step)
-        partitions = partitions_at(plan, manifest, manifest.place(folder, name), to_batch)
+        first = QueryReturn(plan=plan, folder=name, facts=manifest.queries[name], batch=to_batch)
+        queries = with_readers(topology, manifest, folder, first)
+        partitions = partitions_at(queries, manifest, folder)
         above = _last_generation(topology, options)
         claimed = claim_sinks(topology, manifest, lease, options, trust=Trust.PERSON, above=above)
-        query = QueryReturn(plan=plan, folder=name, facts=manifest.queries[name], batch=to_batch)
-        made = Return(topology=topology, options=options, manifest=manifest, queries=(query,), claimed=claimed)
+        made = Return(topology=topology, options=options, manifest=manifest, queries=queries, claimed=claimed)
         begun = claimed.generation
-        summary = f"{plan.name} to batch {to_batch}, from then on generation {begun}"
+        where = ", ".join(f"{query.plan.name} to batch {query.batch}" for query in queries)
+        summary = f"{where}, from then on generation {begun}"
         with made.checked() as sinks:
             lease.check()
             _clear_cut(folder, manifest)
             returning.begin(folder, Returning(begun, f"a rewind of {summary}"))
             done = made.act(sinks)
-        mine = claimed.settled(stored, [manifest.stored_name(sink) for sink in plan.sinks])
-        rewind_query(folder, replace(mine, partitions=partitions), query, begun)
+        sinks_of = [manifest.stored_name(sink) for query in queries for sink in query.plan.sinks]
+        mine = replace(claimed.settled(stored, sinks_of), partitions=partitions)
+        rewound = rewind_queries(folder, mine, queries, begun)
+        begin_tables(topology, rewound, folder, {query.folder: query for query in queries}, claimed)
         returning.finish(folder)
         _note(topology, options, begun, "rewind", summary, sinks=done)
     return f"{summary}; " + "; ".join(f"{sink} {what}" for sink, what in done.items())
@@ -191,7 +189,7 @@ class Rewindable(NamedTuple):
 
 def check_rewind(topology: Topology, to_batch: int, options: RunOptions, *, step: str | None = None) -> Rewindable:
     """The query that `rewind` would bring back; CheckpointError if it cannot go to that batch. The pipeline may run."""
-    _refuse_shuffled(topology)
+    refuse_topics(topology)
     folder = options.home.job(topology.namespace, topology.job)
     stored = manifests.load(folder)
     if stored is None:
@@ -233,6 +231,7 @@ def fork(
 
     `source` is the namespace and the job that it was taken of. The steps must have the names that they have there.
     """
+    refuse_topics(topology)
     options = options or RunOptions()
     store = savepoints_of(options)
     chosen = store.load(*source, savepoint_id) if savepoint_id else newest_savepoint(options, *source)

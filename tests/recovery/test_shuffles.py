@@ -1,0 +1,255 @@
+"""Durable shuffles between queries that are saved and go back: every row comes to the outputs once."""
+
+import json
+import shutil
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.engine.checkpoint import returning
+from rs_assets.engine.home import Home
+from rs_assets.engine.sink.base import Staged
+from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.errors import CheckpointError, SinkError
+from rs_assets.pipeline.runtime.options import SavepointPolicy
+from rs_assets.pipeline.runtime.run import run as running
+from rs_assets.pipeline.runtime.upkeep import travel
+from rs_assets.pipeline.runtime.upkeep.travel import fork, restore, rewind, savepoint
+from tests.crash import Crash
+
+SCHEMA = "page string, n bigint, ts timestamp"
+
+
+def record(number):
+    return {"page": f"p{number % 3}", "n": number, "ts": f"2024-01-01T00:{number // 60:02d}:{number % 60:02d}Z"}
+
+
+class World:
+    """Rows, and the sums of windows behind a shuffle; with `longer` those of windows behind another one.
+
+    Windows of 20 seconds, a record a second: the sum of each is known from its start alone.
+    """
+
+    def __init__(self, options, folder, *, longer=False):
+        self.options, self.folder, self.rows, self.longer = options, folder, 0, longer
+        (folder / "in").mkdir()
+
+    def pipeline(self, job="way"):
+        stream = StreamBuilder.data_stream("shop", job).from_file(self.folder / "in", schema=SCHEMA)
+        stream.to_delta(self.table(job, "all"), name="all")
+        rows = stream.shuffle(2, keys=["page"], strategy="delta", name="spread")
+        if self.longer:
+            short = rows.window(TumblingWindow.of(Time.seconds(5), "ts"), name="short").group_by("page").sum("n", "n")
+            rows = short.water_mark(Time.seconds(2)).to_data_stream().shuffle(1, strategy="delta", name="again")
+            rows = rows.with_fields(ts="start_time")
+        sums = rows.window(TumblingWindow.of(Time.seconds(20), "ts"), name="long").sum("n", "total")
+        return sums.water_mark(Time.seconds(2)).to_data_stream().to_delta(self.table(job, "sums"), name="sums").build()
+
+    def table(self, job, name):
+        return str(self.folder / "out" / job / name)
+
+    def grow(self, rows=20):
+        text = "".join(json.dumps(record(n)) + "\n" for n in range(self.rows, self.rows + rows))
+        self.rows += rows
+        hidden = self.folder / ".hidden"
+        hidden.write_text(text)
+        hidden.rename(self.folder / "in" / f"{self.rows:05d}.jsonl")
+
+    def run(self, rows=20, job="way", **how):
+        if rows:
+            self.grow(rows)
+        return self.pipeline(job).run(replace(self.options, **how), finish=False)
+
+    def held(self, job="way"):
+        """All rows, and the windows that are closed, by the second that they begin with."""
+        tables = [self.table(job, name) for name in ("all", "sums")]
+        rows, sums = ([] if not Path(t).exists() else DeltaTable(t).to_pyarrow_table().to_pylist() for t in tables)
+        seconds = [(row["start_time"].minute * 60 + row["start_time"].second, row["total"]) for row in sums]
+        return sorted(row["n"] for row in rows), sorted(seconds)
+
+    def check(self):
+        """Every row is there once, and every window that must be closed, with all of its rows."""
+        rows, sums = self.held()
+        assert rows == list(range(self.rows))
+        closed = max(0, (self.rows - (10 if self.longer else 3)) // 20)
+        assert sums == [(w * 20, sum(range(w * 20, w * 20 + 20))) for w in range(closed)]
+
+    @property
+    def topology(self):
+        return self.pipeline().topology
+
+    def back(self, batch, step):
+        return rewind(self.topology, batch, self.options, step=step)
+
+
+@pytest.fixture
+def world(options, tmp_path):
+    return World(options, tmp_path)
+
+
+def test_a_shuffle_goes_back_and_forward_with_the_queries_on_both_sides(world):
+    world.run(30)
+    savepoint(world.topology, world.options)
+    saved = world.held()
+    world.run(30)
+    world.check()
+    restore(world.topology, world.options)
+    assert world.held() == saved
+    world.run(0)
+    world.check()
+    told = world.back(0, "file")
+    assert "file to batch 0, long to batch 1, from then on generation 3" in told
+    assert world.held() == saved
+    world.run(10)
+    world.check()
+
+
+@pytest.mark.long
+def test_a_chain_of_shuffles_goes_back_wherever_it_is_cut(options, tmp_path):
+    world = World(options, tmp_path, longer=True)
+    for _ in range(3):
+        world.run()
+    savepoint(world.topology, world.options)
+    saved = world.held()
+    world.run()
+    restore(world.topology, world.options)
+    assert world.held() == saved
+    world.run()
+    world.check()
+    # Its rows of before the savepoint are no part of that, and so are those that they were made of: who read them does.
+    with pytest.raises(CheckpointError, match="are gone from the shuffle") as refused:
+        world.back(1, "long")
+    assert "rs-assets rewind shop.way --step file --to 1" in refused.value.remedy
+    world.back(1, "file")
+    for batch, step in ((None, ""), (2, "file"), (3, "long"), (4, "short")):
+        if batch is not None:
+            world.back(batch, step)
+        world.run(0)
+        world.check()
+        world.run()
+        world.check()
+
+
+def test_a_savepoint_has_no_reader_beyond_its_writer(world, monkeypatch):
+    """The writer is cut off behind its commit: the reader has the rows, and Spark does not know of the batch."""
+    world.run(30)
+    world.grow(30)
+    with monkeypatch.context() as patched:
+        Crash(patched, DeltaWriter, behind=True, name="spread_write")
+        _fails(world.pipeline().start(world.options), "crash behind")
+    ahead = world.held()
+    savepoint(world.topology, world.options)
+    world.run(10)
+    world.check()
+    restore(world.topology, world.options)
+    assert set(world.held()[0]) <= set(ahead[0])
+    world.run(0)
+    world.check()
+
+
+@pytest.mark.long
+def test_a_fork_and_another_home_have_the_rows_that_wait_in_a_shuffle(world, driver, tmp_path):
+    world.options = replace(world.options, savepoints=SavepointPolicy(uri=str(tmp_path / "kept")))
+    world.run(30)
+    with pytest.MonkeyPatch.context() as patched:
+        # The reader has not read what waits.
+        patched.setattr(running, "_until_caught_up", _writers_only)
+        world.run(30)
+    savepoint(world.topology, world.options)
+    saved = world.held()
+    assert saved[1] == [(0, 190)]
+    fork(world.pipeline("other").topology, ("shop", "way"), world.options)
+    world.run(0, "other")
+    assert world.held("other") == ([], [(20, sum(range(20, 40)))])
+    shutil.rmtree(world.options.home.job("shop", "way"))
+    world.run(0)
+    world.check()
+    world.options = replace(world.options, home=Home(tmp_path / "new"))
+    restore(world.topology, world.options)
+    world.run(10)
+    world.check()
+
+
+UNTIL_CAUGHT_UP = running._until_caught_up
+
+
+def _writers_only(session, queries, stop):
+    UNTIL_CAUGHT_UP(session, [query for query in queries if query.plan.name == "file"], stop)
+
+
+def test_a_return_that_was_cut_off_is_ended_by_another(world, monkeypatch):
+    world.run(30)
+    savepoint(world.topology, world.options)
+    saved = world.held()
+    world.run(30)
+    for place in ("begin_tables", "rewind_queries"):
+        with monkeypatch.context() as patched:
+            patched.setattr(travel, place, _cut_off)
+            with pytest.raises(KeyboardInterrupt):
+                world.back(0, "file")
+        with pytest.raises(CheckpointError, match="cut off"):
+            world.run(0)
+    restore(world.topology, world.options)
+    assert world.held() == saved
+    assert returning.under_way(world.options.home.job("shop", "way")) is None
+    world.run(10)
+    world.check()
+
+
+def _cut_off(*_):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_writer_that_was_killed_in_its_first_batch_goes_on(world, monkeypatch, planned):
+    """Its reader has committed an empty batch before."""
+    seen = threading.Event()
+    original = DeltaWriter.stage
+
+    def stage(sink, batch, mark):
+        if sink.name != "spread_write":
+            return original(sink, batch, mark)
+        assert seen.wait(60)
+        return Staged(_killed)
+
+    if planned:
+        world.grow(30)
+    job = world.options.home.job("shop", "way")
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaWriter, "stage", stage)
+        started = world.pipeline().start(world.options)
+        commit = job / "g0001" / "long" / "checkpoint" / "commits" / "0"
+        _until(commit.exists)
+        seen.set()
+        if planned:
+            _fails(started, "killed")
+        else:
+            started.stop()
+    assert (job / "g0001" / "file" / "checkpoint" / "offsets" / "0").exists() == planned
+    world.run(0 if planned else 30)
+    world.check()
+
+
+def _fails(started, match):
+    with pytest.raises(SinkError, match=match):
+        started.await_termination()
+    with suppress(SinkError):
+        started.stop()
+
+
+def _killed():
+    raise SinkError("killed")
+
+
+def _until(true, seconds=60):
+    waiting = threading.Event()
+    for _ in range(seconds * 20):
+        if true():
+            return
+        waiting.wait(0.05)
+    raise AssertionError("it did not come")
