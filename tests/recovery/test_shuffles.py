@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from rs_assets import StreamBuilder, Time, TumblingWindow
 from rs_assets.engine.checkpoint import returning
 from rs_assets.engine.home import Home
-from rs_assets.engine.sink.base import Staged
+from rs_assets.engine.shuffle.once import OnceWriter
 from rs_assets.engine.sink.delta import DeltaWriter
 from rs_assets.errors import CheckpointError, SinkError
 from rs_assets.pipeline.runtime.options import SavepointPolicy
@@ -37,12 +37,13 @@ class World:
 
     def __init__(self, options, folder, *, longer=False):
         self.options, self.folder, self.rows, self.longer = options, folder, 0, longer
+        self.through = {"strategy": "delta"}
         (folder / "in").mkdir()
 
     def pipeline(self, job="way"):
         stream = StreamBuilder.data_stream("shop", job).from_file(self.folder / "in", schema=SCHEMA)
         stream.to_delta(self.table(job, "all"), name="all")
-        rows = stream.shuffle(2, keys=["page"], strategy="delta", name="spread")
+        rows = stream.shuffle(2, keys=["page"], name="spread", **self.through)
         if self.longer:
             short = rows.window(TumblingWindow.of(Time.seconds(5), "ts"), name="short").group_by("page").sum("n", "n")
             rows = short.water_mark(Time.seconds(2)).to_data_stream().shuffle(1, strategy="delta", name="again")
@@ -205,23 +206,27 @@ def _cut_off(*_):
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("planned", [False, True])
-def test_a_writer_that_was_killed_in_its_first_batch_goes_on(world, monkeypatch, planned):
+@pytest.mark.parametrize(
+    ("strategy", "planned"), [("delta", False), ("delta", True), ("kafka", False), ("kafka", True)]
+)
+def test_a_writer_that_was_killed_in_its_first_batch_goes_on(world, request, monkeypatch, strategy, planned):
     """Its reader has committed an empty batch before."""
+    if strategy == "kafka":
+        servers = request.getfixturevalue("broker").bootstrap_servers
+        world.through = {"strategy": "kafka", "bootstrap_servers": servers}
     seen = threading.Event()
-    original = DeltaWriter.stage
+    original = OnceWriter.stage
 
     def stage(sink, batch, mark):
-        if sink.name != "spread_write":
-            return original(sink, batch, mark)
+        staged = original(sink, batch, mark)
         assert seen.wait(60)
-        return Staged(_killed)
+        return replace(staged, commit=_killed)
 
     if planned:
         world.grow(30)
     job = world.options.home.job("shop", "way")
     with monkeypatch.context() as patched:
-        patched.setattr(DeltaWriter, "stage", stage)
+        patched.setattr(OnceWriter, "stage", stage)
         started = world.pipeline().start(world.options)
         commit = job / "g0001" / "long" / "checkpoint" / "commits" / "0"
         _until(commit.exists)

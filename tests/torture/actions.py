@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -114,14 +115,17 @@ def rewinding(history: History, chances: Chances) -> Act | None:
     batch = int(chances[1] * (max(history.trails[query], default=-1) + 2))
     topology = history.site.pipeline().topology
     plan = next(plan for plan in plan_queries(topology) if (plan.stateful is None) == (query == COPY))
-    known = history.at(query, batch)
+    told: list[str] = []
 
     def done() -> None:
-        trail = {each: seen for each, seen in history.trails[query].items() if each <= batch}
-        history.went_back(query, known, trail)
+        # Windows behind a shuffle go back with the query that writes it, if they have read what it takes back.
+        window = re.search(rf"\b{re.escape(history.site.code.names['window'])} to batch ([0-9]+)", told[-1])
+        for each, at in {query: batch, **({WINDOWS: int(window[1])} if window else {})}.items():
+            trail = {number: seen for number, seen in history.trails[each].items() if number <= at}
+            history.went_back(each, history.at(each, at), trail)
 
     step = plan.stateful or plan.name
-    return Act(lambda: travel.rewind(topology, batch, history.site.options, step=step), done, again=True)
+    return Act(lambda: told.append(travel.rewind(topology, batch, history.site.options, step=step)), done, again=True)
 
 
 def forking(history: History, chances: Chances) -> Act | None:

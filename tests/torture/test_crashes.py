@@ -7,8 +7,9 @@ from itertools import pairwise
 import pytest
 
 from tests.torture.histories import done, planned
+from tests.torture.operations import SHUFFLED
 from tests.torture.recorder import Crash, Point, ShimError, compile_shim, record
-from tests.torture.recover import evenly, outcomes
+from tests.torture.recover import distinct, evenly, outcomes
 from tests.torture.site import Site
 
 TOWN = "home/checkpoints/shop/town"
@@ -36,6 +37,20 @@ def test_a_pipeline_goes_on_from_crash_points_that_were_once_too_much(driver, tm
     site = Site(recording.root, driver)
     for outcome in outcomes(site, recording, [(found[point], 1) for point in POINTS]):
         assert (outcome.wrong, outcome.refused) == ("", ()), outcome.crash.point
+
+
+@pytest.mark.long
+def test_a_pipeline_with_a_shuffle_goes_on_from_crash_points_of_its_ways_back(driver, tmp_path):
+    """Some of them, evenly; `make torture ARGS='crashes --shuffled'` goes on from all."""
+    try:
+        compile_shim(tmp_path)
+    except ShimError as error:
+        pytest.skip(str(error))
+    ways = ("savepoint", "restore", "rewind")
+    recording = record(tmp_path, SHUFFLED, "first start", "batch", "batch", *ways)
+    site = Site(recording.root, driver, shuffled=True)
+    for outcome in outcomes(site, recording, evenly(distinct(recording.of(*ways)))[:15]):
+        assert outcome.wrong == "", outcome.crash.point
 
 
 def test_a_short_history_of_what_people_do_is_right(driver, tmp_path):

@@ -51,8 +51,9 @@ def placed(
         if begun and not _query(known):
             _move(home.shuffles / (known or write.place).replace(".", "/"), folder)
         # Its split has the name of the first step that read it.
-        lies = {"place": f"{topology.name}.{manifest.stored_name(read.name)}", "folder": str(folder)}
-        nodes[read.name], nodes[write.name] = replace(read, **lies), replace(write, **lies)
+        split = f"{topology.name}.{manifest.stored_name(read.name)}"
+        nodes[read.name] = replace(read, place=split, folder=str(folder))
+        nodes[write.name] = replace(write, place=split, folder=str(folder))
     made = replace(topology, nodes=tuple(nodes[node.name] for node in topology))
     return made, replace(manifest, places=places, inputs=inputs)
 
