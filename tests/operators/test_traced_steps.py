@@ -115,10 +115,10 @@ def test_a_time_that_python_cannot_hold_matters_where_it_is_read(source, compute
 
 
 @pytest.mark.parametrize("trace", [True, False])
-def test_the_error_of_a_map_names_its_line(source, compute, trace):
+def test_the_error_of_a_map_names_its_line(source, drive, trace):
     stream = source(SCHEMA).map(lambda r: {"n": r["ms"] + 1}, schema="n bigint", trace=trace)
     with pytest.raises(StepError, match=r"step 'map_1' raised TypeError") as caught:
-        compute(stream, [row("/a", 5), row(None, None), row("/b", 500)])
+        drive(stream, [row("/a", 5), row(None, None), row("/b", 500)])
     assert (caught.value.facts["split"], caught.value.facts["line"]) == ("memory-source", 2)
 
 

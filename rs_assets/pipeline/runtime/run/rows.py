@@ -16,6 +16,7 @@ from rs_assets.engine.source.columns import REASON, visible
 from rs_assets.engine.source.memory import Record
 from rs_assets.engine.source.policy import BadRecords
 from rs_assets.engine.source.rows import as_dicts, to_table
+from rs_assets.engine.source.schema import quoted
 from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.compile.query_plan import QueryPlan
@@ -61,8 +62,9 @@ def _computed(spark: SparkSession, topology: Topology, given: Given) -> list[Rec
                 if name not in flows and name != sink.name:
                     flows[name] = wire_node(wiring, topology, plan.trunk, name, flows)
         frame = flows[last].df
+        shown = frame.select(*(F.col(quoted(name)) for name in visible(frame.columns)))
         try:
-            return as_dicts(frame.select(*visible(frame.columns)).toArrow())
+            return as_dicts(shown.toArrow())
         except Exception as error:
             raise translate(error, query=topology.job) from error
 
