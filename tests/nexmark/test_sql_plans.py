@@ -35,6 +35,7 @@ OTHERWISE = {
 }
 # Queries with the same operators that compute something more for a row, and what that is.
 MORE = {
+    "q1": "a cast to fewer digits: a number that has more is null, as in Flink",
     "q14": "a cast: count_char is declared to give BIGINT",
     "q15": "the day of a row, a key beside a window without an end",
     "q16": "the day of a row, a key beside a window without an end",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -62,6 +63,8 @@ def query(name: str, *, duck: bool) -> str:
     listed = LISTS[name]
     if duck and (" ROWS " in listed or "LAG(" in listed):
         listed = listed.replace("ORDER BY ts", "ORDER BY ts, n")
+    if duck:
+        listed = re.sub(r"(FIRST|LAST)_VALUE\((\w+)\)", r"\1_VALUE(\2 IGNORE NULLS)", listed)
     return f"SELECT n, {', '.join(columns(name))} FROM (SELECT n, {listed} FROM clicks {WHERE.get(name, '')}) AS o"
 
 

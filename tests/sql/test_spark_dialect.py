@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +16,7 @@ from rs_assets.cli.main import main
 from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.errors import ConfigurationError, SqlError
 from rs_assets.pipeline.language.sql.session import Session
+from rs_assets.pipeline.language.sql.spark_functions import SPARK_FUNCTIONS
 
 BEGIN = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 COLUMNS = """page STRING, ms BIGINT, price DECIMAL(8, 2), d DOUBLE, ok BOOLEAN, tags ARRAY<STRING>,
@@ -115,6 +117,68 @@ EXPRESSIONS = (
     "upper(page)",
     "timestamp_millis(ms)",
     "get_json_object('{\"a\": 3}', '$.a')",
+    # Each other function that is known by name.
+    "power(ms, 2) + exp(0) + ln(ms) + log10(ms) + log2(ms) + log(2, ms) + cbrt(ms)",
+    "ln(d - 100)",
+    "sin(d) + cos(d) + tan(d) + atan2(d, 2)",
+    "sign(-price)",
+    "abs(-price)",
+    "mod(-ms, 4)",
+    "ceiling(price)",
+    "bround(d, 0)",
+    "nanvl(d, 0)",
+    "lower(page)",
+    "reverse(page)",
+    "char_length(page) + character_length(page) + len(page) + ascii(page)",
+    "replace(page, '', 'x')",
+    "concat_ws('-', page, try_element_at(tags, 1))",
+    "right(page, 2)",
+    "ltrim(page) || rtrim(page)",
+    "rpad(page, 6, '*')",
+    "repeat(page, 2)",
+    "locate('a', page, 0)",
+    "try_element_at(split(page, '[a-z]', -1), 2)",
+    "substring_index(page, '/', -1)",
+    "regexp_like(page, 'a') OR startswith(page, '/') OR endswith(page, '1') OR contains(page, 's')",
+    "sha1(page) || sha2(page, 256) || base64(page)",
+    "hash(ms, page) + crc32(page)",
+    "to_json(who)",
+    "parse_url('http://h.com/p?q=1', 'QUERY', 'q')",
+    "quarter(ts) + month(ts) + dayofyear(ts) + dayofmonth(ts) + dayofweek(ts) + day(ts) + minute(ts) + second(ts)",
+    "weekofyear(ts)",
+    "from_unixtime(ms, 'yyyy-MM-dd HH:mm')",
+    "unix_timestamp('2026-01-05', 'yyyy-MM-dd')",
+    "now() IS NOT NULL",
+    "ifnull(ms, 0)",
+    "nullif(ms, 2)",
+    "nvl2(ms, 'a', 'b')",
+    "isnotnull(page)",
+    "cardinality(tags)",
+    "trunc(ts, 'MM')",
+    "to_timestamp('2026-01-05 10:00', 'yyyy-MM-dd HH:mm')",
+    "try_to_timestamp(page)",
+    "to_date('05.01.2026', 'dd.MM.yyyy')",
+    "date_add(CAST(ts AS DATE), 30)",
+    "date_sub(CAST(ts AS DATE), 30)",
+    "add_months(CAST(ts AS DATE), 1)",
+    "last_day(CAST(ts AS DATE))",
+    "date_diff(CAST(ts AS DATE), DATE '2025-01-01')",
+    "months_between(ts, TIMESTAMP '2025-12-31 00:00:00')",
+    "unix_seconds(ts) + unix_micros(ts)",
+    "timestamp_seconds(ms)",
+    "timestamp_micros(ms)",
+    "element_at(pairs, 'a')",
+    "try_element_at(sort_array(array_distinct(tags)), 1)",
+    # Digits of decimals, and what a FLOAT becomes.
+    "price * price",
+    "ms / price",
+    "price + 0.1",
+    "price % 3",
+    "0.1 / 3",
+    "CAST(1.1 AS FLOAT) + 1",
+    "CAST(price AS INT)",
+    "CASE WHEN ms > 2 THEN 1 ELSE 2.5 END",
+    "coalesce(price, ms)",
 )
 QUERIES = {
     "tumbling": (
@@ -189,6 +253,11 @@ def test_should_mean_what_spark_means(driver: SparkDriver) -> None:
         wanted = in_spark(driver, f"SELECT {outer} FROM ({query}) AS t ({', '.join(letters)})")
         rows = [tuple(row[letter] for letter in letters) for row in found[name]]
         assert sorted(rows, key=str) == sorted(wanted, key=str), name
+
+
+def test_functions_of_spark_each_is_among_the_expressions() -> None:
+    asked = {name.upper() for each in EXPRESSIONS for name in re.findall(r"(\w+)\(", each)}
+    assert set(SPARK_FUNCTIONS) - asked == {"CURRENT_TIMESTAMP", "CURRENT_DATE"}
 
 
 TABLES = """\

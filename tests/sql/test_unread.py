@@ -47,6 +47,7 @@ REFUSED = {
     "trycast": "action default format null_on_text_overflow probe_date_format requires_string",
     "trim": "collation",
     "strposition": "clamp_position occurrence position",
+    "array": "struct_name_inheritance value_constructor",
     "bracket": "json_access offset returns_list_for_maps safe",
     "exists": "expression",
     "datatypeparam": "expression",

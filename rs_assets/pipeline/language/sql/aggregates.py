@@ -11,6 +11,7 @@ from rs_assets.engine.functions.literals import quote_name
 from rs_assets.engine.functions.own import PREFIX, AggregateFunction
 from rs_assets.pipeline.check.types import Type, type_in
 from rs_assets.pipeline.function.fold import Folded
+from rs_assets.pipeline.language.sql.decimals import combined, summed
 from rs_assets.pipeline.language.sql.expressions import Expressions
 from rs_assets.pipeline.language.sql.lexer import CALL
 from rs_assets.pipeline.language.sql.own import MARK, check_arguments
@@ -125,11 +126,8 @@ def _aggregated(made: Expressions, tree: Any) -> Aggregated:
         raise made.error(f"{name}(DISTINCT ...) is not supported", call, remedy="group by the value in a sub-query")
     if where is not None:
         value = Value(f"(CASE WHEN {where} THEN {value.plain} END)", value.type)
-    if name == "AVG" and made.text.dialect == "spark":
-        return Aggregated(
-            "AVG", f"avg({value.plain})", None if value.type is None or is_decimal(value.type) else DOUBLE
-        )
-    return AGGREGATES[name](value, distinct)
+    known = OF_SPARK.get(name) if made.text.dialect == "spark" else None
+    return (known or AGGREGATES[name])(value, distinct)
 
 
 def _own(made: Expressions, tree: Any) -> Aggregated:
@@ -176,19 +174,36 @@ def _same(kind: Type | None) -> Type | None:
 
 
 def _sum_type(kind: Type | None) -> Type | None:
-    if is_whole(kind):
-        return BIGINT
-    if is_decimal(kind) and kind is not None:
-        return Type(f"decimal(38,{kind.name[:-1].rpartition(',')[2]})")
-    return DOUBLE if kind is not None else None
+    if kind is None or is_decimal(kind):
+        return None
+    return BIGINT if is_whole(kind) else DOUBLE
+
+
+def _average_of_spark(value: Value, distinct: bool) -> Aggregated:  # noqa: ARG001, FBT001
+    """A DOUBLE; of a DECIMAL Spark knows the digits."""
+    known = value.type is not None and not is_decimal(value.type)
+    return Aggregated("AVG", f"avg({value.plain})", DOUBLE if known else None)
+
+
+def _summed(value: Value, distinct: bool) -> Aggregated:  # noqa: FBT001
+    """Of a DECIMAL all 38 digits, as in Flink, by which those of a quotient go."""
+    if value.type is None or not is_decimal(value.type) or PREFIX in value.text:
+        return _of("SUM", _sum_type)(value, distinct)
+    kind = summed(value.type)
+    return Aggregated("SUM", f"cast(sum({value.plain}) AS {kind.text})", kind)
 
 
 def _average(value: Value, distinct: bool) -> Aggregated:  # noqa: ARG001, FBT001
-    """Of whole numbers a whole one, cut behind the point; of others what Spark gives."""
-    if is_whole(value.type):
-        return Aggregated("AVG", f"sum({value.plain}) div count({value.plain})", BIGINT)
-    if is_decimal(value.type):
-        return Aggregated("AVG", f"avg({value.plain})", _sum_type(value.type))
+    """Of the type of the numbers: of whole ones a whole one, cut behind the point; of a DECIMAL six digits or more."""
+    kind = value.type
+    if kind is not None and is_whole(kind):
+        text = f"sum({value.plain}) div count({value.plain})"
+        return Aggregated("AVG", text if kind == BIGINT else f"cast({text} AS {kind.text})", kind)
+    if kind is not None and is_decimal(kind):
+        text = f"cast(sum({value.plain}) AS {summed(kind).text}) / cast(count({value.plain}) AS decimal(20,0))"
+        return Aggregated("AVG", text, combined("/", summed(kind), Type("decimal(20,0)")))
+    if kind is not None and kind.name == "float":
+        return Aggregated("AVG", f"cast(avg(cast({value.plain} AS double)) AS float)", kind)
     return Aggregated("AVG", f"avg(cast({value.plain} AS double))", DOUBLE)
 
 
@@ -199,7 +214,7 @@ def _double(name: str) -> Callable[[Value, bool], Aggregated]:
 AGGREGATES: Final[Mapping[str, Callable[[Value, bool], Aggregated]]] = MappingProxyType(
     {
         "COUNT": _counted,
-        "SUM": _of("SUM", _sum_type),
+        "SUM": _summed,
         "MIN": _of("MIN", _same),
         "MAX": _of("MAX", _same),
         "AVG": _average,
@@ -207,5 +222,10 @@ AGGREGATES: Final[Mapping[str, Callable[[Value, bool], Aggregated]]] = MappingPr
         "STDDEV_SAMP": _double("STDDEV_SAMP"),
         "VAR_POP": _double("VAR_POP"),
         "VAR_SAMP": _double("VAR_SAMP"),
+        "VARIANCE": _double("VAR_SAMP"),
     }
+)
+# Those that mean something else in Spark.
+OF_SPARK: Final[Mapping[str, Callable[[Value, bool], Aggregated]]] = MappingProxyType(
+    {"AVG": _average_of_spark, "SUM": _of("SUM", _sum_type)}
 )

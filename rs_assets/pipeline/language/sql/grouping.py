@@ -17,7 +17,15 @@ from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts, n
 from rs_assets.pipeline.language.sql.relation import Relation, Scope, free_name
 from rs_assets.pipeline.language.sql.states import all_time, fired, fires_often, place_field, shuffled
 from rs_assets.pipeline.language.sql.values import Role, Value
-from rs_assets.pipeline.language.sql.windowing import KINDS, bound_values, check_end, check_once, regrouped, window_of
+from rs_assets.pipeline.language.sql.windowing import (
+    KINDS,
+    bound_values,
+    check_end,
+    check_once,
+    check_parts,
+    regrouped,
+    window_of,
+)
 
 RESERVED: Final = ("start_time", "end_time", "fire_time", "final", "retracted", "rank")
 SUFFIXES: Final[Mapping[str, Role]] = {"_START": "start", "_END": "end", "_ROWTIME": "last"}
@@ -67,6 +75,8 @@ def grouped(
         check_once(planner, relation, keys[0] if keys else tree.expressions[0])
     elif group.bounds:
         check_end(planner, group.window, group.bounds, keys[0])
+    if relation.pending is not None and keys:
+        check_parts(planner, relation.pending, group.keys.values(), keys[0])
     made = _made(group)
     values = [(name, made.value(item.unalias()), item) for name, item in items]
     having = tree.args.get("having")

@@ -189,8 +189,9 @@ def _brackets(tokens: Sequence[Token]) -> str:
 def rewritten(text: Text, tokens: Sequence[Token]) -> list[Token]:
     """`tokens` in words that sqlglot's parser knows, each at its place.
 
-    TABLE(TUMBLE(TABLE t, DESCRIPTOR(c), i)) becomes RS_TUMBLE(t, c, i), FLOOR(ts TO HOUR) a call with two arguments,
-    SUBSTRING(s FROM 2 FOR 3) one with three, and every call gets the name of a function that sqlglot does not know.
+    TABLE(TUMBLE(TABLE t, DESCRIPTOR(c), i)) becomes RS_TUMBLE(t, c, i), PARTITION BY behind a table one more argument,
+    FLOOR(ts TO HOUR) a call with two arguments, SUBSTRING(s FROM 2 FOR 3) one with three, and every call gets the name
+    of a function that sqlglot does not know.
     """
     return _Rewriter(text, list(tokens)).run()
 
@@ -224,6 +225,8 @@ class _Rewriter:
             if self.calls.pop() not in ("table function", "DESCRIPTOR"):
                 self.made.append(token)
             self.at += 1
+        elif here == "PARTITION BY" and self.calls[-1:] == ["SESSION"]:
+            self._partition(token)
         elif behind == "(" and self._is_call(token, here):
             self._call(token, here)
         else:
@@ -237,7 +240,7 @@ class _Rewriter:
             self.made += [like(token, "COMMA", ","), like(self.tokens[self.at + 1], "STRING", behind)]
             self.at += 2
             return
-        if inside in ("SUBSTRING", "OVERLAY") and here in ("FROM", "FOR"):
+        if inside in ("SUBSTRING", "OVERLAY") and here in ("FROM", "FOR", "PLACING"):
             token = like(token, "COMMA", ",")
         self.made.append(token)
         self.at += 1
@@ -259,6 +262,24 @@ class _Rewriter:
         self.made += [like(token, "VAR", CALL + here), self.tokens[self.at + 1]]
         self.calls.append(here)
         self.at += 2
+
+    def _partition(self, token: Token) -> None:
+        """`TABLE t PARTITION BY a, b, DESCRIPTOR(ts)`: the columns become a call, in brackets or not."""
+        self.at += 1
+        begin = self.at
+        while self._peek() is not None and not self._next_argument():
+            self.at += 1
+        columns = self.tokens[begin : self.at + 1]
+        if [word(columns[0]), word(columns[-1])] == ["(", ")"]:
+            columns = columns[1:-1]
+        self.made += [like(token, "COMMA", ","), like(token, "VAR", f"{CALL}PARTITION"), like(token, "L_PAREN", "(")]
+        self.made += [*columns, like(columns[-1] if columns else token, "R_PAREN", ")")]
+        self.at += 1
+
+    def _next_argument(self) -> bool:
+        """Whether a comma, and behind it another argument of the window, comes next."""
+        comma, first, second = (word(each) for each in (self.tokens[self.at + 1 : self.at + 4] + [None] * 3)[:3])
+        return comma == "," and (first == "DESCRIPTOR" or second == "=>")
 
     def _peek(self) -> Token | None:
         return self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else None

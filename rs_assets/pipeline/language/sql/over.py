@@ -203,7 +203,9 @@ def _value_of(function: str) -> Callable[[Planner, Expressions, Any], Aggregated
         if len(call.expressions) != 1:
             raise planner.error(f"{name} takes one argument", call, remedy=f"write {name}(column)")
         value = values.value(call.expressions[0])
-        return Aggregated(name, f"{function}({value.plain})", value.type)
+        # In Flink nulls are passed over.
+        nulls = ", true" if planner.text.dialect == "flink" else ""
+        return Aggregated(name, f"{function}({value.plain}{nulls})", value.type)
 
     return made
 

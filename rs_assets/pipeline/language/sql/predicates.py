@@ -9,7 +9,7 @@ from typing import Any, Final
 from rs_assets.engine.functions.literals import quote
 from rs_assets.pipeline.check.types import Type
 from rs_assets.pipeline.language.sql.expressions import Expressions, a_type
-from rs_assets.pipeline.language.sql.types import BOOLEAN, common, is_number
+from rs_assets.pipeline.language.sql.types import BOOLEAN, common, is_decimal, is_number
 from rs_assets.pipeline.language.sql.values import Value
 
 
@@ -103,18 +103,28 @@ def _escape(made: Expressions, tree: Any) -> Value:
 
 def _case(made: Expressions, tree: Any) -> Value:
     subject = made.value(tree.this) if tree.this is not None else None
-    parts, kinds = [], list[Type | None]()
+    heads, results = list[str](), list[Value]()
     for branch in tree.args["ifs"]:
         when = made.value(branch.this) if subject is not None else made.condition(branch.this)
         then = made.value(branch.args["true"])
-        kinds.append(then.type)
-        parts.append(f"WHEN {when.plain} THEN {then.plain}")
+        results.append(then)
+        heads.append(f"WHEN {when.plain} THEN")
     if tree.args.get("default") is not None:
-        other = made.value(tree.args["default"])
-        kinds.append(other.type)
-        parts.append(f"ELSE {other.plain}")
+        results.append(made.value(tree.args["default"]))
+        heads.append("ELSE")
+    kind = branches_type(made, [each.type for each in results], tree)
+    parts = [f"{head} {aligned(made, each, kind).plain}" for head, each in zip(heads, results, strict=True)]
     head = f"CASE {subject.text}" if subject is not None else "CASE"
-    return Value(f"{head} {' '.join(parts)} END", branches_type(made, kinds, tree))
+    return Value(f"{head} {' '.join(parts)} END", kind)
+
+
+def aligned(made: Expressions, value: Value, kind: Type | None) -> Value:
+    """A branch as what all branches share, where Spark would choose another type for them: of FLOAT and DECIMAL."""
+    if kind is None or value.type is None or value.type.name in (kind.name, "void"):
+        return value
+    if made.text.dialect == "spark" or not (kind.name == "float" or is_decimal(kind)):
+        return value
+    return Value(f"cast({value.plain} AS {kind.text})", kind)
 
 
 def branches_type(made: Expressions, kinds: list[Type | None], tree: Any) -> Type | None:

@@ -31,10 +31,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A window whose rows are not grouped yet; of one by arrival `field` is None."""
+    """A window whose rows are not grouped yet; of one by arrival `field` is None.
+
+    `parts` are the values of PARTITION BY, each of which has sessions of its own; None for other windows.
+    """
 
     window: Window
     field: str | None
+    parts: tuple[Value, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,22 +9,15 @@ from typing import Any, Final
 
 from rs_assets.engine.functions.literals import quote, quote_name
 from rs_assets.pipeline.check.types import Type, type_in
-from rs_assets.pipeline.language.sql.casts import cast
+from rs_assets.pipeline.language.sql.arithmetic import computed
+from rs_assets.pipeline.language.sql.casts import cast_as
 from rs_assets.pipeline.language.sql.durations import MONTHS, duration, interval_text
 from rs_assets.pipeline.language.sql.expressions import Expressions, a_type
+from rs_assets.pipeline.language.sql.flink_times import PARTS
 from rs_assets.pipeline.language.sql.lexer import CALL
-from rs_assets.pipeline.language.sql.predicates import PREDICATES
-from rs_assets.pipeline.language.sql.types import (
-    BIGINT,
-    BOOLEAN,
-    DOUBLE,
-    TEXT,
-    TIMESTAMP,
-    common,
-    is_number,
-    is_whole,
-    type_of_cast,
-)
+from rs_assets.pipeline.language.sql.predicates import PREDICATES, aligned, branches_type
+from rs_assets.pipeline.language.sql.sql_function import whole_literal
+from rs_assets.pipeline.language.sql.types import BIGINT, BOOLEAN, DOUBLE, TEXT, TIMESTAMP, is_number
 from rs_assets.pipeline.language.sql.values import Value
 
 # Calls that begin with a unit of time.
@@ -41,7 +34,7 @@ def _literal(made: Expressions, tree: Any) -> Value:  # noqa: ARG001  the table'
     if "e" in number.casefold():
         return Value(number, DOUBLE)
     whole, _, behind = number.partition(".")
-    return Value(number, type_in(f"decimal({max(len(whole.lstrip('0')) + len(behind), 1)},{len(behind)})"))
+    return Value(number, type_in(f"decimal({len(whole) + len(behind)},{len(behind)})"))
 
 
 def _fixed(text: str, kind: Type | None) -> Callable[[Expressions, Any], Value]:
@@ -62,7 +55,11 @@ def _negative(made: Expressions, tree: Any) -> Value:
     return Value(f"(- {value.text})", value.type)
 
 
-def _arithmetic(sign: str) -> Callable[[Expressions, Any], Value]:
+def arithmetic(
+    sign: str, compute: Callable[[str, Value, Value], Value] = computed
+) -> Callable[[Expressions, Any], Value]:
+    """The rule of two numbers under a sign, and of a time and an interval."""
+
     def rule(made: Expressions, tree: Any) -> Value:
         moved = _moved(made, tree, sign)
         if moved is not None:
@@ -70,7 +67,7 @@ def _arithmetic(sign: str) -> Callable[[Expressions, Any], Value]:
         left, right = made.value(tree.this), made.value(tree.expression)
         for value, part in ((left, tree.this), (right, tree.expression)):
             _need_number(made, value, part)
-        return Value(f"({left.text} {sign} {right.text})", _result(sign, left.type, right.type))
+        return compute(sign, left, right)
 
     return rule
 
@@ -107,15 +104,6 @@ def _need_number(made: Expressions, value: Value, tree: Any) -> None:
         )
 
 
-def _result(sign: str, left: Type | None, right: Type | None) -> Type | None:
-    """The type of a sum or a product; of decimals only that it is one, for digits are Spark's matter."""
-    kind = common(left, right)
-    if kind is None or is_whole(kind) or kind.name in ("float", "double"):
-        return kind
-    scales = [0 if is_whole(each) else int(each.name[:-1].rpartition(",")[2]) for each in (left, right) if each]
-    return type_in(f"decimal(38,{min(sum(scales) if sign == '*' else max(scales), 38)})")
-
-
 def _divided(made: Expressions, tree: Any) -> Value:
     left, right = made.value(tree.this), made.value(tree.expression)
     for value, part in ((left, tree.this), (right, tree.expression)):
@@ -126,20 +114,15 @@ def _divided(made: Expressions, tree: Any) -> Value:
                 part,
                 remedy="CAST(... AS BIGINT) or CAST(... AS DOUBLE)",
             )
-    if is_whole(left.type) and is_whole(right.type):
-        return Value(f"({left.text} div {right.text})", BIGINT)
-    double = "double" if common(left.type, right.type) == DOUBLE else None
-    return Value(f"({left.text} / {right.text})", type_in(double) if double else type_in("decimal(38,6)"))
+    return computed("/", left, right)
 
 
 def _cast(made: Expressions, tree: Any) -> Value:
-    kind = type_of_cast(made.text, tree.args["to"], tree)
-    return cast(made.text, made.value(tree.this), kind, tree, failing="cast")
+    return cast_as(made.text, made.value(tree.this), tree, failing="cast")
 
 
 def _try_cast(made: Expressions, tree: Any) -> Value:
-    kind = type_of_cast(made.text, tree.args["to"], tree)
-    return cast(made.text, made.value(tree.this), kind, tree, failing="try_cast")
+    return cast_as(made.text, made.value(tree.this), tree, failing="try_cast")
 
 
 def _call(made: Expressions, tree: Any) -> Value:
@@ -158,7 +141,10 @@ def arguments(tree: Any) -> list[Any]:
 
 
 def _extract(made: Expressions, tree: Any) -> Value:
-    return made.calls(made, tree.this.name.upper(), [made.value(tree.expression)], tree)
+    unit = tree.this.name.upper()
+    if unit not in PARTS:
+        raise made.error(f"EXTRACT knows no {unit!r}", tree, remedy=f"use one of: {', '.join(PARTS)}")
+    return Value(f"cast({PARTS[unit].format(made.value(tree.expression).text)} AS bigint)", BIGINT)
 
 
 def _trim(made: Expressions, tree: Any) -> Value:
@@ -185,9 +171,24 @@ def _bracket(made: Expressions, tree: Any) -> Value:
     kind = value.type
     if kind is not None and kind.name not in ("array", "map"):
         raise made.error(f"{made.shown(tree.this)} is {a_type(kind)}, which has no elements", tree)
-    of = dict(kind.parts).get("element" if kind.name == "array" else "value") if kind is not None else None
-    # Places are counted from 1; what is not there is null.
-    return Value(f"try_element_at({value.text}, {place.text})", of)
+    if kind is None or kind.name == "map":
+        of = dict(kind.parts).get("value") if kind is not None else None
+        return Value(f"try_element_at({value.text}, {place.text})", of)
+    number = whole_literal(place)
+    if number is not None and number < 1:
+        raise made.error(f"an array has no element {number}", tree, remedy="the first element is array[1]")
+    # Places are counted from 1, here from 0; what is not there is null.
+    before = str(number - 1) if number is not None else f"{place.text} - 1"
+    return Value(f"get({value.text}, {before})", dict(kind.parts)["element"])
+
+
+def _array(made: Expressions, tree: Any) -> Value:
+    if not tree.expressions:
+        raise made.error("an array without elements has no type", tree, remedy="write ARRAY[1, 2]")
+    values = [made.value(each) for each in tree.expressions]
+    kind = branches_type(made, [value.type for value in values], tree)
+    texts = ", ".join(aligned(made, value, kind).plain for value in values)
+    return Value(f"array({texts})", Type("array", (("element", kind),)))
 
 
 def one_place(made: Expressions, tree: Any) -> Any:
@@ -231,10 +232,10 @@ RULES: Final[Mapping[str, Callable[[Expressions, Any], Value]]] = MappingProxyTy
     {
         **PREDICATES,
         "literal": _literal, "null": _fixed("NULL", Type("void")), "boolean": _boolean, "paren": _bracketed,
-        "neg": _negative, "add": _arithmetic("+"), "sub": _arithmetic("-"), "mul": _arithmetic("*"),
-        "mod": _arithmetic("%"), "div": _divided, "cast": _cast, "trycast": _try_cast, "anonymous": _call,
+        "neg": _negative, "add": arithmetic("+"), "sub": arithmetic("-"), "mul": arithmetic("*"),
+        "mod": arithmetic("%"), "div": _divided, "cast": _cast, "trycast": _try_cast, "anonymous": _call,
         "extract": _extract, "trim": _trim, "strposition": _position, "dpipe": _concat, "bracket": _bracket,
-        "dot": _dot, "interval": _interval, "column": _column,
+        "array": _array, "dot": _dot, "interval": _interval, "column": _column,
         "currenttimestamp": _fixed("current_timestamp()", TIMESTAMP),
         "currentdate": _fixed("current_date()", type_in("date")),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -10,36 +10,43 @@ from typing import Any, Final
 
 from rs_assets.engine.functions.own import OWN
 from rs_assets.engine.functions.registry import own_named
-from rs_assets.pipeline.check.types import Type, type_in
+from rs_assets.pipeline.check.types import type_in
 from rs_assets.pipeline.language.sql.expressions import Expressions
-from rs_assets.pipeline.language.sql.functions import MANY, SQL_FUNCTIONS, Calls, Returns, SqlFunction, checked_call
+from rs_assets.pipeline.language.sql.functions import Calls, checked_call
 from rs_assets.pipeline.language.sql.own import called
-from rs_assets.pipeline.language.sql.rules import RULES, one_place
+from rs_assets.pipeline.language.sql.rules import RULES, arithmetic, one_place
 from rs_assets.pipeline.language.sql.source import meant
-from rs_assets.pipeline.language.sql.types import BOOLEAN, DOUBLE, TEXT, is_decimal, is_number, type_of_cast
+from rs_assets.pipeline.language.sql.sql_function import MANY, Returns, SqlFunction, kind_of_first, numeric, textual
+from rs_assets.pipeline.language.sql.types import BOOLEAN, DOUBLE, TEXT, common, is_decimal, is_number, type_of_cast
 from rs_assets.pipeline.language.sql.values import Value
 
-# Those of streaming SQL that mean the same.
-SAME: Final = (
-    *("COALESCE", "IFNULL", "NULLIF", "IF", "ABS", "MOD", "ROUND", "POWER", "SQRT", "EXP", "LN", "LOG10", "SIGN"),
-    *("UPPER", "LOWER", "CHAR_LENGTH", "CHARACTER_LENGTH", "CONCAT", "CONCAT_WS", "REPLACE", "REVERSE", "NOW"),
-    *("YEAR", "QUARTER", "MONTH", "DAYOFYEAR", "DAYOFMONTH", "DAYOFWEEK", "DAY", "HOUR", "MINUTE", "SECOND"),
-    *("CARDINALITY", "UNIX_TIMESTAMP", "FROM_UNIXTIME"),
+# Those of numbers, and what they give.
+OF_NUMBERS: Final[Mapping[str, Returns]] = MappingProxyType(
+    {
+        **dict.fromkeys(("POWER", "SQRT", "EXP", "LN", "LOG10", "SIGN"), "double"),
+        "ABS": kind_of_first,
+        "ROUND": lambda values: None if is_decimal(values[0].type) else kind_of_first(values),
+    }
 )
-
-
-def _first(kinds: Sequence[Type | None]) -> Type | None:
-    return kinds[0]
+# Those of texts.
+OF_TEXTS: Final = ("UPPER", "LOWER", "REVERSE", "CHAR_LENGTH", "CHARACTER_LENGTH")
+# Those of a time.
+PARTS: Final = (
+    *("YEAR", "QUARTER", "MONTH", "DAYOFYEAR", "DAYOFMONTH", "DAYOFWEEK", "DAY", "HOUR", "MINUTE", "SECOND"),
+)
 
 
 # How many arguments a function takes, and what it gives; empty where only Spark knows that.
 PLAIN: Final[Mapping[str, tuple[int, int, Returns]]] = MappingProxyType(
     {
+        "COALESCE": (1, MANY, "branches"), "IFNULL": (2, 2, "branches"), "NULLIF": (2, 2, kind_of_first),
+        "IF": (3, 3, "branches of if"), "CONCAT": (1, MANY, "string"), "CONCAT_WS": (2, MANY, "string"),
+        "NOW": (0, 0, "timestamp"), "CARDINALITY": (1, 1, "int"), "UNIX_TIMESTAMP": (0, 2, "bigint"),
         "GREATEST": (2, MANY, "branches"), "LEAST": (2, MANY, "branches"), "NVL": (2, 2, "branches"),
         "NVL2": (3, 3, ""), "NANVL": (2, 2, "double"), "ISNULL": (1, 1, "boolean"), "ISNOTNULL": (1, 1, "boolean"),
         "FLOOR": (1, 1, ""), "CEIL": (1, 1, ""), "CEILING": (1, 1, ""), "POW": (2, 2, "double"),
         "CBRT": (1, 1, "double"),
-        "PMOD": (2, 2, _first), "BROUND": (1, 2, ""), "LOG2": (1, 1, "double"), "LOG": (1, 2, "double"),
+        "PMOD": (2, 2, kind_of_first), "BROUND": (1, 2, ""), "LOG2": (1, 1, "double"), "LOG": (1, 2, "double"),
         "SIN": (1, 1, "double"), "COS": (1, 1, "double"), "TAN": (1, 1, "double"), "ATAN2": (2, 2, "double"),
         "SUBSTRING": (2, 3, "string"), "SUBSTR": (2, 3, "string"), "LEFT": (2, 2, "string"), "RIGHT": (2, 2, "string"),
         "LENGTH": (1, 1, "int"), "LEN": (1, 1, "int"), "LTRIM": (1, 1, "string"), "RTRIM": (1, 1, "string"),
@@ -62,7 +69,7 @@ PLAIN: Final[Mapping[str, tuple[int, int, Returns]]] = MappingProxyType(
         "CURRENT_TIMESTAMP": (0, 0, "timestamp"), "CURRENT_DATE": (0, 0, "date"),
         "SIZE": (1, 1, "int"), "ARRAY_CONTAINS": (2, 2, "boolean"), "ELEMENT_AT": (2, 2, ""),
         "TRY_ELEMENT_AT": (2, 2, ""),
-        "ARRAY_JOIN": (2, 3, "string"), "SORT_ARRAY": (1, 2, _first), "ARRAY_DISTINCT": (1, 1, _first),
+        "ARRAY_JOIN": (2, 3, "string"), "SORT_ARRAY": (1, 2, kind_of_first), "ARRAY_DISTINCT": (1, 1, kind_of_first),
     }
 )  # fmt: skip
 # Functions of Spark that stand elsewhere here.
@@ -76,9 +83,21 @@ ELSEWHERE: Final = MappingProxyType(
 )
 SPARK_FUNCTIONS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
     {
-        **{name: SQL_FUNCTIONS[name] for name in SAME},
         **{
-            name: SqlFunction(least, most, f"{name.lower()}({{all}})", returns or (lambda kinds: None))  # noqa: ARG005
+            name: SqlFunction(1, 2 if name == "ROUND" else 1, f"{name.lower()}({{all}})", returns, numbers=(0,))
+            for name, returns in OF_NUMBERS.items()
+        },
+        "POWER": numeric("power({0}, {1})", arity=2),
+        "MOD": numeric("({0} % {1})", kind_of_first, 2),
+        **{
+            name: textual(f"{name.lower()}({{0}})", 1, 1, "int" if name.endswith("LENGTH") else "string")
+            for name in OF_TEXTS
+        },
+        "REPLACE": textual("replace({all})", 3, 3, texts=(0, 1, 2)),
+        **{name: SqlFunction(1, 1, f"{name.lower()}({{0}})", "int") for name in PARTS},
+        "FROM_UNIXTIME": SqlFunction(1, 2, "from_unixtime({all})", "string", numbers=(0,)),
+        **{
+            name: SqlFunction(least, most, f"{name.lower()}({{all}})", returns)
             for name, (least, most, returns) in PLAIN.items()
         },
     }
@@ -112,6 +131,14 @@ def _divided(made: Expressions, tree: Any) -> Value:
             raise made.error(f"{made.shown(part)} is {value.type.text.upper()}, no number", part, remedy="CAST it")
     known = left.type is not None and right.type is not None and not (is_decimal(left.type) or is_decimal(right.type))
     return Value(f"({left.text} / {right.text})", DOUBLE if known else None)
+
+
+def _plainly(sign: str, left: Value, right: Value) -> Value:
+    """Two numbers as they are: of a FLOAT and a whole one Spark makes a DOUBLE, and the digits of decimals are its."""
+    known = not (is_decimal(left.type) or is_decimal(right.type))
+    kind = common(left.type, right.type) if known else None
+    kind = DOUBLE if kind is not None and kind.name == "float" and left.type != right.type else kind
+    return Value(f"({left.text} {sign} {right.text})", kind)
 
 
 def _cast(function: str) -> Callable[[Expressions, Any], Value]:
@@ -150,6 +177,7 @@ def _joined(made: Expressions, tree: Any) -> Value:
 SPARK_RULES: Final[Mapping[str, Callable[[Expressions, Any], Value]]] = MappingProxyType(
     {
         **RULES,
+        **{name: arithmetic(sign, _plainly) for name, sign in {"add": "+", "sub": "-", "mul": "*", "mod": "%"}.items()},
         "div": _divided,
         "cast": _cast("cast"),
         "trycast": _cast("try_cast"),

@@ -99,7 +99,7 @@ def common(one: Type | None, two: Type | None) -> Type | None:
     if is_whole(one) and is_whole(two):
         return max(one, two, key=lambda kind: WHOLE.index(kind.name))
     if is_number(one) and is_number(two) and (one.name in FLOATS or two.name in FLOATS):
-        return DOUBLE
+        return Type("float") if {one.name, two.name} <= {"float", *WHOLE} else DOUBLE
     if is_number(one) and is_number(two):
         return _wide(_digits(one), _digits(two))
     return None

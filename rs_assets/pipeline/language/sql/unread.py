@@ -50,6 +50,7 @@ READ: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "trycast": frozenset({"this", "to", "safe"}),
         "trim": frozenset({"this", "expression", "position"}),
         "strposition": frozenset({"this", "substr"}),
+        "array": frozenset({"expressions", "bracket_notation"}),
         "bracket": frozenset({"this", "expressions"}),
         # `safe` is how sqlglot reads all of them.
         "dpipe": frozenset({"this", "expression", "safe"}),

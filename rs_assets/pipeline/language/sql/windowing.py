@@ -35,6 +35,8 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 MILLISECOND: Final = timedelta(milliseconds=1)
+# The columns of PARTITION BY behind the table of SESSION.
+PARTITION: Final = f"{CALL}PARTITION"
 # What only grouping a window can give, before it is known.
 UNGROUPED: Final = "\0window bound"
 
@@ -57,16 +59,38 @@ def pending(planner: Planner, call: Any, place: Place, table: Table) -> Relation
     value = Scope(planner.text, relation.columns).find(arguments[1])
     window, field = window_of(planner, kind, arguments[1], value, arguments[2:], call)
     columns = (*relation.columns, *_bounds(planner, window, value, relation, call))
-    return replace(relation, columns=columns, pending=Pending(window, field))
+    parts = _parts(planner, relation, call) if kind == "SESSION" else None
+    return replace(relation, columns=columns, pending=Pending(window, field, parts))
+
+
+def _parts(planner: Planner, relation: Relation, call: Any) -> tuple[Value, ...]:
+    """The values of PARTITION BY."""
+    named: list[Any] = next((each.expressions for each in call.expressions if each.name == PARTITION), [])
+    return tuple(planner.over(relation).value(each) for each in named)
+
+
+def check_parts(planner: Planner, pending: Pending, keys: Iterable[Value], at: Any) -> None:
+    """SqlError for sessions that are grouped by something else than each of them goes by."""
+    wanted, given = pending.parts, list(keys)
+    if wanted is None or {each.text for each in wanted} == {each.text for each in given}:
+        return
+    names = [each.field for each in given if each.field is not None]
+    over = f"PARTITION BY {', '.join(names)}" if names and len(names) == len(given) else "PARTITION BY the same columns"
+    raise planner.error(
+        f"the sessions go {'by other columns than' if wanted else 'over all rows, whatever'} the keys of GROUP BY",
+        at,
+        remedy=f"write {over} behind the table in SESSION" if given else "add its columns of PARTITION BY to GROUP BY",
+    )
 
 
 def _arguments(planner: Planner, kind: str, call: Any) -> list[Any]:
     """The arguments in their order, which named ones need not have: SIZE => INTERVAL '10' SECOND."""
-    if not any(each.key == "kwarg" for each in call.expressions):
-        return list(call.expressions)
+    given = [each for each in call.expressions if each.name != PARTITION]
+    if not any(each.key == "kwarg" for each in given):
+        return given
     known = ("DATA", "TIMECOL", *(name.upper() for name in KINDS[kind]), *(() if kind == "SESSION" else ("OFFSET",)))
     named: dict[str, Any] = {}
-    for each in call.expressions:
+    for each in given:
         name = each.this.name.upper() if each.key == "kwarg" else ""
         if name not in known or name in named:
             raise planner.error(
