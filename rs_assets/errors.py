@@ -20,6 +20,7 @@
     ├── LeaseLostError            another driver has taken over: this one must not commit any more
     ├── StepError                 a user's function raised
     ├── SinkError                 a sink could not commit
+    │   └── CheckpointHeldError   a sink keeps rows that it has not flushed: the batch comes again
     └── EngineError               Spark failed for a reason that none of the above explains
 
 Errors keep their facts as attributes and build their text from them: *what* went wrong, *where*
@@ -150,6 +151,10 @@ class StepError(RsError):
 
 class SinkError(RsError):
     """A sink could not commit a batch."""
+
+
+class CheckpointHeldError(SinkError):
+    """A sink refused a checkpoint, or has not flushed all rows before it; the batch is not done and comes again."""
 
 
 class EngineError(RsError):

@@ -3,12 +3,16 @@
 from dataclasses import dataclass, field, replace
 
 import pytest
+from tenacity import wait_none
 
 from rs_assets import StreamBuilder
 from rs_assets.engine.checkpoint.catalog import Catalog
 from rs_assets.engine.checkpoint.messages import CheckPoint, CheckPointState
 from rs_assets.engine.checkpoint.storage import storage_named
 from rs_assets.engine.sink.base import Staged
+from rs_assets.errors import CheckpointHeldError
+from rs_assets.pipeline.runtime.record import bookkeeping
+from rs_assets.pipeline.runtime.record.bookkeeping import ASKED
 from rs_assets.pipeline.runtime.record.journal import Journal
 from tests.forgetful import Forgetful
 
@@ -94,14 +98,64 @@ def test_a_bounded_source_ends_with_batch_finish(folder, options):
     assert [kind for _, kind, _ in told(options)][-1] == "BatchFinish"
 
 
-def test_what_a_sink_has_not_flushed_is_not_stored(folder, options):
+@dataclass
+class BufferingSink(Forgetful):
+    """Keeps rows in memory until a checkpoint; `held` are the answers that it gives before it flushes."""
+
+    stored: list
+    held: list = field(default_factory=list)
+    kept: list = field(default_factory=list)
+    asked: int = 0
+
+    name = "buffering"
+
+    def stage(self, batch, mark):
+        rows = batch.toArrow().column("id").to_pylist()
+        return Staged(lambda: self.kept.extend(rows) or len(rows))
+
+    def on_system_message(self, message):
+        if not isinstance(message, CheckPoint):
+            return CheckPointState.any()
+        self.asked += 1
+        if self.held:
+            answer = self.held.pop(0)
+            return answer(message.offsets)
+        self.stored.extend(self.kept)
+        self.kept.clear()
+        return CheckPointState.normal(message.offsets)
+
+
+REFUSED = lambda _: CheckPointState.refuse("the database is away")  # noqa: E731
+SMALLER = lambda offsets: CheckPointState.normal(dict.fromkeys(offsets, '{"byte":9,"line":1}'))  # noqa: E731
+UNNAMED = lambda _: CheckPointState.normal({})  # noqa: E731
+
+
+def test_a_checkpoint_that_a_sink_holds_back_holds_the_batch_which_comes_again(folder, options, monkeypatch):
+    monkeypatch.setattr(bookkeeping, "PAUSE", wait_none())
+    stored = []
     (folder / "a.jsonl").write_bytes(lines(1, 3))
-    run(folder, options, KeepingSink(CheckPointState.refuse("the buffer is full")))
+    for held, why in (
+        (REFUSED, "it refused: the database is away"),
+        (SMALLER, r"is flushed up to .*\"line\":1}, and was read up to .*\"line\":3}"),
+        (UNNAMED, "is flushed up to nothing"),
+    ):
+        # What this sink keeps is lost with it, as with a process that is killed.
+        sink = BufferingSink(stored, held=[held] * ASKED)
+        with pytest.raises(CheckpointHeldError, match=why):
+            run(folder, options, sink)
+        assert (sink.asked, sink.kept, stored) == (ASKED, [1, 2, 3], [])
     assert checkpoints(options) == ()
-    (folder / "a.jsonl").write_bytes(lines(1, 4))
-    split = Catalog(options.home.catalog).rows("splits")[0]["split"]
-    run(folder, options, KeepingSink(CheckPointState.normal({split: '{"byte":9,"line":1}'})))
-    assert [row.offset for row in checkpoints(options)] == ['{"byte":9,"line":1}']
+    assert run(folder, options, BufferingSink(stored)).rows_in == 3
+    assert stored == [1, 2, 3]
+    assert ['"line":3' in row.offset for row in checkpoints(options)] == [True]
+
+
+def test_a_sink_that_flushes_when_it_is_asked_again_holds_nothing(folder, options, monkeypatch):
+    monkeypatch.setattr(bookkeeping, "PAUSE", wait_none())
+    (folder / "a.jsonl").write_bytes(lines(1, 3))
+    sink = BufferingSink([], held=[REFUSED, SMALLER, UNNAMED, REFUSED])
+    assert run(folder, options, sink).rows_in == 3
+    assert (sink.asked, sink.stored) == (ASKED, [1, 2, 3])
 
 
 def test_what_a_killed_driver_left_out_is_found_in_sparks_log(folder, options, monkeypatch):

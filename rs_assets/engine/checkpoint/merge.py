@@ -158,6 +158,26 @@ def merge_within(replies: Iterable[CheckPointState], *, proposed: Mapping[str, s
     return merged
 
 
+def held_back(reply: CheckPointState, *, proposed: Mapping[str, str]) -> str:
+    """Why the offsets `proposed` must not be committed after this reply; empty if they may.
+
+    They must not if it refuses, or names offsets and for one of the queues none, or a smaller one.
+
+    >>> held_back(CheckPointState.normal({"a": "9"}), proposed={"a": "9", "b": "4"})
+    "'b' is flushed up to nothing, and was read up to 4"
+    >>> held_back(CheckPointState.any(), proposed={"a": "9"})
+    ''
+    """
+    if reply.kind == "refuse":
+        return f"it refused: {reply.reason}"
+    asked = proposed if reply.kind == "normal" else {}
+    for queue, offset in asked.items():
+        flushed = reply.offsets.get(queue)
+        if compare_offsets(flushed, offset) < 0:
+            return f"{queue!r} is flushed up to {flushed or 'nothing'}, and was read up to {offset}"
+    return ""
+
+
 def merge_across(older: Mapping[str, str], newer: Mapping[str, str]) -> Mapping[str, str]:
     """What two checkpoints of one source say together: the queues of both, of each the maximum.
 

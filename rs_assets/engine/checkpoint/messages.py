@@ -1,6 +1,7 @@
-"""System messages: what the steps of a pipeline are told about the splits of its sources, and what they answer.
+"""System messages: what sinks of users' own hear about the splits of the sources, and what they answer.
 
-They come in the order of the rows: NewSplit before the first row of a split, the others behind the last row of a batch.
+They come in the order of the rows: NewSplit before the first row of a split, the others after the last row of a batch.
+No step hears them: state goes by key and not by split, so a split that comes or goes loads and drops nothing of it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ class RemoveSplit(_Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPoint(_Message):
-    """All rows up to `offsets` (split to offset, as JSON text) were handed out; the answer says how many are safe."""
+    """All rows up to `offsets` (split to offset, as JSON text) were handed out; the answer says how many are safe.
+
+    It comes before Spark commits the batch, and decides whether it does (see SystemMessageListener).
+    """
 
     offsets: Mapping[str, str]
 
@@ -80,7 +84,7 @@ class CheckPointState:
 
     @classmethod
     def normal(cls, offsets: Mapping[str, str]) -> Self:
-        """Safe up to these offsets (split to JSON text), and not further."""
+        """Safe up to these offsets (split to JSON text), and not further; of a split that is not named nothing is."""
         return cls(kind="normal", offsets=offsets)
 
     @classmethod
@@ -90,17 +94,19 @@ class CheckPointState:
 
     @classmethod
     def refuse(cls, reason: str) -> Self:
-        """This checkpoint must not be stored, for the `reason` given."""
+        """Not all rows before this checkpoint are safe, for the `reason` given: the batch must not be committed."""
         return cls(kind="refuse", reason=reason)
 
 
 @runtime_checkable
 class SystemMessageListener(Protocol):
-    """A step that wants to know of splits and checkpoints.
+    """A sink that wants to know of splits and checkpoints.
 
     Messages are delivered in order, one at a time. A sink that keeps rows must flush them before it answers a
-    CheckPoint, and answer with the offsets that it has flushed. One `refuse` voids that checkpoint: nothing of it is
-    stored. Answers to other messages count for nothing; `any` is usual.
+    CheckPoint, and answer `normal(message.offsets)`. While it refuses, or names smaller offsets or not all of them, it
+    is asked again, 5 times within 2 s; then the run ends with a CheckpointHeldError. Spark has not committed the batch,
+    no offset has moved and nothing is stored: the next start hands all its rows to each sink whose `committed` does not
+    say that it has them. Answers to other messages count for nothing; `any` is usual.
     """
 
     def on_system_message(self, message: SystemMessage) -> CheckPointState:

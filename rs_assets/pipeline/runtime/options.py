@@ -75,7 +75,7 @@ class RunOptions:
     is the number of state partitions of a new checkpoint (None: what Spark's session says). `max_line_bytes` caps the
     lines of followed files. `connector` overrides the writer of all Delta sinks. `lease_ttl` is how long a silent
     driver keeps its pipeline before another may take over. `checkpoint_storage` is delta, memory or db, `storage_url`
-    the SQLAlchemy URL of db; `catalog_keep` is how long rows of the catalog are kept. `preview_rows` is how many open
+    the SQLAlchemy URL of db: offsets are noted there for others to read, and no start reads them; `catalog_keep` is how long rows of the catalog are kept. `preview_rows` is how many open
     windows of each step the report shows. `savepoints` says when savepoints are taken by themselves. `max_poisons` is
     how many different records of a batch may go into quarantine because a step cannot compute them; more end the run.
     Without `trace` every Python function runs in Python, also where it is understood well enough for Spark's plan.

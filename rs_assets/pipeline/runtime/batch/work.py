@@ -165,7 +165,11 @@ class BatchWork:
             watch.check(batch_id)
 
     def _settle(self, execution: BatchExecution, batch_id: int, out: Mapping[str, int]) -> None:
-        """Note a committed batch: what the sinks have, how far its splits have come, what its sources have learnt."""
+        """Note a committed batch: what the sinks have, how far its splits have come, what its sources have learnt.
+
+        Before anything is noted, sinks that keep rows are asked: one that has not flushed them holds the batch.
+        """
+        self.book.ask()
         self.notes.note(batch_id, out)
         if self.marks is not None:
             self.marks.settle(execution, batch_id, first=self.log.planned_batches()[0])

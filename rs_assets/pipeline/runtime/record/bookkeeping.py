@@ -1,4 +1,4 @@
-"""The system messages of a query: told to the sinks that want them, and handed to the journal."""
+"""The system messages of a query: sinks hear them and may hold the batch by their answers, the journal keeps them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,40 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_exponential
+
 from rs_assets.engine.checkpoint.catalog import Catalog, Row
 from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.checkpoint.messages import BatchFinish, CheckPointState, SystemMessage, SystemMessageListener
+from rs_assets.engine.checkpoint.merge import held_back
+from rs_assets.engine.checkpoint.messages import (
+    BatchFinish,
+    CheckPoint,
+    CheckPointState,
+    SystemMessage,
+    SystemMessageListener,
+)
 from rs_assets.engine.checkpoint.splits import BatchMessages, SplitTracker
 from rs_assets.engine.checkpoint.storage import CheckpointStorage
 from rs_assets.engine.home import Home
 from rs_assets.engine.source.base import Positions
+from rs_assets.errors import CheckpointHeldError
 from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.runtime.record.journal import Journal, JournalEntry, write_entries
 from rs_assets.pipeline.runtime.record.positions import positions
 from rs_assets.pipeline.topology.source import Source
 from rs_assets.pipeline.topology.topology import Topology
 
+# A sink may flush in a thread of its own, or its database may be gone for a moment: it is asked again within 2 s.
+ASKED = 5
+PAUSE = wait_exponential(multiplier=0.125, max=1)
+
 
 @dataclass(slots=True, kw_only=True)
 class Bookkeeper:
-    """Knows the splits of one query's sources. `before` and `after` are called around the commits of each batch.
+    """Knows the splits of one query's sources.
+
+    Of each batch `before` is called ahead of its rows, `ask` after the commits of its sinks, and `after` once Spark may
+    commit it.
 
     `versions` gives what the catalog shall have of dimensions whose version came into use with a batch.
     """
@@ -39,6 +56,7 @@ class Bookkeeper:
     listeners: Sequence[SystemMessageListener] = ()
     _trackers: dict[str, SplitTracker] = field(default_factory=dict)
     _messages: list[BatchMessages] = field(default_factory=list)
+    _replies: dict[int, tuple[CheckPointState, ...]] = field(default_factory=dict)
     _told: int = 0
 
     def before(self, batch_id: int) -> None:
@@ -47,15 +65,18 @@ class Bookkeeper:
         for message in (m for messages in self._messages for m in messages.before):
             self._tell(message)
 
+    def ask(self) -> None:
+        """Send listeners the messages that follow the rows; CheckpointHeldError if one keeps rows of them."""
+        first = sum(len(each.before) for each in self._messages)
+        after = (m for each in self._messages for m in each.after)
+        self._replies = {number: self._tell(message) for number, message in enumerate(after, first)}
+
     def after(self, batch_id: int) -> None:
-        """Send listeners the messages that follow the rows, collect the answers, queue the batch for the catalog."""
-        messages = [m for each in self._messages for m in each.before]
-        replies: dict[int, tuple[CheckPointState, ...]] = {}
-        for message in (m for each in self._messages for m in each.after):
-            replies[len(messages)] = self._tell(message)
-            messages.append(message)
+        """Queue the batch, with the answers, for the catalog."""
+        made = self._messages
+        messages = [*(m for each in made for m in each.before), *(m for each in made for m in each.after)]
         self._told = len(messages)
-        self.journal.put(self._entry(batch_id, messages, replies=replies))
+        self.journal.put(self._entry(batch_id, messages, replies=self._replies))
 
     def finished(self) -> None:
         """The bounded sources have ended."""
@@ -100,7 +121,7 @@ class Bookkeeper:
         return positions(source, self.log, batch_id, self.home)
 
     def _tell(self, message: SystemMessage) -> tuple[CheckPointState, ...]:
-        return tuple(listener.on_system_message(message) for listener in self.listeners)
+        return tuple(_answer(listener, message) for listener in self.listeners)
 
     def _entry(
         self,
@@ -129,3 +150,27 @@ class Bookkeeper:
             versions=() if first_number else self.versions(batch_id),
             log=self.log,
         )
+
+
+def _answer(listener: SystemMessageListener, message: SystemMessage) -> CheckPointState:
+    """What `listener` answers; it is asked again while it holds a checkpoint back, then CheckpointHeldError."""
+    if not isinstance(message, CheckPoint):
+        return listener.on_system_message(message)
+    asking = Retrying(
+        stop=stop_after_attempt(ASKED),
+        wait=PAUSE,
+        retry=retry_if_result(lambda reply: bool(held_back(reply, proposed=message.offsets))),
+        retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+    )
+    reply: CheckPointState = asking(listener.on_system_message, message)
+    if why := held_back(reply, proposed=message.offsets):
+        raise CheckpointHeldError(
+            f"the sink has not flushed all rows of the batch: {why}",
+            remedy="mend what keeps the sink from flushing and start again: the batch comes again; to a CheckPoint it"
+            " must answer CheckPointState.normal(message.offsets) once it has flushed, or .any() if it keeps no rows",
+            step=getattr(listener, "name", None),
+            source=message.source,
+            query=message.query,
+            batch=message.batch_id,
+        )
+    return reply
