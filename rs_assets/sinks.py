@@ -2,8 +2,10 @@
 
 A sink that stages a batch out of sight, commits it in one step and remembers its `BatchMark` in the same step has each
 row exactly once. Further protocols are for sinks that can more: `Rewinding` (go back to another batch; without it the
-pipeline cannot go anywhere), `Fencing` (remember who wrote last), `Watched` (tell what others did to the rows),
-`Closing` (give a connection back) and `SystemMessageListener` (hear of splits and checkpoints).
+pipeline cannot go anywhere), `Beginning` (say what a new generation does to the rows that are there; without it the
+sink gets them all again, in batches whose mark has that generation), `Fencing` (remember who wrote last), `Watched`
+(tell what others did to the rows), `Closing` (give a connection back) and `SystemMessageListener` (hear of splits and
+checkpoints).
 
 >>> class Printed:
 ...     name = "printed"
@@ -27,6 +29,7 @@ pipeline cannot go anywhere), `Fencing` (remember who wrote last), `Watched` (te
 from rs_assets.engine.checkpoint.messages import SystemMessageListener
 from rs_assets.engine.sink.base import (
     BatchMark,
+    Beginning,
     Claim,
     Closing,
     Fencing,
@@ -40,6 +43,7 @@ from rs_assets.engine.sink.base import (
 
 __all__ = [
     "BatchMark",
+    "Beginning",
     "Claim",
     "Closing",
     "Fencing",

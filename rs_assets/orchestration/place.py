@@ -25,7 +25,7 @@ class Place:
     """Home, savepoints and the storage of checkpoints; what is not given is as the environment has it."""
 
     home: Home = field(default_factory=Home.default)
-    savepoints: str | None = None
+    savepoints: str | None = field(default=None, repr=False)
     checkpoint_storage: str = field(default_factory=default_storage)
     storage_url: str | None = field(default_factory=default_url, repr=False)
 

@@ -63,7 +63,9 @@ class RunResource(ConfigurableResource[None]):
     )
     savepoint_at_end: bool = Field(default=True, description="Take a savepoint when a run had batches")
     savepoints_keep: int = Field(default=10, gt=0, description="How many savepoints stay")
-    savepoints_uri: str = Field(default="", description="Where savepoints go; empty: RS_SAVEPOINTS, else the home")
+    savepoints_uri: str = Field(
+        default="", description="Where savepoints go; use EnvVar for passwords; empty: RS_SAVEPOINTS, else the home"
+    )
     local_storage_only: bool = Field(default=False, description="No savepoints, and no recovery from them")
     checkpoint_storage: str = Field(
         default="",

@@ -72,7 +72,7 @@ stream.to(Buffering()).build().run(RunOptions(home=Home(Path(home))))
 def test_killed_twenty_times_a_sink_that_keeps_rows_loses_none(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl").write_bytes(b"".join(b'{"id":%d}\n' % n for n in range(ROWS)))
-    log = CheckpointLog(tmp_path / "rs" / "checkpoints" / "shop" / "buffered" / "g0001" / "buffering" / "checkpoint")
+    log = CheckpointLog(tmp_path / "rs" / "checkpoints" / "shop" / "buffered" / "g0001" / "file" / "checkpoint")
     out = tmp_path / "out"
     program = (PROGRAM, tmp_path / "in", tmp_path / "rs", out, BATCH)
     for kill in range(KILLS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sqlite3
 import subprocess
@@ -11,6 +12,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
+from pyspark.sql.types import LongType, StructField
 
 from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.engine.sink.base import BatchMark, Claim
@@ -182,3 +184,53 @@ def test_should_refuse_to_take_rows_back(options, tmp_path):
         rewind(job.topology, 0, options)
     assert "--new-generation" in refused.value.remedy
     assert asked(tmp_path / "out.db") == [0, 1]
+
+
+def test_check_begin_refuses_a_table_with_rows_of_an_earlier_generation(writer):
+    fields = [StructField("id", LongType())]
+    later = replace(MARK, generation=2, batch_id=-1)
+    assert writer.check_begin(later) == ""
+    writer._commit(fields, [(1,)], MARK)
+    assert writer.check_begin(replace(later, sink="other")) == ""
+    with pytest.raises(SinkError, match="rows of an earlier generation") as refused:
+        writer.check_begin(later)
+    (delete,) = re.findall(r"\((DELETE .*?)\)", refused.value.remedy)
+    with closing(sqlite3.connect(writer.path)) as database, database:
+        database.execute(delete)
+    assert writer.check_begin(later) == ""
+
+
+def test_rewind_goes_only_to_where_nothing_was_written_since(writer):
+    fields = [StructField("id", LongType())]
+    third = replace(MARK, generation=3)
+    assert writer.rewind(replace(MARK, batch_id=-1), replace(MARK, generation=2, batch_id=-1)) == "had nothing to undo"
+    for batch in (0, 1):
+        writer._commit(fields, [(batch,)], replace(MARK, batch_id=batch))
+    with pytest.raises(SinkError, match="cannot be taken back, and it has those of batch 1"):
+        writer.rewind(MARK, third)
+    with pytest.raises(SinkError, match="ends at batch 1 and had batch 2"):
+        writer.rewind(replace(MARK, batch_id=2), third, had=2)
+    kept = replace(MARK, batch_id=1)
+    for generation in (3, 3, 4):
+        # As one that was cut off is done again.
+        writer.rewind(kept, replace(kept, generation=generation), had=1)
+    assert writer.last_committed(replace(kept, generation=4)) == 1
+    writer._commit(fields, [(2,)], replace(kept, generation=4, batch_id=2))
+    with pytest.raises(SinkError, match="batch 2 of generation 4"):
+        writer.rewind(kept, replace(kept, generation=5))
+    assert asked(writer.path) == [0, 1, 2]
+
+
+def test_a_constraint_that_forbids_a_row_is_named_with_what_helps(writer):
+    fields = [StructField("id", LongType())]
+    writer._commit(fields, [(1,)], MARK)
+    with closing(sqlite3.connect(writer.path)) as database, database:
+        database.execute("CREATE UNIQUE INDEX one ON hits (id)")
+    again = replace(MARK, batch_id=1)
+    with pytest.raises(SinkError, match="UNIQUE constraint failed") as refused:
+        writer._commit(fields, [(1,)], again)
+    assert "unique index" in refused.value.remedy
+    assert "locked" not in refused.value.remedy
+    with closing(sqlite3.connect(writer.path)) as database, database:
+        database.execute("DROP INDEX one")
+    assert writer._commit(fields, [(1,)], again) == 1

@@ -160,6 +160,21 @@ class Rewinding(Protocol):
         ...
 
 
+@runtime_checkable
+class Beginning(Protocol):
+    """A writer whose sink cannot replace what earlier generations wrote by what a new one writes.
+
+    A start asks all such sinks of a query that begins a generation above the first, before anything is written.
+    """
+
+    def check_begin(self, begun: BatchMark) -> str:
+        """What becomes of the rows of earlier generations, as a warning for people; empty if there are none.
+
+        SinkError if they must be removed first, because nobody could tell them from those of `begun`. Only looks.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class SinkChange:
     """Something that others did to a sink's rows; an error if rows of ours may be missing.

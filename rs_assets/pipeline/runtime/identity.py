@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 
 from rs_assets.engine.checkpoint.log import CheckpointLog
@@ -19,7 +20,16 @@ from rs_assets.pipeline.runtime.ends import (
     targets_of,
 )
 from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.pipeline.topology.shape import NodeShape, Shape, changes, lags, looks_through, renamed, shape_of
+from rs_assets.pipeline.topology.shape import (
+    NodeShape,
+    Shape,
+    changes,
+    lags,
+    looks_through,
+    names_between,
+    renamed,
+    shape_of,
+)
 from rs_assets.pipeline.topology.topology import Topology
 
 CHOICES = (
@@ -38,13 +48,18 @@ def resumed(
     known = queries_of_now(topology, stored)
     refuse_renamed(topology, known)
     names = _renames(topology, stored)
-    folders = _folders(plans, stored, names)
+    folders = _folders(topology, plans, stored, names)
     _check_resets(plans, options)
     shapes = _shapes(topology, plans, stored, folders, names, options)
     if options.keep_state:
         _refuse_moved(topology, shapes)
     else:
-        _refuse_changes(topology, shapes, _removed(stored, set(folders.values()), names, options))
+        used = set(folders.values())
+        gone = [renamed(_shape(facts), names) for folder, facts in stored.queries.items() if folder not in used]
+        new = [shape_of(topology, plan.stateful) for plan in plans if folders[plan.name] not in stored.queries]
+        between = [names_between(was, now) for was, now in (*shapes, *product(gone, new))]
+        undeclared = {old: name for found in between for old, name in found.items()}
+        _refuse_changes(topology, shapes, _removed(stored, used, names, options), undeclared)
     aliases = _aliases(topology, stored, names)
     for plan in plans:
         facts = known.get(folders[plan.name])
@@ -62,7 +77,7 @@ def matched(topology: Topology, plans: tuple[QueryPlan, ...], stored: Manifest) 
     """`stored` with the names that its sources and sinks have now, and the folder of each query; nothing is refused."""
     names = _renames(topology, stored)
     known = replace(stored, aliases=_aliases(topology, stored, names), queries=queries_of_now(topology, stored))
-    return known, _folders(plans, stored, names)
+    return known, _folders(topology, plans, stored, names)
 
 
 def queries_of_now(topology: Topology, stored: Manifest) -> Mapping[str, QueryFacts]:
@@ -87,7 +102,9 @@ def _renames(topology: Topology, stored: Manifest) -> Mapping[str, str]:
     return {old: new for old, new in topology.renamed if old in known and old not in here and new in here}
 
 
-def _folders(plans: Iterable[QueryPlan], stored: Manifest, names: Mapping[str, str]) -> Mapping[str, str]:
+def _folders(
+    topology: Topology, plans: Sequence[QueryPlan], stored: Manifest, names: Mapping[str, str]
+) -> Mapping[str, str]:
     """The folder of each query: that of the stored query with the same stateful step, or with a sink in common.
 
     A query whose sinks were parted goes on where its name stands.
@@ -102,11 +119,26 @@ def _folders(plans: Iterable[QueryPlan], stored: Manifest, names: Mapping[str, s
         found[plan.name] = match or plan.name
     for name, folder in found.items():
         if folder in free or list(found.values()).count(folder) > 1:
-            raise TopologyChangedError(
-                f"the query {name!r} would use the checkpoint of another one that had this name",
-                remedy="give the new step another name, or begin a new generation (--new-generation)",
-            )
+            plan = next(plan for plan in plans if plan.name == name)
+            raise _taken(topology, plan, stored.queries[folder], names)
     return found
+
+
+def _taken(topology: Topology, plan: QueryPlan, facts: QueryFacts, names: Mapping[str, str]) -> TopologyChangedError:
+    """The error for a query in the folder of another one: only a name tells them apart, or they have none in common."""
+    before = renamed(_shape(facts), names)
+    declared = _declared(names_between(before, shape_of(topology, plan.stateful, through=looks_through(before))))
+    was = f"the state of {facts.stateful!r}" if facts.stateful else f"what was read for {', '.join(facts.sinks)}"
+    return TopologyChangedError(
+        f"the query of {', '.join(plan.sinks)} would use the checkpoint of another one, which has {was}",
+        remedy=f"{declared}go back to the version with that; or give the step {plan.name!r} another name (name=...), or"
+        " begin a new generation (--new-generation): both read the input from its beginning",
+        pipeline=topology.name,
+    )
+
+
+def _declared(names: Mapping[str, str]) -> str:
+    return f"declare what was renamed: .build(renamed={dict(names)}); or " if names else ""
 
 
 def folder_of(manifest: Manifest, plan: QueryPlan) -> str | None:
@@ -158,12 +190,14 @@ def _shapes(
     return [(shape, shape_of(topology, plan.stateful, through=looks_through(shape))) for plan, shape in stood]
 
 
-def _refuse_changes(topology: Topology, shapes: list[tuple[Shape, Shape]], removed: Iterable[str]) -> None:
+def _refuse_changes(
+    topology: Topology, shapes: list[tuple[Shape, Shape]], removed: Iterable[str], undeclared: Mapping[str, str]
+) -> None:
     lines = [*(line for before, now in shapes for line in changes(before, now)), *removed]
     if lines:
         raise TopologyChangedError(
             "the state on disk was made by another version of the pipeline:\n    " + "\n    ".join(lines),
-            remedy=CHOICES,
+            remedy=_declared(undeclared) + CHOICES,
             pipeline=topology.name,
         )
 

@@ -57,7 +57,7 @@ class SavepointPolicy:
     at_end: bool = False
     keep: int = 10
     max_age: timedelta | None = None
-    uri: str | None = None
+    uri: str | None = field(default=None, repr=False)
     local_storage_only: bool = False
     state_rows: bool = True
 
@@ -75,12 +75,13 @@ class RunOptions:
     is the number of state partitions of a new checkpoint (None: what Spark's session says). `max_line_bytes` caps the
     lines of followed files. `connector` overrides the writer of all Delta sinks. `lease_ttl` is how long a silent
     driver keeps its pipeline before another may take over. `checkpoint_storage` is delta, memory or db, `storage_url`
-    the SQLAlchemy URL of db: offsets are noted there for others to read, and no start reads them; `catalog_keep` is how long rows of the catalog are kept. `preview_rows` is how many open
-    windows of each step the report shows. `savepoints` says when savepoints are taken by themselves. `max_poisons` is
-    how many different records of a batch may go into quarantine because a step cannot compute them; more end the run.
-    Without `trace` every Python function runs in Python, also where it is understood well enough for Spark's plan.
-    `metrics_port` is a port of loopback that serves the run's numbers to Prometheus (0: any free one; None: none does),
-    `metrics_endpoint` the address of a collector of OpenTelemetry that gets them, `http://host:4318/v1/metrics`.
+    the SQLAlchemy URL of db: offsets are noted there for others to read, and no start reads them; `catalog_keep` is how
+    long rows of the catalog are kept. `preview_rows` is how many open windows of each step the report shows.
+    `savepoints` says when savepoints are taken by themselves. `max_poisons` is how many different records of a batch
+    may go into quarantine because a step cannot compute them; more end the run. Without `trace` every Python function
+    runs in Python, also where it is understood well enough for Spark's plan. `metrics_port` is a port of loopback that
+    serves the run's numbers to Prometheus (0: any free one; None: none does), `metrics_endpoint` the address of a
+    collector of OpenTelemetry that gets them, `http://host:4318/v1/metrics`.
     """
 
     home: Home = field(default_factory=Home.default)

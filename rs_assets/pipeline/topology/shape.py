@@ -99,6 +99,13 @@ def renamed(shape: Iterable[NodeShape], names: Mapping[str, str]) -> Shape:
     )
 
 
+def names_between(old: Shape, new: Shape) -> Mapping[str, str]:
+    """The names that alone tell `new` from `old`, old ones to new; {} if more has changed, or nothing."""
+    names = {was.name: now.name for was, now in zip(old, new, strict=False) if was.name != now.name}
+    alike = len(old) == len(new) and not changes(renamed(old, names), new)
+    return names if alike else {}
+
+
 def changes(old: Shape, new: Shape) -> tuple[str, ...]:
     """What differs between the state as it was made and as the pipeline would use it, as lines of `-` and `+`.
 

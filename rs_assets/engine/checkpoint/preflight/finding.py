@@ -37,7 +37,8 @@ class Expected:
     it keeps state, in `operators` steps and `partitions` partitions (0: not known yet); `query_id` is the id of its
     metadata file as it was recorded, None if it never was; `sinks` maps each sink to the last batch of this pipeline
     and `generation` that its own marker remembers, -1 for none; `sinks_seen` to the last batch that we noted down for
-    it, -1 or absent for none; `sinks_changed` to what others did to its rows since.
+    it, -1 or absent for none; `sinks_changed` to what others did to its rows since. What `sinks_staying` hold is not
+    replaced by a new generation.
     """
 
     query: str
@@ -50,6 +51,7 @@ class Expected:
     operators: int = 1
     sinks_seen: Mapping[str, int] = field(default_factory=dict)
     sinks_changed: Mapping[str, Sequence[SinkChange]] = field(default_factory=dict)
+    sinks_staying: frozenset[str] = frozenset()
 
     @property
     def furthest(self) -> int:

@@ -58,6 +58,7 @@ def check_behind(facts: Facts) -> Iterator[Finding]:
         if marker is None or marker >= seen:
             continue
         lost = marker < 0
+        emptied = "empty it and " if name in facts.expected.sinks_staying else ""
         has = "remembers no batch" if lost else f"ends at batch {marker}"
         yield Finding(
             code="K9",
@@ -66,5 +67,5 @@ def check_behind(facts: Facts) -> Iterator[Finding]:
             meaning=f"is committed, but the sink {name!r} {has} and had batch {seen}: what is between is not in it",
             remedy="restore what the sink wrote to as it was,"
             + ("" if lost else f" rewind the pipeline to batch {marker} (rs-assets rewind),")
-            + " or begin afresh with --new-generation",
+            + f" or {emptied}begin afresh with --new-generation",
         )

@@ -83,9 +83,9 @@ def take(
             store.save(savepoint)
     except OSError as error:
         raise CheckpointError(
-            f"the savepoint cannot be stored: {error.strerror or error}",
+            f"the savepoint cannot be stored: {store.reason(error)}",
             remedy="see to the store and to its permissions",
-            store=store.path,
+            store=store.address,
         ) from error
     return savepoint
 

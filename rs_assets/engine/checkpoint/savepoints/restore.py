@@ -38,7 +38,7 @@ def verify(store: SavepointStore, savepoint: Savepoint, *, threads: int = THREAD
         except CheckpointError as error:
             return f"{file.path}: {error.what}"
         except OSError as error:
-            return f"{file.path}: cannot be read: {error.strerror or error}"
+            return f"{file.path}: cannot be read: {store.reason(error)}"
         return None
 
     with ThreadPoolExecutor(threads, "rs-savepoint") as pool:

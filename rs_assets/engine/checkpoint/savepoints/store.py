@@ -16,6 +16,7 @@ import fsspec.core  # type: ignore[import-untyped]
 from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
 
 from rs_assets.engine.checkpoint.savepoints.model import Savepoint, checked_id, damaged, decode, encode, newest_first
+from rs_assets.engine.connect.uri import shown_uri
 from rs_assets.engine.names import checked_name
 from rs_assets.errors import CheckpointError, ConfigurationError
 
@@ -52,7 +53,17 @@ class SavepointStore:
                 scheme=uri.partition("://")[0] if "://" in uri else "",
             ) from error
         self.path = str(path).rstrip("/")
+        # On a disk the whole path, which has no secrets.
+        self.address = self.path if isinstance(self.fs, LocalFileSystem) else shown_uri(uri).rstrip("/")
         self._made: set[str] = set()
+
+    def reason(self, error: OSError) -> str:
+        """Why the file system failed, in words that may be shown: its own may name a path with a password in it."""
+        return error.strerror or self.shown(str(error))
+
+    def shown(self, path: str) -> str:
+        """A path of the store, or a text that names one, as it may be shown."""
+        return path.replace(self.path, self.address) if self.path else path
 
     # Content.
 
@@ -87,9 +98,9 @@ class SavepointStore:
         try:
             size = self.fs.info(path)["size"]
         except FileNotFoundError as error:
-            raise _spoilt(path, "is missing") from error
+            raise _spoilt(self.shown(path), "is missing") from error
         if size != size_bytes:
-            raise _spoilt(path, f"has {size} bytes instead of {size_bytes}")
+            raise _spoilt(self.shown(path), f"has {size} bytes instead of {size_bytes}")
         digest = hashlib.sha256()
         for start in range(0, size_bytes, CHUNK_BYTES):
             # By ranges, for open files of some file systems share their position.
@@ -97,7 +108,7 @@ class SavepointStore:
             digest.update(block)
             yield block
         if digest.hexdigest() != sha256:
-            raise _spoilt(path, "has another digest than it should")
+            raise _spoilt(self.shown(path), "has another digest than it should")
 
     def objects(self) -> dict[str, int]:
         """The sizes of all objects in bytes, by path."""
@@ -113,7 +124,7 @@ class SavepointStore:
             raise ConfigurationError(
                 "this kind of store does not tell the age of its files",
                 remedy="keep savepoints on a disk or in an object store",
-                store=self.path,
+                store=self.address,
             ) from error
         return at if at.tzinfo else at.replace(tzinfo=UTC)
 
@@ -142,11 +153,11 @@ class SavepointStore:
             raise CheckpointError(
                 f"there is no savepoint {savepoint_id} of {namespace}.{job}",
                 remedy="list the savepoints to see which there are",
-                file=path,
+                file=self.shown(path),
             ) from error
-        savepoint = decode(data, path)
+        savepoint = decode(data, self.shown(path))
         if (savepoint.namespace, savepoint.job, savepoint.id) != (namespace, job, savepoint_id):
-            raise damaged(path)
+            raise damaged(self.shown(path))
         return savepoint
 
     def savepoints(self, namespace: str, job: str) -> tuple[Savepoint, ...]:
@@ -256,7 +267,9 @@ def wait_for_collection(store: SavepointStore, *, within: timedelta, patience: t
     while store.at_work("collecting", within=within):
         if waited >= patience:
             raise CheckpointError(
-                "old savepoints are being removed from the store", remedy="try again in a minute", store=store.path
+                "old savepoints are being removed from the store",
+                remedy="try again in a minute",
+                store=store.address,
             )
         pause.wait(step.total_seconds())
         waited += step
@@ -273,5 +286,7 @@ def _id(path: str) -> str:
 
 def _spoilt(path: str, what: str) -> CheckpointError:
     return CheckpointError(
-        f"an object of the savepoint {what}", remedy="restore another savepoint, or bring the object back", object=path
+        f"an object of the savepoint {what}",
+        remedy="restore another savepoint, or bring the object back",
+        object=path,
     )

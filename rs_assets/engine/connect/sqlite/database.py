@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from types import MappingProxyType
 
 from rs_assets.errors import RsError
 
 # How long another writer may hold the database.
 PATIENCE = timedelta(seconds=30)
+# What helps by the kind of error, the first that fits.
+REMEDIES: Mapping[type[sqlite3.Error], str] = MappingProxyType(
+    {
+        sqlite3.IntegrityError: "a constraint or a unique index of the table forbids a row: drop it, or keep such rows"
+        " from the sink (filter, distinct), then start again",
+        sqlite3.OperationalError: "see that the database is there, may be used by this user and is not locked by"
+        " another program",
+        sqlite3.Error: "see that the file is a database of SQLite, and is whole: PRAGMA integrity_check",
+    }
+)
 
 
 @contextmanager
@@ -31,7 +42,7 @@ def connected(
     except sqlite3.Error as error:
         raise failure(
             f"SQLite: {error}",
-            remedy="see that the database is there, may be used by this user and is not locked by another program",
+            remedy=next(remedy for kind, remedy in REMEDIES.items() if isinstance(error, kind)),
             database=path,
         ) from error
 

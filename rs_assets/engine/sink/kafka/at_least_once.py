@@ -11,6 +11,7 @@ from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.connect.kafka.login import check_login
 from rs_assets.engine.sink.base import BatchMark, Staged
 from rs_assets.engine.sink.kafka.by_tasks import send_by_tasks
+from rs_assets.engine.sink.kafka.failures import sent_again
 from rs_assets.engine.sink.kafka.producer import cannot_be_written
 from rs_assets.engine.sink.kafka.records import records
 from rs_assets.engine.sink.kafka.settings import BATCHING
@@ -42,6 +43,10 @@ class KafkaWriter:
     def last_committed(self, mark: BatchMark) -> int | None:  # noqa: ARG002  the protocol's form
         """Nothing: this sink forgets."""
         return None
+
+    def check_begin(self, begun: BatchMark) -> str:
+        """A warning for each generation but the first: what earlier ones sent stays, and comes again."""
+        return sent_again(self.name, self.location()) if begun.generation > 1 else ""
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
         """Nothing stands in the way."""

@@ -31,7 +31,7 @@ from rs_assets.engine.sink.kafka.commits import (
     noted_return,
     settled_commit,
 )
-from rs_assets.engine.sink.kafka.failures import Attempt, notes_gone
+from rs_assets.engine.sink.kafka.failures import Attempt, notes_gone, sent_again
 from rs_assets.engine.sink.kafka.jvm_producer import JvmProducer
 from rs_assets.engine.sink.kafka.producer import Producer, ProducerFailed, cannot_be_written, tasks_share_producers
 from rs_assets.engine.sink.kafka.python_producer import PythonProducer
@@ -96,6 +96,12 @@ class TransactionalWriter:
         return Staged(
             lambda: self._commit(producer, mark, noted(mark, rows, self.shape.topic or ""), made) if rows else 0
         )
+
+    def check_begin(self, begun: BatchMark) -> str:
+        """A warning if earlier generations have sent to the topic: what they sent stays, and comes again."""
+        last = last_commit(self.cluster, begun).commit
+        earlier = last is not None and last.generation < begun.generation and last.batch_id >= 0
+        return sent_again(self.name, self.location()) if earlier else ""
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
         """SinkError if the topic has other records than those of the batches up to `kept`; only looks."""

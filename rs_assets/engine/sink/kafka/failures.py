@@ -119,6 +119,14 @@ class Attempt:
             return False
 
 
+def sent_again(step: str, topic: str) -> str:
+    """The warning of a generation that sends to a topic in which the records of earlier ones stay."""
+    return (
+        f"a new generation sends all rows of {step!r} again, and {topic} keeps what earlier ones sent: its readers may"
+        " begin at the offsets of now, or name another topic"
+    )
+
+
 def notes_gone(mark: BatchMark, *, step: str) -> SinkError:
     """The error of a topic of commits that was deleted while the sink wrote."""
     return SinkError(

@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 
 from rs_assets.engine.connect.sqlite.database import columns_of, connected, quoted
 from rs_assets.engine.sink.base import BatchMark, LastWriter, Staged
+from rs_assets.engine.sink.lineage import Point
 from rs_assets.engine.sink.remembered import Remembered
 from rs_assets.engine.source.poison import EXACT
 from rs_assets.engine.source.schema import quoted as quoted_in_spark
@@ -38,6 +39,10 @@ MARKS = """CREATE TABLE IF NOT EXISTS _rs_marks (
 # Which start has written last under a pipeline's name.
 CLAIMS = """CREATE TABLE IF NOT EXISTS _rs_claims (
     name TEXT PRIMARY KEY, claim INTEGER NOT NULL, pipeline_id TEXT NOT NULL, home TEXT NOT NULL) WITHOUT ROWID"""
+# Which batch of which generation the rows of a later generation began behind.
+RETURNS = """CREATE TABLE IF NOT EXISTS _rs_returns (
+    pipeline_id TEXT NOT NULL, sink TEXT NOT NULL, begun INTEGER NOT NULL, generation INTEGER NOT NULL,
+    batch INTEGER NOT NULL, PRIMARY KEY (pipeline_id, sink, begun)) WITHOUT ROWID"""
 NESTED = (ArrayType, MapType, StructType)
 Row = tuple[object, ...]
 
@@ -46,8 +51,8 @@ Row = tuple[object, ...]
 class SqliteWriter:
     """Exactly once: a batch and its marker are one transaction, fenced by the token.
 
-    A batch passes through the driver, so limit its rows. What is written cannot be taken back, and a new generation
-    adds its rows to those that are there.
+    A batch passes through the driver, so limit its rows. What is written cannot be taken back: the pipeline goes back
+    only to where nothing was written since, and begins a new generation only when the table is empty.
     """
 
     name: str
@@ -80,19 +85,67 @@ class SqliteWriter:
             _note(database, mark, batch=-1)
             database.execute("COMMIT")
 
-    def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:  # noqa: ARG002  never
-        """Refused: nothing tells the rows of one batch from those of another."""
+    def check_begin(self, begun: BatchMark) -> str:
+        """SinkError if the table has rows, and earlier generations of this sink wrote some: they would come twice."""
+        with self._looking() as database:
+            points = _points(database, begun)
+            earlier = any(point.generation < begun.generation and point.batch >= 0 for point in points)
+            if earlier and columns_of(database, self.table) and _has_rows(database, self.table):
+                raise SinkError(
+                    f"the table {self.table!r} has rows of an earlier generation, and a new one would add its own",
+                    remedy=f"{self._emptied}, then begin the new generation as you did now; or write to another table",
+                    step=self.name,
+                    database=self.path,
+                )
+        return ""
+
+    def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
+        """SinkError if rows were written behind `kept`: nothing tells those of one batch from those of another."""
+        with self._looking() as database:
+            begun.check(_last_writer(database, begun), where=self.location())
+            self._check_return(database, kept, had)
+
+    def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
+        """Only note the later generation: nothing was written since."""
+        with connected(self.path, SinkError, write=True) as database:
+            _begin(database)
+            begun.check(_last_writer(database, begun), where=self.location())
+            self._check_return(database, kept, had)
+            _note(database, begun, batch=begun.batch_id)
+            database.execute(
+                "INSERT OR REPLACE INTO _rs_returns (pipeline_id, sink, begun, generation, batch)"
+                " VALUES (?, ?, ?, ?, ?)",
+                [begun.pipeline_id, begun.sink, begun.generation, kept.generation, kept.batch_id],
+            )
+            database.execute("COMMIT")
+        return "had nothing to undo"
+
+    def _check_return(self, database: sqlite3.Connection, kept: BatchMark, had: int) -> None:
+        wanted, found = Point(kept.generation, kept.batch_id), tuple(_newest(database, kept))
+        if any(point.generation == wanted.generation and point.batch <= wanted.batch for point in found):
+            known = max(point.batch for point in found if point.generation == wanted.generation)
+            if known >= min(wanted.batch, had):
+                return
+            why = f"the table {self.table!r} ends at batch {known} and had batch {had}: restore the database as it was"
+            raise SinkError(why, remedy=self._instead(f"go back to batch {known}"), step=self.name, database=self.path)
+        if not found and min(wanted.batch, had) < 0:
+            return
+        last = found[0] if found else Point(wanted.generation, -1)
         raise SinkError(
-            f"the rows of the table {self.table!r} cannot be taken back",
-            remedy="empty the table and begin a new generation (--new-generation), which writes all of them again",
+            f"the rows of the table {self.table!r} cannot be taken back, and it has those of batch {last.batch}"
+            f" of generation {last.generation}",
+            remedy=self._instead(f"go to batch {last.batch}, which takes none back"),
             step=self.name,
             database=self.path,
         )
 
-    def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
-        """Refused."""
-        self.check_rewind(kept, begun, had)
-        raise AssertionError
+    def _instead(self, first: str) -> str:
+        afresh = f"{self._emptied} and begin a new generation (--new-generation), which writes all rows again"
+        return f"{first}; or {afresh}"
+
+    @property
+    def _emptied(self) -> str:
+        return f"empty the table ({'DELETE FROM'} {quoted(self.table)})"
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Compute the rows; they wait in memory. SinkError for a table that lacks a field of them."""
@@ -156,6 +209,7 @@ def _begin(database: sqlite3.Connection) -> None:
     database.execute("BEGIN IMMEDIATE")
     database.execute(MARKS)
     database.execute(CLAIMS)
+    database.execute(RETURNS)
 
 
 def _last_batch(database: sqlite3.Connection, mark: BatchMark) -> int:
@@ -166,6 +220,39 @@ def _last_batch(database: sqlite3.Connection, mark: BatchMark) -> int:
         [mark.pipeline_id, mark.sink, mark.generation],
     ).fetchone()
     return int(found[0]) if found else -1
+
+
+def _points(database: sqlite3.Connection, mark: BatchMark) -> list[Point]:
+    """The last batch of each generation of the mark's sink, the newest generation first; -1 is none."""
+    if not columns_of(database, "_rs_marks"):
+        return []
+    found = database.execute(
+        "SELECT generation, batch FROM _rs_marks WHERE pipeline_id = ? AND sink = ? ORDER BY generation DESC",
+        [mark.pipeline_id, mark.sink],
+    ).fetchall()
+    return [Point(*row) for row in found]
+
+
+def _newest(database: sqlite3.Connection, mark: BatchMark) -> Iterator[Point]:
+    """The points at which the table has exactly its rows: the last batch, and those that it went back to since."""
+    points = [point for point in _points(database, mark) if point.batch >= 0]
+    returns = {}
+    if columns_of(database, "_rs_returns"):
+        found = database.execute(
+            "SELECT begun, generation, batch FROM _rs_returns WHERE pipeline_id = ? AND sink = ?",
+            [mark.pipeline_id, mark.sink],
+        ).fetchall()
+        returns = {begun: Point(generation, batch) for begun, generation, batch in found}
+    for point in points[:1]:
+        here: Point | None = point
+        while here is not None:
+            yield here
+            before = returns.get(here.generation)
+            here = before if before is not None and before.batch == here.batch else None
+
+
+def _has_rows(database: sqlite3.Connection, table: str) -> bool:
+    return database.execute(f"SELECT 1 FROM {quoted(table)} LIMIT 1").fetchone() is not None  # noqa: S608
 
 
 def _last_writer(database: sqlite3.Connection, mark: BatchMark) -> LastWriter:

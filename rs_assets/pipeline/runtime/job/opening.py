@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -12,8 +13,9 @@ from rs_assets.engine.checkpoint.manifest import Manifest
 from rs_assets.engine.checkpoint.preflight import CHANGED, Finding, refuse, verify_query
 from rs_assets.engine.checkpoint.savepoints import refuse_unfinished
 from rs_assets.engine.checkpoint.savepoints.relocate import settle
-from rs_assets.engine.sink.base import BatchMark
-from rs_assets.errors import CheckpointError, RsError
+from rs_assets.engine.sink.base import BatchMark, Beginning, SinkWriter
+from rs_assets.errors import CheckpointError, RsError, SinkError, StartRefused
+from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.shuffle import place_of
 from rs_assets.pipeline.runtime.ends import refuse_renamed, refuse_ruled
 from rs_assets.pipeline.runtime.identity import queries_of_now, resumed
@@ -282,6 +284,7 @@ def _preflight(session: JobSession) -> None:
     for plan in session.plans:
         writers = {name: session.writer(name) for name in plan.sinks}
         facts = session.facts(plan)
+        _begin_again(session, plan, writers)
         wanted = expected(plan, session.manifest, facts, writers)
         found += verify_query(session.query_folder(plan) / "checkpoint", wanted)
         session.remembering |= wanted.sinks.keys()
@@ -292,3 +295,20 @@ def _preflight(session: JobSession) -> None:
         session.manifest = session.manifest.with_query(session.folders[plan.name], replace(facts, sinks=had))
     refuse(found, session.topology.name)
     session.warnings += tuple(finding.meaning for finding in found if finding.code == CHANGED)
+
+
+def _begin_again(session: JobSession, plan: QueryPlan, writers: Mapping[str, SinkWriter]) -> None:
+    """StartRefused where a query that begins a later generation would write beside the rows of earlier ones."""
+    generation = session.facts(plan).generation
+    wished = session.options.new_generation or session.options.reset_steps
+    if generation == 1 or not wished or session.log(plan).begun:
+        return
+    for name, writer in writers.items():
+        if isinstance(writer, Beginning):
+            stored = session.manifest.stored_name(name)
+            mark = BatchMark(session.manifest.pipeline_id, generation, stored, -1, session.held.token, session.claim)
+            try:
+                warning = writer.check_begin(mark)
+            except SinkError as error:
+                raise StartRefused(error.what, remedy=error.remedy, **error.facts) from error
+            session.warnings += (warning,) if warning else ()

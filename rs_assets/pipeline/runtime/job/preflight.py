@@ -11,7 +11,7 @@ from rs_assets.engine.checkpoint import returning
 from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.engine.checkpoint.preflight import ACCEPT, Expected, Finding, verify_query
 from rs_assets.engine.checkpoint.repair import REPAIRS
-from rs_assets.engine.sink.base import BatchMark, SinkWriter, Watched
+from rs_assets.engine.sink.base import BatchMark, Beginning, SinkWriter, Watched
 from rs_assets.errors import CheckpointError, ConfigurationError
 from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.compile.query_plan import QueryPlan
@@ -42,6 +42,7 @@ def expected(plan: QueryPlan, manifest: Manifest, facts: QueryFacts, writers: Ma
             for name, writer in writers.items()
             if isinstance(writer, Watched)
         },
+        sinks_staying=frozenset(name for name, writer in writers.items() if isinstance(writer, Beginning)),
     )
 
 

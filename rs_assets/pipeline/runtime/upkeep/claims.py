@@ -14,7 +14,7 @@ from enum import Enum, auto
 
 from rs_assets.engine.checkpoint.lease import Lease
 from rs_assets.engine.checkpoint.manifest import Manifest
-from rs_assets.engine.sink.base import BatchMark, Claim, Closing, Fencing, LastWriter, claim_number
+from rs_assets.engine.sink.base import BatchMark, Beginning, Claim, Closing, Fencing, LastWriter, claim_number
 from rs_assets.errors import CheckpointError
 from rs_assets.pipeline.compile.sink import writer_of
 from rs_assets.pipeline.runtime.options import RunOptions
@@ -87,12 +87,12 @@ def claim_sinks(
     fence = max((each.token for each in asked.values()), default=0)
     generation = manifest.last_generation
     if trust is Trust.CLAIMS:
-        _refuse_strangers(topology, manifest, asked, first=first)
+        _refuse_strangers(topology, manifest, asked, options, first=first)
     else:
         generation = 1 + max(generation, above, *(each.generation for each in asked.values()))
     if trust is Trust.LEASES and fence > lease.token:
         newest = max(asked.values(), key=lambda each: each.token)
-        raise _not_here(f"{topology.name} has no checkpoint any more", topology, newest.home)
+        raise _not_here(f"{topology.name} has no checkpoint any more", topology, options, newest.home)
     lease.outrank(max(fence, manifest.token))
     if lease.taken_over:
         _raise_fences(topology, manifest, lease, options, known=asked)
@@ -185,28 +185,38 @@ def _known_by(topology: Topology, manifest: Manifest, asked: Mapping[str, LastWr
             yield node.name, former[0]
 
 
-def _refuse_strangers(topology: Topology, manifest: Manifest, asked: Mapping[str, LastWriter], *, first: bool) -> None:
+def _refuse_strangers(
+    topology: Topology, manifest: Manifest, asked: Mapping[str, LastWriter], options: RunOptions, *, first: bool
+) -> None:
     for name, seen in asked.items():
         if not seen.claim or seen.claim in manifest.claims.get(name, ()):
             continue
         if first:
-            raise _not_here(f"{topology.name} has not run in this home", topology, seen.home, sink=name)
+            raise _not_here(f"{topology.name} has not run in this home", topology, options, seen.home, sink=name)
         raise CheckpointError(
             f"the sinks of {topology.name} were written to since by a start that the checkpoint does not know:"
             " from another home, from a copy of this one, or by a restore or rewind that was cut off",
             remedy="go on in that home; or stop it there and rewind the pipeline here, which undoes what was written"
             f" behind a batch: rs-assets rewind {topology.name} --to BATCH; or restore a savepoint: rs-assets restore"
-            f" {topology.name}; or begin afresh with --new-generation",
+            f" {topology.name}; or {_afresh(topology, options)}",
             sink=name,
             written_from=seen.home or None,
         )
 
 
-def _not_here(what: str, topology: Topology, home: str, **facts: object) -> CheckpointError:
+def _afresh(topology: Topology, options: RunOptions) -> str:
+    """How to begin afresh, and what becomes of the rows that are there."""
+    staying = [node.name for node, writer in _fencing(topology, options) if isinstance(writer, Beginning)]
+    if not staying:
+        return "begin afresh, which replaces them: --new-generation"
+    return f"remove what {', '.join(staying)} holds, which is not replaced, and begin afresh: --new-generation"
+
+
+def _not_here(what: str, topology: Topology, options: RunOptions, home: str, **facts: object) -> CheckpointError:
     return CheckpointError(
         f"{what}, but its outputs were written from another one",
         remedy=f"bring it here from its newest savepoint: rs-assets restore {topology.name}; or go on in its own home"
-        " (RS_HOME); or give this pipeline other outputs; or begin afresh, which replaces them: --new-generation",
+        f" (RS_HOME); or give this pipeline other outputs; or {_afresh(topology, options)}",
         **facts,
         written_from=home or None,
     )

@@ -26,6 +26,7 @@ from rs_assets.engine.checkpoint.savepoints import fork as fork_savepoint
 from rs_assets.engine.checkpoint.savepoints import restore as restore_savepoint
 from rs_assets.engine.checkpoint.savepoints.copy import OnProgress
 from rs_assets.engine.checkpoint.savepoints.relocate import relocate
+from rs_assets.engine.connect.uri import shown_uri
 from rs_assets.errors import CheckpointError, ConfigurationError
 from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.compile.query_plan import QueryPlan
@@ -75,7 +76,7 @@ def savepoint(
         kind="savepoint",
         batch_id=max(taken.batches.values()),
         bytes=taken.bytes_total,
-        uri=options.savepoints.uri or options.home.savepoints,
+        uri=shown_uri(options.savepoints.uri or options.home.savepoints),
         digest=taken.digest,
     )
     Catalog(options.home.catalog).append("snapshots", [row])

@@ -1,0 +1,30 @@
+"""Addresses with secrets in them, as they may be shown and stored."""
+
+from __future__ import annotations
+
+import re
+
+_ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?(?P<rest>[^?#]*)")
+
+
+def shown_uri(uri: str) -> str:
+    """A path or URI without who logs in, and without its query: file systems take passwords and tokens in both.
+
+    >>> shown_uri("ftp://me:p@ss@host/savepoints?token=x")
+    'ftp://***@host/savepoints'
+    >>> shown_uri("s3://bucket/a@b"), shown_uri("/home/me@work/.rs")
+    ('s3://bucket/a@b', '/home/me@work/.rs')
+    """
+    found = _ADDRESS.match(uri)
+    if found is None:
+        return ""
+    scheme, rest = found["scheme"] or "", found["rest"]
+    authority = rest.partition("/")[0]
+    # A password with a slash that was not quoted: all up to the last @ may be a part of it.
+    login = rest if ":" in authority and not _is_port(authority) else authority
+    at = login.rfind("@")
+    return f"{scheme}{f'***@{rest[at + 1 :]}' if at >= 0 else rest}"
+
+
+def _is_port(authority: str) -> bool:
+    return authority.rpartition(":")[2].isdecimal()
