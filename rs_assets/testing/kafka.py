@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
+from rs_assets.engine.extras import check_extra
 from rs_assets.engine.spark.jars import main
 from rs_assets.errors import ConfigurationError
 from rs_assets.testing.kafka_node import KAFKA, START_TIMEOUT_S, KafkaNode, class_archive, free_ports, refused
@@ -123,8 +124,9 @@ class KafkaBroker:
     def start(self) -> Self:
         """Start the broker and wait until it answers; ConfigurationError with the end of its log if it does not.
 
-        Does nothing if it runs.
+        ConfigurationError as well without the extra `kafka`, whose client it asks with. Does nothing if it runs.
         """
+        check_extra("kafka", "a Kafka broker for tests")
         if self._server is None:
             try:
                 self._server = self._prepare()

@@ -1,12 +1,16 @@
 """The pages: every link leads to a file, or to a heading, that is there; every page is in the index."""
 
+import ast
 import re
+import shlex
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
 from rs_assets import errors
+from rs_assets.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -72,3 +76,59 @@ def test_the_site_asks_no_host_and_its_code_is_not_cut():
 def test_the_glossary_explains_a_word(word):
     glossary = (ROOT / "docs" / "glossary.md").read_text()
     assert re.search(rf"^\| \*\*{word}\*\*", glossary, re.MULTILINE)
+
+
+# A command is what follows the program's name up to the end of the line, the code, or a comment.
+COMMAND = re.compile(r"(?<![\w./-])rs-assets +([a-z][^`#\n|;&]*)")
+# Words of which a command takes one: what people replace.
+SEVERAL = re.compile(r"\[.*?\]")
+
+
+def commands_of_pages():
+    for page in PAGES:
+        text = re.sub(r"\\\n\s*", "", page.read_text())
+        # In prose only what is marked as code is a command.
+        blocks = re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL)
+        prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+        for code in (*blocks, *re.findall(r"`[^`]+`", prose)):
+            yield from ((page.name, found.strip()) for found in COMMAND.findall(code))
+
+
+def commands_of_code():
+    """What errors and help texts tell people to type: up to the end of the sentence or its part."""
+    for file in (ROOT / "rs_assets").rglob("*.py"):
+        nodes = [*ast.walk(ast.parse(file.read_text()))]
+        parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+        for node in (node for node in nodes if id(node) not in parts):
+            for found in COMMAND.findall(text_of(node)):
+                words = re.split(r"[,:()'\"]| or | and | as | of | to (?=[a-z])| shows |\.(?: |$)", found)[0].split()
+                yield file.name, " ".join(word.rstrip(".") for word in words)
+
+
+def text_of(node):
+    """The text of a string, with a word in the place of each value of an f-string; empty for other nodes."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(part.value if isinstance(part, ast.Constant) else "VALUE" for part in node.values)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def parsed(words):
+    """Refuse options and arguments that the command does not have; values are not looked at."""
+    command, name = main, words[0]
+    command = main.get_command(click.Context(main), name)
+    assert command is not None, f"no command {name!r}"
+    _, rest, _ = command.make_parser(click.Context(command, info_name=name)).parse_args(words[1:])
+    assert not rest, f"too many arguments: {rest}"
+
+
+def test_every_command_in_the_pages_and_in_the_code_is_one_that_the_program_takes():
+    wrong = []
+    for place, line in (*commands_of_pages(), *commands_of_code()):
+        words = shlex.split(SEVERAL.sub("", line))
+        if "..." in words or not words:
+            continue
+        try:
+            parsed(words)
+        except (click.UsageError, AssertionError) as error:
+            wrong.append(f"{place}: rs-assets {line}: {error}")
+    assert wrong == []

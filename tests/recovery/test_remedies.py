@@ -126,3 +126,31 @@ def test_a_rename_that_was_not_declared_is_named_in_the_remedy_and_back_again(op
         # With state kept only the new row comes out.
         assert reads(tmp_path, windowed=True, step=step, renamed=literal_eval(declared)).run(options).rows_out == 1
     assert there(options, "a") == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_run_of_changed_code_that_reads_nothing_says_so(options, tmp_path):
+    lines(tmp_path / "in" / "1.jsonl", 1, 3)
+    stream = StreamBuilder.data_stream("shop", "cell").from_file(tmp_path / "in", schema="id long")
+    before, after = (stream.filter(f"id > {least}").to_delta("cell").build() for least in (0, 1))
+    said = "the pipeline has changed and there was nothing new to read"
+    assert not any(said in warning for warning in before.run(options).warnings)
+    assert before.run(options).warnings == ()
+    (warning,) = after.run(options).warnings
+    assert said in warning
+    assert there(options, "cell") == [1, 2, 3]
+    # To the letter.
+    assert after.run(replace(options, new_generation=True)).warnings == ()
+    assert there(options, "cell") == [2, 3]
+
+
+def test_a_sealed_folder_is_read_again_and_then_without_an_end(options, tmp_path):
+    lines(tmp_path / "in" / "1.jsonl", 1, 3)
+    pipeline = reads(tmp_path)
+    pipeline.run(options, finish=True)
+    lines(tmp_path / "in" / "2.jsonl", 4, 4)
+    remedy = refused(pipeline.run, options, finish=True)
+    assert "begin a new generation (--new-generation), and run without finish=True while files come" in remedy
+    pipeline.run(replace(options, new_generation=True))
+    lines(tmp_path / "in" / "3.jsonl", 5, 5)
+    pipeline.run(options)
+    assert there(options, "a") == [1, 2, 3, 4, 5]

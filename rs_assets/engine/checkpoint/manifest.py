@@ -67,7 +67,7 @@ class Manifest:
     queries by the name of their folder. `places` says where each durable shuffle lies, by the stored name of the step
     that writes it: the name of a topic, or the folder of a table, which begins with the stored name of its query.
     `token` is the greatest fencing token that was taken, `claims` has for each sink the claims of this home that it may
-    remember.
+    remember. `code` is a digest of the version of the pipeline that had the last batch with rows.
     """
 
     pipeline_id: str
@@ -82,6 +82,7 @@ class Manifest:
     places: Mapping[str, str] = field(default_factory=dict)
     token: int = 0
     claims: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    code: str = ""
 
     @classmethod
     def new(cls) -> Manifest:

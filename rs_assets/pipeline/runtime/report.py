@@ -108,6 +108,21 @@ def unused(queries: Iterable[QueryReport]) -> tuple[str, ...]:
     )
 
 
+CHANGED_UNREAD = (
+    "the pipeline has changed and there was nothing new to read: rows that it wrote before are as they were;"
+    " --new-generation (new_generation=True) reads all input again"
+)
+
+
+def unread(queries: Iterable[QueryReport], *, changed: bool) -> tuple[str, ...]:
+    """A warning if the pipeline was `changed` since it last read a row, and has read none in this run.
+
+    >>> unread([QueryReport(query="w")], changed=True)
+    ('the pipeline has changed and there was nothing new to read: rows that it wrote before are as they were; ...)
+    """
+    return () if not changed or any(q.rows_read for q in queries) else (CHANGED_UNREAD,)
+
+
 def unwaited(queries: Iterable[QueryReport], steps: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """A warning for each query with late rows whose `steps`, by query, wait for no row that is out of order.
 

@@ -302,20 +302,21 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
 
     def preview(
         self,
-        rows: Rows | Mapping[str, Rows] | None = None,
+        rows: Rows | Mapping[str, Rows] | int | None = None,
         *,
         records: int = 20,
         spark: SparkDriver | None = None,
     ) -> list[dict[str, Any]]:
         """What this step gives for the first `records` of each file, table or array it reads, with all windows fired.
 
-        With `rows` it reads these instead, by the names of the sources if there are several. It runs in a folder of its
+        With `rows` it reads these instead, by the names of the sources if there are several; a number stands for
+        `records`. It runs in a folder of its
         own: sinks are not touched, and nothing is kept. `spark` is the SparkDriver to use. TopologyError for a source
         whose first records cannot be told; else errors as for `run()`.
 
         >>> from rs_assets import StreamBuilder
         >>> hits = StreamBuilder.data_stream("shop", "look").from_array([{"ms": 12}, {"ms": 120}, {"ms": 7}])
-        >>> hits.with_fields(slow="ms > 100").preview(records=2)
+        >>> hits.with_fields(slow="ms > 100").preview(2)
         [{'ms': 12, 'slow': False}, {'ms': 120, 'slow': True}]
         """
         from rs_assets.engine.source.memory import MemoryChannel
@@ -328,7 +329,10 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
         topology = Topology(self.draft.namespace, self.draft.job, (*nodes, end))
         check_fields(topology)
         driver = spark or SparkDriver.shared()
-        found = preview(topology, records, driver) if rows is None else try_rows(topology, rows, driver)
+        if rows is None or isinstance(rows, int):
+            found = preview(topology, records if rows is None else rows, driver)
+        else:
+            found = try_rows(topology, rows, driver)
         return found[PREVIEW]
 
     def build(

@@ -167,6 +167,12 @@ class Topology:
         )
 
     @property
+    def code(self) -> str:
+        """A digest of all steps and what they do, with or without state: another one is another version."""
+        lines = [f"{n.name} {n.kind} {n.inputs} {n.identity()} {n.detail()}" for n in self]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+    @property
     def fingerprint(self) -> str:
         """A digest of `state_shape`: equal fingerprints may share a checkpoint."""
         return hashlib.sha256("\n".join(self.state_shape()).encode()).hexdigest()[:16]

@@ -37,7 +37,8 @@ def check_whole(name: str, path: str, form: LineFormat, schema: str | None, star
     changed = [file for file in present if _has_changed(file, sizes, planned)]
     fresh = [file for file in present if str(file) not in sizes and str(file) not in planned]
     if start.sealed and (changed or fresh):
-        remedy = f"{BEGIN_ANEW}; for a file that grows use tail=True"
+        way = "with tail=True for a file that grows" if changed else "and run without finish=True while files come"
+        remedy = f"{BEGIN_ANEW}, {way}"
         raise SealedError(ENDED, remedy=remedy, source=name, file=(changed or fresh)[0])
     if changed:
         before = sizes.get(str(changed[0]))

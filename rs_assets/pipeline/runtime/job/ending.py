@@ -26,7 +26,13 @@ def record(session: JobSession, *, sealed: bool) -> RunReport:
     for following in session.followings:
         with session.troubles.guarding(following.effect):
             following.finish()
-    session.manifest = replace(session.manifest, inputs=_inputs(session), sealed=session.manifest.sealed or sealed)
+    read = any(query.report.rows_read for query in session.queries.values())
+    session.manifest = replace(
+        session.manifest,
+        inputs=_inputs(session),
+        sealed=session.manifest.sealed or sealed,
+        code=session.topology.code if read else session.manifest.code,
+    )
     for query in session.queries.values():
         facts = session.facts(query.plan)
         folder = session.folders[query.plan.name]

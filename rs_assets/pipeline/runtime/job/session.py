@@ -37,7 +37,7 @@ from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.pipeline.runtime.record.counting import counted
 from rs_assets.pipeline.runtime.record.following import Following, followings
 from rs_assets.pipeline.runtime.record.journal import Journal
-from rs_assets.pipeline.runtime.report import RunReport, unfired, unused, unwaited
+from rs_assets.pipeline.runtime.report import RunReport, unfired, unread, unused, unwaited
 from rs_assets.pipeline.runtime.upkeep.repartition import StateSum, repartition
 from rs_assets.pipeline.topology.shuffle import ShuffleWrite
 from rs_assets.pipeline.topology.sink import DeltaSink, FileSink, Sink
@@ -235,6 +235,7 @@ class JobSession:
         reports = tuple(query.report for query in self.queries.values())
         timed = [query.report for query in self.queries.values() if closing(self.topology, query.plan)]
         ended = unfired(timed) if self.manifest.sealed else ()
+        idle = unread(reports, changed=self.manifest.code not in ("", self.topology.code))
         late = unwaited(reports, {plan.name: unmarked(self.topology, plan) for plan in self.plans})
         return RunReport(
             pipeline=self.topology.name,
@@ -244,7 +245,7 @@ class JobSession:
             sealed=self.manifest.sealed,
             recovered_from=self.recovered_from,
             previews=self.previews,
-            warnings=(*self.warnings, *self.troubles.warnings, *unused(reports), *late, *ended),
+            warnings=(*self.warnings, *self.troubles.warnings, *unused(reports), *idle, *late, *ended),
             queries=reports,
             shuffles=frozenset(s.name for s in self.topology.sinks if isinstance(s, ShuffleWrite)),
             tables=self.tables(),
