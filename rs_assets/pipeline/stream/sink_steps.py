@@ -102,8 +102,8 @@ class SinkSteps:
 
         "at_least_once" sends from Spark's tasks; a repeated batch is sent again. "exactly_once" sends each
         batch in a transaction that notes the batch too (in the compacted topic rs-assets-commits): readers with
-        `isolation.level=read_committed` see it once. It is sent by the driver, one row after the other, so limit the
-        rows of a batch. `options` are settings of the producer by their Java names: `{"compression.type": "gzip"}`.
+        `isolation.level=read_committed` see it once. On one machine tasks send it, in parallel; on a cluster the driver
+        collects it and sends row after row, so limit the rows of a batch there. `options` are settings of the producer by their Java names: `{"compression.type": "gzip"}`.
 
         >>> from rs_assets import StreamBuilder
         >>> stream = StreamBuilder.data_stream("shop", "copy").from_kafka("localhost:9092", "in", format="text")
@@ -130,7 +130,8 @@ class SinkSteps:
 
         Database and table are made if they are not there; a table that is there may have more columns. Times are text
         (ISO 8601, UTC), nested fields JSON. A batch passes through the driver, so limit its rows. The rows cannot be
-        taken back: a rewind or restore of the pipeline is refused, and a new generation adds its rows to the old ones.
+        taken back: the pipeline goes back only to where nothing was written since, and a new generation is refused
+        until the table is empty.
 
         >>> from rs_assets import StreamBuilder
         >>> stream = StreamBuilder.data_stream("shop", "late").from_array([{"page": "/a", "ms": 120}])
