@@ -100,10 +100,11 @@ class SinkSteps:
         `key` decides the partition as Java's clients do it, unless the field `partition` holds its number. `headers` is
         a map of text, or an array of structs of key and value.
 
-        "at_least_once" sends from Spark's tasks; a repeated batch is sent again. "exactly_once" sends each
-        batch in a transaction that notes the batch too (in the compacted topic rs-assets-commits): readers with
+        "at_least_once" sends from Spark's tasks; a repeated batch is sent again. "exactly_once" sends each batch in a
+        transaction that notes the batch too (in the compacted topic rs-assets-commits): readers with
         `isolation.level=read_committed` see it once. On one machine tasks send it, in parallel; on a cluster the driver
-        collects it and sends row after row, so limit the rows of a batch there. `options` are settings of the producer by their Java names: `{"compression.type": "gzip"}`.
+        collects it and sends row after row, so limit the rows of a batch there. `options` are settings of the producer
+        by their Java names: `{"compression.type": "gzip"}`.
 
         >>> from rs_assets import StreamBuilder
         >>> stream = StreamBuilder.data_stream("shop", "copy").from_kafka("localhost:9092", "in", format="text")
