@@ -23,7 +23,7 @@ from rs_assets.engine.sink.console import as_table, terminal
 from rs_assets.engine.sink.delta_rows import dataset_of
 from rs_assets.engine.sink.delta_table import open_table
 from rs_assets.engine.source.base import Metered
-from rs_assets.engine.window.event_time import has_ended
+from rs_assets.engine.window.event_time import moving
 from rs_assets.orchestration.launch import Launched, Wish, launch
 from rs_assets.pipeline.compile.readers import reader_of
 from rs_assets.pipeline.runtime.options import RunOptions
@@ -32,6 +32,7 @@ from rs_assets.pipeline.stream.pipeline import Pipeline
 
 # How many rows of each result are shown.
 PREVIEW_ROWS = 5
+OF_NOW = timedelta(days=1)
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -67,7 +68,7 @@ def _launched(pipeline: Pipeline, wish: Wish, bar: Bar) -> Launched:
     from dagster import DagsterExecutionInterruptedError, Failure
 
     try:
-        return launch(pipeline, "run", wish=wish, listener=bar.show, preview_rows=PREVIEW_ROWS)
+        return launch(pipeline, "run", wish=wish, listener=bar.show, begun=bar.begun, preview_rows=PREVIEW_ROWS)
     except Failure as ended:
         raise click.ClickException(f"{ended.description}; the next run goes on from here") from None
     except DagsterExecutionInterruptedError:
@@ -83,7 +84,7 @@ def start_and_watch(pipeline: Pipeline) -> None:
     out.print(f"{pipeline.name} runs; Ctrl-C drains and stops it")
     report: RunReport | None = None
     with bar_of(pipeline, out, hidden=False) as bar, suppress(KeyboardInterrupt, DagsterExecutionInterruptedError):
-        report = launch(pipeline, "start", listener=bar.show).report
+        report = launch(pipeline, "start", listener=bar.show, begun=bar.begun).report
     for warning in report.warnings if report is not None else ():
         out.print(f"[bold yellow]warning[/]: {escape(warning)}")
     out.print("drained and stopped; the next start goes on from here")
@@ -103,6 +104,11 @@ class Bar:
         self._metered = {name: reader for name, reader in readers.items() if isinstance(reader, Metered)}
         self.total = sum(reader.size() for reader in self._metered.values())
         self.task: TaskID = progress.add_task("starting Spark", total=None)
+
+    def begun(self) -> None:
+        """Say that Spark has started and the queries with it."""
+        if not self.batches:
+            self.progress.update(self.task, description="Spark runs; no batch so far")
 
     def show(self, batch: BatchProgress) -> None:
         """Move on by one batch."""
@@ -125,8 +131,13 @@ class Bar:
         parts = [f"batch {self.batches}", f"{self.rows:,} rows"]
         if batch.rows_in and batch.seconds:
             parts.append(f"{batch.rows_in / batch.seconds:,.0f} rows/s")
-        if batch.watermark is not None and not has_ended(batch.watermark):
-            parts.append(f"watermark {in_short(datetime.now(UTC) - batch.watermark)} behind")
+        at = moving(batch.watermark)
+        if at is not None:
+            lag = datetime.now(UTC) - at
+            # Of rows of long ago the time is of use, and not how long ago it is.
+            parts.append(
+                f"watermark {in_short(lag)} behind" if abs(lag) < OF_NOW else f"watermark {at:%Y-%m-%d %H:%M:%S}"
+            )
         return ", ".join(parts)
 
     def end(self) -> None:

@@ -16,8 +16,7 @@ from rs_assets.engine.checkpoint import manifest as manifests
 from rs_assets.engine.checkpoint.lease import read_lease
 from rs_assets.engine.home import Home
 from rs_assets.engine.sink.console import terminal
-from rs_assets.engine.window.durations import EPOCH
-from rs_assets.engine.window.event_time import has_ended
+from rs_assets.engine.window.event_time import watermark_in_words
 from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.runtime.identity import folder_of, log_of
 from rs_assets.pipeline.stream.pipeline import Pipeline
@@ -93,11 +92,7 @@ def in_words(watermark: datetime | None) -> str:
     >>> in_words(datetime(9999, 12, 30, 23, 50, tzinfo=UTC))
     'end of input'
     """
-    if watermark is None:
-        return "-"
-    if watermark <= EPOCH:
-        return "none yet"
-    return "end of input" if has_ended(watermark) else f"{watermark:%Y-%m-%d %H:%M:%S}"
+    return watermark_in_words(watermark) or "-"
 
 
 def _read(watermark: str | None) -> datetime | None:

@@ -23,13 +23,13 @@ from dagster import (
 from rs_assets.engine.background import Troubles
 from rs_assets.engine.sink.delta_table import open_table
 from rs_assets.engine.source.base import Positions
-from rs_assets.engine.window.event_time import has_ended
+from rs_assets.engine.window.event_time import moving, watermark_in_words
 from rs_assets.orchestration.newest_rows import newest_rows
-from rs_assets.orchestration.place import Place, instance_of
+from rs_assets.orchestration.place import Place
 from rs_assets.orchestration.reached import as_records, reached
 from rs_assets.orchestration.roles import Role, roles_of
 from rs_assets.orchestration.stream_assets import StreamAssets
-from rs_assets.orchestration.verdicts import IDLE_EVERY_S, JUDGED_EVERY_S, tell_verdicts
+from rs_assets.orchestration.verdicts import IDLE_EVERY_S, JUDGED_EVERY_S
 from rs_assets.pipeline.check.types import SIMPLE
 from rs_assets.pipeline.compile.provenance import Columns, fields_of, provenance
 from rs_assets.pipeline.runtime.report import BatchProgress, RunReport
@@ -46,6 +46,7 @@ class StepEvents:
 
     `place` is where the run keeps what it has. `tables` are the paths of the Delta tables by sink: what is in them is
     shown too, while a stream runs as at its end. `computing_s` tells for how many seconds a batch has been computed.
+    `judge` is called now and then, and at the end: it tells what the checks say.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class StepEvents:
         live: bool,
         tables: Mapping[str, str],
         computing_s: Callable[[], float],
+        judge: Callable[[], None] = lambda: None,
     ) -> None:
         self.assets = assets
         self.place = place
@@ -82,6 +84,7 @@ class StepEvents:
         self._closed = False
         self._tables = tables
         self._computing_s = computing_s
+        self._judging = judge
         self.troubles = Troubles()
         self._thread = threading.Thread(target=self._work, name="rs-events", daemon=True)
         self._thread.start()
@@ -117,13 +120,18 @@ class StepEvents:
             "batches": self._batches[progress.query],
             "seconds": round(self._seconds[progress.query], 3),
             "batch_seconds": round(progress.seconds, 3),
-            "rows_per_second": round(progress.rows_in / progress.seconds, 1) if progress.seconds else 0.0,
+            "rows_per_second": self._rate(progress.query),
         }
         return (
             common
             | self._recovery()
             | {"checkpoint": self._checkpoint, "state": self._state, "output": self._output}[role](step, progress)
         )
+
+    def _rate(self, query: str) -> float:
+        """Rows for each second of computing, over the run: the last batch often reads nothing, and fires windows."""
+        seconds = self._seconds[query]
+        return round(self._sums.get((query, "rows_in"), 0) / seconds, 1) if seconds else 0.0
 
     def _recovery(self) -> Metadata:
         """What a restart by the recovery sensor is about: after which run, why, how long it was away."""
@@ -152,9 +160,7 @@ class StepEvents:
             "rows_late": self._sums.get((progress.query, "rows_late"), 0),
         }
         if progress.watermark is not None:
-            made["watermark"] = MetadataValue.timestamp(progress.watermark)
-            if not has_ended(progress.watermark):
-                made["watermark_lag_seconds"] = round((datetime.now(UTC) - progress.watermark).total_seconds(), 1)
+            made |= shown_watermark(progress.watermark)
         return made
 
     def _output(self, step: str, progress: BatchProgress) -> Metadata:
@@ -237,10 +243,8 @@ class StepEvents:
     def _judge(self) -> None:
         """Let Dagster have what the checks say now."""
         self._judged = time.monotonic()
-        instance = instance_of(self.context)
         with self.troubles.guarding("Dagster does not show what the checks say"):
-            if instance is not None:
-                tell_verdicts(instance, self.assets, self.place)
+            self._judging()
 
     def _show(self, progress: BatchProgress) -> None:
         """Let Dagster have a batch of a live stream, unless it has just had another one."""
@@ -301,6 +305,15 @@ class StepEvents:
         return None if query is None else self._latest[query]
 
 
+def shown_watermark(watermark: datetime) -> Metadata:
+    """A watermark and how far it is from the clock; words where it is not a time of the rows."""
+    at = moving(watermark)
+    if at is None:
+        return {"watermark": watermark_in_words(watermark)}
+    lag = round((datetime.now(UTC) - at).total_seconds(), 1)
+    return {"watermark": MetadataValue.timestamp(at), "watermark_lag_seconds": lag}
+
+
 def in_words(progress: BatchProgress) -> str:
     """One line on a batch."""
     parts = [
@@ -309,6 +322,6 @@ def in_words(progress: BatchProgress) -> str:
         *([f"{progress.rows_dead:,} dead"] if progress.rows_dead else []),
         *([f"{progress.rows_late:,} late"] if progress.rows_late else []),
         *([f"{progress.state_rows:,} groups open"] if progress.state_rows else []),
-        *([f"watermark {progress.watermark:%Y-%m-%d %H:%M:%S}"] if progress.watermark is not None else []),
+        *([f"watermark {watermark_in_words(progress.watermark)}"] if progress.watermark is not None else []),
     ]
     return f"{progress.query}, batch {progress.batch_id}: {', '.join(parts)}; {progress.seconds:.1f} s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -40,12 +40,13 @@ def launch(
     *,
     wish: Wish = Wish(),
     listener: Any = None,
+    begun: Callable[[], None] | None = None,
     preview_rows: int = 0,
     verbose: bool = False,
 ) -> Launched:
     """Run the job of `pipeline` through Dagster in this process; raises the RsError that ended it.
 
-    `listener` is called with the BatchProgress of every batch.
+    `begun` is called when Spark has started and all steps are wired, `listener` with the BatchProgress of every batch.
     """
     from dagster import DagsterError, DagsterInstance
 
@@ -62,7 +63,12 @@ def launch(
     spark = {"spark": SparkResource(share=True)}
     job = build_definitions([pipeline], spark).resolve_job_def(f"{pipeline.topology.label}_{mode}")
     config = _run_config(mode, wish, preview_rows=preview_rows, log_level="INFO" if verbose else "CRITICAL")
-    with _listening(runtime, listener), DagsterInstance.get() as instance, _unheard_by_helpers(instance):
+    with (
+        _listening(runtime.LISTENERS, listener),
+        _listening(runtime.BEGUN, begun),
+        DagsterInstance.get() as instance,
+        _unheard_by_helpers(instance),
+    ):
         end_orphans(instance, pipeline.topology)
         try:
             run_id = run_recorded(job, instance, run_config=config, tags={BY_HAND: mode})
@@ -132,12 +138,12 @@ def _unheard_by_helpers(instance: DagsterInstance) -> Iterator[None]:
 
 
 @contextmanager
-def _listening(runtime: Any, listener: Any) -> Iterator[None]:
+def _listening(listeners: list[Any], listener: Any) -> Iterator[None]:
     if listener is None:
         yield
         return
-    runtime.LISTENERS.append(listener)
+    listeners.append(listener)
     try:
         yield
     finally:
-        runtime.LISTENERS.remove(listener)
+        listeners.remove(listener)

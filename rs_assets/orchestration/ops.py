@@ -15,6 +15,7 @@ from rs_assets.orchestration.resource_keys import IN_PROCESS
 from rs_assets.orchestration.roles import output_name, roles_of
 from rs_assets.orchestration.runtime import RuntimeResource
 from rs_assets.orchestration.stream_assets import StreamAssets
+from rs_assets.orchestration.verdicts import tell_verdicts
 from rs_assets.pipeline.compile.wiring import Flow
 from rs_assets.pipeline.topology.base import Family, Node
 from rs_assets.pipeline.topology.topology import Topology
@@ -111,7 +112,15 @@ def process_op(assets: StreamAssets) -> OpDefinition:
         place = rs_runtime.run.place()
         tables = delta_outputs(topology, place.home)
         live = rs_runtime.run.mode == "start"
-        events = StepEvents(assets, context, place, live=live, tables=tables, computing_s=rs_runtime.computing_s)
+        events = StepEvents(
+            assets,
+            context,
+            place,
+            live=live,
+            tables=tables,
+            computing_s=rs_runtime.computing_s,
+            judge=lambda: tell_verdicts(context.instance, assets, place),
+        )
         rs_runtime.listen(events.put)
         with shown_in(context):
             try:

@@ -37,6 +37,8 @@ from rs_assets.pipeline.topology.topology import Topology
 Listener = Callable[[BatchProgress], None]
 # Whoever wants to see the batches of runs in this process, such as a progress bar.
 LISTENERS: list[Listener] = []
+# Called when Spark has started and the steps of a run in this process are wired.
+BEGUN: list[Callable[[], None]] = []
 # The reports of finished runs by run id, for whoever launched them in this process.
 LAST_REPORTS: dict[str, RunReport] = {}
 # How long a run that is told to stop waits for its batch in flight, in seconds.
@@ -184,6 +186,8 @@ class RuntimeResource(ConfigurableResource[None]):
         """
         assert self._session is not None  # noqa: S101  ops wired it before
         session, go_on = self._session, PROCESS[self.run.mode]
+        for told in BEGUN:
+            told()
         finish = True if self.window.finish else None
         ended = go_on(session, finish, on_interrupt)
         LAST_REPORTS[session.options.run_id] = ended.report

@@ -171,6 +171,8 @@ def upkeep_job(assets: StreamAssets) -> JobDefinition:
         description=f"{assets.name}: {', '.join(ACTIONS)}; choose one in the Launchpad.",
         tags={"rs/pipeline": assets.name, "dagster/max_retries": "0"},
         executor_def=in_process_executor,
+        # What the Launchpad begins with: the action is what people choose.
+        config={"ops": {"upkeep": {"config": {"verify": {}}}}},
     )
     def upkeep() -> None:
         act.alias("upkeep")()

@@ -402,3 +402,9 @@ def test_what_is_looked_up_in_a_table_of_another_pipeline_depends_on_its_asset()
     assert above["shop/clicks/clicks"] == {"shop/clicks/once"}
     for name in ("circle", "square", "own"):
         assert above[f"shop/{name}/{name}"] == {f"shop/{name}/rows"}
+
+
+def test_the_launchpad_of_upkeep_begins_with_an_action_to_choose():
+    pipeline = StreamBuilder.data_stream("shop", "kept").from_array([{"k": "a"}]).to_delta("kept").build()
+    job = build_definitions([pipeline]).resolve_job_def("shop_kept_upkeep")
+    assert job.run_config == {"ops": {"upkeep": {"config": {"verify": {}}}}}

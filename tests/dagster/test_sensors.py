@@ -95,7 +95,8 @@ def test_checkpoints_from_the_catalog_become_events_of_the_assets_once(pipeline,
     report = run(pipeline, driver, savepoints=SavepointPolicy(at_end=True))
     first = sensor(build_sensor_context())
     made = [e for e in first.asset_events if isinstance(e, AssetMaterialization)]
-    assert [e.asset_key.path[2:] for e in made] == [["file"], ["window"]]
+    assert [e.asset_key.path[2:] for e in made] == [["file"], ["window"], ["pages"]]
+    assert made[2].metadata["dagster/row_count"].value == 1
     assert made[0].metadata["run"].value == report.run_id
     assert made[0].metadata["committed_offsets"].records[0].data["offset"].startswith("line 20, byte ")
     assert any("savepoint" in (e.description or "") for e in first.asset_events)

@@ -32,6 +32,11 @@ def progress(**facts):
         ({"rows_in": 5000}, "batch 1, 5,000 rows, 2,500 rows/s"),
         ({"rows_in": 0}, "batch 1, 0 rows"),
         ({"rows_in": 2, "watermark": timedelta(minutes=90)}, "batch 1, 2 rows, 1 rows/s, watermark 1.5 h behind"),
+        (
+            {"rows_in": 2, "watermark": datetime(2020, 1, 5, 9, tzinfo=UTC)},
+            "batch 1, 2 rows, 1 rows/s, watermark 2020-01-05 09:00:00",
+        ),
+        ({"rows_in": 2, "watermark": datetime(1970, 1, 1, tzinfo=UTC)}, "batch 1, 2 rows, 1 rows/s"),
         ({"rows_in": 2, "watermark": datetime(9999, 12, 30, tzinfo=UTC)}, "batch 1, 2 rows, 1 rows/s"),
     ],
 )
@@ -43,6 +48,15 @@ def test_a_batch_tells_its_speed_and_its_lag(batch, said):
         bar = Bar(pipeline, shown)
         bar.show(progress(**batch))
         assert shown.tasks[0].description == said
+
+
+def test_a_bar_without_a_batch_says_whether_spark_runs():
+    pipeline = StreamBuilder.data_stream("shop", "hits").from_array([{"n": 1}]).to_print().build()
+    with Progress(console=Console(file=io.StringIO())) as shown:
+        bar = Bar(pipeline, shown)
+        assert shown.tasks[0].description == "starting Spark"
+        bar.begun()
+        assert shown.tasks[0].description == "Spark runs; no batch so far"
 
 
 def test_rows_of_a_source_count_once_whichever_of_its_queries_is_the_first():

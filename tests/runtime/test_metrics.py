@@ -54,6 +54,17 @@ def test_a_port_that_is_taken_is_refused_with_another_way(tmp_path):
             Metrics("shop.counted", held.getsockname()[1])
 
 
+def test_metrics_before_the_first_batch_are_series_of_nothing():
+    with Metrics("shop.counted", 0, {"tens": ["out"]}) as metrics:
+        seen = read(metrics.port)
+    labels = 'pipeline="shop.counted",query="tens"'
+    assert {name: value for name, value in seen.items() if name.startswith("rs_rows") and "_created" not in name} == {
+        **{f'rs_rows_total{{kind="{kind}",{labels}}}': 0 for kind in ("in", "dead", "late")},
+        f'rs_rows_out_total{{{labels},sink="out"}}': 0,
+    }
+    assert seen[f"rs_batch_seconds_count{{{labels}}}"] == 0
+
+
 @pytest.mark.parametrize(("text", "port"), [("", None), ("0", 0), ("9100", 9100)])
 def test_the_environment_names_the_port(text, port, monkeypatch):
     monkeypatch.setenv("RS_METRICS_PORT", text)

@@ -68,6 +68,23 @@ def has_ended(watermark: datetime) -> bool:
     return watermark > END_OF_TIME - timedelta(days=365)
 
 
+def moving(watermark: datetime | None) -> datetime | None:
+    """A watermark that is a time of the rows: None before the first one came, and when the input has ended."""
+    return None if watermark is None or watermark <= EPOCH or has_ended(watermark) else watermark
+
+
+def watermark_in_words(watermark: datetime | None) -> str:
+    """A watermark for people.
+
+    >>> watermark_in_words(datetime(2026, 11, 24, 8, tzinfo=UTC)), watermark_in_words(EPOCH), watermark_in_words(None)
+    ('2026-11-24 08:00:00', 'none yet', '')
+    """
+    if watermark is None:
+        return ""
+    at = moving(watermark)
+    return f"{at:%Y-%m-%d %H:%M:%S}" if at is not None else "end of input" if has_ended(watermark) else "none yet"
+
+
 def with_control(spark: SparkSession, frame: DataFrame, folder: Path, *, name: str) -> DataFrame:
     """`frame` (with EVENT_TIME) united with the control rows that are dropped into `folder`, marked by CONTROL."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,7 @@ from rs_assets.orchestration.events import StepEvents
 from rs_assets.orchestration.runtime import Ended, RuntimeResource
 from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.orchestration.translator import StreamTranslator
+from rs_assets.orchestration.verdicts import tell_verdicts
 from rs_assets.pipeline.deploy.supervisor import Supervisor
 from rs_assets.pipeline.runtime.options import RunOptions
 from rs_assets.pipeline.runtime.report import BatchProgress
@@ -93,7 +94,15 @@ class _Shown:
         place = self.runtime.run.place()
         tables = delta_outputs(pipeline.topology, place.home)
         computing_s = self.computing_s
-        self._events = StepEvents(assets, self.context, place, live=True, tables=tables, computing_s=computing_s)
+        self._events = StepEvents(
+            assets,
+            self.context,
+            place,
+            live=True,
+            tables=tables,
+            computing_s=computing_s,
+            judge=lambda: tell_verdicts(self.context.instance, assets, place),
+        )
         self.context.log.info("%s runs version %d", pipeline.name, version.version)
         return self.runtime.options(self.context.run_id)
 

@@ -1,4 +1,4 @@
-"""The checkpoint sensor: what the catalog has of new batches becomes events of the checkpoint and state assets.
+"""The checkpoint sensor: what was kept of new batches becomes events of the checkpoint, state and output assets.
 
 So the lineage is live while a stream runs, and stays true whoever runs the pipeline: the catalog is written by the
 runtime, not by a Dagster run.
@@ -22,17 +22,23 @@ from dagster import (
 )
 
 from rs_assets.engine.checkpoint.storage import CheckpointRow
+from rs_assets.engine.sink.delta_entries import NEWEST, WRITER, noted
+from rs_assets.engine.sink.delta_table import open_table
+from rs_assets.engine.window.event_time import watermark_in_words
 from rs_assets.orchestration.catalogued import checkpoints_of
 from rs_assets.orchestration.place import Place, place_of
 from rs_assets.orchestration.reached import as_records
 from rs_assets.orchestration.sensors import cursor
 from rs_assets.orchestration.stream_assets import StreamAssets
+from rs_assets.pipeline.topology.sink import DeltaSink
 from rs_assets.pipeline.topology.topology import Topology
 
 Event = AssetMaterialization | AssetObservation
 # Dagster's tag for what version of the data an event speaks of.
 DATA_VERSION = "dagster/data_version"
 HOME = "home"
+# The newest version of each table that was told.
+TABLES = "tables"
 # As many events of snapshots as a tick reports: it has a minute, and one that was off for long has missed thousands.
 MOST_SNAPSHOTS = 100
 
@@ -53,10 +59,11 @@ def checkpoint_sensor(assets: StreamAssets) -> SensorDefinition | None:
             seen = {}
         rows = _new_rows(topology, place, seen)
         snapshots = _new_snapshots(topology, place, seen)
-        if not rows and not snapshots:
+        tables = [*_table_events(assets, place, seen)]
+        if not rows and not snapshots and not tables:
             return SkipReason("no new checkpoint")
-        events = [*_checkpoint_events(assets, rows, seen), *_state_events(assets, snapshots)]
-        moved = {**_moved(seen, rows, snapshots), HOME: str(place.home.root)}
+        events = [*_checkpoint_events(assets, rows, seen), *_state_events(assets, snapshots), *tables]
+        moved = {**_moved(seen, rows, snapshots), **_versions(seen, tables), HOME: str(place.home.root)}
         return SensorResult(asset_events=events, cursor=cursor.dump(moved))
 
     return checkpoints
@@ -88,6 +95,11 @@ def _moved(seen: dict[str, Any], rows: Sequence[CheckpointRow], snapshots: Seque
     return moved
 
 
+def _versions(seen: dict[str, Any], tables: Sequence[AssetMaterialization]) -> dict[str, Any]:
+    told = {event.asset_key.to_user_string(): event.metadata["delta_version"].value for event in tables}
+    return {TABLES: {**seen.get(TABLES, {}), **told}}
+
+
 def _key(row: CheckpointRow) -> str:
     return f"{row.name}/{row.topic}"
 
@@ -112,10 +124,37 @@ def _checkpoint_events(
                 "committed_offsets": MetadataValue.table(as_records(splits)),
                 "run": first.run_id,
                 "committed_at": MetadataValue.timestamp(first.at),
-                **({"watermark": MetadataValue.timestamp(first.watermark)} if first.watermark else {}),
+                **({"watermark": watermark_in_words(first.watermark)} if first.watermark else {}),
             },
             tags={DATA_VERSION: DataVersion(f"{first.generation}-{first.batch_id}").value},
         )
+
+
+def _table_events(assets: StreamAssets, place: Place, seen: dict[str, Any]) -> Iterator[AssetMaterialization]:
+    """One event for each Delta output with a batch in a version that was not seen yet."""
+    for path, key in (
+        (place.home.table(assets.topology.namespace, sink.table), assets.key(sink.name))
+        for sink in assets.topology.sinks
+        if isinstance(sink, DeltaSink)
+    ):
+        table, name = open_table(path), key.to_user_string()
+        if table is None or table.version() <= seen.get(TABLES, {}).get(name, -1):
+            continue
+        newest = next(
+            (e for e in map(noted, table.history(NEWEST)) if WRITER.fullmatch(str(e.get("rs.writer", "")))), None
+        )
+        if newest is not None:
+            yield AssetMaterialization(
+                key,
+                description=f"version {newest['version']}, by batch {newest['rs.batch_id']}, from the table",
+                metadata={
+                    "dagster/row_count": table.count(),
+                    "dagster/uri": MetadataValue.path(path),
+                    "delta_version": table.version(),
+                    "batch_id": int(newest["rs.batch_id"]),
+                },
+                tags={DATA_VERSION: DataVersion(str(table.version())).value},
+            )
 
 
 def _state_events(assets: StreamAssets, snapshots: Sequence[dict[str, Any]]) -> Iterator[Event]:

@@ -81,7 +81,8 @@ class JobSession:
         )
         lease.troubles = self.troubles
         self.lease = self._stack.enter_context(lease)
-        self.options = self._stack.enter_context(counted(options, self.topology.name, self.troubles))
+        queries = {plan.name: plan.sinks for plan in self.plans}
+        self.options = self._stack.enter_context(counted(options, self.topology.name, self.troubles, queries))
         storage = storage_named(options.checkpoint_storage, catalog=options.home.catalog, url=options.storage_url)
         self.troubles.begin()
         self.journal = Journal(self.catalog, storage, self.troubles)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -22,14 +22,19 @@ class Counting(Protocol):
 
 
 @contextmanager
-def counted(options: RunOptions, pipeline: str, troubles: Troubles) -> Iterator[RunOptions]:
-    """`options` whose listener also counts each batch, for those who asked for it, until the block is left."""
+def counted(
+    options: RunOptions, pipeline: str, troubles: Troubles, queries: Mapping[str, Sequence[str]]
+) -> Iterator[RunOptions]:
+    """`options` whose listener also counts each batch, for those who asked for it, until the block is left.
+
+    `queries` are those of the pipeline, with their sinks.
+    """
     with ExitStack() as stack:
         # Imported here, for most runs count nothing.
         if options.metrics_port is not None:
             from rs_assets.pipeline.runtime.record.metrics import Metrics
 
-            metrics = stack.enter_context(Metrics(pipeline, options.metrics_port))
+            metrics = stack.enter_context(Metrics(pipeline, options.metrics_port, queries))
             LOG.info("metrics of %s: http://127.0.0.1:%d/metrics", pipeline, metrics.port)
             options = _listening(options, metrics)
         if options.metrics_endpoint:

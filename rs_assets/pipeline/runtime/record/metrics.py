@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Self
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
+from rs_assets.engine.window.event_time import moving
 from rs_assets.errors import ConfigurationError
 from rs_assets.pipeline.runtime.report import BatchProgress
 
@@ -18,11 +21,13 @@ SECONDS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 class Metrics:
     """Counts the batches of one run, and serves the numbers; a context manager that ends the server.
 
-    Counters begin at nothing with each run, as Prometheus expects of a process that starts again. Port 0 is any that is
+    `queries` are those of the pipeline with their sinks: they have series from the start, watermarks and last batches
+    as soon as there are some. Counters begin at nothing with each run, as Prometheus expects of a process that starts
+    again. Port 0 is any that is
     free: see `port`. ConfigurationError if the port is taken.
     """
 
-    def __init__(self, pipeline: str, port: int) -> None:
+    def __init__(self, pipeline: str, port: int, queries: Mapping[str, Sequence[str]] = MappingProxyType({})) -> None:
         registry = CollectorRegistry()
         query = ("pipeline", "query")
         self._pipeline = pipeline
@@ -33,12 +38,24 @@ class Metrics:
         self._bytes = Gauge("rs_state_bytes", "Memory that the state takes", query, registry=registry)
         self._watermark = Gauge("rs_watermark_timestamp_seconds", "The watermark", query, registry=registry)
         self._last = Gauge("rs_last_batch_timestamp_seconds", "When a batch was finished", query, registry=registry)
+        for name, sinks in queries.items():
+            self._begin(name, sinks)
         try:
             self._server, self._thread = start_http_server(port, addr=HOST, registry=registry)
         except (OSError, OverflowError) as error:
             raise ConfigurationError(
                 f"metrics cannot be served on {HOST}:{port}: {error}", remedy="choose another metrics_port; 0 takes any"
             ) from error
+
+    def _begin(self, query: str, sinks: Sequence[str]) -> None:
+        """Series of nothing: before its first batch a run that is up looks otherwise than one that is not there."""
+        names = (self._pipeline, query)
+        for kind in ("in", "dead", "late"):
+            self._rows.labels(*names, kind)
+        for sink in sinks:
+            self._out.labels(*names, sink)
+        for each in (self._seconds, self._state, self._bytes):
+            each.labels(*names)
 
     @property
     def port(self) -> int:
@@ -67,5 +84,6 @@ class Metrics:
         self._state.labels(*names).set(progress.state_rows)
         self._bytes.labels(*names).set(progress.state_bytes)
         self._last.labels(*names).set(time.time())
-        if progress.watermark is not None:
-            self._watermark.labels(*names).set(progress.watermark.timestamp())
+        watermark = moving(progress.watermark)
+        if watermark is not None:
+            self._watermark.labels(*names).set(watermark.timestamp())

@@ -11,6 +11,7 @@ from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData, Pe
 from opentelemetry.sdk.resources import Resource
 
 from rs_assets.engine.background import Troubles
+from rs_assets.engine.window.event_time import moving
 from rs_assets.errors import EngineError
 from rs_assets.pipeline.runtime.record.metrics import SECONDS
 from rs_assets.pipeline.runtime.report import BatchProgress
@@ -64,8 +65,9 @@ class Telemetry:
         self._state.set(progress.state_rows, names)
         self._bytes.set(progress.state_bytes, names)
         self._last.set(time.time(), names)
-        if progress.watermark is not None:
-            self._watermark.set(progress.watermark.timestamp(), names)
+        watermark = moving(progress.watermark)
+        if watermark is not None:
+            self._watermark.set(watermark.timestamp(), names)
 
 
 class _Exporter(OTLPMetricExporter):
