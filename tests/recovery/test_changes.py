@@ -1,6 +1,7 @@
 """A pipeline changes: what state it may keep, what is refused with a difference and choices, what is a mapping."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
@@ -365,6 +366,26 @@ def test_rules_go_back_with_the_batch(world):
     world.run(pipeline(["page", "n"]))
     found = DeltaTable(world.options.home.table("shop", "plain")).to_pyarrow_table().to_pylist()
     assert sorted(row["n"] for row in found) == [1, 2, 3]
+
+
+def test_two_outputs_of_one_table_begin_afresh_once_it_is_moved_away(world):
+    """Neither can replace the rows of the other one; what the error advises is done to the letter."""
+    world.first.put(*rows("a", 1, n=1), *rows("a", 2, n=2))
+
+    def run(**how):
+        stream = world.stream("clicks").select_fields("n")
+        stream.filter("n = 1").to_delta("both", name="one")
+        world.run(stream.filter("n = 2").to_delta("both", name="two"), **how)
+        found = DeltaTable(table).to_pyarrow_table().to_pylist()
+        return sorted(row["n"] for row in found)
+
+    table = world.options.home.table("shop", "both")
+    assert run() == [1, 2]
+    with pytest.raises(SinkError, match="would replace the whole table, but others have written to it") as refused:
+        run(new_generation=True)
+    assert "move this one away and start again" in refused.value.remedy
+    Path(table).rename(f"{table}-before")
+    assert run() == [1, 2]
 
 
 def test_other_keys_are_refused_though_a_kill_came_before_the_note_of_the_first_rows(world, monkeypatch):

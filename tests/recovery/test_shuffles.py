@@ -5,6 +5,7 @@ import shutil
 import threading
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,26 @@ def test_a_savepoint_has_no_reader_beyond_its_writer(world, monkeypatch):
     assert set(world.held()[0]) <= set(ahead[0])
     world.run(0)
     world.check()
+
+
+@pytest.mark.long
+def test_savepoints_of_a_pipeline_that_runs_are_cuts(options, tmp_path):
+    world = World(replace(options, interval=timedelta(milliseconds=20)), tmp_path, longer=True)
+    world.run()
+    started = world.pipeline().start(world.options)
+    taken = []
+    try:
+        for _ in range(4):
+            for _ in range(3):
+                world.grow(7)
+                threading.Event().wait(0.3)
+            taken.append(savepoint(world.topology, world.options))
+    finally:
+        started.stop()
+    for saved in (taken[1], taken[3], taken[0]):
+        restore(world.topology, world.options, savepoint_id=saved.id)
+        world.run(0)
+        world.check()
 
 
 @pytest.mark.long
