@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dagster import DagsterRun, DagsterRunStatus, Failure, OpExecutionContext
 
 from rs_assets.engine.background import LOG
+from rs_assets.errors import RsError
 from rs_assets.orchestration.runtime import Ended
 
 DRAINED = "drained and stopped; the next run goes on from here"
@@ -57,6 +58,16 @@ def refuse_if_unfinished(ended: Ended, mode: str) -> None:
         raise Failure(UNWISHED, allow_retries=False) from None
     if mode == "run":
         raise Failure("terminated before the end of its input", allow_retries=False) from None
+
+
+@contextmanager
+def cause_first(context: OpExecutionContext) -> Iterator[None]:
+    """Within this, an error of ours is in the log with its remedy, in front of the failure with its traces."""
+    try:
+        yield
+    except RsError as error:
+        context.log.error("%s", error)  # noqa: TRY400  the traces come with the failure
+        raise
 
 
 @contextmanager

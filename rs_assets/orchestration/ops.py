@@ -9,7 +9,14 @@ from dagster import DagsterExecutionInterruptedError, In, Nothing, OpDefinition,
 
 from rs_assets.errors import StartRefused, UserError
 from rs_assets.orchestration.compaction import delta_outputs
-from rs_assets.orchestration.ending import DRAINED, refuse_if_unfinished, refuse_unbegun, shown_in, was_wished
+from rs_assets.orchestration.ending import (
+    DRAINED,
+    cause_first,
+    refuse_if_unfinished,
+    refuse_unbegun,
+    shown_in,
+    was_wished,
+)
 from rs_assets.orchestration.events import StepEvents
 from rs_assets.orchestration.resource_keys import IN_PROCESS
 from rs_assets.orchestration.roles import output_name, roles_of
@@ -83,7 +90,8 @@ def _wiring_op(topology: Topology, node: Node, verb: str, refused: Refused) -> O
     def wire(context: OpExecutionContext, rs_runtime: RuntimeResource, **upstream: Flows) -> Flows:
         inputs = {name: upstream[f"from_{name}"] for name in node.inputs}
         try:
-            return rs_runtime.wire(topology, node.name, inputs, run_id=context.run_id)
+            with cause_first(context):
+                return rs_runtime.wire(topology, node.name, inputs, run_id=context.run_id)
         except DagsterExecutionInterruptedError:
             refuse_unbegun(context)
             raise
@@ -122,7 +130,7 @@ def process_op(assets: StreamAssets) -> OpDefinition:
             judge=lambda: tell_verdicts(context.instance, assets, place),
         )
         rs_runtime.listen(events.put)
-        with shown_in(context):
+        with shown_in(context), cause_first(context):
             try:
                 ended = rs_runtime.process(on_interrupt=lambda: was_wished(context))
             finally:

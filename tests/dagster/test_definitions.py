@@ -44,6 +44,7 @@ from rs_assets.engine.window.event_time import END_OF_TIME
 from rs_assets.errors import ConfigurationError, TopologyError
 from rs_assets.orchestration import events as events_module
 from rs_assets.orchestration import freshness
+from rs_assets.orchestration.ending import cause_first
 from rs_assets.orchestration.events import StepEvents, in_words
 from rs_assets.orchestration.newest_rows import as_markdown, newest_rows
 from rs_assets.orchestration.place import Place
@@ -408,3 +409,13 @@ def test_the_launchpad_of_upkeep_begins_with_an_action_to_choose():
     pipeline = StreamBuilder.data_stream("shop", "kept").from_array([{"k": "a"}]).to_delta("kept").build()
     job = build_definitions([pipeline]).resolve_job_def("shop_kept_upkeep")
     assert job.run_config == {"ops": {"upkeep": {"config": {"verify": {}}}}}
+
+
+def test_a_failure_of_ours_is_told_with_its_remedy_before_the_traces():
+    said = []
+    context = SimpleNamespace(log=SimpleNamespace(error=lambda text, *values: said.append(text % values)))
+    with pytest.raises(ConfigurationError), cause_first(context):
+        raise ConfigurationError("the port is taken", remedy="choose another one")
+    assert len(said) == 1
+    assert "the port is taken" in said[0]
+    assert "choose another one" in said[0]
