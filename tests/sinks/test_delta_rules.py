@@ -14,6 +14,7 @@ from deltalake.schema import PrimitiveType
 
 from rs_assets.engine.checkpoint.compaction import compact_table
 from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.engine.sink.delta_table import sink_errors
 from rs_assets.errors import LeaseLostError, SinkError
 from tests.sinks.frames import ArrowFrame, mark, numbers, write
 
@@ -376,3 +377,11 @@ def test_merges_and_compactions_side_by_side(path):
         thread.join()
     assert not faults
     assert read(path) == list(range(40))
+
+
+def test_a_log_that_cannot_be_written_is_named_with_its_table(tmp_path):
+    path = str(tmp_path / "t")
+    with pytest.raises(SinkError, match="the table cannot be written") as refused, sink_errors("out", path, mark(0)):
+        raise OSError("Generic LocalFileSystem error: Permission denied")
+    assert refused.value.facts["table"] == path
+    assert "_delta_log" in refused.value.remedy

@@ -57,6 +57,29 @@ def test_going_back_twice_takes_back_what_the_first_return_kept(files):
     assert files.rows() == ["1.0", "1.1"]
 
 
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_touched(files, monkeypatch):
+    for number in (0, 1):
+        files.batch(number)
+    with monkeypatch.context() as denied:
+        denied.setattr("rs_assets.engine.sink.files.os.access", lambda *_: False)
+        with pytest.raises(SinkError, match="cannot be moved or removed: permission denied") as refused:
+            files.writer.check_rewind(mark(0), mark(0, 2))
+    assert "let this user write to the folder" in refused.value.remedy
+    assert files.rows() == ["1.0", "1.1"]
+    with monkeypatch.context() as denied:
+        denied.setattr("rs_assets.engine.sink.files.note_return", _denied)
+        with pytest.raises(SinkError, match="Permission denied"):
+            files.go(0, 2)
+    assert files.rows() == ["1.0", "1.1"]
+    # To the letter.
+    assert files.go(0, 2) == "1 batches removed"
+    assert files.rows() == ["1.0"]
+
+
+def _denied(*_):
+    raise PermissionError(13, "Permission denied")
+
+
 def test_what_was_removed_cannot_be_had_again(files):
     for number in range(3):
         files.batch(number)

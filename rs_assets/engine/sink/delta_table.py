@@ -253,3 +253,10 @@ def sink_errors(step: str, path: str, mark: BatchMark) -> Iterator[None]:
         ) from error
     except DeltaError as error:
         raise SinkError(f"Delta refused the commit: {error}", step=step, table=path) from error
+    except OSError as error:
+        raise SinkError(
+            f"the table cannot be written: {error}",
+            remedy="see to the disk and let this user write to the table and its folder _delta_log, then start again",
+            step=step,
+            table=path,
+        ) from error

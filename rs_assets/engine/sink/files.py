@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -90,8 +91,10 @@ class FileWriter:
         return Staged(lambda: self._publish(hidden, files, mark))
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:  # noqa: ARG002  the protocol's form
-        """SinkError if folders that belong to `kept` were removed, or are of others."""
+        """SinkError if folders that belong to `kept` were removed, or are of others, or cannot be moved."""
         known = self._folders(kept)
+        if known.batches and not os.access(self.path, os.W_OK | os.X_OK):
+            raise self._not_moved("permission denied")
         for point in known.batches:
             self._check_owner(self._folder(point), kept)
         planned(known, kept, had, self.path)
@@ -110,15 +113,26 @@ class FileWriter:
             batch=kept.batch_id,
             undone=min((point.batch for point in later), default=None),
         )
-        note_return(Path(self.path), kept, made)
-        for point in reversed(later):
-            shutil.rmtree(self._folder(point))
-        stays = sorted(set(known.batches) - set(later))
-        for point in stays[-1:]:
-            self._note(self._folder(point), begun)
-        for point in stays:
-            self._folder(point).rename(self._folder(point._replace(generation=begun.generation)))
+        try:
+            note_return(Path(self.path), kept, made)
+            for point in reversed(later):
+                shutil.rmtree(self._folder(point))
+            stays = sorted(set(known.batches) - set(later))
+            for point in stays[-1:]:
+                self._note(self._folder(point), begun)
+            for point in stays:
+                self._folder(point).rename(self._folder(point._replace(generation=begun.generation)))
+        except OSError as error:
+            raise self._not_moved(error.strerror or str(error)) from error
         return f"{len(later)} batches removed"
+
+    def _not_moved(self, why: str) -> SinkError:
+        return SinkError(
+            f"the folders of batches cannot be moved or removed: {why}",
+            remedy="let this user write to the folder and to those in it, then go back once more",
+            step=self.name,
+            folder=self.path,
+        )
 
     def _folders(self, mark: BatchMark) -> Folders:
         """What is there; SinkError if the notes of returns are damaged."""
