@@ -2,7 +2,8 @@
 
 `flink_expressions.jsonl` has the row, and a line an expression: `value` is Flink's, or `error` what it refused or
 failed with. A line is `refused` here with a place, `ends` the run, or has another value `here`, `because` of something
-that docs/sql.md says, too; all others are equal.
+that docs/sql.md says, too; all others are equal. `flink_documented.jsonl` has expressions with the values that Flink's
+documentation and sources give, over the same row.
 """
 
 from __future__ import annotations
@@ -21,11 +22,17 @@ from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.errors import SqlError
 from rs_assets.pipeline.language.sql.session import Session
 
-LINES = [json.loads(line) for line in Path(__file__).with_name("flink_expressions.jsonl").read_text().splitlines()]
+
+def lines(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines()]
+
+
+LINES = lines("flink_expressions.jsonl")
 COLUMNS, CASES = LINES[0]["columns"], LINES[1:]
+DOCUMENTED = {case["expression"]: case for case in lines("flink_documented.jsonl")[1:]}
 REFUSED = [case["expression"] for case in CASES if case.get("refused")]
 ENDING = [case["expression"] for case in CASES if "ends" in case]
-VALUES = {case["expression"]: case for case in CASES if not case.get("refused") and "ends" not in case}
+VALUES = {case["expression"]: case for case in CASES if not case.get("refused") and "ends" not in case} | DOCUMENTED
 TABLE = ", ".join(f"`{column['name']}` {column['type']}" for column in COLUMNS)
 
 

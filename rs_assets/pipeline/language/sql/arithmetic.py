@@ -16,7 +16,9 @@ def computed(sign: str, left: Value, right: Value) -> Value:
     if sign == "/" and is_whole(kind):
         return _whole_quotient(left, right, kind)
     exact = sign == "/"
-    return Value(f"({_operand(left, kind, exact=exact)} {sign} {_operand(right, kind, exact=exact)})", kind)
+    text = f"{_operand(left, kind, exact=exact)} {sign} {_operand(right, kind, exact=exact)}"
+    # Spark divides each FLOAT as a DOUBLE.
+    return Value(f"cast({text} AS float)" if exact and kind.name == "float" else f"({text})", kind)
 
 
 def _result(sign: str, left: Type | None, right: Type | None) -> Type | None:
