@@ -1,5 +1,7 @@
 """Deduplication against plain Python, alone and in a chain with windows."""
 
+from math import inf, nan
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -117,3 +119,14 @@ def test_should_refuse_what_tells_no_rows_apart(driver, options, source):
         tags.distinct("tags", within=Time.seconds(1)).to_print().build().run(options)
     with pytest.raises(UnknownFieldError, match="idd"):
         stream.distinct("idd", within=Time.seconds(1)).to_print().build().run(options)
+
+
+def test_distinct_takes_all_nan_and_both_zeros_for_equal_as_windows_do(drive, source):
+    """Within structs and arrays too; the row keeps the value that it came with."""
+    stream = source("id bigint, d double, e double, ts timestamp").with_fields(g="d - e")
+    stream = stream.with_fields(n="named_struct('a', array(g), 'f', cast(g as float))")
+    values = [(inf, inf), (nan, 0.0), (0.0, 0.0), (-0.0, 0.0), (1.0, 0.0)]
+    rows = [{"id": n, "d": d, "e": e, "ts": at(n)} for n, (d, e) in enumerate(values)]
+    for fields in (["g"], ["n"]):
+        kept = drive(stream.distinct(*fields, within=Time.seconds(40), time_field="ts"), *([row] for row in rows))
+        assert [row["id"] for row in kept] == [0, 2, 4]

@@ -3,6 +3,7 @@
 from collections import Counter
 from datetime import timedelta
 from itertools import zip_longest
+from math import inf, nan
 
 import duckdb
 import pyarrow as pa
@@ -208,3 +209,27 @@ def test_keys_may_be_arrays_and_have_some(driver, kind, keys):
     taken, _, _ = driven(driver, both, [{"one": rows, "two": rows}])
     alone = [(len(keys) - 1, None), (None, len(keys) - 1)]
     assert Counter((row["v"], row["r_v"]) for row in taken) == Counter([(n, n) for n in range(len(keys) - 1)] + alone)
+
+
+ODD = "id bigint, d double, ts timestamp"
+NESTED = "named_struct('a', if(id > 0, array({0}), null), 'd', {0}, 'f', cast({0} as float))"
+
+
+@pytest.mark.parametrize("ways", [{"processor": True}, {"early": True}, None], ids=["asked", "early", "as of"])
+def test_a_join_by_a_processor_takes_keys_for_equal_as_windows_do_wherever_a_batch_is_cut(driver, ways):
+    """All NaN are one key, and so are 0.0 and -0.0, within structs and arrays too."""
+    job = StreamBuilder.data_stream("test", "nan")
+    left = job.from_file("one.jsonl", schema=ODD, name="one").with_fields(g="d - d")
+    right = job.from_file("two.jsonl", schema=ODD, name="two").with_fields(g="-d")
+    left, right = (side.with_fields(n=NESTED.format("g")) for side in (left, right))
+    keys = {"on": ["g", "n"], "time_field": "ts", "prefix": "r_"}
+    if ways is None:
+        stream = left.asof_join(right, **keys)
+    else:
+        stream = left.join(right, within=Time.seconds(5), how="left", **keys, **ways)
+    # inf - inf sets the sign bit of a NaN; 1.0 - 1.0 is 0.0.
+    ones = [{"id": 1, "d": inf, "ts": at(0)}, {"id": 2, "d": 1.0, "ts": at(0)}]
+    twos = [{"id": 11, "d": nan, "ts": at(0)}, {"id": 12, "d": 0.0, "ts": at(0)}]
+    taken, late, dead = driven(driver, stream, [{"one": ones}, {"two": twos}])
+    pairs = {(row["id"], row["r_id"]) for row in taken if row["r_id"] is not None}
+    assert (pairs, late, dead) == ({(1, 11), (2, 12)}, 0, 0)

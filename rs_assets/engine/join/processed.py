@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, FloatType, StringType, StructType
+from pyspark.sql.types import StringType, StructType
 
 from rs_assets.engine.join.spec import AsOf, Interval
 from rs_assets.engine.join.stream_join import GUARD, LEFT, RIGHT, JoinSpec, joined_fields, placed, side_of
@@ -115,19 +115,18 @@ def _keyed(united: DataFrame, spec: JoinSpec) -> DataFrame:
         for name, (left, right) in zip(names, spec.on, strict=True)
     ]
     rows = united.select(*keys, EVENT_TIME, LEFT, RIGHT)
-    missing, normal = F.lit(False), []  # noqa: FBT003  a literal
+    missing = F.lit(False)  # noqa: FBT003  a literal
     for name in names:
         key, kind = F.col(quoted(name)), rows.schema[name].dataType
         missing |= key.isNull() | (key == F.lit("")) if isinstance(kind, StringType) else key.isNull()
-        # As Spark's own join does: 0.0 and -0.0 are one key.
-        normal.append((key + F.lit(0.0).cast(kind)).alias(name) if isinstance(kind, DoubleType | FloatType) else key)
+    fields = [F.col(quoted(name)) for name in names]
     guard = F.when(missing, F.when(ours, 1).otherwise(2)).otherwise(0).alias("guard")
     if isinstance(spec.bound, Interval | AsOf):
-        return rows.select(EVENT_TIME, LEFT, RIGHT, guard, *normal)
+        return rows.select(EVENT_TIME, LEFT, RIGHT, guard, *fields)
     assert spec.bound is not None  # noqa: S101  refused when it is built
     # Only the window carries the mark of the event time: rows are late when it is over.
     plain = F.timestamp_micros(F.unix_micros(EVENT_TIME)).alias(EVENT_TIME)
-    return rows.select(plain, LEFT, RIGHT, guard, *normal, assigned(spec.bound, spec.lag).alias(WINDOW))
+    return rows.select(plain, LEFT, RIGHT, guard, *fields, assigned(spec.bound, spec.lag).alias(WINDOW))
 
 
 def _key_names(fields: Sequence[str]) -> list[str]:

@@ -125,6 +125,11 @@ def marked(frame: DataFrame, kept: timedelta) -> DataFrame:
     return frame.select(*others, F.col(EVENT_TIME).alias(EVENT_TIME, metadata={WATERMARK_DELAY: delay}))
 
 
+def watermark_id(watched: DataFrame) -> str:
+    """By what the plan of each batch knows the operator that `withWatermark` has put on top of a frame."""
+    return str(watched._jdf.queryExecution().logical().nodeId().toString())  # noqa: SLF001  there is no public way
+
+
 def send_control(folder: Path, at: datetime) -> None:
     """Drop a control row that moves the watermark to `at`; it takes effect in the query's next batch."""
     row = json.dumps({EVENT_TIME: at.isoformat()}) + "\n"

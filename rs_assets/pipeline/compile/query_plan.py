@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.chain import inputs_of
 from rs_assets.pipeline.topology.expression import calls_python
-from rs_assets.pipeline.topology.timed import TimedState
+from rs_assets.pipeline.topology.timed import Side, TimedState
 from rs_assets.pipeline.topology.topology import Topology
 
 OutputMode = Literal["append", "update", "complete"]
@@ -65,9 +65,17 @@ class QueryPlan:
 
     def feeding(self, topology: Topology) -> Mapping[str, frozenset[str]]:
         """The sources whose rows come to each gate behind which a watermark begins."""
-        nodes = [node for node in map(topology.__getitem__, self.roots) if isinstance(node, TimedState)]
-        found = {side.gate: topology.ancestors(name) | {name} for node in nodes for side, name in inputs_of(node)}
+        found = {side.gate: topology.ancestors(name) | {name} for side, name in self._inputs(topology)}
         return {gate: found[gate] & frozenset(self.sources) for gate in self.entries}
+
+    def sides(self, topology: Topology) -> tuple[Side, ...]:
+        """The inputs at whose gates a watermark begins."""
+        return tuple(side for side, _ in self._inputs(topology) if side.gate in self.entries)
+
+    def _inputs(self, topology: Topology) -> Iterator[tuple[Side, str]]:
+        for node in map(topology.__getitem__, self.roots):
+            if isinstance(node, TimedState):
+                yield from inputs_of(node)
 
     def behind_state(self, topology: Topology, name: str) -> bool:
         """Whether the rows of step `name` have passed a step with state in this query."""

@@ -18,6 +18,7 @@ from rs_assets.engine.window.event_time import (
     event_time,
     marked,
     time_reason,
+    watermark_id,
     with_control,
 )
 from rs_assets.engine.window.observed import observed_splits
@@ -63,7 +64,9 @@ def timed(
     controlled = with_control(wiring.spark, judged, control_folder(wiring.folder, name), name=name)
     if node.by_split is not None:
         controlled = observed_splits(controlled, gate=side.gate)
-    watched = drop_control(controlled.withWatermark(EVENT_TIME, duration_text(side.water_mark))).drop(ORIGIN)
+    by_watermark = controlled.withWatermark(EVENT_TIME, duration_text(side.water_mark))
+    wiring.watermarks[side.gate] = watermark_id(by_watermark)
+    watched = drop_control(by_watermark).drop(ORIGIN)
     if LATE in watched.columns:
         # Control rows, over which Spark may pull the filter, have none.
         watched = watched.filter(~F.coalesce(F.col(LATE), F.lit(False))).drop(LATE)  # noqa: FBT003

@@ -123,7 +123,7 @@ class Wiring:
     `ordered`: rows carry where they were read, `by_split`: those of a stream their ORIGIN, `by_record`: all of them
     that and their PLACE. `latest` is how far the splits had come before a batch that is read again. `links` tell how
     steps with state follow others of the query, `controls` the name of the source of control rows for each that
-    follows none.
+    follows none. `watermarks` is filled while frames are made: the operator of each gate's watermark, by its id.
     `late` are steps whose late rows a sink gets.
     `dimension` gives what a step looks rows up in, `noted` the versions that were noted for a batch, by step, and
     `versions` those to look into; None: those that the tasks of a batch are told.
@@ -148,6 +148,7 @@ class Wiring:
     poisons: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     links: Mapping[str, Link] = field(default_factory=dict)
     controls: Mapping[str, str] = field(default_factory=dict)
+    watermarks: dict[str, str] = field(default_factory=dict)
     late: frozenset[str] = frozenset()
     dimension: Callable[[DimJoin], HeldDimension] = lambda node: declared_dimension(node)  # noqa: PLW0108  it stands below
     noted: Callable[[int], Versions] = _nothing_noted

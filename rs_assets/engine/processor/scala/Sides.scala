@@ -5,8 +5,8 @@ import scala.collection.mutable
 import org.apache.spark.sql.{DataFrame, Row}
 import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions
-import org.apache.spark.sql.catalyst.plans.logical.Project
+import org.apache.spark.sql.catalyst.optimizer.{NormalizeFloatingNumbers, ReplaceExpressions}
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.catalyst.util.DateTimeUtils.{instantToMicros, microsToInstant}
 import org.apache.spark.sql.streaming.StatefulProcessor
@@ -78,10 +78,19 @@ object Sides {
 
   /** What `processor` makes of the sides in `united`: time, left row and right row, which Spark wants first, and keys. */
   def processed(united: DataFrame)(processor: Sides => StatefulProcessor[Row, Row, Row]): DataFrame = {
-    val rows = FiringWindows.analyzed(united)
+    val rows = normal(FiringWindows.analyzed(united))
     val Seq(at, left, right) = rows.output.take(3)
     val sides = Sides(rows.output.drop(3), at, left, right)
     FiringWindows.processed(united.sparkSession, rows, sides.inputs, sides.keys)(processor(sides), sides.made)
+  }
+
+  /** `rows` with keys that are equal where Spark's own joins take them for equal: 0.0 and -0.0, and all NaN. */
+  private def normal(rows: LogicalPlan): LogicalPlan = {
+    val (inputs, keys) = rows.output.splitAt(3)
+    Project(inputs ++ keys.map(key => NormalizeFloatingNumbers.normalize(key) match {
+      case `key` => key
+      case made => Alias(made, key.name)()
+    }), rows)
   }
 
   /** The expression of the only column of `condition`, over the columns of what it is a projection of a projection of. */

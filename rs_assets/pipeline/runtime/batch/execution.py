@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from rs_assets.engine.source.admit import DEAD, ROWS, SHARED
+from rs_assets.engine.window.durations import EPOCH
 from rs_assets.engine.window.splits import CAME_LATE, LATEST, splits_metric
 
 if TYPE_CHECKING:
@@ -86,6 +88,17 @@ class BatchExecution:
                 stats.reset()
                 if at is not None:
                     stats.add(at // 1000)
+
+    def event_times(self) -> Mapping[str, datetime]:
+        """The greatest event time that came to each operator of a watermark, to the millisecond, by the operator's id.
+
+        One that no row came to is not there.
+        """
+        found = {}
+        for plan in _walk(self.execution.executedPlan()):
+            if plan.nodeName() == WATERMARK and (seen := plan.eventTimeStats().value()).count():
+                found[str(plan.nodeId().toString())] = EPOCH + timedelta(milliseconds=seen.max())
+        return found
 
     def state(self) -> StateMetrics:
         """The sums over the stateful operators, in one walk over the plan: each step of it is a call to the JVM."""

@@ -51,7 +51,7 @@ class BatchWork:
     """The batches of one query, from the checkpoint in `folder` into its sinks, under the lease of the pipeline.
 
     `read` is what its sources have learnt of their input in this run, `heard` when each of them last had rows, by the
-    monotonic clock.
+    monotonic clock. `reached`: the greatest event time since the start at each gate of a query with several.
     """
 
     topology: Topology
@@ -72,6 +72,7 @@ class BatchWork:
     aliases: Mapping[str, str] = field(default_factory=dict)
     read: dict[str, dict[str, int]] = field(default_factory=dict)
     heard: dict[str, float] = field(default_factory=dict)
+    reached: dict[str, datetime] = field(default_factory=dict)
     _planned_before: int = -1
 
     @property
@@ -82,6 +83,7 @@ class BatchWork:
     def begin(self) -> None:
         """Get ready for the first batch behind a start of the query, which may be one that was planned before."""
         self.book.listeners = tuple(w for w in self.writers.values() if isinstance(w, SystemMessageListener))
+        self.reached.clear()
         last = self.log.last_committed()
         self._planned_before = last + 1 if self.log.offsets(last + 1) is not None else -1
         for watch in self.watches.values():
@@ -95,6 +97,7 @@ class BatchWork:
         execution = BatchExecution.of(query)
         counts = counts_of(execution, self.topology, self.plan, self.wiring, self.watches)
         self.heard.update(dict.fromkeys(counts.sources, time.monotonic()))
+        self._reach(execution)
         state = execution.state() if self.plan.stateful else StateMetrics()
         replay = self._replay(batch_id)
         late = replay.late_rows() if state.dropped or self._came_late(execution) else 0
@@ -177,6 +180,13 @@ class BatchWork:
         for name, watch in self.watches.items():
             if known := watch.read():
                 self.read.setdefault(name, {}).update(known)
+
+    def _reach(self, execution: BatchExecution) -> None:
+        """See how far event time has come at each of several gates."""
+        if len(self.plan.entries) > 1:
+            came, watermarks = execution.event_times(), self.wiring.watermarks
+            found = {gate: came[watermarks[gate]] for gate in self.plan.entries if watermarks.get(gate) in came}
+            self.reached |= {gate: max(at, self.reached.get(gate, at)) for gate, at in found.items()}
 
     def _came_late(self, execution: BatchExecution) -> bool:
         """Whether rows were late by the records before them."""

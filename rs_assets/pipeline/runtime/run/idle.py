@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from rs_assets.engine.background import Repeated, Troubles
+from rs_assets.engine.window.event_time import END_OF_TIME
 from rs_assets.pipeline.runtime.batch.query import QueryRun
 from rs_assets.pipeline.topology.window import WindowAggregate
 
@@ -84,29 +86,45 @@ class IdleSplits:
 
 @dataclass(slots=True)
 class IdleSides:
-    """Moves the watermark of a side to the clock that had no rows for `timeout`, while another side of its query had.
+    """Moves the watermark of a side that had no rows for `timeout` to those of the sides of its query that had some.
 
-    Spark's watermark is that of the side which is behind, so that a silent one would hold back all others. Rows of it
-    that come later and lie behind the watermark are late.
+    Spark's watermark is that of the side which is behind, so that a silent one would hold back all others. It goes by
+    their event time and not by the clock: rows of the silent side that come later are late only behind what the others
+    have come to. `now` gives seconds that never go back.
     """
 
     queries: tuple[QueryRun, ...]
     timeout: timedelta
-    _began: float = field(default_factory=time.monotonic)
-    _moved: dict[str, float] = field(default_factory=dict)
+    now: Callable[[], float] = time.monotonic
+    _began: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """A side that gets no row at all is silent from now on."""
+        self._began = self.now()
 
     def look(self) -> None:
-        """Look once at all queries; a control row is sent for a silent side if others had rows since the last one."""
+        """Look once at all queries; a control row is sent for each silent side that is behind the others."""
         for query in self.queries:
             heard = {gate: self._heard(query, sources) for gate, sources in query.plan.feeding(query.topology).items()}
-            newest, silent = max(heard.values(), default=0.0), self._silent(heard)
-            if silent and len(silent) < len(heard) and newest > self._moved.get(query.plan.name, 0.0):
-                query.move_watermark(datetime.now(UTC), silent)
-                self._moved[query.plan.name] = newest
+            silent = self._silent(heard)
+            others = heard.keys() - silent
+            # How far a side has come that had no row since the start, nobody knows.
+            if silent and others and others <= query.work.reached.keys():
+                self._let_go(query, silent, others)
 
-    def _silent(self, heard: Mapping[str, float]) -> list[str]:
-        until = time.monotonic() - self.timeout.total_seconds()
-        return [gate for gate, at in heard.items() if at < until]
+    def _let_go(self, query: QueryRun, silent: AbstractSet[str], others: AbstractSet[str]) -> None:
+        """Move the watermarks of the `silent` gates to the least of the `others`, and none of them back."""
+        delays = {side.gate: side.water_mark for side in query.plan.sides(query.topology)}
+        reached = query.work.reached
+        watermark = min(reached[gate] - delays[gate] for gate in others)
+        for gate in sorted(silent):
+            at = min(watermark + delays[gate], END_OF_TIME)
+            if gate not in reached or reached[gate] < at:
+                query.move_watermark(at, [gate])
+
+    def _silent(self, heard: Mapping[str, float]) -> frozenset[str]:
+        until = self.now() - self.timeout.total_seconds()
+        return frozenset(gate for gate, at in heard.items() if at < until)
 
     def _heard(self, query: QueryRun, sources: Iterable[str]) -> float:
         """When one of `sources` had rows last, at the earliest the start."""
