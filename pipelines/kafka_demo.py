@@ -75,11 +75,12 @@ def _show_topic(broker: KafkaBroker, out: Console) -> None:
     records = broker.read(TOTALS)
     table = Table(title=f"topic {TOTALS}: {len(records):,} records, read committed", title_justify="left")
     for name in ("partition", "offset", "key", *FIELDS):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for cells in _cells(records[:SHOWN]):
         table.add_row(*cells)
     out.print()
     out.print(table)
+    out.print("rows out of the run counts a row once for each output: the topic and the table have the same rows")
 
 
 def _cells(records: Iterable[KafkaRecord]) -> Iterator[tuple[str, ...]]:

@@ -44,6 +44,9 @@ def begun(servers="127.0.0.1:9092", **source):
         ({"topics": ["orders"]}, "twice"),
         ({"topic": None, "pattern": "("}, "no regular expression"),
         ({"topic": None, "pattern": 7}, "no regular expression"),
+        ({"topic": None, "pattern": "(?P<shop>a).*"}, "Java"),
+        ({"topic": None, "pattern": "a(?#all).*"}, "Java"),
+        ({"bad_records": "dead_letter", "dead_letter_topic": "rs-assets-commits"}, "belongs to"),
         ({"group": ""}, "consumer group"),
         ({"group": "a\nb"}, "consumer group"),
         ({"group": "g" * 256}, "consumer group"),
@@ -293,3 +296,41 @@ def test_losses_are_told_in_few_words():
     assert str(lost[0]) == "t-0: offsets 1 to 4 (deleted)"
     assert listed(lost).endswith("and 2 partitions more")
     assert "unknown end" in str(Loss(topic="t", partition=0, start=1, end=None, why="gone"))
+
+
+def test_a_topic_that_the_pipeline_reads_or_that_is_internal_cannot_be_written():
+    letters = {"bad_records": "dead_letter", "dead_letter_topic": "letters"}
+    for source, sink, told in (
+        ({}, "orders", "reads"),
+        ({"topic": None, "pattern": "ord.*"}, "orders", "narrow the pattern"),
+        ({"topic": None, "topics": ["other", "orders"]}, "orders", "reads"),
+        (letters, "letters", "dead letters"),
+        ({}, "rs-assets-commits", "belongs to exactly-once sinks"),
+        ({}, "rs-assets-shuffle.x", "belongs to exactly-once sinks"),
+        ({}, "__consumer_offsets", "belongs to Kafka"),
+    ):
+        with pytest.raises(TopologyError, match=told):
+            begun(**source).to_kafka("127.0.0.1:9092", sink).build()
+    # The same name at other brokers, and names that are only alike.
+    assert begun().to_kafka("elsewhere:9092", "orders").build()
+    assert begun().to_kafka("127.0.0.1:9092", "rs-assets-commits-of-mine").build()
+    job = StreamBuilder.data_stream("tests", "options")
+    both = [
+        job.from_kafka("127.0.0.1:9092", topic, schema="id bigint", name=f"of_{topic}", **more)
+        for topic, more in (("letters", {}), ("orders", letters))
+    ]
+    with pytest.raises(TopologyError, match="reads"):
+        both[0].union(both[1]).to_print().build()
+
+
+def test_settings_of_producers_that_are_misspelt_are_refused_with_what_was_meant():
+    for delivery in ("at_least_once", "exactly_once"):
+        for options, told in (
+            ({"linger": "5"}, "linger.ms"),
+            ({"compresion.type": "gzip"}, "compression.type"),
+            ({"compression.type": "brotli"}, "gzip"),
+            ({"batch.size": "many"}, "batch.size"),
+        ):
+            with pytest.raises(ConfigurationError, match=told):
+                begun().to_kafka("127.0.0.1:9092", "out", delivery=delivery, options=options)
+    assert begun().to_kafka("127.0.0.1:9092", "out", options={"retries": "3"}).build()

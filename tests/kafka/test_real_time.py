@@ -61,7 +61,8 @@ def test_should_refuse_more_partitions_than_slots(broker, topic, options):
     with pytest.raises(ConfigurationError, match="a slot for each of the 5 partitions, Spark has 4"):
         check_slots(5, 4)
     broker.create_topic(topic, 3)
-    pipeline = source(broker.bootstrap_servers, topic).to_kafka(broker.bootstrap_servers, "out").build()
+    broker.create_topic(f"{topic}-out")
+    pipeline = source(broker.bootstrap_servers, topic).to_kafka(broker.bootstrap_servers, f"{topic}-out").build()
     with pytest.raises(ConfigurationError, match="Spark has 2"):
         pipeline.start(options, latency="real-time")
     # The refused start has given the lease back.

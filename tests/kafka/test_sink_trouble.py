@@ -13,7 +13,7 @@ from rs_assets import StreamBuilder
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.sink.kafka import commits, exactly_once
 from rs_assets.engine.sink.kafka.exactly_once import TransactionalWriter
-from rs_assets.engine.sink.kafka.jvm_producer import HANDING_OVER, _fault
+from rs_assets.engine.sink.kafka.jvm_producer import HANDING_OVER, fault_of
 from rs_assets.engine.sink.kafka.shape import RecordShape
 from rs_assets.errors import ConfigurationError, LeaseLostError, SinkError
 from tests.kafka.test_sink import mark, writer
@@ -187,8 +187,8 @@ def test_should_hold_up_no_reader_behind_a_batch_that_failed(broker, out, driver
 
 def test_should_not_blame_a_record_for_what_the_transaction_died_of():
     trace = "org.apache.kafka.common.KafkaException: {}\n\tat Sender.x(S.java:1)\n\tat " + HANDING_OVER + "(K.java:2)\n"
-    assert _fault(trace.format("Cannot execute transactional method because we are in an error state")) is None
-    assert _fault(trace.format("Topic cannot be null.")) == "Topic cannot be null."
+    assert fault_of(trace.format("Cannot execute transactional method because we are in an error state")) is None
+    assert fault_of(trace.format("Topic cannot be null.")) == "Topic cannot be null."
 
 
 def test_should_name_the_record_that_the_topic_has_no_room_for(broker, topic, driver):

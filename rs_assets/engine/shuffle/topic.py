@@ -61,6 +61,7 @@ class TopicShuffle:
 
     def resume(self) -> None:
         """Note the batches that were committed and not noted; a batch that is left open is sent and noted again."""
+        self._check_partitions()
         with closing(self._end()) as end:
             end.noted_within(RESUME_S)
 
@@ -69,6 +70,17 @@ class TopicShuffle:
         with connected(self.cluster) as admin:
             found = partitions_of(admin.topics([self.topic]))
             return len(found) == self.partitions and not any(admin.latest(found).values())
+
+    def _check_partitions(self) -> None:
+        with connected(self.cluster) as admin:
+            found = admin.topics([self.topic]).get(self.topic)
+        has = len(found.partitions) if found is not None else self.partitions
+        if has < self.partitions:
+            raise SinkError(
+                f"the topic of a shuffle has {has} partitions, and the pipeline asks for {self.partitions} now",
+                remedy=f"put shuffle({has}, ...) back, or begin a new generation (rs-assets run --new-generation)",
+                topic=self.topic,
+            )
 
     def check(self, schema: StructType, *, step: str) -> None:
         """Refuse maps whose keys are no text: rows are written as JSON, and Spark reads no others from it."""

@@ -138,6 +138,15 @@ class Closing(Protocol):
 
 
 @runtime_checkable
+class Checked(Protocol):
+    """A sink that knows before a start whether it can write."""
+
+    def check_start(self) -> None:
+        """SinkError if what it writes to is not there, or not its to write to; only looks."""
+        ...
+
+
+@runtime_checkable
 class Rewinding(Protocol):
     """A writer whose pipeline can go back, or forward again, to the end of another batch.
 

@@ -104,7 +104,7 @@ class SinkSteps:
         transaction that notes the batch too (in the compacted topic rs-assets-commits): readers with
         `isolation.level=read_committed` see it once. On one machine tasks send it, in parallel; on a cluster the driver
         collects it and sends row after row, so limit the rows of a batch there. `options` are settings of the producer
-        by their Java names: `{"compression.type": "gzip"}`.
+        by their Java names: `{"compression.type": "gzip"}`. SinkError before the start if the topic is not there.
 
         >>> from rs_assets import StreamBuilder
         >>> stream = StreamBuilder.data_stream("shop", "copy").from_kafka("localhost:9092", "in", format="text")

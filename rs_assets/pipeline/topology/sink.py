@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-from rs_assets.engine.connect.kafka.names import checked_topic
+from rs_assets.engine.connect.kafka.names import writable_topic
 from rs_assets.engine.names import checked_path
-from rs_assets.engine.sink.kafka.settings import python_settings
+from rs_assets.engine.sink.kafka.settings import check_java_settings, python_settings
 from rs_assets.engine.sink.kafka.shape import RecordShape
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.topology.base import Family, Node, positive
@@ -169,7 +169,7 @@ class KafkaSink(Sink):
         if (self.topic is None) == (self.topic_field is None):
             raise TopologyError(f"step {self.name!r} needs a topic or a topic_field, and just one of them")
         if self.topic is not None:
-            checked_topic(self.topic, step=self.name)
+            writable_topic(self.topic, step=self.name)
         if self.delivery not in get_args(Delivery):
             raise TopologyError(
                 f"step {self.name!r}: {self.delivery!r} is no delivery",
@@ -183,6 +183,8 @@ class KafkaSink(Sink):
             )
         if self.delivery == "exactly_once":
             python_settings(self.options, step=self.name)
+        else:
+            check_java_settings(self.options, step=self.name)
 
     @property
     def shape(self) -> RecordShape:

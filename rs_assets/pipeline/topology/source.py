@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-from rs_assets.engine.connect.kafka.names import checked_group, checked_topic
+from rs_assets.engine.connect.kafka.names import checked_group, checked_topic, writable_topic
 from rs_assets.engine.project import anchored
 from rs_assets.engine.source.codecs import CODECS
 from rs_assets.engine.source.policy import BadRecords
@@ -44,6 +44,8 @@ KAFKA_METADATA: Mapping[str, str] = {
 }
 # The scheme of local files, and any other.
 SCHEME, REMOTE = re.compile(r"^file:(//)?(?=/)"), re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
+# Groups, remarks and flags that Java's regular expressions have not: (?P<name>...), (?(1)...), (?#...), (?a), (?L).
+PYTHON_ONLY = re.compile(r"\(\?(?:P|\(|#|[a-zA-Z]*[aL][a-zA-Z]*[:)])")
 RAW_SCHEMA = (
     f"key binary, value binary, headers {HEADERS}, topic string, partition int, offset bigint, timestamp timestamp"
 )
@@ -277,8 +279,10 @@ class KafkaSource(Source):
     def __post_init__(self) -> None:
         """Refuse options that do not go together."""
         Source.__post_init__(self)
-        for topic in (*self.topics, *((self.dead_letter_topic,) if self.dead_letter_topic else ())):
+        for topic in self.topics:
             checked_topic(topic, step=self.name)
+        if self.dead_letter_topic:
+            writable_topic(self.dead_letter_topic, step=self.name)
         if self.group is not None:
             checked_group(self.group, step=self.name)
         numbers = (self.max_rows_per_batch, self.min_partitions)
@@ -286,6 +290,9 @@ class KafkaSource(Source):
             (bool(self.topics) != bool(self.pattern), "it needs topics or a pattern, and not both", ""),
             (len(set(self.topics)) == len(self.topics), "a topic is named twice", ""),
             (self.pattern is None or _compiles(self.pattern), "the pattern is no regular expression", ""),
+            (self.pattern is None or not PYTHON_ONLY.search(str(self.pattern)),
+             "the pattern is a regular expression of Python alone: Kafka's client takes those of Java",
+             "group by (?:...), and leave out names and remarks"),
             (self.format in get_args(KafkaFormat), f"{self.format!r} is no format",
              f"use one of: {', '.join(get_args(KafkaFormat))}"),
             (self.format in ("json", *AVRO) or self.schema is None, f"format {self.format!r} has fields of its own",
@@ -308,7 +315,7 @@ class KafkaSource(Source):
              "use 'earliest', 'latest', 'committed', a datetime or {'topic': {0: 17}}"),
             (self.dead_letter_topic is None or self.policy.keeps_letters, "nothing would go to the dead-letter topic",
              "bad_records='dead_letter'"),
-            (not self._reads(self.dead_letter_topic), "it would read its own dead letters", "use another topic"),
+            (not self.reads(self.dead_letter_topic), "it would read its own dead letters", "use another topic"),
         )  # fmt: skip
         for holds, what, remedy in checks:
             if not holds:
@@ -318,7 +325,8 @@ class KafkaSource(Source):
         """Without the limits of rows and partitions."""
         return replace(self, max_rows_per_batch=None, min_partitions=None)
 
-    def _reads(self, topic: str | None) -> bool:
+    def reads(self, topic: str | None) -> bool:
+        """Whether it is one of its topics, or of those that its pattern means."""
         if self.pattern is not None and topic is not None:
             return _compiles(self.pattern) and re.fullmatch(self.pattern, topic) is not None
         return topic in self.topics

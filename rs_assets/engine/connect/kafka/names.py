@@ -22,6 +22,23 @@ def is_internal(topic: str) -> bool:
     return re.match(INTERNAL, topic) is not None
 
 
+def writable_topic(value: object, *, step: str) -> str:
+    """`value` if a pipeline may write to a topic of that name; TopologyError also for Kafka's own topics and ours.
+
+    >>> writable_topic("shop.orders", step="orders")
+    'shop.orders'
+    """
+    topic = checked_topic(value, step=step)
+    if is_internal(topic):
+        whose = "Kafka" if topic.startswith("__") else "exactly-once sinks and durable shuffles"
+        raise TopologyError(
+            f"step {step!r} would write into the topic {topic!r}, which belongs to {whose}",
+            remedy="write to a topic of another name",
+            step=step,
+        )
+    return topic
+
+
 def checked_topic(value: object, *, step: str) -> str:
     """`value` if it may be the name of a topic; else TopologyError.
 

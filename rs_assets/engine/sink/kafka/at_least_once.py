@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-from rs_assets.engine.connect.kafka.login import check_login
 from rs_assets.engine.sink.base import BatchMark, Staged
 from rs_assets.engine.sink.kafka.by_tasks import send_by_tasks
-from rs_assets.engine.sink.kafka.failures import sent_again
-from rs_assets.engine.sink.kafka.producer import cannot_be_written
+from rs_assets.engine.sink.kafka.failures import refusal, sent_again
 from rs_assets.engine.sink.kafka.records import records
 from rs_assets.engine.sink.kafka.settings import BATCHING
 from rs_assets.engine.sink.kafka.shape import RecordShape
-from rs_assets.errors import SourceReadError
+from rs_assets.engine.sink.kafka.target import check_topic, known_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +28,6 @@ class KafkaWriter:
     cluster: KafkaCluster
     shape: RecordShape
     options: Mapping[str, str] = field(default_factory=dict)
-    _let_in: bool = False
 
     def location(self) -> str:
         """The brokers and the topic."""
@@ -55,20 +52,19 @@ class KafkaWriter:
         """Nothing: what was sent stays."""
         return "delivers rows again"
 
-    def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:  # noqa: ARG002  the protocol's form
+    def check_start(self) -> None:
+        """The brokers let us in, and the topic is there."""
+        check_topic(self.cluster, self.shape, step=self.name)
+
+    def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Send the batch: Spark's sink has no way to hold it back until the commit."""
-        self._log_in()
         settings = {**BATCHING, **self.options}
         options = {f"kafka.{name}": value for name, value in settings.items()}
-        rows = send_by_tasks(records(batch, self.shape, step=self.name), {**self.cluster.for_spark(), **options})
-        return Staged(lambda: rows)
-
-    def _log_in(self) -> None:
-        """Ask the brokers once whether they let us in: Spark's sink would find out after a minute, and not say why."""
-        if self._let_in:
-            return
+        partitions = known_partitions(self.cluster, self.shape, self.name)
+        made = records(batch, self.shape, step=self.name, partitions=partitions)
         try:
-            check_login(self.cluster)
-        except SourceReadError as refused:
-            raise cannot_be_written(refused, step=self.name) from refused
-        self._let_in = True
+            rows = send_by_tasks(made, {**self.cluster.for_spark(), **options})
+        except Exception as error:
+            refused = refusal(str(error), made, mark, topic=self.shape.topic or self.shape.topic_field)
+            raise refused or error from error
+        return Staged(lambda: rows)

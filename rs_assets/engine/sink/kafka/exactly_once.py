@@ -38,6 +38,7 @@ from rs_assets.engine.sink.kafka.python_producer import PythonProducer
 from rs_assets.engine.sink.kafka.records import records
 from rs_assets.engine.sink.kafka.settings import TRANSACTIONAL
 from rs_assets.engine.sink.kafka.shape import RecordShape
+from rs_assets.engine.sink.kafka.target import asking, check_topic, known_partitions
 from rs_assets.engine.sink.lineage import Point
 from rs_assets.errors import SinkError, SourceReadError
 
@@ -75,20 +76,28 @@ class TransactionalWriter:
 
     def last_committed(self, mark: BatchMark) -> int | None:
         """The last batch of the mark's generation, -1 for none; only looks, so one that may be committed counts."""
-        found = last_commit(self.cluster, mark)
+        with asking(self.name, self.shape.topic):
+            found = last_commit(self.cluster, mark)
         known = (commit for commit in (found.commit, found.hidden) if commit is not None)
         return max((commit.batch_id for commit in known if commit.generation == mark.generation), default=-1)
 
     def last_writer(self, mark: BatchMark) -> LastWriter:
         """Token and claim in the topic of commits."""
-        return last_writer_of(self.cluster, mark, self.shape.topic or "")
+        with asking(self.name, self.shape.topic):
+            return last_writer_of(self.cluster, mark, self.shape.topic or "")
+
+    def check_start(self) -> None:
+        """The brokers let us in, and the topic is there."""
+        check_topic(self.cluster, self.shape, step=self.name)
 
     def raise_fence(self, mark: BatchMark) -> None:
         """Nothing: records cannot be taken back, and the first batch's `initTransactions` fences the sleeper."""
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Compute the batch and send it in a transaction that stays open; nobody who reads committed sees it."""
-        made = records(batch, self.shape, step=self.name)
+        made = records(
+            batch, self.shape, step=self.name, partitions=known_partitions(self.cluster, self.shape, self.name)
+        )
         with self._errors(mark, made):
             producer = self._ready(mark)
             self._opened = time.monotonic()
@@ -192,7 +201,7 @@ class TransactionalWriter:
             raise self._attempt(mark, sent).error(failed) from failed
         except SourceReadError as refused:
             self.close()
-            raise cannot_be_written(refused, step=self.name) from refused
+            raise cannot_be_written(refused, step=self.name, topic=self.shape.topic) from refused
         except BaseException:
             self.close()
             raise

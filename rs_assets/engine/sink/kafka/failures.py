@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,11 +17,12 @@ from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.connect.kafka.names import COMMITS
 from rs_assets.engine.sink.base import BatchMark
 from rs_assets.engine.sink.kafka.commits import last_commit
-from rs_assets.engine.sink.kafka.producer import ProducerFailed
+from rs_assets.engine.sink.kafka.jvm_producer import fault_of
+from rs_assets.engine.sink.kafka.producer import ALLOW, ProducerFailed, unsendable
 from rs_assets.errors import LeaseLostError, RsError, SinkError, SourceReadError
 
-OTHER_TOPIC = "make the topic, or correct its name, and start again: nothing of the batch is visible"
-ALLOW = "allow this user to write to the topic and to the transactional id"
+OTHER_TOPIC = "make the topic, or correct its name, and start again"
+KEYED = "a compacted topic takes records with keys alone: name the field in key=, and filter out rows where it is null"
 TOO_LARGE = "raise max.request.size here and max.message.bytes of the topic, or send less"
 TIMEOUT = "set transaction.timeout.ms to at most the brokers' transaction.max.timeout.ms"
 LOOK = "see that topic and partition exist, the brokers run, and batch.size fits into max.message.bytes of the topic"
@@ -34,11 +36,15 @@ REMEDIES: Mapping[str, str] = {
     "TransactionalIdAuthorizationFailed": ALLOW,
     "RecordTooLarge": TOO_LARGE,
     "MessageSizeTooLarge": TOO_LARGE,
+    "InvalidRecord": KEYED,
     "InvalidTxnTimeout": TIMEOUT,
     "InvalidTransactionTimeout": TIMEOUT,
     "Timeout": LOOK,
     "KafkaTimeout": LOOK,
 }
+# What Kafka's client said, in the trace of a job of Spark, and who else than a producer may have.
+SAID = re.compile(r"org\.apache\.kafka\.common\.[a-z.]*?(\w+?)(?:Error|Exception): ([^\n]*)")
+CONSUMER = re.compile(r"clients\.consumer|kafka010\.consumer|KafkaDataConsumer|clients\.admin")
 # Somebody else has begun with the transactional id, or the brokers have: they end a transaction that took too long.
 FENCED = ("ProducerFenced", "InvalidProducerEpoch")
 ENDED = (*FENCED, "TransactionAbortable", "InvalidTxnState")
@@ -125,6 +131,23 @@ def sent_again(step: str, topic: str) -> str:
         f"a new generation sends all rows of {step!r} again, and {topic} keeps what earlier ones sent: its readers may"
         " begin at the offsets of now, or name another topic"
     )
+
+
+def refusal(trace: str, sent: DataFrame, mark: BatchMark, *, topic: str | None) -> SinkError | None:
+    """What a failed job of Spark says of records that it sent; None if it failed on something else.
+
+    Kafka's consumers fail with the same classes of errors, so the trace must not speak of one.
+    """
+    fault = fault_of(trace)
+    if fault is not None:
+        return unsendable(fault, mark)
+    found = SAID.findall(trace)
+    if not found or CONSUMER.search(trace) or found[-1][0] not in REMEDIES:
+        return None
+    (kind, said), remedy = found[-1], REMEDIES[found[-1][0]]
+    facts = _largest(sent) if remedy is TOO_LARGE else {}
+    what = f"Kafka did not take the batch: {kind}: {said[:300]}"
+    return SinkError(what, remedy=remedy, step=mark.sink, topic=topic, batch=mark.batch_id, **facts)
 
 
 def notes_gone(mark: BatchMark, *, step: str) -> SinkError:

@@ -20,6 +20,7 @@ from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.sink.base import BatchMark
 from rs_assets.engine.sink.kafka.by_tasks import CONNECTOR, producer_params, scala_object, send_by_tasks
 from rs_assets.engine.sink.kafka.producer import PROBE, ProducerFailed, not_open, unsendable
+from rs_assets.engine.sink.kafka.records import FAULT
 
 ERRORS = "org.apache.kafka.common."
 # What the client says of every record behind the one that a transaction has died of.
@@ -129,7 +130,7 @@ class JvmProducer:
 
         Kafka's sources fail with the same classes of errors. But a second beginning tells why there can be none.
         """
-        fault = _fault(str(error))
+        fault = fault_of(str(error))
         if fault is not None:
             return unsendable(fault, mark)
         try:
@@ -162,8 +163,10 @@ def _failure(error: Py4JJavaError) -> ProducerFailed | None:
     return ProducerFailed(found[-1].getClass().getSimpleName(), ": ".join(texts)) if found else None
 
 
-def _fault(trace: str) -> str | None:
+def fault_of(trace: str) -> str | None:
     """What a Java stack trace says of a row that could not become a record; None if it says nothing of one."""
+    if (known := FAULT.search(trace)) is not None:
+        return known.group()
     above, found, _ = trace.partition(HANDING_OVER)
     said = [line for line in above.splitlines() if not line.lstrip().startswith("at ")]
     # The transaction may have died of a record before; this one only came to know of it.

@@ -13,6 +13,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from rs_assets.engine.sink.base import BatchMark
+from rs_assets.engine.sink.kafka.records import FAULT
 from rs_assets.errors import SinkError, SourceReadError
 
 ATTEMPTS = "spark.stage.maxConsecutiveAttempts"
@@ -20,6 +21,7 @@ ATTEMPTS = "spark.stage.maxConsecutiveAttempts"
 ONE_PROCESS = re.compile(r"local(\[(\*|\d+)\])?")
 
 
+ALLOW = "allow this user to describe the topic and to write to it and, with exactly_once, to the transactional id"
 # The key of a record that is never committed.
 PROBE = b"rs-assets"
 
@@ -72,13 +74,23 @@ def not_open() -> ProducerFailed:
     return ProducerFailed("IllegalState", "no transaction is open: it was given up")
 
 
-def cannot_be_written(refused: SourceReadError, *, step: str) -> SinkError:
+def cannot_be_written(refused: SourceReadError, *, step: str, topic: str | None = None) -> SinkError:
     """What brokers say to whoever asks them, as the error of a sink."""
-    return SinkError(refused.what, remedy=refused.remedy, **{"step": step, **refused.facts})
+    remedy = ALLOW if "TopicAuthorization" in refused.what else refused.remedy
+    return SinkError(refused.what, remedy=remedy, **{"step": step, "topic": topic, **refused.facts})
 
 
 def unsendable(why: object, mark: BatchMark) -> SinkError:
-    """The error of a record that no producer takes."""
+    """The error of a record that no producer takes, with the field that is to blame if `records` has found it."""
+    found = FAULT.search(str(why))
+    if found is not None:
+        return SinkError(
+            f"a record cannot be sent: {found['what']}",
+            remedy="filter out such rows, or mend the field before the sink",
+            step=mark.sink,
+            field=found["field"],
+            batch=mark.batch_id,
+        )
     return SinkError(
         f"a record cannot be sent: {why}",
         remedy="filter out rows without a topic, with neither key nor value, an unknown partition or null headers",

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.sink.base import BatchMark
 from rs_assets.engine.sink.kafka.producer import PROBE, ProducerFailed, not_open, unsendable
+from rs_assets.engine.sink.kafka.records import FAULT
 from rs_assets.engine.sink.kafka.settings import python_settings
 
 if TYPE_CHECKING:
@@ -75,7 +77,12 @@ class PythonProducer:
     def send(self, records: DataFrame, mark: BatchMark) -> int:
         """Collect the records into the driver and send them from one thread."""
         self.abort()
-        rows = records.toArrow()
+        try:
+            rows = records.toArrow()
+        except PySparkException as error:
+            if FAULT.search(str(error)):
+                raise unsendable(error, mark) from error
+            raise
         if not rows.num_rows:
             return 0
         client = self._connected()

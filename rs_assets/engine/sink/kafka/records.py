@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
@@ -9,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, IntegralType, MapType, StringType, StructType
 
+from rs_assets.engine.connect.kafka.names import INTERNAL, TOPIC
 from rs_assets.engine.sink.kafka.shape import RecordShape
 from rs_assets.engine.source.schema import quoted
 from rs_assets.engine.window.aggregate import check_fields
@@ -22,10 +24,16 @@ JSON_OPTIONS = {
 }
 
 
-def records(rows: DataFrame, shape: RecordShape, *, step: str) -> DataFrame:
+# How a row says that it cannot become a record, in the text of Spark's error.
+FAULT = re.compile(r"<<record: (?P<field>[^|]*)\|(?P<what>.*?)>>", re.DOTALL)
+
+
+def records(rows: DataFrame, shape: RecordShape, *, step: str, partitions: int | None = None) -> DataFrame:
     """The columns topic, key, value, and, if they are named, partition and headers.
 
-    UnknownFieldError or TopologyError for fields that are not there or of a type that Kafka has no place for.
+    A row whose topic or partition cannot be raises FAULT when it is computed; `partitions` is how many its topic has,
+    if that is known. UnknownFieldError or TopologyError for fields that are not there or of a type that Kafka has no
+    place for.
     """
     check_fields(rows, shape.fields, step=step)
     made: dict[str, Column] = {
@@ -35,7 +43,7 @@ def records(rows: DataFrame, shape: RecordShape, *, step: str) -> DataFrame:
     }
     if shape.partition is not None:
         _expect(rows, shape.partition, IntegralType, "the number of a partition", step)
-        made["partition"] = _column(shape.partition).cast("int")
+        made["partition"] = _partition(shape.partition, partitions)
     if shape.headers is not None:
         made["headers"] = _headers(rows, shape.headers, step)
     return rows.select(*(column.alias(name) for name, column in made.items()))
@@ -64,7 +72,30 @@ def _expect(rows: DataFrame, name: str, kind: type, what: str, step: str) -> Non
 def _text(rows: DataFrame, name: str | None, what: str, step: str) -> Column:
     assert name is not None  # noqa: S101  the node checked that one of the two is given
     _expect(rows, name, StringType, f"the name of a {what}", step)
-    return _column(name)
+    column = _column(name)
+    wrong = ~column.rlike(f"^{TOPIC.pattern}$") | column.isin(".", "..")
+    return _sound(
+        column,
+        name,
+        F.when(column.isNull(), F.lit("its topic is null"))
+        .when(wrong, F.concat(F.lit("the name of its topic, "), column, F.lit(", cannot be one")))
+        .when(column.rlike(f"^(?:{INTERNAL})"), F.concat(F.lit("its topic, "), column, F.lit(", is an internal one"))),
+    )
+
+
+def _partition(name: str, partitions: int | None) -> Column:
+    """The number of a partition; null leaves the choice to Kafka's client."""
+    column = _column(name)
+    wrong = (column < 0) | (column >= F.lit(partitions if partitions is not None else 1 << 31))
+    has = f", and the topic has {partitions}" if partitions is not None else ""
+    said = F.concat(F.lit("there is no partition "), column.cast("string"), F.lit(has))
+    return _sound(column, name, F.when(wrong, said)).cast("int")
+
+
+def _sound(column: Column, name: str, reason: Column) -> Column:
+    """`column`, or the error of FAULT where there is a reason."""
+    fault = F.concat(F.lit(f"<<record: {name}|"), reason, F.lit(">>"))
+    return F.when(reason.isNotNull(), F.raise_error(fault)).otherwise(column)
 
 
 def _bytes(rows: DataFrame, name: str | None, what: str, step: str) -> Column:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 
 from rs_assets.errors import ConfigurationError
 
@@ -31,10 +32,44 @@ SETTINGS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "request.timeout.ms": ("request_timeout_ms", int),
     "transaction.timeout.ms": ("transaction_timeout_ms", int),
 }
+# What else Kafka's own client knows, which sends with at_least_once.
+OF_JAVA = (
+    *("buffer.memory", "client.dns.lookup", "client.id", "compression.gzip.level", "compression.lz4.level"),
+    *("compression.zstd.level", "connections.max.idle.ms", "enable.metrics.push", "interceptor.classes"),
+    *("max.in.flight.requests.per.connection", "metadata.max.age.ms", "metadata.max.idle.ms"),
+    *("metadata.recovery.rebootstrap.trigger.ms", "metadata.recovery.strategy", "metric.reporters"),
+    *("metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms"),
+    *("partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms", "partitioner.class"),
+    *("partitioner.ignore.keys", "receive.buffer.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "retries"),
+    *("retry.backoff.max.ms", "retry.backoff.ms", "send.buffer.bytes", "socket.connection.setup.timeout.max.ms"),
+    "socket.connection.setup.timeout.ms",
+)
+CODECS = ("none", "gzip", "lz4", "snappy", "zstd")
 # Few large requests take two thirds of the time of Kafka's defaults; nothing waits for more, for a batch is flushed.
 BATCHING: Mapping[str, str] = {"batch.size": str(1 << 16), "linger.ms": "20"}
 # As long as brokers allow: a transaction waits for the other sinks of its batch.
 TRANSACTIONAL: Mapping[str, str] = {**BATCHING, "transaction.timeout.ms": "900000"}
+
+
+def check_java_settings(options: Mapping[str, str], *, step: str) -> None:
+    """ConfigurationError for settings that Kafka's own client does not know, or that cannot have their value.
+
+    >>> check_java_settings({"retries": "3", "compression.type": "zstd"}, step="totals")
+    """
+    known = (*SETTINGS, *OF_JAVA)
+    for name, value in options.items():
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            remedy = f"did you mean {near[0]!r}?" if near else f"these can: {', '.join(sorted(known))}"
+            raise ConfigurationError(f"step {step!r}: Kafka's producer has no {name!r}", remedy=remedy, step=step)
+        if name == "compression.type" and value not in CODECS:
+            raise ConfigurationError(
+                f"step {step!r}: {name} cannot be {value!r}", remedy=f"use one of {', '.join(CODECS)}", step=step
+            )
+        if SETTINGS.get(name, ("", str))[1] is int and not value.isdecimal():
+            raise ConfigurationError(
+                f"step {step!r}: {name} cannot be {value!r}", remedy="give it a whole number, as text", step=step
+            )
 
 
 def python_settings(options: Mapping[str, str], *, step: str) -> dict[str, object]:
@@ -47,9 +82,10 @@ def python_settings(options: Mapping[str, str], *, step: str) -> dict[str, objec
     for name, value in options.items():
         known = SETTINGS.get(name)
         if known is None:
+            near = get_close_matches(name, SETTINGS, n=1)
             raise ConfigurationError(
                 f"step {step!r}: {name!r} cannot be set with delivery='exactly_once'",
-                remedy=f"these can: {', '.join(SETTINGS)}",
+                remedy=f"did you mean {near[0]!r}?" if near else f"these can: {', '.join(SETTINGS)}",
                 step=step,
             )
         try:

@@ -99,7 +99,8 @@ class KafkaReader:
 
     def _select(self, frame: DataFrame, unusable: Column | None, addressed: bool) -> DataFrame:  # noqa: FBT001
         frame, fields, refused = DECODERS[self.form](self, frame)
-        reason = F.coalesce(*(c for c in (unusable, refused) if c is not None), F.lit(None).cast("string"))
+        reasons = (unusable, refused, _key_reason() if "key" in self.metadata else None)
+        reason = F.coalesce(*(c for c in reasons if c is not None), F.lit(None).cast("string"))
         extra = [_metadata(name) for name in self.metadata]
         extra += [F.col("headers").alias(self.headers_as)] if self.headers_as else []
         return frame.select(*fields, *extra, reason.alias(REASON), *(_address() if addressed else ()))
@@ -181,6 +182,11 @@ def _address() -> tuple[Column, ...]:
 def _metadata(name: str) -> Column:
     column = F.col(name).cast("string") if name == "key" else F.col(name)
     return column.alias(f"kafka_{name}")
+
+
+def _key_reason() -> Column:
+    """Why a key cannot become the text `kafka_key`; null if it can, or there is none."""
+    return F.when(~F.is_valid_utf8(F.col("key").cast("string")), F.lit("invalid UTF-8 in the key"))
 
 
 Decoded = tuple[DataFrame, list[Column], Column | None]

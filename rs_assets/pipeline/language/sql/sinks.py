@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.engine.functions.literals import quote_name
+from rs_assets.engine.sink.kafka.settings import SETTINGS
 from rs_assets.engine.source.memory import MemoryChannel
 from rs_assets.errors import SqlError
 from rs_assets.pipeline.check.types import NESTED
@@ -16,7 +17,7 @@ from rs_assets.pipeline.language.sql.catalog import ALLOW
 from rs_assets.pipeline.language.sql.options import Options
 from rs_assets.pipeline.language.sql.outputs import Output, Selected
 from rs_assets.pipeline.language.sql.planner import Place, Planner
-from rs_assets.pipeline.language.sql.sources import connector
+from rs_assets.pipeline.language.sql.sources import CHANGES, connector
 from rs_assets.pipeline.language.sql.statements import Column, CreateTable, Insert
 from rs_assets.pipeline.language.sql.tables import unknown_column
 from rs_assets.pipeline.language.sql.values import Value
@@ -29,6 +30,15 @@ GUARANTEES: Final = {"at-least-once": "at_least_once", "exactly-once": "exactly_
 # Which rows are taken back, of queries whose rows may be.
 RETRACTED: Final = "retracted"
 ORDER_BY: Final = "order-by"
+PROPERTIES: Final = "properties."
+OF_SOURCES: Final = (
+    "properties.group.id",
+    "topic-pattern",
+    "bad-records",
+    "max-rows-per-batch",
+    "scan.startup.mode",
+    "scan.startup.timestamp-millis",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +270,17 @@ def _delta(options: Options, stream: DataStream, name: str, changes: Changes) ->
 
 def _kafka(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:
     options.choice("format", {"json": "json"}, "json")
-    options.take("properties.group.id")
-    options.take("scan.startup.mode")
+    reading = next((pair[0] for key, pair in options.found.items() if key in OF_SOURCES), None)
+    if reading is not None:
+        remedy = "leave it out, or declare another table for what is read"
+        raise options.error(f"{reading.text!r} is an option of sources", at=reading.start, remedy=remedy)
     found = changes.keys()
+    named = next((value for _, value in options.table.options.values() if value.text == CHANGES), None)
+    if named is not None and len(found) != 1:
+        raise options.error(
+            "'upsert-kafka' writes rows by a key, and a record of Kafka has one", at=named.start,
+            remedy="declare a PRIMARY KEY of one column",
+        )  # fmt: skip
     if changes.replace and len(found) != 1:
         raise options.error(
             "the query replaces rows, and a record of Kafka has one key", remedy="declare a PRIMARY KEY of one column"
@@ -273,6 +291,7 @@ def _kafka(options: Options, stream: DataStream, name: str, changes: Changes) ->
         options.need("topic", "totals"),
         key=key,
         delivery=options.choice("sink.delivery-guarantee", GUARANTEES, "at-least-once"),
+        options={name: value for name in SETTINGS if (value := options.take(f"{PROPERTIES}{name}")) is not None},
         name=name,
     )
 

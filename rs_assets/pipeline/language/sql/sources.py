@@ -18,8 +18,10 @@ from rs_assets.pipeline.language.sql.origins import origin
 from rs_assets.pipeline.language.sql.planner import Place, Planner, added
 from rs_assets.pipeline.language.sql.relation import Column, Relation, of_names
 from rs_assets.pipeline.language.sql.source import meant
+from rs_assets.pipeline.language.sql.statements import Column as Declared
 from rs_assets.pipeline.language.sql.statements import CreateTable
 from rs_assets.pipeline.language.sql.values import Value
+from rs_assets.pipeline.topology.source import KAFKA_METADATA
 
 if TYPE_CHECKING:
     from rs_assets.pipeline.stream.data_stream import DataStream
@@ -34,7 +36,12 @@ STARTS: Final = {
     "group-offsets": "committed",
     "timestamp": "timestamp",
 }
-METADATA: Final = ("key", "topic", "partition", "offset", "timestamp", "headers")
+# How a table takes headers as Flink declares them; of those with one key the last counts.
+HEADERS_AS_MAP: Final = (
+    "aggregate(coalesce(kafka_headers, array()), cast(map() AS map<string,binary>), (found, each) -> "
+    "map_concat(map_filter(found, (k, v) -> k <> each.key), map(each.key, each.value)))"
+)
+CHANGES: Final = "upsert-kafka"
 
 
 def source_of(planner: Planner, table: CreateTable, place: Place) -> Relation:
@@ -98,9 +105,16 @@ def _files(planner: Planner, options: Options, schema: str, name: str, bound: An
 
 
 def _kafka(planner: Planner, options: Options, schema: str, name: str, bound: Any) -> DataStream:  # noqa: ARG001
+    _check_appends(options)
     start: Any = options.choice("scan.startup.mode", STARTS, "earliest-offset")
     if start == "timestamp":
-        millis = options.number("scan.startup.timestamp-millis") or 0
+        millis = options.number("scan.startup.timestamp-millis")
+        if millis is None:
+            raise options.error(
+                "'scan.startup.mode' = 'timestamp' needs the time to start from",
+                at=options.table.options["scan.startup.mode"][1].start,
+                remedy="'scan.startup.timestamp-millis' = '1767225600000'",
+            )
         start = datetime.fromtimestamp(millis / 1000, tz=UTC)
     options.choice("format", {"json": "json"}, "json")
     topics = tuple(filter(None, (options.take("topic") or "").split(";")))
@@ -117,6 +131,19 @@ def _kafka(planner: Planner, options: Options, schema: str, name: str, bound: An
         max_rows_per_batch=options.number("max-rows-per-batch") or 1_000_000,
         name=name,
     )
+
+
+def _check_appends(options: Options) -> None:
+    """SqlError for a topic of changes: each of its records would be a row, and none replace or delete one."""
+    table, remedy = options.table, "read the changes as rows: 'connector' = 'kafka', without PRIMARY KEY"
+    named = next((value for _, value in table.options.values() if value.text == CHANGES), None)
+    if named is not None:
+        raise options.error(
+            "'upsert-kafka' cannot be read: tables of changes are not there", at=named.start, remedy=remedy
+        )
+    if table.key:
+        what = f"the source {table.name.text!r} cannot have a PRIMARY KEY: each record of a topic is a row"
+        raise options.error(what, at=table.key[0].start, remedy=remedy)
 
 
 def _sqlite(planner: Planner, options: Options, schema: str, name: str, bound: Any) -> DataStream:  # noqa: ARG001
@@ -146,22 +173,37 @@ def _check_metadata(planner: Planner, table: CreateTable, options: Options) -> N
     for column in table.columns:
         if column.metadata is None:
             continue
-        if column.metadata.text not in METADATA or "topic" not in options.known:
+        if column.metadata.text not in KAFKA_METADATA or "topic" not in options.known:
             raise planner.error(
                 f"there is no metadata {column.metadata.text!r} here",
                 column.metadata.start,
-                remedy=f"of Kafka there are: {', '.join(METADATA)}",
+                remedy=f"of Kafka there are: {', '.join(KAFKA_METADATA)}",
             )
 
 
 def _renamed(planner: Planner, stream: DataStream, table: CreateTable, place: Place) -> DataStream:
     """The stream with metadata under the names of their columns."""
-    found = {c.name.text: c.metadata.text for c in table.columns if c.metadata is not None}
+    found = [column for column in table.columns if column.metadata is not None]
     if not found:
         return stream
     declared = [quote_name(column.name.text) for column in table.declared]
-    named = [f"{quote_name(f'kafka_{key}')} AS {quote_name(name)}" for name, key in found.items()]
+    named = [f"{_of_record(planner, column)} AS {quote_name(column.name.text)}" for column in found]
     return stream.map(*declared, *named, name=planner.name(place, "metadata", table.name.start))
+
+
+def _of_record(planner: Planner, column: Declared) -> str:
+    """A metadata column as the type that it declares."""
+    assert column.metadata is not None  # noqa: S101  asked for before
+    key = column.metadata.text
+    given, wanted = KAFKA_METADATA[key].replace(" ", ""), column.type.text if column.type else ""
+    if key == "headers" and wanted == "map<string,binary>":
+        return HEADERS_AS_MAP
+    if key == "headers" and wanted not in ("", given.replace(":", " "), given):
+        raise planner.error(
+            f"the headers of records cannot be {wanted.upper()}", column.name.start, remedy="MAP<STRING, BYTES>"
+        )
+    name = quote_name(f"kafka_{key}")
+    return f"cast({name} AS {wanted})" if wanted not in ("", given) and key != "headers" else name
 
 
 def _computed(planner: Planner, relation: Relation, table: CreateTable, place: Place) -> Relation:

@@ -13,7 +13,7 @@ from rs_assets.engine.checkpoint.manifest import Manifest
 from rs_assets.engine.checkpoint.preflight import CHANGED, Finding, refuse, verify_query
 from rs_assets.engine.checkpoint.savepoints import refuse_unfinished
 from rs_assets.engine.checkpoint.savepoints.relocate import settle
-from rs_assets.engine.sink.base import BatchMark, Beginning, SinkWriter
+from rs_assets.engine.sink.base import BatchMark, Beginning, Checked, SinkWriter
 from rs_assets.errors import CheckpointError, RsError, SinkError, StartRefused
 from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.shuffle import place_of
@@ -283,6 +283,9 @@ def _preflight(session: JobSession) -> None:
     found: list[Finding] = []
     for plan in session.plans:
         writers = {name: session.writer(name) for name in plan.sinks}
+        for writer in writers.values():
+            if isinstance(writer, Checked):
+                writer.check_start()
         facts = session.facts(plan)
         _begin_again(session, plan, writers)
         wanted = expected(plan, session.manifest, facts, writers)
