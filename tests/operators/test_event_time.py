@@ -1,11 +1,14 @@
 """Event times: their forms, their bounds, late rows, and the sums that must hold."""
 
+from datetime import timedelta
+
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from rs_assets import Time, TumblingWindow
 from rs_assets.engine.window.bounds import EventTimeBounds
+from rs_assets.engine.window.durations import EPOCH
 from rs_assets.engine.window.event_time import time_reason
 from rs_assets.errors import BadRecordError, TopologyError
 from rs_assets.testing import PipelineDriver
@@ -130,3 +133,10 @@ def test_should_take_any_time_before_the_end_of_time_for_a_bound_that_is_longer_
     counted = window.event_time(max_ahead=Time.days(9_000_000)).group_by("page").count("n")
     rows = [{"page": "/", "ts": START.replace(year=year)} for year in (2024, 9990)]
     assert [row["n"] for row in drive(counted.to_data_stream(), rows)] == [1, 1]
+
+
+def test_believed_rows_before_the_watermark_can_begin_are_refused_where_windows_fire_again(source):
+    windows = counts(source, "bigint")
+    plain = windows.to_data_stream().to_print().build().topology["w"]
+    early = windows.emit_before(Time.seconds(2)).to_data_stream().to_print().build().topology["w"]
+    assert (plain.believed.earliest, early.believed.earliest) == (EPOCH, EPOCH + timedelta(seconds=5))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from rs_assets.engine.checkpoint.log import PlannedFile
 from rs_assets.engine.source.files import counting
-from rs_assets.engine.source.files.changes import _has_changed
 from rs_assets.engine.source.files.counting import Counted, FileWatch, count_records
+from rs_assets.engine.source.files.known import Noted, Same, compared
 from rs_assets.errors import BadRecordError, DataLossError, SourceReadError
 
 LINES = st.lists(
@@ -87,8 +87,9 @@ class TestWatch:
         assert self.watch(file).rows() == 2
         assert self.watch(file, form="json").rows() == 3
 
-    def test_sizes_are_by_path(self, file: Path) -> None:
-        assert self.watch(file).sizes() == {str(file): 16}
+    def test_noted_sizes_are_by_path(self, file: Path) -> None:
+        noted = self.watch(file).noted()
+        assert {path: Noted.of(number).size for path, number in noted.items()} == {str(file): 16}
 
     def test_a_line_beyond_the_cap_is_refused(self, file: Path) -> None:
         watch = self.watch(file, cap=5)
@@ -124,7 +125,7 @@ class TestWatch:
         os.utime(file, ns=(0, 1_795_381_138_319_999_913))
         planned = PlannedFile(file.as_uri(), 1_795_381_138_319, 0)
         FileWatch([planned], batch_id=7, counted=False, form="csv", header=True, cap=100).check()
-        assert not _has_changed(file, {}, {str(file): planned.modified_ms})
+        assert compared(file, file.stat(), planned.modified_ms, None) is Same.YES
 
 
 def test_should_look_for_quotes_in_csv_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

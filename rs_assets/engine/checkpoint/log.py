@@ -200,6 +200,21 @@ class CheckpointLog:
             entries = self._source_log(source, first=first, last=last)
         return list({file.path: file for file in entries}.values())
 
+    def rewrite_files(self, source: str, changed: Mapping[str, PlannedFile | None]) -> None:
+        """Put other entries in the place of those that a file source planned, by path; None takes one out.
+
+        The query must be stopped. It may be cut off anywhere: what is done is done again by the next start.
+        """
+        folder = self.folder / "sources" / self.aliases.get(source, source)
+        for path in sorted(folder.iterdir()) if changed and folder.is_dir() else ():
+            if not (path.name.isdigit() or path.name.endswith(COMPACT)):
+                continue
+            lines = path.read_bytes().splitlines()
+            made = [new for line in lines if (new := _rewritten(line, changed)) is not None]
+            if made != lines:
+                (folder / f".{path.name}.crc").unlink(missing_ok=True)
+                write_atomically(path, b"\n".join(made))
+
     def source_offset(self, source: str, batch_id: int) -> int:
         """A file source's own counter at the end of a batch, -1 before its first."""
         offsets = self.offsets(batch_id) if batch_id >= 0 else None
@@ -269,6 +284,17 @@ def _planned(path: Path, numbers: range) -> list[PlannedFile]:
         if number in numbers:
             found.append(PlannedFile(entry["path"], int(entry["timestamp"]), number))
     return found[::-1]
+
+
+def _rewritten(line: bytes, changed: Mapping[str, PlannedFile | None]) -> bytes | None:
+    """A line of a source's log with the entry that takes its place; None if there is none."""
+    if not line.startswith(b"{"):
+        return line
+    entry = orjson.loads(line)
+    if entry["path"] not in changed:
+        return line
+    file = changed[entry["path"]]
+    return None if file is None else orjson.dumps({**entry, "path": file.path, "timestamp": file.modified_ms})
 
 
 def _parsed(metadata: str, path: Path) -> dict[str, Any]:

@@ -182,6 +182,18 @@ class Pruning(Protocol):
 
 
 @runtime_checkable
+class Complete(Protocol):
+    """A reader that can tell of input that was passed over without a word."""
+
+    def check_all_read(self, log: SourceLog, before_ms: int) -> None:
+        """SourceReadError for input that was there at `before_ms`, since 1970, and that no batch of the log has.
+
+        Called at the end of a run that has read all there was.
+        """
+        ...
+
+
+@runtime_checkable
 class Metered(Protocol):
     """A reader whose progress can be shown in bytes."""
 

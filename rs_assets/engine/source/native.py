@@ -18,6 +18,7 @@ from rs_assets.engine.source.codecs import CODECS
 from rs_assets.engine.source.columns import ADDRESS, CORRUPT, REASON
 from rs_assets.engine.source.lines.offsets import LineRange
 from rs_assets.engine.source.lines.records import read_records
+from rs_assets.engine.source.listing import existing_files, located
 from rs_assets.engine.source.parse import LineFormat, is_blank, parse_lines, parsed_text, text_reason
 from rs_assets.engine.source.poison import exact_text
 from rs_assets.engine.source.schema import quoted
@@ -116,6 +117,7 @@ def as_glob(path: str) -> str:
     >>> as_glob("/no/such/folder")
     '/no/such/folder'
     """
+    path = located(path)
     place = Path(path)
     if not place.exists():
         return path
@@ -160,30 +162,12 @@ def infer_schema(spark: SparkSession, *, step: str, path: str, form: LineFormat)
 
 def sample_file(path: str, *, step: str) -> Path:
     """The first file below `path` that has something in it; ConfigurationError if there is none."""
-    sample = next((file for file in existing_files(path) if file.stat().st_size), None)
+    sample = next((file for file in existing_files(path, follow=True) if file.stat().st_size), None)
     if sample is None:
         raise ConfigurationError(
             f"step {step!r} has no schema and no input to infer one from", remedy="pass schema='...'", step=step
         )
     return sample
-
-
-def existing_files(path: str) -> list[Path]:
-    """The files below `path` that Spark would read now, by name."""
-    return sorted(files_below(path))
-
-
-def files_below(path: str) -> Iterator[Path]:
-    """The same as they come."""
-    place = Path(path)
-    if place.exists():
-        found: Iterable[Path] = [place]
-    elif place.parent.is_dir():
-        found = place.parent.glob(place.name)
-    else:
-        found = Path(place.anchor or ".").glob(_relative(place))
-    for top in found:
-        yield from _below(top)
 
 
 def check_name(file: Path) -> None:
@@ -201,16 +185,6 @@ def check_name(file: Path) -> None:
     raise SourceReadError(what, remedy=remedy, file=file)
 
 
-def _below(top: Path) -> Iterator[Path]:
-    """`top` if it is a file, else the files in it at any depth; hidden ones only if they were named."""
-    if top.is_file():
-        yield top
-        return
-    for file in top.rglob("*"):
-        if file.is_file() and not any(part.startswith((".", "_")) for part in file.relative_to(top).parts):
-            yield file
-
-
 def check_path(path: str, *, step: str) -> None:
     """ConfigurationError if there is no file and no folder at `path`, which is no glob either."""
     if not has_input(path):
@@ -220,10 +194,6 @@ def check_path(path: str, *, step: str) -> None:
 def has_input(path: str) -> bool:
     """Whether `path` is a file, a folder, or a glob (which may match nothing yet)."""
     return Path(path).exists() or any(c in path for c in "*?[")
-
-
-def _relative(place: Path) -> str:
-    return str(place.relative_to(place.anchor)) if place.anchor else str(place)
 
 
 def _load(reader: DataStreamReader | DataFrameReader, path: str, form: LineFormat) -> DataFrame:

@@ -2,47 +2,58 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import PurePath
 
-from rs_assets.engine.project import anchored
 from rs_assets.errors import TopologyError
+from rs_assets.pipeline.topology.base import Node
 from rs_assets.pipeline.topology.delta import DeltaSource
-from rs_assets.pipeline.topology.sink import DeltaSink, FileSink, KafkaSink
+from rs_assets.pipeline.topology.location import is_read, real_place
+from rs_assets.pipeline.topology.sink import DeltaSink, FileSink, KafkaSink, Sink
 from rs_assets.pipeline.topology.source import FileSource, KafkaSource
+from rs_assets.pipeline.topology.sqlite import SqliteSink, SqliteSource
+from rs_assets.pipeline.topology.targets import target_of
 from rs_assets.pipeline.topology.topology import Topology
+
+# A file as a sink writes it, below its place.
+WRITTEN = {FileSink: "batch=0/part-0.json", DeltaSink: "part-0.parquet"}
 
 
 def check_places(topology: Topology) -> None:
-    """TopologyError for files that are written into a folder that a source reads, and for a table or topic that is."""
-    _check_tables(topology)
+    """TopologyError for an output that a source of the pipeline reads: its folder, table or topic, or files within.
+
+    Links are followed as they are now. A Delta table that is only named is another one than one with a path.
+    """
     _check_topics(topology)
-    read = [(source, Path(source.path)) for source in topology.sources if isinstance(source, FileSource)]
     for sink in topology.sinks:
-        if not isinstance(sink, FileSink):
+        reader = next((source for source in topology.sources if _reads(source, sink)), None)
+        if reader is None:
             continue
-        written = Path(anchored(sink.path))
-        reader = next((source for source, place in read if written.is_relative_to(place)), None)
-        if reader is not None:
+        if isinstance(reader, FileSource):
             raise TopologyError(
                 f"step {sink.name!r} writes into the folder that the step {reader.name!r} reads: each run would read"
                 " what the one before has written",
                 remedy="write into a folder beside it",
                 step=sink.name,
             )
+        raise TopologyError(
+            f"step {sink.name!r} writes the table that the step {reader.name!r} reads: it would read its own rows",
+            remedy="write another table",
+            step=sink.name,
+        )
 
 
-def _check_tables(topology: Topology) -> None:
-    read = {source.table: source for source in topology.sources if isinstance(source, DeltaSource)}
-    for sink in topology.sinks:
-        if not isinstance(sink, DeltaSink):
-            continue
-        reader = read.get(anchored(sink.table) if "/" in sink.table else sink.table)
-        if reader is not None:
-            raise TopologyError(
-                f"step {sink.name!r} writes the table that the step {reader.name!r} reads: it would read its own rows",
-                remedy="write another table",
-                step=sink.name,
-            )
+def _reads(source: Node, sink: Sink) -> bool:
+    """Whether rows that `sink` writes come out of `source`."""
+    if isinstance(source, SqliteSource) and isinstance(sink, SqliteSink):
+        return (real_place(source.path), source.table.lower()) == (real_place(sink.path), sink.table.lower())
+    written = target_of(sink)
+    if written is None:
+        return False
+    if isinstance(source, DeltaSource):
+        return isinstance(sink, DeltaSink) and real_place(source.table) == real_place(written)
+    if isinstance(source, FileSource) and written.startswith("/"):
+        return is_read(source.path, str(PurePath(real_place(written), WRITTEN[type(sink)])))
+    return False
 
 
 def _check_topics(topology: Topology) -> None:

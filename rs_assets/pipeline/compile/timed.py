@@ -78,7 +78,7 @@ def timed(
 def _judged(wiring: Wiring, node: TimedState, side: Side, df: DataFrame, fields: Sequence[str]) -> DataFrame:
     """The rows whose event time is believed."""
     rows = _with_time(wiring, node, side, df, fields, lag=NONE)
-    judged = rows.withColumn(REASON, time_reason(F.col(EVENT_TIME), node.bounds, now=wiring.now()))
+    judged = rows.withColumn(REASON, time_reason(F.col(EVENT_TIME), node.believed, now=wiring.now()))
     policy = node.bounds.policy or wiring.policy
     # Under FAIL there is nothing to count here, and counting would part the parser from the aggregation.
     return wiring.gates.admit(judged, step=side.gate, policy=policy, counted=policy is not BadRecords.FAIL)

@@ -32,15 +32,23 @@ def rules_of(topology: Topology, plan: QueryPlan) -> Mapping[str, tuple[str, ...
 
 
 def refuse_reread(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None:
-    """TopologyChangedError for a source that would read again what a query that goes on has read under another name."""
+    """TopologyChangedError for a source that would read again what a query that goes on has read under another name.
+
+    The other name may be that of a source that is still there and reads something else by now.
+    """
     here = {node.name for node in topology}
-    gone = {origin: name for name, origin in facts.origins.items() if name not in here}
-    for name in (name for name in plan.sources if name not in (*facts.origins, *facts.sources, *facts.left)):
-        former = gone.get(_origin(topology, name))
-        if former is not None:
-            declared = _declared(former, name) if former in facts.sources else ""
-            remedy = f"call it {former} as before{declared}; or {_afresh(plan)}"
-            raise read_again(topology, plan, name, former, remedy=remedy)
+    now = {name: _origin(topology, name) for name in here}
+    left = {origin: name for name, origin in facts.origins.items() if now.get(name) != origin}
+    for name in plan.sources:
+        former = left.get(now[name])
+        known = name in facts.origins or name not in (*facts.sources, *facts.left)
+        if former is None or not known or facts.origins.get(name) == now[name]:
+            continue
+        declared = _declared(former, name) if former in facts.sources else ""
+        remedy = f"call it {former} as before{declared}"
+        if former in here:
+            remedy = f"let {former} and {name} read what each of them has read before"
+        raise read_again(topology, plan, name, former, remedy=f"{remedy}; or {_afresh(plan)}")
 
 
 def refuse_renamed(topology: Topology, queries: Mapping[str, QueryFacts]) -> None:

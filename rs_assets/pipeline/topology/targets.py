@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rs_assets.engine.project import anchored
 from rs_assets.errors import TopologyError
+from rs_assets.pipeline.topology.location import real_place, written_place
 from rs_assets.pipeline.topology.sink import DeltaSink, FileSink, Sink
 
 
@@ -19,7 +19,7 @@ def check_targets(sinks: Iterable[Sink]) -> None:
         place = target_of(sink)
         if place is None:
             continue
-        other = first.setdefault(place, sink)
+        other = first.setdefault(real_place(place), sink)
         if other is not sink and (_way(other) is None or _way(other) != _way(sink)):
             raise TopologyError(
                 f"sinks {other.name!r} and {sink.name!r} write to one place, {place}, and would undo each other's rows",
@@ -31,10 +31,9 @@ def check_targets(sinks: Iterable[Sink]) -> None:
 def target_of(sink: Sink) -> str | None:
     """The folder of a sink, None for sinks without one; a table that is only named lies below RS_HOME."""
     if isinstance(sink, FileSink):
-        return anchored(sink.path)
+        return written_place(sink.path)
     if isinstance(sink, DeltaSink):
-        named = "/" not in sink.table or "://" in sink.table
-        return sink.table if named else anchored(sink.table)
+        return written_place(sink.table)
     return None
 
 

@@ -66,6 +66,11 @@ class TimedState(Node):
         return None
 
     @property
+    def believed(self) -> EventTimeBounds:
+        """The event times that are believed of its rows."""
+        return self.bounds
+
+    @property
     def delay(self) -> timedelta:
         """How far the watermark lies behind the greatest event time seen."""
         return self.water_mark

@@ -7,7 +7,8 @@ from datetime import timedelta
 from math import gcd
 from typing import ClassVar, get_args
 
-from rs_assets.engine.window.durations import checked_duration
+from rs_assets.engine.window.bounds import EventTimeBounds
+from rs_assets.engine.window.durations import EPOCH, checked_duration
 from rs_assets.engine.window.firing import (
     COUNTED,
     GLOBAL,
@@ -107,6 +108,13 @@ class WindowAggregate(TimedState):
                 remedy="leave per='split' out, or name the time field of the window",
                 step=self.name,
             )
+
+    @property
+    def believed(self) -> EventTimeBounds:
+        """A window that fires more than once needs a watermark from its first row on, which cannot lie before 1970."""
+        if self.firing == ONCE:
+            return self.bounds
+        return replace(self.bounds, earliest=max(self.bounds.earliest, EPOCH + self.delay))
 
     def _check_emit(self) -> None:
         if self.emit not in get_args(EmitStrategy):

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
+from rs_assets.engine.checkpoint.log import PlannedFile
+from rs_assets.engine.checkpoint.source_log import SourceLog
 from rs_assets.engine.files import modified_ms
 from rs_assets.engine.source.base import BEGIN_ANEW, ENDED, Known, Start
 from rs_assets.engine.source.codecs import CODECS
+from rs_assets.engine.source.files.known import Former, Noted, Same, compared
 from rs_assets.engine.source.header import check_header
 from rs_assets.engine.source.lines.offsets import load_offsets, splits_of
 from rs_assets.engine.source.lines.planner import Planner
-from rs_assets.engine.source.native import check_name, check_path, existing_files
+from rs_assets.engine.source.listing import HIDDEN, existing_files, fixed_root
+from rs_assets.engine.source.native import check_name, check_path
 from rs_assets.engine.source.parse import LineFormat
-from rs_assets.errors import DataLossError, SealedError
+from rs_assets.errors import DataLossError, SealedError, SourceReadError
+
+# How the name of a file ends that Hadoop is still copying; Spark passes over it.
+COPYING = "._COPYING_"
 
 
 def check_columns(form: LineFormat, schema: str | None, file: Path) -> None:
@@ -21,42 +31,121 @@ def check_columns(form: LineFormat, schema: str | None, file: Path) -> None:
         check_header(file, schema, header=form.header)
 
 
-def check_whole(name: str, path: str, form: LineFormat, schema: str | None, start: Start) -> None:
-    """Raise SealedError or DataLossError if whole files have changed; `Start.known` are their sizes.
+def check_whole(name: str, path: str, form: LineFormat, schema: str | None, start: Start) -> Known:
+    """What is known of the files now. SealedError or DataLossError if whole files have changed since they were read.
 
-    ConfigurationError if there is nothing at the path.
+    `Start.known` has a number of `Noted` for each. Files that were moved, with the folder of the source or in it, go on
+    as what they were. ConfigurationError if there is nothing at the path.
     """
     check_path(path, step=name)
-    log, sizes = start.logs[0], start.known
-    planned = {str(f.local): f.modified_ms for f in log.files()}
-    present = existing_files(path)
-    for file in present:
-        if str(file) not in planned:
-            check_name(file)
-            check_columns(form, schema, file)
-    changed = [file for file in present if _has_changed(file, sizes, planned)]
-    fresh = [file for file in present if str(file) not in sizes and str(file) not in planned]
+    present = {str(file): file.stat() for file in existing_files(path)}
+    known = start.known
+    planned: dict[str, PlannedFile] = {}
+    for log in reversed(start.logs):
+        _mend_plan(log, known, present)
+        known, planned = _follow_moves(name, path, log, known, present)
+    fresh = [Path(file) for file in present if file not in planned]
+    for file in fresh:
+        check_name(file)
+        check_columns(form, schema, file)
+    changed = [
+        Path(file)
+        for file, facts in present.items()
+        if (file in planned or file in known)
+        and compared(file, facts, planned[file].modified_ms if file in planned else None, known.get(file))
+        is not Same.YES
+    ]
+    fresh = [file for file in fresh if str(file) not in known]
     if start.sealed and (changed or fresh):
         way = "with tail=True for a file that grows" if changed else "and run without finish=True while files come"
         remedy = f"{BEGIN_ANEW}, {way}"
         raise SealedError(ENDED, remedy=remedy, source=name, file=(changed or fresh)[0])
     if changed:
-        before = sizes.get(str(changed[0]))
-        raise DataLossError(
-            "a file changed after it was read; what was added would be ignored",
-            remedy="put new records into new files; for files that grow use tail=True",
-            source=name,
-            file=changed[0],
-            range=f"bytes {before} to {changed[0].stat().st_size}" if before is not None else "unknown",
-        )
+        raise _changed(name, changed[0], known.get(str(changed[0])))
+    return known
 
 
-def _has_changed(file: Path, sizes: Known, planned: Known) -> bool:
-    """By size, where a finished run noted it; else by the time that Spark wrote down when it planned the file."""
-    facts = file.stat()
-    if str(file) in sizes:
-        return facts.st_size != sizes[str(file)]
-    return str(file) in planned and modified_ms(facts) != planned[str(file)]
+def check_all_read(name: str, path: str, log: SourceLog, before_ms: int) -> None:
+    """SourceReadError for a file that lay there at a time, in milliseconds since 1970, and was never planned."""
+    planned = {str(file.local) for file in log.files()}
+    for file in existing_files(path):
+        hidden = file.name.startswith(HIDDEN) or file.name.endswith(COPYING)
+        if str(file) in planned or hidden or not file.exists():
+            continue
+        facts = file.stat()
+        if facts.st_size and max(modified_ms(facts), facts.st_ctime_ns // 1_000_000) < before_ms:
+            raise SourceReadError(
+                "a file lies there that Spark did not list: it was not read",
+                remedy="give it another name, or put it right into the folder of the source; then run again",
+                source=name,
+                file=file,
+            )
+
+
+def _changed(name: str, file: Path, number: int | None) -> DataLossError:
+    before, now = Noted.of(number).size if number is not None else None, file.stat().st_size
+    return DataLossError(
+        "a file changed after it was read; what was added or replaced would be ignored",
+        remedy="put new records into new files; for files that grow use tail=True",
+        source=name,
+        file=file,
+        range="unknown" if before is None else f"bytes {before} to {now}" if before != now else "the whole file",
+    )
+
+
+def _mend_plan(log: SourceLog, known: Known, present: Mapping[str, os.stat_result]) -> None:
+    """Take out of a batch that is planned and not committed what was refused as renamed and has its name back."""
+    if not log.planned:
+        return
+    files = [(str(file.local), file) for file in log.files()]
+    committed = log.log.source_offset(log.source, log.log.last_committed())
+    times = {file.modified_ms for path, file in files if file.batch <= committed and path in present}
+    gone = [file for path, file in files if file.batch > committed and path not in present and path not in known]
+    log.log.rewrite_files(log.source, {file.path: None for file in gone if file.modified_ms in times})
+
+
+def _follow_moves(
+    name: str, path: str, log: SourceLog, known: Known, present: Mapping[str, os.stat_result]
+) -> tuple[Known, dict[str, PlannedFile]]:
+    """Let files that were moved go on as what they were: what is known of the files, and what is planned, by path.
+
+    DataLossError for one that may be read twice.
+    """
+    planned = {str(file.local): file for file in log.files()}
+    former = Former({path: file for path, file in planned.items() if path not in present}, known)
+    fresh = ((Path(file), facts) for file, facts in present.items() if file not in planned)
+    below, moves, noted = Path(fixed_root(path)), dict[str, PlannedFile | None](), dict(known)
+    gone = dict[object, list[str]]()
+    for file, facts in fresh if len(former) else ():
+        moved = former.moved(file, facts, below)
+        entry = moved.entry(file, facts) if moved is not None else None
+        if moved is None or entry is None:
+            again = moved.former if moved is not None else former.renamed(file, facts, gone)
+            if again is not None:
+                raise read_twice(name, file, again)
+            continue
+        moves[moved.former.path] = entry
+        before = str(moved.former.local)
+        if before in noted:
+            noted[str(file)] = noted.pop(before)
+    log.log.rewrite_files(log.source, moves)
+    for entry in filter(None, moves.values()):
+        planned[str(entry.local)] = entry
+    return noted, planned
+
+
+def read_twice(name: str, file: Path, former: PlannedFile, *, touch: bool = True) -> DataLossError:
+    """The error for a file that is probably one that was read under another name.
+
+    With `touch` it may also be made a new one, which a batch that has planned it does not allow.
+    """
+    other = f"; or run `touch {shlex.quote(str(file))}` if it is another file, whose records were not read"
+    return DataLossError(
+        f"a file that was read as {former.local} seems to have another name now, and would be read again",
+        remedy=f"give it that name back: {former.local}{other if touch else ''}",
+        source=name,
+        file=file,
+    )
 
 
 def check_followed(name: str, path: str, start: Start) -> None:
@@ -71,8 +160,7 @@ def check_followed(name: str, path: str, start: Start) -> None:
         return
     read = {split.file: split.byte for split in splits_of(text)}
     # Archives count in unpacked bytes, so only their names tell. Splits know where a link leads.
-    longer = [
-        f for f in existing_files(path) if f.suffix not in CODECS and f.stat().st_size > read.get(str(f.resolve()), 0)
-    ]
+    files = [file for file in existing_files(path, follow=True) if file.suffix not in CODECS]
+    longer = [file for file in files if file.stat().st_size > read.get(str(file.resolve()), 0)]
     if longer:
         raise SealedError(ENDED, remedy=BEGIN_ANEW, source=name, file=longer[0])

@@ -14,6 +14,7 @@ import numpy as np
 from rs_assets.engine.checkpoint.log import PlannedFile
 from rs_assets.engine.files import modified_ms
 from rs_assets.engine.source.codecs import CODECS
+from rs_assets.engine.source.files.known import Noted
 from rs_assets.engine.source.files.plain import PlainLines, parts_of
 from rs_assets.engine.source.header import check_header, stands_in_place
 from rs_assets.engine.source.lines.files import opened
@@ -234,9 +235,9 @@ class FileWatch:
                 batch=self.batch_id,
             )
 
-    def sizes(self) -> dict[str, int]:
-        """The size of each file, by path."""
-        return {str(f.local): f.local.stat().st_size for f in self.files}
+    def noted(self) -> dict[str, int]:
+        """What is to be kept of each file, by path: the number of `Noted`."""
+        return {str(f.local): Noted.read(f.local).number for f in self.files}
 
     def _count_all(self) -> Counted:
         csv = self.form == "csv"

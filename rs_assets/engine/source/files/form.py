@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from rs_assets.engine.source import native
 from rs_assets.engine.source.base import Ends, Reading
+from rs_assets.engine.source.listing import existing_files
 from rs_assets.engine.source.parse import LineFormat, parse_lines
 from rs_assets.engine.source.tail import FORMAT as LINES
 from rs_assets.engine.source.tail import register
@@ -32,6 +33,6 @@ def read_ranges(reading: Reading, form: LineFormat, ranges: Sequence[Mapping[str
     return parse_lines(reader.options(**form.line_options).load(), form, addressed=True)
 
 
-def file_sizes(path: str) -> Ends:
-    """The files below `path`, with their sizes."""
-    return {str(file): file.stat().st_size for file in native.existing_files(path)}
+def file_sizes(path: str, *, follow: bool = False) -> Ends:
+    """The files below `path`, with their sizes; with `follow` those behind links to folders, too."""
+    return {str(file): file.stat().st_size for file in existing_files(path, follow=follow)}

@@ -8,16 +8,17 @@ from datetime import timedelta
 import orjson
 from pyspark.sql import Column, DataFrame
 
-from rs_assets.engine.checkpoint.source_log import SourceBatch
+from rs_assets.engine.checkpoint.source_log import SourceBatch, SourceLog
 from rs_assets.engine.source import native
 from rs_assets.engine.source.base import Ends, Known, Positions, Reading, Start, Watch, Watching
-from rs_assets.engine.source.files.changes import check_whole
+from rs_assets.engine.source.files.changes import check_all_read, check_whole
 from rs_assets.engine.source.files.counting import FileWatch
 from rs_assets.engine.source.files.form import file_sizes, form_with_schema, read_ranges
 from rs_assets.engine.source.files.plain import BLOCK_BYTES, PlainLines
 from rs_assets.engine.source.files.shape import Shape
 from rs_assets.engine.source.files.watch import FilesWatch
 from rs_assets.engine.source.header import stands_in_place
+from rs_assets.engine.source.listing import existing_files, files_below
 from rs_assets.engine.source.parse import LineFormat
 
 
@@ -59,8 +60,11 @@ class FilesReader:
 
     def check(self, start: Start) -> Known:
         """Refuse files that have changed since they were read."""
-        check_whole(self.name, self.path, self.form, self.schema, start)
-        return start.known
+        return check_whole(self.name, self.path, self.form, self.schema, start)
+
+    def check_all_read(self, log: SourceLog, before_ms: int) -> None:
+        """Refuse a file that Spark did not list."""
+        check_all_read(self.name, self.path, log, before_ms)
 
     def watch(self, watching: Watching) -> Watch:
         """The files of a batch must stay as they were planned."""
@@ -78,7 +82,7 @@ class FilesReader:
                 plain=plain,
             )
 
-        return FilesWatch(over, self._plain(watching.max_line_bytes) if watching.pruned else None)
+        return FilesWatch(over, watching, self._plain(watching.max_line_bytes) if watching.pruned else None)
 
     def prunes(self, max_line_bytes: int) -> bool:
         """Whether the first lines are plain JSON of a schema that was declared, so that all may be."""
@@ -86,7 +90,7 @@ class FilesReader:
         if plain is None:
             return False
         try:
-            first = next((f for f in native.files_below(self.path) if f.stat().st_size), None)
+            first = next((f for f in files_below(self.path) if f.stat().st_size), None)
         except OSError:
             # It went while it was looked at; the batch that has it will tell.
             return False
@@ -96,7 +100,7 @@ class FilesReader:
         """Whether Spark's parser reads the files that are there now: it takes the columns of CSV by place."""
         if not (self.in_parser and self.form.format == "csv" and self.form.header):
             return self.in_parser
-        return all(stands_in_place(file, self.schema) for file in native.existing_files(self.path))
+        return all(stands_in_place(file, self.schema) for file in existing_files(self.path))
 
     def _plain(self, max_line_bytes: int) -> PlainLines | None:
         """What tells plain lines from others; None where nothing does. It takes no line that is longer than a block."""

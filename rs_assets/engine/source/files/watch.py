@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from rs_assets.engine.source.base import Known, Watch
+from rs_assets.engine.checkpoint.log import PlannedFile
+from rs_assets.engine.source.base import Known, Watch, Watching
+from rs_assets.engine.source.files.changes import read_twice
 from rs_assets.engine.source.files.counting import FileWatch
+from rs_assets.engine.source.files.known import Former
 from rs_assets.engine.source.files.plain import PlainLines
 from rs_assets.errors import BadRecordError, RsError
 
@@ -16,10 +19,14 @@ class FilesWatch(Watch):
     With `plain` it finds out whether all lines are, until some are not.
     """
 
-    __slots__ = ("_batch", "_over", "_plain")
+    __slots__ = ("_batch", "_former", "_over", "_plain", "_watching")
 
-    def __init__(self, over: Callable[[int, PlainLines | None], FileWatch], plain: PlainLines | None = None) -> None:
+    def __init__(
+        self, over: Callable[[int, PlainLines | None], FileWatch], watching: Watching, plain: PlainLines | None = None
+    ) -> None:
         self._over = over
+        self._watching = watching
+        self._former: Former | None = None
         self._plain = plain
         self._batch: FileWatch | None = None
 
@@ -27,6 +34,20 @@ class FilesWatch(Watch):
         """Check the files, and begin to count what Spark does not tell."""
         self._batch = None
         self._batch = self._over(batch_id, self._plain)
+        self._refuse_renamed(self._batch.files)
+
+    def _refuse_renamed(self, files: Sequence[PlannedFile]) -> None:
+        """DataLossError for a file that was read under another name while the query ran."""
+        log = self._watching.log
+        if self._former is None:
+            planned = {str(file.local): file for file in log.files()}
+            self._former = Former(planned, self._watching.known())
+        gone = dict[object, list[str]]()
+        for file in files:
+            again = self._former.renamed(file.local, file.local.stat(), gone)
+            if again is not None:
+                raise read_twice(log.source, file.local, again, touch=False)
+        self._former.add({str(file.local): file for file in files}, {})
 
     def plain(self) -> int | None:
         """The records of the batch if all lines are plain; where some are not, the next batches are only counted."""
@@ -46,8 +67,13 @@ class FilesWatch(Watch):
             self._batch.check()
 
     def read(self) -> Known:
-        """The sizes of the files."""
-        return self._batch.sizes() if self._batch is not None else {}
+        """What tells the files of the batch from others."""
+        if self._batch is None:
+            return {}
+        noted = self._batch.noted()
+        if self._former is not None:
+            self._former.add({str(file.local): file for file in self._batch.files}, noted)
+        return noted
 
     def plans_again(self, failure: RsError) -> bool | None:
         """Files that Spark planned itself must stay as they were."""

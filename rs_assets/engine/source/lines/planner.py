@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from itertools import takewhile
@@ -25,6 +25,7 @@ from rs_assets.engine.source.lines.files import (
     unreadable,
 )
 from rs_assets.engine.source.lines.offsets import Ended, Offsets, Split
+from rs_assets.engine.source.listing import walked
 from rs_assets.errors import ConfigurationError, SourceReadError
 
 # Unread bytes, of all splits together, up to which the lag is counted in lines: about 10 ms.
@@ -99,9 +100,14 @@ class Planner:
         """Pair every known split with its file, then take the files that no split owns, and advance each in turn."""
         owners: dict[FileKey, str] = {}
         found: dict[str, Seen | Ended] = {}
+        listed = dict(self._listed())
+        inodes = {seen.key.inode: seen for seen in listed.values()}
         # The newest incarnation has the first claim on a file that was truncated in place.
         for name in reversed(list(start)):
             seen = _found(start[name], owners)
+            if seen is Ended.GONE:
+                there = (inodes.get(start[name].identity.key.inode), listed.get(_incarnation(name)[0]))
+                seen = _moved(start[name], owners, there) or seen
             found[name] = seen
             if isinstance(seen, Seen):
                 owners[seen.key] = name
@@ -114,7 +120,7 @@ class Planner:
                 continue
             else:
                 end[name] = replace(split, ended=seen)
-        for name, seen in self._listed():
+        for name, seen in listed.items():
             if seen.key not in owners:
                 nothing_read = Identity(key=seen.key, head_bytes=0, head_hash="")
                 fresh = Split(file=str(seen.file), identity=nothing_read, line=0, byte=0)
@@ -130,9 +136,7 @@ class Planner:
         root = _fixed_root(self.path)
         one = Path(self.path).absolute()
         if one.is_dir():
-            # A folder that vanishes during the walk is no error.
-            below = [Path(folder, name) for folder, _, names in os.walk(one) for name in names]
-            files = [file for file in below if not _is_hidden(file.relative_to(one))]
+            files = [Path(file) for file in walked(str(one), follow=True)]
         elif _is_glob(self.path):
             files = [file for file in root.glob(str(one.relative_to(root))) if not _is_hidden(Path(file.name))]
         else:
@@ -218,6 +222,24 @@ def _found(split: Split, owners: Mapping[FileKey, str]) -> Seen | Ended:
         except OSError as error:
             raise unreadable(seen.file, error) from error
     return Ended.GONE if moved else Ended.REPLACED
+
+
+def _moved(split: Split, owners: Mapping[FileKey, str], there: Iterable[Seen | None]) -> Seen | None:
+    """The file of a split that is gone, in another folder: the same one, or a copy of it that has its name."""
+    for seen in there:
+        if seen is None or seen.key in owners or str(seen.file) == split.file or not split.identity.head_bytes:
+            continue
+        consumed = split.size if split.size is not None else 0 if codec_of(seen.file) else split.byte
+        if seen.size < consumed:
+            continue
+        try:
+            with seen.file.open("rb") as file:
+                if split.identity.same_head(file):
+                    return seen
+        except OSError:
+            # It is gone, or is told of where it is read.
+            continue
+    return None
 
 
 def _news(split: Split) -> tuple[int, bool]:

@@ -16,7 +16,7 @@ from rs_assets.engine.source.files.form import file_sizes, form_with_schema, rea
 from rs_assets.engine.source.lines.files import codec_of
 from rs_assets.engine.source.lines.offsets import Ended, load_offsets, ranges_between, splits_of
 from rs_assets.engine.source.lines.planner import Planner
-from rs_assets.engine.source.native import existing_files
+from rs_assets.engine.source.listing import existing_files
 from rs_assets.engine.source.parse import LineFormat, parse_lines
 from rs_assets.engine.source.tail import FORMAT, register
 from rs_assets.errors import BadRecordError, RsError
@@ -69,7 +69,7 @@ class LinesReader:
 
     def check(self, start: Start) -> Known:
         """Refuse headers that do not fit, and files that grew after the windows over them were ended."""
-        for file in existing_files(self.path):
+        for file in existing_files(self.path, follow=True):
             check_columns(self.form, self.schema, file)
         check_followed(self.name, self.path, start)
         return start.known
@@ -80,11 +80,11 @@ class LinesReader:
 
     def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  nobody has to be asked
         """The sizes of the files."""
-        return file_sizes(self.path)
+        return file_sizes(self.path, follow=True)
 
     def size(self) -> int:
         """The sizes of all files."""
-        return sum(file_sizes(self.path).values())
+        return sum(file_sizes(self.path, follow=True).values())
 
     def done(self, offset: str) -> int:
         """The bytes of all splits."""

@@ -19,7 +19,7 @@ from rs_assets.engine.source import native
 from rs_assets.engine.source.base import Ends, Known, Positions, Reading, Start, Watch, Watching
 from rs_assets.engine.source.calendar import judged
 from rs_assets.engine.source.columns import LINE, OFFSET, RAW, SPLIT
-from rs_assets.engine.source.files.changes import check_whole
+from rs_assets.engine.source.files.changes import check_all_read, check_whole
 from rs_assets.engine.source.files.counting import FileWatch
 from rs_assets.engine.source.files.form import file_sizes
 from rs_assets.engine.source.files.plain import PlainLines
@@ -69,12 +69,15 @@ class ParquetReader:
 
     def check(self, start: Start) -> Known:
         """Refuse files that have changed since they were read."""
-        check_whole(self.name, self.path, FORM, self.schema, start)
-        return start.known
+        return check_whole(self.name, self.path, FORM, self.schema, start)
+
+    def check_all_read(self, log: SourceLog, before_ms: int) -> None:
+        """Refuse a file that Spark did not list."""
+        check_all_read(self.name, self.path, log, before_ms)
 
     def watch(self, watching: Watching) -> Watch:
         """The files of a batch must have the fields, and stay as they were planned."""
-        return ParquetWatch(watching.log, schema_names(self.schema) or ())
+        return ParquetWatch(watching, schema_names(self.schema) or ())
 
     def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  nobody has to be asked
         """The sizes of the files."""
@@ -98,9 +101,9 @@ class ParquetWatch(FilesWatch):
 
     __slots__ = ("_log", "_names")
 
-    def __init__(self, log: SourceLog, names: Sequence[str]) -> None:
-        super().__init__(self._files)
-        self._log = log
+    def __init__(self, watching: Watching, names: Sequence[str]) -> None:
+        super().__init__(self._files, watching)
+        self._log = watching.log
         self._names = names
 
     def planned(self, batch_id: int) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from rs_assets.engine.checkpoint.log import CheckpointLog
 from rs_assets.engine.checkpoint.manifest import Manifest
 from rs_assets.engine.checkpoint.source_log import SourceLog
-from rs_assets.engine.source.base import Known, SourceReader, Start, Watch, Watched, Watching
+from rs_assets.engine.source.base import Complete, Known, SourceReader, Start, Watch, Watched, Watching
 from rs_assets.pipeline.compile.query_plan import QueryPlan
 
 # Told of records of a source that are lost and are no error.
@@ -50,6 +50,17 @@ def _note_once(note: NoteLoss, noted: set[str], source: str, losses: Sequence[ob
     noted |= {str(loss) for loss in fresh}
     if fresh:
         note(source, fresh)
+
+
+def check_all_read(
+    readers: Mapping[str, SourceReader], logs: Sequence[tuple[QueryPlan, CheckpointLog]], before_ms: int
+) -> None:
+    """SourceReadError for input that was there before a run and that its queries, now at their end, did not read."""
+    for plan, log in logs:
+        for name in plan.sources:
+            reader = readers[name]
+            if isinstance(reader, Complete):
+                reader.check_all_read(SourceLog(log, name), before_ms)
 
 
 def watches_of(

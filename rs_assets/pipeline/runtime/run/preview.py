@@ -20,8 +20,9 @@ from rs_assets.engine.source.header import check_header
 from rs_assets.engine.source.lines.files import BOM, opened
 from rs_assets.engine.source.lines.offsets import LineRange
 from rs_assets.engine.source.lines.reading import first_line
+from rs_assets.engine.source.listing import existing_files
 from rs_assets.engine.source.memory.channel import Record
-from rs_assets.engine.source.native import existing_files, has_input
+from rs_assets.engine.source.native import has_input
 from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.errors import ConfigurationError, TopologyError
 from rs_assets.pipeline.runtime.run.trial import collected
@@ -93,7 +94,7 @@ def _first_lines(node: FileSource, records: int) -> Mapping[bytes, list[bytes]]:
     left = records
     if not has_input(node.path):
         raise ConfigurationError(f"there is no file at {node.path}", remedy="check the path", step=node.name)
-    for file in existing_files(node.path):
+    for file in existing_files(node.path, follow=node.tail):
         head = first_line(LineRange(file=str(file), split=file.name)) if with_header else None
         if head:
             # The short files have other names than those that the error should tell.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
@@ -12,6 +13,7 @@ from rs_assets.pipeline.compile.plan import in_order
 from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.runtime.batch.query import AVAILABLE_NOW, QueryRun
 from rs_assets.pipeline.runtime.job.ending import record
+from rs_assets.pipeline.runtime.job.inputs import check_all_read
 from rs_assets.pipeline.runtime.job.opening import opened
 from rs_assets.pipeline.runtime.job.session import JobSession
 from rs_assets.pipeline.runtime.options import RunOptions
@@ -23,6 +25,8 @@ from rs_assets.pipeline.topology.topology import Topology
 
 # How long a run waits for the end of its queries before it looks for a failure or a stop, in seconds.
 LOOK_S = 0.2
+# A file that is younger than this when a run begins may be left for the next one.
+GRACE_MS = 2_000
 
 
 def run(topology: Topology, options: RunOptions | None = None, *, finish: bool | None = None) -> RunReport:
@@ -48,6 +52,8 @@ def run_wired(session: JobSession, *, finish: bool | None = None, stop: threadin
     ending = session.topology.bounded if finish is None else finish
     if session.manifest.sealed:
         return session.report()
+    # Coarse file systems round times down, and a listing may be cached for a moment.
+    before_ms = time.time_ns() // 1_000_000 - GRACE_MS
     for plans in in_order(session.topology, session.plans):
         queries = [session.queries[plan.name] for plan in plans]
         _settle_shuffles(session, plans)
@@ -57,7 +63,10 @@ def run_wired(session: JobSession, *, finish: bool | None = None, stop: threadin
             for query in stateful:
                 query.finish_windows()
             _until_caught_up(session, stateful, stop)
-    return record(session, sealed=ending and not _stopped(stop))
+    report = record(session, sealed=ending and not _stopped(stop))
+    if not _stopped(stop):
+        check_all_read(session.readers, [(plan, session.log(plan)) for plan in session.plans], before_ms)
+    return report
 
 
 def _settle_shuffles(session: JobSession, plans: Sequence[QueryPlan]) -> None:

@@ -1,0 +1,111 @@
+"""Which files there are below a path: one file, a folder with all below it, or a glob."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rs_assets.errors import SourceReadError
+
+# What makes a glob of a path, here as for Spark.
+MAGIC = re.compile(r"[*?[]")
+# What the names of files begin with that are not read unless they are named.
+HIDDEN = (".", "_")
+
+
+def located(path: str) -> str:
+    """`path` with the links on the way to its folder resolved: Spark's listing of a linked folder finds nothing.
+
+    A link to a file keeps its name.
+
+    >>> located("/no/such/*.jsonl")
+    '/no/such/*.jsonl'
+    """
+    place = Path(path)
+    if place.is_dir():
+        return os.path.realpath(place)
+    parts = place.parts
+    fixed = len(parts) - 1 if place.exists() else next((n for n, part in enumerate(parts) if MAGIC.search(part)), 0)
+    return str(Path(os.path.realpath(Path(*parts[:fixed])), *parts[fixed:])) if fixed else path
+
+
+def fixed_root(path: str) -> str:
+    """The folder below which all files of `path` lie, links resolved."""
+    parts, place = Path(located(path)).parts, Path(located(path))
+    if place.is_dir():
+        return str(place)
+    return str(Path(*parts[: next((n for n, part in enumerate(parts) if MAGIC.search(part)), len(parts) - 1)]))
+
+
+def existing_files(path: str, *, follow: bool = False) -> list[Path]:
+    """The files below `path`, by name. SourceReadError for a link to a folder, into which Spark does not go.
+
+    With `follow` such links are followed.
+    """
+    return sorted(files_below(path, follow=follow))
+
+
+def files_below(path: str, *, follow: bool = False) -> Iterator[Path]:
+    """The same as they come."""
+    place = Path(located(path))
+    if place.exists():
+        found: Iterable[Path] = [place]
+    elif place.parent.is_dir():
+        found = place.parent.glob(place.name)
+    else:
+        found = Path(place.anchor or ".").glob(_relative(place))
+    real = set[str]()
+    for top in found:
+        folder = str(top if top.is_dir() else top.parent)
+        if not follow and folder not in real and os.path.realpath(folder) != folder:
+            raise _linked(folder)
+        real.add(folder)
+        yield from _below(top, follow=follow)
+
+
+def _below(top: Path, *, follow: bool) -> Iterator[Path]:
+    """`top` if it is a file, else the files in it at any depth; hidden ones only if they were named."""
+    if top.is_file():
+        yield top
+    elif top.is_dir():
+        yield from map(Path, walked(str(top), follow=follow))
+
+
+def walked(folder: str, *, follow: bool, above: tuple[str, ...] = ()) -> Iterator[str]:
+    """The files in a folder at any depth, without hidden ones; a folder that is gone by now has none.
+
+    A link that leads back to a folder `above` is passed over.
+    """
+    above = above or (os.path.realpath(folder),)
+    try:
+        entries = list(os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        if entry.name.startswith(HIDDEN):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from walked(entry.path, follow=follow, above=(*above, os.path.realpath(entry.path)))
+        elif entry.is_dir():
+            if not follow:
+                raise _linked(entry.path)
+            leads = os.path.realpath(entry.path)
+            if leads not in above:
+                yield from walked(entry.path, follow=True, above=(*above, leads))
+        elif entry.is_file():
+            yield entry.path
+
+
+def _linked(folder: str) -> SourceReadError:
+    return SourceReadError(
+        "whole files are not read through a link to a folder that lies below the path of the source",
+        remedy=f"read {os.path.realpath(folder)} by a source of its own and move the link away; or follow the files"
+        " with tail=True, which goes through links",
+        file=folder,
+    )
+
+
+def _relative(place: Path) -> str:
+    return str(place.relative_to(place.anchor)) if place.anchor else str(place)
