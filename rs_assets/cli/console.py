@@ -7,7 +7,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -33,6 +33,8 @@ from rs_assets.pipeline.stream.pipeline import Pipeline
 # How many rows of each result are shown.
 PREVIEW_ROWS = 5
 OF_NOW = timedelta(days=1)
+# Of a stop in the moments in which nothing is begun or all is over.
+STOPPED = "stopped; the next start goes on from its last commit"
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -83,11 +85,15 @@ def start_and_watch(pipeline: Pipeline) -> None:
     out = terminal()
     out.print(f"{pipeline.name} runs; Ctrl-C drains and stops it")
     report: RunReport | None = None
-    with bar_of(pipeline, out, hidden=False) as bar, suppress(KeyboardInterrupt, DagsterExecutionInterruptedError):
-        report = launch(pipeline, "start", listener=bar.show, begun=bar.begun).report
+    said = "drained and stopped; the next start goes on from here"
+    with bar_of(pipeline, out, hidden=False) as bar:
+        try:
+            report = launch(pipeline, "start", listener=bar.show, begun=bar.begun).report
+        except (KeyboardInterrupt, DagsterExecutionInterruptedError) as stopped:
+            said = str(stopped) or STOPPED
     for warning in report.warnings if report is not None else ():
         out.print(f"[bold yellow]warning[/]: {escape(warning)}")
-    out.print("drained and stopped; the next start goes on from here")
+    out.print(said)
 
 
 class Bar:

@@ -6,19 +6,26 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dagster import DagsterRun, DagsterRunStatus, Failure, OpExecutionContext
+from dagster import (
+    DagsterExecutionInterruptedError,
+    DagsterInstance,
+    DagsterRun,
+    DagsterRunStatus,
+    Failure,
+    OpExecutionContext,
+)
 
 from rs_assets.engine.background import LOG
 from rs_assets.errors import RsError
-from rs_assets.orchestration.runtime import Ended
+from rs_assets.orchestration.interrupts import held_back
+from rs_assets.orchestration.runtime import PARENT, Ended
 
 DRAINED = "drained and stopped; the next run goes on from here"
 UNBEGUN = "told to stop before it had read anything; nothing was changed"
+AT_ONCE = "told to stop again while it drained: stopped at once; the next start goes on from its last commit"
 UNWISHED = "its process was told to end, but not by way of Dagster"
 # The tag of a run that a person has launched on a terminal; the value does not matter.
 BY_HAND = "rs/by_hand"
-# Dagster's tag of a run that was made of another one, with all tags of that one.
-PARENT = "dagster/parent_run_id"
 
 
 def was_wished(context: OpExecutionContext) -> bool:
@@ -27,14 +34,19 @@ def was_wished(context: OpExecutionContext) -> bool:
     The latter is noted in Dagster too, so that nobody starts the run again, whatever becomes of it now. A run that
     Dagster made of one at a terminal has its tags, and no terminal.
     """
-    run = context.instance.get_run_by_id(context.run_id)
+    return note_stop(context.instance, context.run_id)
+
+
+def note_stop(instance: DagsterInstance, run_id: str) -> bool:
+    """As `was_wished`, of a run by its id."""
+    run = instance.get_run_by_id(run_id)
     if run is None:
         return False
     if run.status in (DagsterRunStatus.CANCELING, DagsterRunStatus.CANCELED):
         return True
     if not _at_terminal(run):
         return False
-    context.instance.report_run_canceling(run, message="told to stop at its terminal")
+    instance.report_run_canceling(run, message="told to stop at its terminal")
     return True
 
 
@@ -42,14 +54,16 @@ def _at_terminal(run: DagsterRun) -> bool:
     return BY_HAND in run.tags and PARENT not in run.tags
 
 
-def refuse_unbegun(context: OpExecutionContext) -> None:
-    """Failure in one line, without a trace, of what was told to stop while Spark started; nothing was changed.
+def refuse_interrupted(context: OpExecutionContext, said: str) -> None:
+    """Failure in one line, without a trace, of what was told to stop and has no good end: `said` is what became of it.
 
-    For a run at a terminal it returns: the interrupt itself ends that, and is told there.
+    For a run at a terminal it is the interrupt itself, which is told there.
     """
-    wished = was_wished(context)
-    if not _at_terminal(context.run):
-        raise Failure(UNBEGUN if wished else UNWISHED, allow_retries=False) from None
+    with held_back():
+        wished = was_wished(context)
+    if _at_terminal(context.run):
+        raise DagsterExecutionInterruptedError(said) from None
+    raise Failure(said if wished else UNWISHED, allow_retries=False) from None
 
 
 def refuse_if_unfinished(ended: Ended, mode: str) -> None:

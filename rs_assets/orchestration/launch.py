@@ -55,6 +55,7 @@ def launch(
     from rs_assets.orchestration.definitions_of import build_definitions
     from rs_assets.orchestration.ending import BY_HAND
     from rs_assets.orchestration.instance import ensure_home
+    from rs_assets.orchestration.interrupts import heard_at_terminal
     from rs_assets.orchestration.orphans import end_orphans
     from rs_assets.orchestration.recorded import run_recorded
 
@@ -64,6 +65,7 @@ def launch(
     job = build_definitions([pipeline], spark).resolve_job_def(f"{pipeline.topology.label}_{mode}")
     config = _run_config(mode, wish, preview_rows=preview_rows, log_level="INFO" if verbose else "CRITICAL")
     with (
+        heard_at_terminal(),
         _listening(runtime.LISTENERS, listener),
         _listening(runtime.BEGUN, begun),
         DagsterInstance.get() as instance,
@@ -112,9 +114,9 @@ def cause_of(error: BaseException) -> RsError | None:
 
 @contextmanager
 def _unheard_by_helpers(instance: DagsterInstance) -> Iterator[None]:
-    """Within this, Ctrl-C ends none of the processes by which Dagster shows here what steps print.
+    """Within this, Ctrl-C ends none of the processes by which Dagster shows here what steps print, nor does a hang-up.
 
-    A terminal sends it to them, too. They would end with a trace, and what is printed while a stream drains be lost.
+    A terminal sends them to these, too. They would end with a trace, and what is printed while a stream drains be lost.
     """
     manager = instance.compute_log_manager
     capture = manager.capture_logs
@@ -123,7 +125,7 @@ def _unheard_by_helpers(instance: DagsterInstance) -> Iterator[None]:
     def unheard(log_key: Sequence[str]) -> Iterator[Any]:
         with ExitStack() as open_until_the_end:
             # What is blocked here is blocked in a process that is started meanwhile, for good.
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
             try:
                 captured = open_until_the_end.enter_context(capture(log_key))
             finally:

@@ -10,10 +10,12 @@ from dagster import DagsterExecutionInterruptedError, In, Nothing, OpDefinition,
 from rs_assets.errors import StartRefused, UserError
 from rs_assets.orchestration.compaction import delta_outputs
 from rs_assets.orchestration.ending import (
+    AT_ONCE,
     DRAINED,
+    UNBEGUN,
     cause_first,
     refuse_if_unfinished,
-    refuse_unbegun,
+    refuse_interrupted,
     shown_in,
     was_wished,
 )
@@ -93,7 +95,7 @@ def _wiring_op(topology: Topology, node: Node, verb: str, refused: Refused) -> O
             with cause_first(context):
                 return rs_runtime.wire(topology, node.name, inputs, run_id=context.run_id)
         except DagsterExecutionInterruptedError:
-            refuse_unbegun(context)
+            refuse_interrupted(context, UNBEGUN)
             raise
         except (StartRefused, UserError):
             refused(context)
@@ -133,6 +135,9 @@ def process_op(assets: StreamAssets) -> OpDefinition:
         with shown_in(context), cause_first(context):
             try:
                 ended = rs_runtime.process(on_interrupt=lambda: was_wished(context))
+            except DagsterExecutionInterruptedError:
+                refuse_interrupted(context, AT_ONCE)
+                raise
             finally:
                 events.close()
         context.log.info(events.summary(ended.report))

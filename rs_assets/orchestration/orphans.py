@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # What Dagster keeps of the process of a run. It stands in an event: tags are copied into runs that are made of it.
 HOST, PID, STARTED = "host", "process", "process_started"
+# The tag of a run that was marked as ended behind its end, which nobody has seen.
+LOST = "rs/lost"
 GONE = "its process is gone: it was killed, or its terminal was closed; the next run goes on from its last commit"
 
 
@@ -35,13 +37,15 @@ def end_orphans(instance: DagsterInstance, topology: Topology) -> None:
 
     going = RunsFilter(tags={"rs/pipeline": topology.name}, statuses=NOT_FINISHED_STATUSES)
     for run in instance.get_runs(going):
-        if _is_gone(_facts(instance, run)):
+        if is_gone(instance, run):
+            instance.add_run_tags(run.run_id, {LOST: "true"})
             canceling = run.status == DagsterRunStatus.CANCELING
             (instance.report_run_canceled if canceling else instance.report_run_failed)(run, GONE)
 
 
-def _is_gone(facts: dict[str, Any] | None) -> bool:
-    """Whether a process was on this machine, since it was booted, and has ended."""
+def is_gone(instance: DagsterInstance, run: DagsterRun) -> bool:
+    """Whether the process of a run of a terminal was on this machine, since it was booted, and has ended."""
+    facts = _facts(instance, run)
     return facts is not None and facts[HOST] == this_host() and not lives(facts[PID], facts[STARTED])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rs_assets.engine.project import project_folder
+from rs_assets.orchestration.interrupts import held_back
 from rs_assets.orchestration.orphans import note_process
 
 if TYPE_CHECKING:
@@ -23,20 +24,41 @@ def run_recorded(
 ) -> str:
     """Execute `job` here, note it in `instance` as a run of this project's code location, and return the run's id.
 
-    The error of the step that failed is raised.
+    The error of the step that failed is raised. An interrupt, wherever it comes, is a stop that a person wished for.
     """
+    from dagster import DagsterExecutionInterruptedError
     from dagster._core.definitions.job_base import InMemoryJob
     from dagster._core.execution.api import execute_run
 
+    from rs_assets.orchestration.stoppable import stoppable
+
+    job = job.with_executor_def(stoppable(job.executor_def))
     run = instance.create_run_for_job(
         job_def=job,
         run_config=run_config,
         tags={**job.run_tags, **tags},
         remote_job_origin=job_origin(job.name),
     )
-    note_process(instance, run)
-    execute_run(InMemoryJob(job), run, instance, raise_on_error=True)
+    try:
+        note_process(instance, run)
+        execute_run(InMemoryJob(job), run, instance, raise_on_error=True)
+    except (KeyboardInterrupt, DagsterExecutionInterruptedError):
+        with held_back():
+            _end_as_stopped(instance, run.run_id)
+        raise
     return run.run_id
+
+
+def _end_as_stopped(instance: DagsterInstance, run_id: str) -> None:
+    """Mark a run as canceled that an interrupt has ended where Dagster does not look for one."""
+    from dagster import DagsterRunStatus
+
+    from rs_assets.orchestration.ending import note_stop
+
+    run = instance.get_run_by_id(run_id)
+    if run is not None and run.status not in (DagsterRunStatus.CANCELED, DagsterRunStatus.SUCCESS):
+        note_stop(instance, run_id)
+        instance.report_run_canceled(run)
 
 
 def job_origin(job: str) -> RemoteJobOrigin:

@@ -17,6 +17,7 @@ from rs_assets.engine.sink.resource import SinkResource
 from rs_assets.engine.source.resource import SourceResource
 from rs_assets.engine.spark.resource import SparkResource
 from rs_assets.engine.window.resource import WindowResource
+from rs_assets.orchestration.interrupts import held_back
 from rs_assets.orchestration.place import Place
 from rs_assets.pipeline.compile.wiring import Flow
 from rs_assets.pipeline.runtime.job.ending import record
@@ -43,6 +44,10 @@ BEGUN: list[Callable[[], None]] = []
 LAST_REPORTS: dict[str, RunReport] = {}
 # How long a run that is told to stop waits for its batch in flight, in seconds.
 DRAIN_S = 60.0
+# The tag of a run that is to start a stream again: the id of the last word on that stream then.
+ANSWERS = "rs/answers"
+# Dagster's tag of a run that was made of another one, with all tags of that one.
+PARENT = "dagster/parent_run_id"
 
 
 class RunResource(ConfigurableResource[None]):
@@ -113,23 +118,33 @@ class Ended:
     wished: bool = False
 
 
+def _wished(session: JobSession, on_interrupt: Callable[[], bool]) -> bool:
+    """Whether an interrupt was wished for; if so it is written down, and a second one does not come between."""
+    with held_back():
+        wished = on_interrupt()
+        if wished:
+            session.stop_wished()
+    return wished
+
+
 def _run(session: JobSession, finish: bool | None, on_interrupt: Callable[[], bool]) -> Ended:  # noqa: FBT001
     try:
         return Ended(report=run_wired(session, finish=finish))
     except DagsterExecutionInterruptedError:
-        wished = on_interrupt()
+        wished = _wished(session, on_interrupt)
         drain_and_stop(session, patience_s=DRAIN_S)
         return Ended(report=record(session, sealed=False), interrupted=True, wished=wished)
 
 
 def _start(session: JobSession, finish: bool | None, on_interrupt: Callable[[], bool]) -> Ended:  # noqa: ARG001, FBT001
-    running, interrupted, wished = RunningPipeline.begin(session), False, False
+    running, interrupted, wished = RunningPipeline.over(session), False, False
     try:
+        running.begin()
         running.await_termination()
     except DagsterExecutionInterruptedError:
-        interrupted, wished = True, on_interrupt()
+        interrupted, wished = True, _wished(session, on_interrupt)
     finally:
-        report = running.stop(patience_s=DRAIN_S)
+        report = running.end(patience_s=DRAIN_S)
     return Ended(report=report, interrupted=interrupted, wished=wished)
 
 
@@ -152,7 +167,14 @@ class RuntimeResource(ConfigurableResource[None]):
     run: RunResource
 
     _session: JobSession | None = PrivateAttr(default=None)
+    # The last word on the stream when this run was asked for to start it again; None for one that a person asked for.
+    _answers: str | None = PrivateAttr(default=None)
     _listeners: list[Listener] = PrivateAttr(default_factory=list)
+
+    def setup_for_execution(self, context: InitResourceContext) -> None:
+        """Take note of what the run was asked for."""
+        tags = context.run.tags if context.run is not None else {}
+        self._answers = None if PARENT in tags else tags.get(ANSWERS)
 
     def teardown_after_execution(self, context: InitResourceContext) -> None:  # noqa: ARG002  Dagster's form
         """Stop what still runs and give the pipeline's lease back."""
@@ -198,6 +220,8 @@ class RuntimeResource(ConfigurableResource[None]):
     def _open(self, topology: Topology, run_id: str) -> JobSession:
         if self._session is None:
             self._session = opened(topology, self.options(run_id))
+            if self.run.mode == "start":
+                self._session.run_on(answers=self._answers)
             self._session.options.driver.call(self._session.prepare)
         return self._session
 

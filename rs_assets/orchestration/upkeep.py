@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +28,7 @@ from dagster import (
 
 from rs_assets.engine.checkpoint import requests
 from rs_assets.engine.checkpoint.lease import LeaseRow, read_lease
+from rs_assets.engine.checkpoint.wish import read_wish
 from rs_assets.engine.spark.resource import SparkResource
 from rs_assets.errors import PipelineBusyError
 from rs_assets.orchestration.compaction import compact_pipeline, compact_shared, delta_outputs
@@ -211,10 +213,16 @@ def _stopped(context: OpExecutionContext, topology: Topology, options: RunOption
     finally:
         if mode in ("start", "unknown"):
             requests.clear(folder, "stop")
-        if mode == "start":
+        if mode == "start" and not _stopped_by_a_person(folder):
             requests.ask(folder, "resume", reason=why)
         elif mode == "unknown":
             context.log.warning("%s was not started by Dagster: start it again yourself", topology.name)
+
+
+def _stopped_by_a_person(folder: Path) -> bool:
+    """Whether the last word on the stream is that it is stopped: it was said while the stream drained."""
+    wish = read_wish(folder)
+    return wish is not None and wish.stopped
 
 
 def _mode_of(context: OpExecutionContext, lease: LeaseRow) -> str:

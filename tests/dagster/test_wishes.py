@@ -117,10 +117,17 @@ class TestRecovery:
     def evaluate(self, pipeline, instance, cursor=None):
         return recovery_sensor(StreamAssets.of(pipeline))(build_sensor_context(instance=instance, cursor=cursor))
 
-    @pytest.mark.parametrize("kind", [PipelineBusyError, CheckpointError], ids=lambda kind: kind.__name__)
-    def test_what_passes_by_itself_is_tried_again(self, pipeline, instance, kind):
-        failed = record(instance, "start", error=kind("for a moment"))
+    def test_recovery_of_a_start_that_met_a_passing_fault_starts_it_again(self, pipeline, instance):
+        failed = record(instance, "start", error=CheckpointError("for a moment"))
         assert self.evaluate(pipeline, instance).run_requests[0].tags["rs/recovers"] == failed
+
+    def test_recovery_passes_over_a_start_that_was_refused_because_another_run_was_going(self, pipeline, instance):
+        record(instance, "start", error=PipelineBusyError("another run is going"))
+        assert "never started" in self.evaluate(pipeline, instance).skip_message
+        failed = record(instance, "start", step="process", error=OSError("no disk"))
+        record(instance, "start", error=PipelineBusyError("another run is going"))
+        [request] = self.evaluate(pipeline, instance).run_requests
+        assert request.tags["rs/recovers"] == failed
 
     def test_a_refusal_in_the_middle_of_a_run_is_a_failure_as_others(self, pipeline, instance):
         record(instance, "start", step="process", error=TopologyChangedError("who knows"))
@@ -347,24 +354,30 @@ class TestStop:
         assert "the catalog is behind: the disk is full" in heard
         assert LOG.handlers == []
 
-    def test_an_interrupt_drains_and_stops_before_anything_else(self, monkeypatch):
+    @pytest.mark.parametrize("phase", ["beginning", "running"])
+    def test_an_interrupt_is_written_down_before_it_drains_and_stops(self, monkeypatch, phase):
         done = []
 
         class Running:
             @classmethod
-            def begin(cls, session):
+            def over(cls, session):
                 return cls()
+
+            def begin(self):
+                if phase == "beginning":
+                    raise DagsterExecutionInterruptedError
 
             def await_termination(self):
                 raise DagsterExecutionInterruptedError
 
-            def stop(self, *, patience_s):
+            def end(self, *, patience_s):
                 done.append("stopped")
                 return REPORT
 
         monkeypatch.setattr(runtime, "RunningPipeline", Running)
-        ended = runtime.PROCESS["start"](SimpleNamespace(), None, lambda: done.append("noted") or True)
-        assert done == ["noted", "stopped"]
+        session = SimpleNamespace(stop_wished=lambda: done.append("written"))
+        ended = runtime.PROCESS["start"](session, None, lambda: done.append("noted") or True)
+        assert done == ["noted", "written", "stopped"]
         assert (ended.interrupted, ended.wished) == (True, True)
 
 

@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -169,9 +169,11 @@ def make_session(settings: SparkSettings) -> SparkSession:
     jars = session_jars()
     if settings.is_one_process:
         settings = replace(settings, java_options=f"{archive.options(jars)} {settings.java_options}".strip())
-    for key, value in settings.conf(jars).items():
+    conf = settings.conf(jars)
+    for key, value in conf.items():
         builder = builder.config(key, value)
     try:
+        _begin_gateway(conf)
         session = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise EngineError(
@@ -191,6 +193,20 @@ def _refused(error: Exception) -> ConfigurationError:
         remedy="correct the master (RS_SPARK_MASTER), the memory (RS_DRIVER_MEMORY) or the settings laid over ours"
         " (spark_config, SparkSettings(extra=...))",
     )
+
+
+def _begin_gateway(conf: Mapping[str, str]) -> None:
+    """Begin the JVM in a process group of its own, if there is none yet.
+
+    What a terminal sends to all that was started there would end it, and with it the batch that is drained.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is None:  # noqa: SLF001  pyspark has no public way to begin its JVM
+        own = SparkConf().setAll(list(conf.items()))
+        gateway = launch_gateway(own, {"process_group": 0})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway, conf=own)  # noqa: SLF001
 
 
 def _end_gateway() -> None:

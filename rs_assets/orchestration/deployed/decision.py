@@ -10,10 +10,11 @@ from typing import Any, Literal
 from dagster import DagsterRun, DagsterRunStatus
 
 from rs_assets.engine.checkpoint.lease import LeaseRow
-from rs_assets.orchestration.sensors.recovery import ALIVE, RecoveryPolicy
+from rs_assets.orchestration.sensors.recovery import RecoveryPolicy
 from rs_assets.pipeline.deploy.history import Standing
 
 Act = Literal["nothing", "launch", "ask", "settle"]
+ALIVE = (DagsterRunStatus.STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED)
 HOUR_S = timedelta(hours=1).total_seconds()
 POLICY = RecoveryPolicy()
 
@@ -22,14 +23,15 @@ POLICY = RecoveryPolicy()
 class Known:
     """What is known of a pipeline at one tick.
 
-    `run` is the newest run that was to run it. `calm` says why a run that has ended is not followed by another one by
-    itself. `resume` is the id of a request to start it again, which nobody has answered. `restarts` are the times at
-    which it was started again because a run failed.
+    `run` is the run that goes on, else the one that decides (`sensors.verdict`); `failed` whether that is to be
+    followed by another one, `calm` says why it is not. `resume` is the id of a request to start it again, which nobody
+    has answered. `restarts` are the times at which it was started again because a run failed.
     """
 
     standing: Standing
     lease: LeaseRow | None = None
     run: DagsterRun | None = None
+    failed: bool = False
     calm: str = ""
     resume: str | None = None
     restarts: Sequence[float] = ()
@@ -62,7 +64,7 @@ def decide(known: Known, policy: RecoveryPolicy = POLICY) -> Decision:
     """What the sensor does: launch a run, ask the one that goes on to change, settle what needs no run, or nothing."""
     if known.held and not known.died:
         return _of_a_holder(known)
-    if known.run is not None and known.run.status in ALIVE and not known.died:
+    if known.run is not None and known.run.status in ALIVE and not (known.died or known.failed):
         return Decision(act="nothing", why="its run begins or ends")
     if known.standing.chosen is None:
         settled = known.standing.settled
@@ -77,7 +79,7 @@ def _of_none(known: Known, policy: RecoveryPolicy) -> Decision:
     if known.standing.last is None or news is not None:
         return Decision(act="launch", why=news or f"version {wished.version} is new")
     assert known.run is not None  # noqa: S101  there is no news
-    if known.died or known.run.status == DagsterRunStatus.FAILURE:
+    if known.died or known.failed or known.run.status == DagsterRunStatus.FAILURE:
         return _restarted(known, policy)
     return Decision(act="nothing", why="it was stopped by a person; a new version starts it again")
 

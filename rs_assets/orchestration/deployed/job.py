@@ -20,6 +20,7 @@ from rs_assets.engine.checkpoint.deployments import Version
 from rs_assets.orchestration.compaction import delta_outputs
 from rs_assets.orchestration.ending import DRAINED, refuse_if_unfinished, shown_in, was_wished
 from rs_assets.orchestration.events import StepEvents
+from rs_assets.orchestration.interrupts import held_back
 from rs_assets.orchestration.runtime import Ended, RuntimeResource
 from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.orchestration.translator import StreamTranslator
@@ -69,7 +70,11 @@ def _supervised(supervisor: Supervisor, context: OpExecutionContext) -> Ended | 
     try:
         report = supervisor.run()
     except DagsterExecutionInterruptedError:
-        interrupted, wished = True, was_wished(context)
+        interrupted = True
+        with held_back():
+            wished = was_wished(context)
+            if wished:
+                supervisor.stop_wished()
     finally:
         report = supervisor.stop() or report
     return None if report is None else Ended(report=report, interrupted=interrupted, wished=wished)

@@ -22,6 +22,7 @@ from rs_assets.engine.checkpoint import requests
 from rs_assets.engine.checkpoint.catalog import Catalog
 from rs_assets.engine.checkpoint.deployments import Version, is_name, stamp_of
 from rs_assets.engine.checkpoint.lease import LeaseRow, read_lease
+from rs_assets.engine.checkpoint.wish import read_wish
 from rs_assets.engine.home import Home
 from rs_assets.errors import ConfigurationError, RsError
 from rs_assets.orchestration.deployed.decision import Decision, Known, decide, restarts_of
@@ -29,7 +30,8 @@ from rs_assets.orchestration.deployed.job import JOB
 from rs_assets.orchestration.deployed.reload import ask_for_reload
 from rs_assets.orchestration.deployed.shown import Shown, precedence, shown_pipelines
 from rs_assets.orchestration.sensors import cursor
-from rs_assets.orchestration.sensors.refusals import refusal_of, was_canceled
+from rs_assets.orchestration.sensors.known import Stream
+from rs_assets.orchestration.sensors.verdict import Verdict
 from rs_assets.pipeline.deploy.history import TABLE, Event, History, Standing, standings
 from rs_assets.pipeline.deploy.texts import pipeline_of
 
@@ -97,13 +99,14 @@ class _Tick:
             state = standings(self.home)[name]
         mine = self.seen.setdefault("pipelines", {}).setdefault(name, {})
         now, lease = time.time(), read_lease(self.home.leases, name)
-        run = self._run(name, lease)
+        run, verdict = self._run(name, lease)
         resume = requests.asked(self._folder(name), "resume")
         known = Known(
             standing=state,
             lease=lease,
             run=run,
-            calm=self._calm(run),
+            failed=verdict.act == "restart",
+            calm=self._calm(run, verdict),
             resume=resume["reason"] if resume and resume["id"] != mine.get("resumed") else None,
             restarts=restarts_of(mine, now),
             now=now,
@@ -162,23 +165,21 @@ class _Tick:
             )
         )
 
-    def _run(self, name: str, lease: LeaseRow | None) -> DagsterRun | None:
-        """The run of the pipeline's deployed versions that holds it, else the newest one."""
+    def _run(self, name: str, lease: LeaseRow | None) -> tuple[DagsterRun | None, Verdict]:
+        """The run of the pipeline's deployed versions that goes on, else the one that decides; and the verdict."""
         mine = RunsFilter(job_name=JOB, tags={"rs/pipeline": name})
         if lease is not None and not lease.free:
             holder = self.context.instance.get_run_by_id(lease.run_id)
             if holder is not None and holder.job_name == JOB and holder.tags.get("rs/pipeline") == name:
-                return holder
-        runs = self.context.instance.get_runs(mine, limit=1)
-        return runs[0] if runs else None
+                return holder, Verdict(act="wait", why="it goes on")
+        stream = Stream.of(self.context.instance, mine, read_wish(self._folder(name)), lease)
+        verdict = stream.verdict()
+        return stream.run(verdict.run_id), verdict
 
-    def _calm(self, run: DagsterRun | None) -> str:
-        if run is None or not run.is_finished:
+    def _calm(self, run: DagsterRun | None, verdict: Verdict) -> str:
+        if run is None or not run.is_finished or verdict.act != "leave":
             return ""
-        if was_canceled(self.context.instance, run.run_id):
-            return "its last run was told to stop"
-        refused = refusal_of(self.context.instance, run.run_id)
-        return f"its start was refused ({refused}): mend it, then deploy a version" if refused is not None else ""
+        return f"{verdict.why}: mend it, then deploy a version" if verdict.end == "refused" else verdict.why
 
     def _folder(self, name: str) -> Any:
         return self.home.job(*name.split(".")) if is_name(name) else self.home.catalog / "nowhere"

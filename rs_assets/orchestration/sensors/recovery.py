@@ -8,9 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from dagster import (
-    DagsterInstance,
     DagsterRun,
-    DagsterRunStatus,
     DefaultSensorStatus,
     RunRequest,
     RunsFilter,
@@ -22,16 +20,20 @@ from dagster import (
 )
 
 from rs_assets.engine.checkpoint import requests
-from rs_assets.engine.checkpoint.lease import LeaseRow, read_lease
+from rs_assets.engine.checkpoint.lease import read_lease
+from rs_assets.engine.checkpoint.wish import Wish, read_wish
 from rs_assets.orchestration.place import place_of_run
 from rs_assets.orchestration.resource_keys import RUN
+from rs_assets.orchestration.runtime import ANSWERS
 from rs_assets.orchestration.sensors import cursor
-from rs_assets.orchestration.sensors.refusals import refusal_of, was_canceled
+from rs_assets.orchestration.sensors.known import Stream
+from rs_assets.orchestration.sensors.verdict import Verdict
 from rs_assets.orchestration.stream_assets import StreamAssets
 
 # What was wished for one start: a second one would read everything again, or forget state again.
 ONCE = ("new_generation", "reset_steps", "keep_state")
-ALIVE = (DagsterRunStatus.STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED)
+# The tag of a run that starts a stream again: the run that it follows.
+RECOVERS = "rs/recovers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,8 @@ class RecoveryPolicy:
 def recovery_sensor(assets: StreamAssets, policy: RecoveryPolicy = RecoveryPolicy()) -> SensorDefinition | None:
     """Starts a pipeline again when its `start` run failed or its lease went stale, or when a rescale stopped it.
 
-    A person's Terminate is no failure, whatever it led to, and a start that was refused would be refused again.
+    The run that ended last decides: see `verdict.judge`. A stop is a wish, whatever it led to; a start that was refused
+    because the stream was going is passed over; one that was refused for good would be refused again.
     """
     topology = assets.topology
     job = f"{assets.label}_start"
@@ -73,32 +76,29 @@ def recovery_sensor(assets: StreamAssets, policy: RecoveryPolicy = RecoveryPolic
         description=f"Starts {assets.name} again after a crash; at most {policy.restarts_per_hour} times an hour.",
     )
     def recovery(context: SensorEvaluationContext) -> SensorResult | SkipReason:
-        seen, run = cursor.load(context.cursor), _last_run(context, job)
-        place = place_of_run(run)
-        lease = read_lease(place.home.leases, topology.name)
-        resume = requests.asked(place.job(topology), "resume")
+        seen, newest = cursor.load(context.cursor), _newest(context, job)
+        place = place_of_run(newest)
+        folder, lease = place.job(topology), read_lease(place.home.leases, topology.name)
+        stream = Stream.of(context.instance, RunsFilter(job_name=job), read_wish(folder), lease)
+        verdict = stream.verdict()
+        if verdict.act == "wait":
+            return SkipReason(verdict.why)
+        resume = requests.asked(folder, "resume")
         if resume is not None and resume["id"] != seen.get("resumed") and (lease is None or lease.free):
-            tags = {"rs/resumes_after": resume["reason"]}
-            request = RunRequest(run_key=f"resume:{resume['id']}", tags=tags, run_config=_again(run))
-            return SensorResult(run_requests=[request], cursor=cursor.dump({**seen, "resumed": resume["id"]}))
-        if run is None or run.run_id == seen.get("handled"):
-            return SkipReason("the last failed run was already handled" if run is not None else "it was never started")
-        reason = _reason(run, lease)
-        calm = _calm(context.instance, run) if reason is not None else f"its last run is {run.status.value.lower()}"
-        return SkipReason(calm) if reason is None or calm else _restart(seen, policy, run, reason, lease, time.time())
+            return SkipReason(verdict.why) if verdict.end == "stopped" else _resumed(seen, stream, newest, resume)
+        if verdict.act == "leave":
+            return SkipReason(verdict.why)
+        return _restarted(seen, policy, stream, verdict, time.time())
 
     return recovery
 
 
-def _calm(instance: DagsterInstance, run: DagsterRun) -> str:
-    """Why a run that has ended is not followed by another one all the same, empty if it is."""
-    if was_canceled(instance, run.run_id):
-        return "its last run was told to stop"
-    refused = refusal_of(instance, run.run_id)
-    return f"its start was refused ({refused}): a restart would be refused as well" if refused is not None else ""
+def answers(wish: Wish | None) -> dict[str, str]:
+    """The tag of a run that is to start a stream again: it does not, if there was another word on it meanwhile."""
+    return {ANSWERS: wish.id if wish is not None else ""}
 
 
-def _last_run(context: SensorEvaluationContext, job: str) -> DagsterRun | None:
+def _newest(context: SensorEvaluationContext, job: str) -> DagsterRun | None:
     runs = context.instance.get_runs(RunsFilter(job_name=job), limit=1)
     return runs[0] if runs else None
 
@@ -114,37 +114,41 @@ def _again(run: DagsterRun | None) -> dict[str, Any] | None:
     return config
 
 
-def _reason(run: DagsterRun, lease: LeaseRow | None) -> str | None:
-    """Why `run` must be followed by another one; None if it goes on, ended well or was terminated by a person."""
-    if run.status == DagsterRunStatus.FAILURE:
-        return "its run failed"
-    if run.status in ALIVE and lease is not None and lease.run_id == run.run_id and not lease.released:
-        if lease.free:
-            return "its process exited without releasing the lease"
-        if lease.stale:
-            return f"its lease is stale: no heartbeat for {lease.age.total_seconds():.0f} s"
-    return None
+def _resumed(seen: dict[str, Any], stream: Stream, newest: DagsterRun | None, resume: dict[str, Any]) -> SensorResult:
+    """Start it again behind an upkeep job that has stopped it."""
+    tags = {"rs/resumes_after": resume["reason"], **answers(stream.wish)}
+    was = stream.run(stream.wish.run_id) if stream.wish is not None else None
+    request = RunRequest(run_key=f"resume:{resume['id']}", tags=tags, run_config=_again(was or newest))
+    return SensorResult(run_requests=[request], cursor=cursor.dump({**seen, "resumed": resume["id"]}))
 
 
-def _restart(
-    seen: dict[str, Any], policy: RecoveryPolicy, run: DagsterRun, reason: str, lease: LeaseRow | None, now: float
+def _restarted(
+    seen: dict[str, Any], policy: RecoveryPolicy, stream: Stream, verdict: Verdict, now: float
 ) -> SensorResult | SkipReason:
+    """Start it again as the run was that decides, if it is time to."""
+    before = sum(record.dagster_run.tags.get(RECOVERS) == verdict.run_id for record in stream.records)
+    # Those that were asked for before have ended without a word on the stream: another one was going then.
+    handled = f"{verdict.run_id}:{before}" if before else verdict.run_id
+    if handled == seen.get("handled"):
+        return SkipReason("the last failed run was already handled")
     recent = [at for at in seen.get("restarts", []) if now - at < timedelta(hours=1).total_seconds()]
     if len(recent) >= policy.restarts_per_hour:
         return SkipReason(
-            f"{reason}, but it was started again {len(recent)} times within the hour: see why it fails, then start it"
+            f"{verdict.why}, but it was started again {len(recent)} times within the hour: see why it fails,"
+            " then start it"
         )
     wait = policy.wait_s(len(recent)) - (now - max(recent, default=0.0))
     if wait > 0:
-        return SkipReason(f"{reason}; the next restart comes in {wait:.0f} s")
-    lost = max(lease.age.total_seconds(), 0.0) if lease is not None else 0.0
+        return SkipReason(f"{verdict.why}; the next restart comes in {wait:.0f} s")
+    lost = max(stream.lease.age.total_seconds(), 0.0) if stream.lease is not None else 0.0
     tags = {
-        "rs/recovers": run.run_id,
-        "rs/recovery_reason": reason,
+        RECOVERS: verdict.run_id,
+        "rs/recovery_reason": verdict.why,
         "rs/lost_seconds": f"{lost:.0f}",
         "rs/restart": str(len(recent) + 1),
+        **answers(stream.wish),
     }
+    request = RunRequest(run_key=f"recover:{handled}", tags=tags, run_config=_again(stream.run(verdict.run_id)))
     return SensorResult(
-        run_requests=[RunRequest(run_key=f"recover:{run.run_id}", tags=tags, run_config=_again(run))],
-        cursor=cursor.dump({**seen, "handled": run.run_id, "restarts": [*recent, now]}),
+        run_requests=[request], cursor=cursor.dump({**seen, "handled": handled, "restarts": [*recent, now]})
     )

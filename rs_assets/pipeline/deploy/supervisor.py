@@ -94,11 +94,16 @@ class Supervisor:
             self._trial = None
         return report
 
+    def stop_wished(self) -> None:
+        """Write down, before `stop`, that a person wished for the end of what runs."""
+        if self._running is not None:
+            self._running.session.stop_wished()
+
     def _stop(self, *, drain: bool = True) -> RunReport | None:
         running, self._running = self._running, None
         if running is None:
             return None
-        report = running.stop(drain=drain)
+        report = running.end(drain=drain)
         if self._trial is not None:
             self._look_at_trial(Proof(self._folder, self._trial.before))
         return report

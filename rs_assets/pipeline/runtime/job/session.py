@@ -21,9 +21,10 @@ from rs_assets.engine.checkpoint.lease import Lease
 from rs_assets.engine.checkpoint.log import PARTITIONS, CheckpointLog
 from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.engine.checkpoint.storage import storage_named
+from rs_assets.engine.checkpoint.wish import Wish, read_wish, wished_on, write_wish
 from rs_assets.engine.sink.base import Claim, Closing, SinkWriter
 from rs_assets.engine.source.base import Known, SourceReader, listed
-from rs_assets.errors import ConfigurationError
+from rs_assets.errors import ConfigurationError, PipelineBusyError
 from rs_assets.pipeline.compile.late import closing, unmarked
 from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.compile.query_plan import QueryPlan
@@ -44,6 +45,8 @@ from rs_assets.pipeline.topology.sink import DeltaSink, FileSink, Sink
 from rs_assets.pipeline.topology.source import Source
 from rs_assets.pipeline.topology.topology import Topology
 
+NOT_WRITTEN = "the stream may be started again, for that it was stopped could not be written down"
+
 
 class JobSession:
     """One run; a context manager that ends it. Nothing is written before every check of `opening` has passed."""
@@ -60,6 +63,7 @@ class JobSession:
         self._began = time.monotonic()
         self.manifest = Manifest.new()
         self.lease: Lease | None = None
+        self.wish: Wish | None = None
         self.claim: Claim | None = None
         self.catalog = Catalog(options.home.catalog)
         self.recovered_from = ""
@@ -88,6 +92,31 @@ class JobSession:
         self.journal = Journal(self.catalog, storage, self.troubles)
         self.at_end(self._close_followings)
         self.at_end(self.journal.close)
+
+    def run_on(self, *, answers: str | None = None) -> None:
+        """Write down that this run is to go on as the stream of its pipeline, until it fails or `stop_wished`.
+
+        With `answers` it is to start a stream again, and that is the id of the last word on it then, empty if there was
+        none: PipelineBusyError if there was another word since, for that stream is not to be started again.
+        """
+        wish = read_wish(self.folder)
+        if answers is not None and answers != (wish.id if wish is not None else ""):
+            raise PipelineBusyError(
+                f"{self.topology.name} was started or stopped by somebody else meanwhile",
+                remedy="nothing to do: this start is not wished for any more",
+                run=wish.run_id if wish is not None else None,
+            )
+        self.held.check()
+        self.wish = wished_on(self.folder, self.options.run_id)
+
+    def stop_wished(self) -> None:
+        """Write down that somebody wished for the end of this stream, so that nobody starts it again."""
+        if self.wish is None or self.wish.stopped:
+            return
+        with self.troubles.guarding(NOT_WRITTEN):
+            self.held.check()
+            self.wish = self.wish.stop(now=time.time())
+            write_wish(self.folder, self.wish)
 
     def at_end(self, do: Callable[[], None]) -> None:
         """Call `do` when the session is closed, before what was asked for earlier."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import orjson
@@ -77,9 +78,11 @@ class RealTimePipeline:
         """Nothing more to do."""
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Stop."""
-        self.stop()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop; by an error it ends, and it is not a wish that it stays so."""
+        (self.stop if kind is None or issubclass(kind, KeyboardInterrupt) else self.end)()
 
     @property
     def active(self) -> bool:
@@ -115,6 +118,12 @@ class RealTimePipeline:
 
     def stop(self, *, drain: bool = True, patience_s: float = 60) -> RunReport:  # noqa: ARG002  as a started pipeline
         """Stop at once; what was sent since the last commit of offsets is sent again by the next start."""
+        if not self._closed and requests.asked(self.session.folder, "stop") is None:
+            self.session.stop_wished()
+        return self.end()
+
+    def end(self) -> RunReport:
+        """Stop as `stop` does, while it is still wished that the stream runs on."""
         if self._closed:
             return self.session.report()
         self._closed = True
@@ -185,6 +194,7 @@ def _begun(session: JobSession, spark: SparkSession) -> RealTimePipeline:
     check_slots(_partitions(session), slots)
     requests.clear(session.folder, "stop")
     requests.clear(session.folder, "resume")
+    session.run_on()
     wire_all(session, spark)
     (query,) = session.queries.values()
     running = RealTimePipeline(session=session, query=query, spark_query=_started(session, query), slots=slots)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from pyspark.sql import SparkSession
 
 from rs_assets.engine.source.base import Settling
+from rs_assets.errors import RsError
 from rs_assets.pipeline.compile.plan import in_order
 from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.runtime.batch.query import AVAILABLE_NOW, QueryRun
@@ -82,10 +84,17 @@ def start(topology: Topology, options: RunOptions | None = None) -> RunningPipel
     options = options or RunOptions()
     session = opened(topology, options)
     try:
+        session.run_on()
         options.driver.call(lambda spark: wire_all(session, spark))
-        return RunningPipeline.begin(session)
     except BaseException:
         session.close()
+        raise
+    running = RunningPipeline.over(session)
+    try:
+        return running.begin()
+    except BaseException:
+        with suppress(RsError):
+            running.end(drain=False)
         raise
 
 

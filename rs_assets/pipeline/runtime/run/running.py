@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from types import TracebackType
 from typing import Any, Self
 
 from rs_assets.engine.background import Repeated
@@ -44,29 +45,33 @@ class RunningPipeline:
     _tasks: list[Repeated] = field(default_factory=list)
 
     @classmethod
-    def begin(cls, session: JobSession) -> Self:
-        """Start the wired queries of `session`."""
-        driver, interval = session.options.driver, session.options.interval
+    def over(cls, session: JobSession) -> Self:
+        """The handle of what `session` has wired; nothing runs yet."""
+        clock = IdleClock.over(session.queries.values(), session.troubles)
+        return cls(session, clock, Warden(session, every(session.options.interval)))
+
+    def begin(self) -> Self:
+        """Start the queries. If that is interrupted or fails, `end` stops those that run."""
+        session = self.session
         # Requests to a run before this one.
         requests.clear(session.folder, "stop")
         requests.clear(session.folder, "resume")
         for query in session.queries.values():
-            driver.call(lambda _, q=query: q.start(every(interval)))  # type: ignore[misc]
-        clock = IdleClock.over(session.queries.values(), session.troubles)
-        clock.start()
-        warden = Warden(session, every(interval))
-        warden.start()
-        running = cls(session, clock, warden)
-        running._begin_tasks()
-        return running
+            session.options.driver.call(lambda _, q=query: q.start(every(session.options.interval)))  # type: ignore[misc]
+        self.clock.start()
+        self.warden.start()
+        self._begin_tasks()
+        return self
 
     def __enter__(self) -> Self:
         """Nothing more to do."""
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Drain and stop."""
-        self.stop()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Drain and stop; by an error it ends, and it is not a wish that it stays so."""
+        (self.stop if kind is None or issubclass(kind, KeyboardInterrupt) else self.end)()
 
     def status(self) -> dict[str, Any]:
         """What each query does, and the sums so far."""
@@ -141,8 +146,15 @@ class RunningPipeline:
     def stop(self, *, drain: bool = True, patience_s: float = 60) -> RunReport:
         """Stop; with `drain` the batches in flight end first, for at most `patience_s` seconds.
 
-        Without it they are given up: the next start computes them again. May be called twice.
+        Without it they are given up: the next start computes them again. May be called twice. Dagster does not start
+        the stream again by itself.
         """
+        if not self._closed and requests.asked(self.session.folder, "stop") is None:
+            self.session.stop_wished()
+        return self.end(drain=drain, patience_s=patience_s)
+
+    def end(self, *, drain: bool = True, patience_s: float = 60) -> RunReport:
+        """Stop as `stop` does, while it is still wished that the stream runs on: it failed, or makes room."""
         if not self._closed:
             self._closed = True
             try:
@@ -161,7 +173,8 @@ class RunningPipeline:
             with ExitStack() as watchers, self.session.troubles.guarding(NOT_FORGOTTEN):
                 watchers.callback(self.warden.stop)
                 watchers.callback(self.clock.stop)
-                if requests.asked(self.session.folder, "stop") is None:
+                wish = self.session.wish
+                if requests.asked(self.session.folder, "stop") is None or (wish is not None and wish.stopped):
                     # Stopped by a person: what an upkeep job asked for before must not start it again.
                     requests.clear(self.session.folder, "resume")
             drain_and_stop(self.session, patience_s=patience_s)

@@ -1,0 +1,67 @@
+"""Signals that ask a run to end: which of them a terminal's run hears, and a while in which none comes between."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+# Ctrl-C, `kill`, and the end of the terminal. Dagster lets SIGTERM do what SIGINT does while a run goes on.
+ASKS_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# As many open files as a terminal is looked for among.
+FILES = 256
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Within this no signal that asks to end raises anything; the last that came is raised behind it.
+
+    On threads that are not the main one, which no signal interrupts, it does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in ASKS_TO_END}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[-1])
+
+
+@contextmanager
+def heard_at_terminal() -> Iterator[None]:
+    """Within this SIGTERM and SIGHUP do what Ctrl-C does: the run drains, also where its terminal was closed.
+
+    What is ignored, as SIGHUP is under `nohup`, stays so.
+    """
+    shown = [number for number in range(FILES) if os.isatty(number)]
+
+    def hang_up(_: int, __: FrameType | None) -> None:
+        # What is shown goes nowhere from now on; written to a terminal that is gone it would be an error.
+        with open(os.devnull, "r+b", buffering=0) as nowhere:  # noqa: PTH123  a file number is wanted
+            for number in shown:
+                os.dup2(nowhere.fileno(), number)
+        signal.raise_signal(signal.SIGINT)
+
+    def end(_: int, __: FrameType | None) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, hang_up if number == signal.SIGHUP else end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,265 @@
+"""Whether a stream is started again, by what is known of its runs: facts made by hand, no process and no Spark."""
+
+import time
+
+import psutil
+import pytest
+from dagster import DagsterInstance, DagsterRunStatus, SkipReason, build_op_context, build_sensor_context
+
+from rs_assets import StreamBuilder, build_definitions
+from rs_assets.engine.checkpoint import requests
+from rs_assets.engine.checkpoint.lease import Lease
+from rs_assets.engine.checkpoint.wish import FILE, Wish, read_wish, wished_on, write_wish
+from rs_assets.engine.home import Home
+from rs_assets.errors import PipelineBusyError
+from rs_assets.orchestration import upkeep
+from rs_assets.orchestration.orphans import end_orphans, note_process
+from rs_assets.orchestration.place import Place
+from rs_assets.orchestration.recorded import job_origin
+from rs_assets.orchestration.runtime import ANSWERS
+from rs_assets.orchestration.sensors import recovery_sensor
+from rs_assets.orchestration.sensors.known import LAUNCHED_WITHIN
+from rs_assets.orchestration.sensors.verdict import End, Ran, judge
+from rs_assets.orchestration.stream_assets import StreamAssets
+from rs_assets.pipeline.runtime.job.session import JobSession
+from rs_assets.pipeline.runtime.options import RunOptions
+
+PIPELINE = StreamBuilder.data_stream("shop", "hits").from_array([{"n": 1}]).to_delta("hits").build()
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path, monkeypatch):
+    monkeypatch.setenv("RS_HOME", str(tmp_path / "rs"))
+
+
+@pytest.fixture
+def folder():
+    return Home.default().job("shop", "hits")
+
+
+@pytest.fixture
+def instance():
+    with DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture
+def job():
+    return build_definitions([PIPELINE]).resolve_job_def("shop_hits_start")
+
+
+def made(instance, job, status=DagsterRunStatus.STARTED, **tags):
+    return instance.create_run_for_job(job, tags={**job.run_tags, **tags}, status=status)
+
+
+def tick(instance, cursor=None):
+    return recovery_sensor(StreamAssets.of(PIPELINE))(build_sensor_context(instance=instance, cursor=cursor))
+
+
+def said(instance):
+    result = tick(instance)
+    assert isinstance(result, SkipReason)
+    return result.skip_message
+
+
+@pytest.mark.parametrize(
+    ("wish", "ends", "act", "decides"),
+    [
+        (None, {"a": "failed"}, "restart", "a"),
+        (None, {"a": "failed", "b": "busy"}, "restart", "a"),
+        (None, {"a": "stopped", "b": "busy"}, "leave", "a"),
+        (None, {"a": "failed", "b": "stopped"}, "leave", "b"),
+        (None, {"a": "stopped", "b": "failed"}, "restart", "b"),
+        ("a", {"a": "failed", "b": "refused"}, "leave", "b"),
+        ("a stopped", {"a": "failed"}, "leave", "a"),
+        ("a stopped", {"a": "failed", "b": "failed"}, "restart", "b"),
+        ("b", {"a": "failed", "b": "stopped"}, "leave", "b"),
+        ("somebody stopped", {"a": "failed"}, "leave", "somebody"),
+    ],
+)
+def test_judge_lets_the_run_decide_that_ended_last(wish, ends, act, decides):
+    """Of a and b, which begin and end one after the other."""
+    runs = [Ran(run_id=name, began=at, ended=at + 1.0) for name, at in (("a", 10.0), ("b", 20.0)) if name in ends]
+    name, _, stopped = (wish or "").partition(" ")
+    since = {"a": 10.0, "b": 20.0, "somebody": 15.0}.get(name, 0.0)
+    word = Wish(run_id=name, since=since, at=since + bool(stopped), stopped=bool(stopped)) if wish else None
+    verdict = judge(word, runs, lambda run: End(kind=ends.get(run.run_id, "ended"), why=""))
+    assert (verdict.act, verdict.run_id) == (act, decides)
+
+
+def test_judge_of_a_second_start_that_was_stopped_beside_the_stream_lets_the_stream_decide():
+    runs = [Ran(run_id="a", began=1.0, ended=9.0), Ran(run_id="b", began=2.0, ended=3.0)]
+    ends = {"a": End(kind="failed", why=""), "b": End(kind="stopped", why="")}
+    wish = Wish(run_id="a", since=1.0, at=1.0)
+    assert judge(wish, runs, lambda run: ends[run.run_id]).act == "restart"
+    assert judge(wish, runs, lambda run: ends[run.run_id], holder="a").act == "wait"
+    runs.append(Ran(run_id="c", began=8.0))
+    assert judge(wish, runs, lambda run: ends[run.run_id]).act == "wait"
+
+
+def test_recovery_of_a_stream_that_was_stopped_leaves_it_whatever_dagster_says_of_its_run(instance, job, folder):
+    run = made(instance, job, DagsterRunStatus.FAILURE)
+    wish = wished_on(folder, run.run_id)
+    assert tick(instance).run_requests
+    write_wish(folder, wish.stop(now=time.time()))
+    assert said(instance) == "it was stopped by a person"
+    (folder / FILE).write_text("spoiled")
+    assert tick(instance).run_requests
+
+
+def test_recovery_of_a_stream_that_plain_python_has_stopped_since_leaves_it(instance, job, folder):
+    made(instance, job, DagsterRunStatus.FAILURE)
+    wish = wished_on(folder, "of a program")
+    assert "start it again yourself" in said(instance)
+    write_wish(folder, wish.stop(now=time.time()))
+    assert said(instance) == "it was stopped by a person"
+
+
+def test_recovery_waits_while_another_run_holds_the_pipeline(instance, job):
+    made(instance, job, DagsterRunStatus.FAILURE)
+    with Lease.acquire(Home.default().leases, pipeline="shop.hits", run_id="a batch run"):
+        assert "a batch run goes on" in said(instance)
+    assert tick(instance).run_requests
+
+
+def test_recovery_of_a_start_that_was_killed_before_it_held_the_lease_starts_it_again(instance, job, monkeypatch):
+    """At a terminal, where Dagster takes it for one that goes on; and one that hangs."""
+    run = made(instance, job)
+    note_process(instance, run)
+    assert "begins or ends" in said(instance)
+    with monkeypatch.context() as patched:
+        patched.setattr("rs_assets.orchestration.orphans.lives", lambda *_: False)
+        [request] = tick(instance).run_requests
+        assert request.tags["rs/recovery_reason"] == "its process ended without a word"
+    later = time.time() + LAUNCHED_WITHIN.total_seconds() + 60
+    monkeypatch.setattr("rs_assets.orchestration.sensors.known.time.time", lambda: later)
+    assert tick(instance).run_requests
+    instance.delete_run(run.run_id)
+    instance.create_run_for_job(job, status=DagsterRunStatus.QUEUED, remote_job_origin=job_origin(job.name))
+    assert "begins or ends" in said(instance)
+
+
+def test_recovery_of_a_run_that_is_found_to_be_gone_later_on_does_not_count_it_as_ended_then(instance, job, folder):
+    """A second start at a terminal was killed, the stream stopped, and only then the killed one was looked at."""
+    stream = made(instance, job)
+    wish = wished_on(folder, stream.run_id)
+    killed = made(instance, job)
+    with psutil.Popen(["true"]) as ended:
+        process = psutil.Process(ended.pid)
+        process.create_time()
+    note_process(instance, killed, process)
+    instance.report_run_canceling(stream)
+    write_wish(folder, wish.stop(now=time.time()))
+    instance.report_run_canceled(stream)
+    end_orphans(instance, PIPELINE.topology)
+    assert instance.get_run_by_id(killed.run_id).status == DagsterRunStatus.FAILURE
+    assert said(instance) == "it was stopped by a person"
+
+
+def test_recovery_whose_start_was_refused_because_another_run_was_going_asks_for_it_again(instance, job):
+    failed = made(instance, job, DagsterRunStatus.FAILURE)
+    first = tick(instance)
+    [request] = first.run_requests
+    assert "already handled" in tick(instance, first.cursor).skip_message
+    refused = made(instance, job, **request.tags)
+    refuse(instance, refused)
+    again = recovery_sensor(StreamAssets.of(PIPELINE))(build_sensor_context(instance=instance))
+    [second] = again.run_requests
+    assert (second.tags["rs/recovers"], second.run_key) == (failed.run_id, f"recover:{failed.run_id}:1")
+
+
+def refuse(instance, run):
+    """What Dagster keeps of a run whose start was refused as busy."""
+    from dagster._core.events import DagsterEvent, DagsterEventType
+    from dagster._core.execution.plan.objects import StepFailureData
+    from dagster_shared.error import SerializableErrorInfo
+
+    error = SerializableErrorInfo("another run is going", [], PipelineBusyError.__name__)
+    failure = DagsterEvent(
+        event_type_value=DagsterEventType.STEP_FAILURE.value,
+        job_name=run.job_name,
+        step_key="shop__hits__array",
+        event_specific_data=StepFailureData(error=error, user_failure_data=None),
+    )
+    instance.report_dagster_event(failure, run_id=run.run_id)
+    instance.report_run_failed(run)
+
+
+def test_recovery_behind_upkeep_leaves_a_stream_that_a_person_stopped_meanwhile(instance, job, folder):
+    run = made(instance, job, DagsterRunStatus.SUCCESS)
+    wish = wished_on(folder, run.run_id)
+    requests.ask(folder, "resume", reason="a rescale")
+    assert tick(instance).run_requests
+    write_wish(folder, wish.stop(now=time.time()))
+    assert said(instance) == "it was stopped by a person"
+
+
+def test_upkeep_does_not_ask_for_a_stream_that_a_person_stopped_while_it_drained(instance, job, folder, monkeypatch):
+    monkeypatch.setattr(upkeep, "LOOK_S", 0.01)
+    run = made(instance, job)
+    wish = wished_on(folder, run.run_id)
+    lease = Lease.acquire(Home.default().leases, pipeline="shop.hits", run_id=run.run_id).__enter__()
+
+    def stopped(*_):
+        write_wish(folder, wish.stop(now=time.time()))
+        lease.__exit__(None, None, None)
+
+    monkeypatch.setattr(upkeep, "_wait_until_free", stopped)
+    with (
+        build_op_context(instance=instance) as context,
+        upkeep._stopped(context, PIPELINE.topology, Place().options(), "a rescale"),
+    ):
+        pass
+    assert requests.asked(folder, "resume") is None
+
+
+class TestSession:
+    """What a run writes down of itself while it holds the lease."""
+
+    @pytest.fixture
+    def session(self):
+        made = JobSession(PIPELINE.topology, RunOptions(run_id="mine"))
+        made.begin()
+        with made:
+            yield made
+
+    def test_a_stop_that_was_wished_is_the_last_word_on_its_run(self, session, folder):
+        session.stop_wished()
+        assert read_wish(folder) is None
+        session.run_on()
+        begun = read_wish(folder)
+        session.stop_wished()
+        session.stop_wished()
+        stopped = read_wish(folder)
+        assert (begun.run_id, begun.stopped, stopped.run_id, stopped.stopped) == ("mine", False, "mine", True)
+        assert begun.since == stopped.since <= stopped.at
+
+    def test_a_start_that_recovery_asked_for_is_refused_behind_another_word(self, session, folder):
+        seen = wished_on(folder, "before")
+        write_wish(folder, seen.stop(now=time.time()))
+        with pytest.raises(PipelineBusyError, match="started or stopped by somebody else"):
+            session.run_on(answers=seen.id)
+        assert read_wish(folder).run_id == "before"
+        session.run_on(answers=read_wish(folder).id)
+        assert read_wish(folder).run_id == "mine"
+
+    def test_a_start_that_recovery_asked_for_where_nothing_was_said_goes_on(self, session, folder):
+        session.run_on(answers="")
+        assert read_wish(folder).run_id == "mine"
+
+    def test_a_stop_that_cannot_be_written_is_a_warning(self, session, monkeypatch):
+        session.run_on()
+
+        def full(*_):
+            raise OSError("no space left")
+
+        monkeypatch.setattr("rs_assets.pipeline.runtime.job.session.write_wish", full)
+        session.stop_wished()
+        assert any("could not be written down" in warning for warning in session.troubles.warnings)
+
+
+def test_recovery_gives_its_run_the_last_word_that_it_saw(instance, job, folder):
+    run = made(instance, job, DagsterRunStatus.FAILURE)
+    assert tick(instance).run_requests[0].tags[ANSWERS] == ""
+    wish = wished_on(folder, run.run_id)
+    assert tick(instance).run_requests[0].tags[ANSWERS] == wish.id
