@@ -17,8 +17,9 @@ from dagster import (
 
 from rs_assets.engine.background import LOG
 from rs_assets.errors import RsError
+from rs_assets.orchestration.asked import PARENT
 from rs_assets.orchestration.interrupts import held_back
-from rs_assets.orchestration.runtime import PARENT, Ended
+from rs_assets.orchestration.runtime import Ended
 
 DRAINED = "drained and stopped; the next run goes on from here"
 UNBEGUN = "told to stop before it had read anything; nothing was changed"

@@ -10,6 +10,7 @@ from typing import Literal
 from dagster import ConfigurableResource, DagsterExecutionInterruptedError, InitResourceContext
 from pydantic import Field, PrivateAttr
 
+from rs_assets.engine.checkpoint.wish import read_wish
 from rs_assets.engine.home import Home
 from rs_assets.engine.join.resource import JoinResource
 from rs_assets.engine.shuffle.resource import ShuffleResource
@@ -17,8 +18,10 @@ from rs_assets.engine.sink.resource import SinkResource
 from rs_assets.engine.source.resource import SourceResource
 from rs_assets.engine.spark.resource import SparkResource
 from rs_assets.engine.window.resource import WindowResource
+from rs_assets.orchestration.asked import answers_of
 from rs_assets.orchestration.interrupts import held_back
 from rs_assets.orchestration.place import Place
+from rs_assets.orchestration.sensors.known import refuse_unwished
 from rs_assets.pipeline.compile.wiring import Flow
 from rs_assets.pipeline.runtime.job.ending import record
 from rs_assets.pipeline.runtime.job.opening import opened
@@ -44,10 +47,6 @@ BEGUN: list[Callable[[], None]] = []
 LAST_REPORTS: dict[str, RunReport] = {}
 # How long a run that is told to stop waits for its batch in flight, in seconds.
 DRAIN_S = 60.0
-# The tag of a run that is to start a stream again: the id of the last word on that stream then.
-ANSWERS = "rs/answers"
-# Dagster's tag of a run that was made of another one, with all tags of that one.
-PARENT = "dagster/parent_run_id"
 
 
 class RunResource(ConfigurableResource[None]):
@@ -167,14 +166,13 @@ class RuntimeResource(ConfigurableResource[None]):
     run: RunResource
 
     _session: JobSession | None = PrivateAttr(default=None)
-    # The last word on the stream when this run was asked for to start it again; None for one that a person asked for.
-    _answers: str | None = PrivateAttr(default=None)
+    # What Dagster says of the run, if it goes on in one.
+    _context: InitResourceContext | None = PrivateAttr(default=None)
     _listeners: list[Listener] = PrivateAttr(default_factory=list)
 
     def setup_for_execution(self, context: InitResourceContext) -> None:
-        """Take note of what the run was asked for."""
-        tags = context.run.tags if context.run is not None else {}
-        self._answers = None if PARENT in tags else tags.get(ANSWERS)
+        """Take note of the run."""
+        self._context = context
 
     def teardown_after_execution(self, context: InitResourceContext) -> None:  # noqa: ARG002  Dagster's form
         """Stop what still runs and give the pipeline's lease back."""
@@ -221,9 +219,20 @@ class RuntimeResource(ConfigurableResource[None]):
         if self._session is None:
             self._session = opened(topology, self.options(run_id))
             if self.run.mode == "start":
-                self._session.run_on(answers=self._answers)
+                self._begin_stream(self._session)
             self._session.options.driver.call(self._session.prepare)
         return self._session
+
+    def _begin_stream(self, session: JobSession) -> None:
+        """Write down that this run is the stream; PipelineBusyError if recovery asked for it and nobody wishes for it.
+
+        With the lease in hand: nobody else starts or stops the stream meanwhile.
+        """
+        run, instance = (self._context.run, self._context.instance) if self._context is not None else (None, None)
+        answers = answers_of(run.tags) if run is not None else None
+        if run is not None and instance is not None and answers is not None:
+            refuse_unwished(instance, run, read_wish(session.folder))
+        session.run_on(answers=answers)
 
     def options(self, run_id: str) -> RunOptions:
         """What a run goes by, as the resources are set."""

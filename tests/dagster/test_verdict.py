@@ -13,10 +13,10 @@ from rs_assets.engine.checkpoint.wish import FILE, Wish, read_wish, wished_on, w
 from rs_assets.engine.home import Home
 from rs_assets.errors import PipelineBusyError
 from rs_assets.orchestration import upkeep
+from rs_assets.orchestration.asked import ANSWERS
 from rs_assets.orchestration.orphans import end_orphans, note_process
 from rs_assets.orchestration.place import Place
 from rs_assets.orchestration.recorded import job_origin
-from rs_assets.orchestration.runtime import ANSWERS
 from rs_assets.orchestration.sensors import recovery_sensor
 from rs_assets.orchestration.sensors.known import LAUNCHED_WITHIN
 from rs_assets.orchestration.sensors.verdict import End, Ran, judge

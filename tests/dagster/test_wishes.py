@@ -35,8 +35,9 @@ from rs_assets.engine.source.lines.planner import Planner
 from rs_assets.engine.spark.resource import SparkResource
 from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError, TopologyChangedError
 from rs_assets.orchestration import runtime, upkeep
+from rs_assets.orchestration.asked import PARENT
 from rs_assets.orchestration.checks import checks_of
-from rs_assets.orchestration.ending import BY_HAND, DRAINED, PARENT, UNBEGUN, UNWISHED
+from rs_assets.orchestration.ending import BY_HAND, DRAINED, UNBEGUN, UNWISHED
 from rs_assets.orchestration.ops import process_op, source_op
 from rs_assets.orchestration.place import Place, place_of
 from rs_assets.orchestration.resource_keys import IN_PROCESS

@@ -1,4 +1,4 @@
-"""`make torture`: every crash point, histories of a seed, and a ledger over Kafka. FAULTS.md says what they are."""
+"""`make torture`: crash points, histories of a seed, a ledger over Kafka, and stops. FAULTS.md says what they are."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tests.torture.ledger import planned as kills_of
 from tests.torture.operations import OPERATIONS
 from tests.torture.recorder import ShimError, compile_shim
 from tests.torture.site import SMALL
+from tests.torture.stops import stops
 
 
 def histories(folder: Path, how: argparse.Namespace) -> int:
@@ -78,6 +79,11 @@ def arguments() -> argparse.Namespace:
     kafka = parts.add_parser("ledger", help="a ledger over Kafka while producer, broker and pipeline are killed")
     kafka.add_argument("--seed", type=int, default=1)
     kafka.add_argument("--kills", type=int, default=50)
+    stopped = parts.add_parser("stops", help="streams that are stopped or killed in each phase, under recovery")
+    stopped.add_argument("--seed", type=int, default=1)
+    stopped.add_argument("--count", type=int, default=200, help="so many stops")
+    stopped.add_argument("--kills", type=int, default=40, help="so many kills, each in a process of its own")
+    stopped.add_argument("--minutes", type=float, default=1e6, help="begin none behind that time")
     return parser.parse_args()
 
 
@@ -86,6 +92,8 @@ def done_as_asked(folder: Path, how: argparse.Namespace) -> int:
     if how.part == "crashes":
         limits = {"every": how.every, "point": how.point, "minutes": how.minutes}
         return crashes(folder, how.operation, shuffled=how.shuffled, **limits)
+    if how.part == "stops":
+        return stops(folder, how.seed, how.count, how.kills, how.minutes)
     return histories(folder, how) if how.part == "histories" else ledger(folder, how.seed, how.kills)
 
 

@@ -110,9 +110,11 @@ class LeaseRow:
 class Lease:
     """A held lease; a context manager that renews it from a thread of its own and gives it back at the end."""
 
-    def __init__(self, path: Path, row: LeaseRow, *, taken_over: bool = False) -> None:
+    def __init__(self, path: Path, row: LeaseRow, *, taken_over: bool = False, before: LeaseRow | None = None) -> None:
         self.path = path
         self.row = row
+        # The lease that was there before it, by which it is known how long its holder has lived.
+        self.before = before
         # Whether the holder before only was silent: it may wake, and must find its token outranked everywhere.
         self.taken_over = taken_over
         self._renewed = time.monotonic()
@@ -144,7 +146,7 @@ class Lease:
                     taken_over |= _watch(path, held)
                 row = replace(mine, token=max(held.token if held else 0, above) + 1)
                 if _taken(path, row, table, seen=held):
-                    return cls(path, row, taken_over=taken_over)
+                    return cls(path, row, taken_over=taken_over, before=held)
 
     def __enter__(self) -> Self:
         """Begin to renew it."""

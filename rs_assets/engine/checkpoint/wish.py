@@ -22,7 +22,8 @@ FILE = "wish.json"
 class Wish:
     """The last word on a stream: `stopped`, or that the run `run_id` goes on. Times are seconds since the epoch.
 
-    `since` is when that run began, `at` when the word was said. `id` is another one with each word.
+    `since` is when that run began. `at` is when the word was said, or how long the run lived if another one has taken
+    the lease since. `id` is another one with each word.
 
     >>> wish = Wish(run_id="a", since=1.0, at=1.0)
     >>> stopped = wish.stop(now=3.0)

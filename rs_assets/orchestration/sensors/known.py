@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
@@ -12,6 +12,7 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, Ru
 from rs_assets.engine.checkpoint.lease import LeaseRow
 from rs_assets.engine.checkpoint.wish import Wish
 from rs_assets.errors import PipelineBusyError
+from rs_assets.orchestration.asked import ENDED, RECOVERS, answers_of
 from rs_assets.orchestration.orphans import LOST, is_gone
 from rs_assets.orchestration.sensors.refusals import failed_with, refusal_of, was_canceled
 from rs_assets.orchestration.sensors.verdict import End, Ran, Verdict, judge
@@ -50,15 +51,38 @@ class Stream:
 
     def verdict(self) -> Verdict:
         """Whether the stream is to be started again."""
-        return judge(self.wish, [self._ran(record) for record in self.records], self._end_of, holder=self.holder)
+        runs = [*(self._ran(record) for record in self.records), *self._unrecorded()]
+        return judge(self.wish, runs, self._end_of, holder=self.holder)
+
+    def before(self, run: DagsterRun) -> Verdict:
+        """The verdict by the runs that have ended, for `run` itself, which knows when the one ended that it follows."""
+        follows, ended = run.tags.get(RECOVERS), float(run.tags.get(ENDED, "0"))
+        others = [self._ran(record) for record in self.records if record.dagster_run.run_id != run.run_id]
+        seen = [replace(ran, ended=max(ended, ran.began)) if ran.run_id == follows else ran for ran in others]
+        over = [ran for ran in seen if ran.ended is not None]
+        return judge(self.wish, [*over, *self._unrecorded()], self._end_of)
+
+    def _unrecorded(self) -> Iterator[Ran]:
+        """The run of the last word if Dagster does not know it, ended with the last sign of life in the lease."""
+        wish, lease = self.wish, self.lease
+        if wish is not None and self.run(wish.run_id) is None:
+            seen = _seconds(lease.renewed_at) if lease is not None and lease.run_id == wish.run_id else wish.at
+            yield Ran(run_id=wish.run_id, began=wish.since, ended=max(seen, wish.since))
 
     def _ran(self, record: RunRecord) -> Ran:
         run, began = record.dagster_run, record.start_time or _seconds(record.create_timestamp)
+        asked_for = answers_of(run.tags) is not None
         if run.is_finished:
-            # The end of one whose process was missed later on is not known.
-            seen = began if LOST in run.tags else record.end_time or _seconds(record.update_timestamp)
-            return Ran(run_id=run.run_id, began=began, ended=max(seen, began))
-        return Ran(run_id=run.run_id, began=began, ended=self._lost(record, began))
+            ended = max(self._seen_last(record, began), began)
+            return Ran(run_id=run.run_id, began=began, ended=ended, asked_for=asked_for)
+        return Ran(run_id=run.run_id, began=began, ended=self._lost(record, began), asked_for=asked_for)
+
+    def _seen_last(self, record: RunRecord, began: float) -> float:
+        """When a run has ended that Dagster knows to be over: it may have found that out later on."""
+        run = record.dagster_run
+        if self.lease is not None and self.lease.run_id == run.run_id:
+            return _seconds(self.lease.renewed_at)
+        return began if LOST in run.tags else record.end_time or _seconds(record.update_timestamp)
 
     def _lost(self, record: RunRecord, began: float) -> float | None:
         """The last sign of life of a run that Dagster takes for one that goes on, and that does not; else None."""
@@ -98,6 +122,19 @@ class Stream:
         if lease.free:
             return "its process exited without releasing the lease"
         return f"its lease is stale: no heartbeat for {lease.age.total_seconds():.0f} s"
+
+
+def refuse_unwished(instance: DagsterInstance, run: DagsterRun, wish: Wish | None) -> None:
+    """PipelineBusyError if nobody wishes any more for `run`, which recovery asked for: the stream was stopped since.
+
+    To be called with the pipeline's lease in hand.
+    """
+    verdict = Stream.of(instance, RunsFilter(job_name=run.job_name), wish, None).before(run)
+    if verdict.end == "stopped":
+        raise PipelineBusyError(
+            f"the stream was stopped after this run was asked for: {verdict.why}",
+            remedy="nothing to do: this start is not wished for any more",
+        )
 
 
 def _failed(why: str) -> End:

@@ -22,9 +22,9 @@ from dagster import (
 from rs_assets.engine.checkpoint import requests
 from rs_assets.engine.checkpoint.lease import read_lease
 from rs_assets.engine.checkpoint.wish import Wish, read_wish
+from rs_assets.orchestration.asked import ANSWERS, ENDED, RECOVERS
 from rs_assets.orchestration.place import place_of_run
 from rs_assets.orchestration.resource_keys import RUN
-from rs_assets.orchestration.runtime import ANSWERS
 from rs_assets.orchestration.sensors import cursor
 from rs_assets.orchestration.sensors.known import Stream
 from rs_assets.orchestration.sensors.verdict import Verdict
@@ -32,8 +32,6 @@ from rs_assets.orchestration.stream_assets import StreamAssets
 
 # What was wished for one start: a second one would read everything again, or forget state again.
 ONCE = ("new_generation", "reset_steps", "keep_state")
-# The tag of a run that starts a stream again: the run that it follows.
-RECOVERS = "rs/recovers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +141,7 @@ def _restarted(
     lost = max(stream.lease.age.total_seconds(), 0.0) if stream.lease is not None else 0.0
     tags = {
         RECOVERS: verdict.run_id,
+        ENDED: f"{verdict.ended:.6f}",
         "rs/recovery_reason": verdict.why,
         "rs/lost_seconds": f"{lost:.0f}",
         "rs/restart": str(len(recent) + 1),

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from rs_assets.engine.background import Troubles
 from rs_assets.engine.checkpoint import manifest as manifests
 from rs_assets.engine.checkpoint.catalog import Catalog, operation
-from rs_assets.engine.checkpoint.lease import Lease
+from rs_assets.engine.checkpoint.lease import Lease, LeaseRow
 from rs_assets.engine.checkpoint.log import PARTITIONS, CheckpointLog
 from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.engine.checkpoint.storage import storage_named
@@ -85,6 +85,7 @@ class JobSession:
         )
         lease.troubles = self.troubles
         self.lease = self._stack.enter_context(lease)
+        self._note_end(lease.before)
         queries = {plan.name: plan.sinks for plan in self.plans}
         self.options = self._stack.enter_context(counted(options, self.topology.name, self.troubles, queries))
         storage = storage_named(options.checkpoint_storage, catalog=options.home.catalog, url=options.storage_url)
@@ -92,6 +93,13 @@ class JobSession:
         self.journal = Journal(self.catalog, storage, self.troubles)
         self.at_end(self._close_followings)
         self.at_end(self.journal.close)
+
+    def _note_end(self, before: LeaseRow | None) -> None:
+        """Keep how long the stream has lived: its lease, which tells it, is another one's from now on."""
+        wish = read_wish(self.folder)
+        if before is not None and wish is not None and not wish.stopped and wish.run_id == before.run_id:
+            with self.troubles.guarding(NOT_WRITTEN):
+                write_wish(self.folder, replace(wish, at=max(wish.at, before.renewed_at.timestamp())))
 
     def run_on(self, *, answers: str | None = None) -> None:
         """Write down that this run is to go on as the stream of its pipeline, until it fails or `stop_wished`.

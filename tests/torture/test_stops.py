@@ -1,0 +1,33 @@
+"""A few of the cases of `make torture ARGS=stops`: a stop is a wish in each phase, and a kill is none."""
+
+import pytest
+
+from tests.torture.stops import PHASES, WAYS, Case, done, planned
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("phase", "way"),
+    [("is checked", "SIGHUP"), ("starts a query", "SIGINT"), ("computes a batch", "Terminate")],
+)
+def test_recovery_of_a_stream_that_was_stopped_in_a_phase_leaves_it(tmp_path, driver, phase, way):
+    assert done(Case(1, phase, way, behind=False), tmp_path) == ""
+
+
+@pytest.mark.timeout(600)
+def test_recovery_of_a_stream_that_was_killed_starts_it_again(tmp_path):
+    assert done(Case(1, "is checked", "SIGKILL", behind=True), tmp_path) == ""
+
+
+def test_planned_stops_of_a_seed_are_the_same_for_ever_and_cover_all_phases_and_ways():
+    plan = list(planned(3, 200, kills=5))
+    assert plan == list(planned(3, 200, kills=5))
+    assert {(case.phase, case.way) for case in plan[:110]} == {(phase, way) for phase in PHASES for way in WAYS}
+    assert sum(case.way.startswith("SIGKILL") for case in plan) == 5
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("case", list(planned(7, 20, kills=4)), ids=str)
+def test_recovery_of_streams_that_were_stopped_or_killed_at_a_seeds_moments_is_right(tmp_path, driver, case):
+    assert done(case, tmp_path) == ""
