@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -269,6 +270,29 @@ def test_should_end_by_ctrl_c_in_a_terminal_with_a_sentence_of_its_own(project):
     text = shown.decode()
     assert (code, "Traceback" in text, "KeyboardInterrupt" in text) == (0, False, False), text
     assert "drained and stopped; the next start goes on from here" in text
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_start_whose_terminal_is_closed_drains_and_stops(project):
+    """Also where it prints and draws: what was shown there goes nowhere then."""
+    environment = {**os.environ, "RS_HOME": str(project / "rs"), "DAGSTER_HOME": str(project / "dagster")}
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execve(sys.executable, [sys.executable, "-m", "rs_assets.cli.main", "start", "hits"], environment)
+    commits = project / "rs" / "checkpoints" / "shop" / "hits" / "g0001" / "file" / "checkpoint" / "commits"
+    deadline = time.monotonic() + PATIENCE_S
+    while not (commits / "0").exists() and time.monotonic() < deadline:
+        if select.select([terminal], [], [], 0.1)[0]:
+            os.read(terminal, 65_536)
+    os.close(terminal)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert read_lease(project / "rs" / "catalog" / "leases", "shop.hits").released
+    with DagsterInstance.from_config(str(project / "dagster")) as instance:
+        [run] = instance.get_runs()
+        assert run.status == DagsterRunStatus.SUCCESS
+        assert was_canceled(instance, run.run_id)
 
 
 def select_briefly():
