@@ -262,8 +262,19 @@ def _with_history(shell: Shell) -> Callable[[], None]:
     if file.is_file():
         readline.read_history_file(file)
     readline.set_history_length(HISTORY_LENGTH)
-    readline.set_completer(
-        lambda begun, place: [*shell.completions(begun), None][place] if begun or not place else None
-    )
+    found: list[str] = []
+
+    def complete(begun: str, place: int) -> str | None:
+        if not begun:
+            # Nothing to complete: a tab, as lines that are pasted have it before them.
+            if place == 0:
+                readline.insert_text("\t")
+            return None
+        if place == 0:
+            found[:] = shell.completions(begun)
+        return found[place] if place < len(found) else None
+
+    readline.set_completer(complete)
+    readline.parse_and_bind("set enable-bracketed-paste on")
     readline.parse_and_bind("tab: complete")
     return lambda: readline.write_history_file(file)

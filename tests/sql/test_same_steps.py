@@ -9,6 +9,7 @@ from tests.sql.test_wrong_statements import TABLES
 
 RANKED = """INSERT INTO out1 SELECT page, rn FROM (
     SELECT *, ROW_NUMBER() OVER (PARTITION BY page ORDER BY ms DESC) AS rn FROM clicks) AS t WHERE """
+BARE = "INSERT INTO out1 SELECT page, ms FROM clicks WHERE "
 WINDOWS = """INSERT INTO out1 SELECT a.page, b.n FROM
     (SELECT page, window_start AS ws, window_end AS we, COUNT(*) AS n
         FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
@@ -22,6 +23,10 @@ SAME = [
     (RANKED, "rn <= 2", "rn <= 4 AND rn < 3"),
     (RANKED, "rn <= 2", "2 >= rn"),
     (RANKED, "rn < 2", "1 = rn"),
+    (BARE, "ms BETWEEN SYMMETRIC (1) AND (2)", "(ms BETWEEN 1 AND 2 OR ms BETWEEN 2 AND 1)"),
+    (BARE, "ms BETWEEN ASYMMETRIC (1) AND 2", "ms BETWEEN 1 AND 2"),
+    (BARE, "page NOT LIKE ('a') ESCAPE '!'", "NOT page LIKE 'a' ESCAPE '!'"),
+    (BARE, "ts > ts - INTERVAL -'1' DAY", "ts > ts - INTERVAL '-1' DAY"),
     (WINDOWS, "a.ws = b.ws", "a.we = b.we"),
     (WINDOWS, "a.ws = b.ws", "a.ws = b.ws AND a.we = b.we"),
     (WINDOWS, "a.ws = b.ws + INTERVAL '1' MINUTE", "a.we = b.we + INTERVAL '1' MINUTE"),

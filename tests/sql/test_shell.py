@@ -113,6 +113,19 @@ def test_should_end_a_statement_by_a_semicolon_that_is_not_quoted(table: str) ->
     assert len(ran) == 1
 
 
+def test_shell_when_columns_have_one_name_keeps_both(table: str) -> None:
+    session = Session()
+    session.keep(table.rstrip(";"))
+    made = session.stream("SELECT page, ms AS page, 1, 2 AS column_3 FROM clicks")
+    texts = [part.text for part in made.draft.leading_to(made.step)[-1].select]  # type: ignore[attr-defined]
+    assert [text.rpartition(" AS ")[2] for text in texts] == ["`page`", "`page_2`", "`column_3`", "`column_3_2`"]
+
+
+def test_shell_when_a_remark_stands_in_a_remark_goes_on(table: str) -> None:
+    said, _ = told(table, "/* a /* b */ CREATE VIEW v AS SELECT page FROM clicks;", "describe v;")
+    assert said == ["kept", "kept", "page  string"]
+
+
 def test_should_take_a_name_again(table: str) -> None:
     said, _ = told(table, table.replace("page STRING, ", ""), "describe clicks;", "quit;", "describe clicks;")
     assert said == ["kept", "kept", "ms  bigint\nslow  ?"]
@@ -131,6 +144,7 @@ def test_should_complete_names(table: str) -> None:
 
 def test_should_preview_a_query_of_a_pipe(table: str, driver: SparkDriver) -> None:
     lines = f"{table}\nSELECT page, ms * 2 FROM clicks WHERE slow;\nSELECT page FROM clicks WHERE ms > 99;\nhelp;\n"
+    lines += "SELECT CAST(page AS BIGINT) FROM clicks;\n"
     found = CliRunner().invoke(main, ["sql"], input=lines)
     assert found.exit_code == 0
     assert "column_2" in found.output
@@ -138,6 +152,9 @@ def test_should_preview_a_query_of_a_pipe(table: str, driver: SparkDriver) -> No
     assert "80" in found.output
     assert "no rows" in found.output
     assert "describe NAME" in found.output
+    # What a query fails of is told once, without Spark's own lines.
+    assert found.output.count("CAST_INVALID_INPUT") == 1
+    assert '"logger"' not in found.output
 
 
 def test_should_edit_lines_at_a_terminal(tmp_path: Path) -> None:
@@ -151,6 +168,11 @@ def test_should_edit_lines_at_a_terminal(tmp_path: Path) -> None:
     assert "help;" in seen
     os.write(terminal, b"SELECT 1 FR\t nowhere;\n")
     assert "there is no table 'nowhere'" in _until(terminal, "remedy")
+    # A tab with nothing before it is one, as in lines that are pasted.
+    os.write(terminal, b"CREATE TABLE tabbed (\n\tcount1 BIGINT\n) WITH ('connector' = 'print');\n")
+    _until(terminal, "kept")
+    os.write(terminal, b"describe tabbed;\n")
+    assert "count1  bigint" in _until(terminal, "bigint")
     os.write(terminal, b"quit;\n")
     os.waitpid(child, 0)
     assert "SELECT 1 FROM  nowhere;" in history.read_text() or "SELECT 1 FROM nowhere;" in history.read_text()

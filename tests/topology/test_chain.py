@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from rs_assets import HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
+from rs_assets import Dimension, HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.pipeline.topology.chain import Link
@@ -69,6 +69,19 @@ def test_a_deduplication_hands_its_time_on():
     once = begin().distinct("page", within=Time.minutes(1), time_field="ts")
     topology = built(counts(once, TUMBLING))
     assert topology.links["a"] == Link(lag=timedelta(0), water_mark=timedelta(minutes=1))
+
+
+def test_chain_when_a_dimension_is_joined_between_hands_the_time_on(tmp_path):
+    dimension = Dimension.from_file(str(tmp_path / "d.csv"), format="csv", schema="page string, owner string")
+    other = Dimension.from_file(str(tmp_path / "d.csv"), format="csv", schema="page string, ts timestamp")
+    once = begin().distinct("page", within=Time.minutes(1), time_field="ts")
+    for how in ("left", "inner"):
+        for prefix in (None, "of_"):
+            named = once.dim_join(dimension, on="page", how=how, prefix=prefix)
+            assert built(counts(named, TUMBLING)).links["a"].water_mark == timedelta(minutes=1)
+    assert built(counts(once.dim_join(other, on="page", prefix="of_"), TUMBLING))
+    with pytest.raises(TopologyError, match="is computed by step 'of_table'"):
+        built(counts(once.dim_join(other, on="page", name="of_table"), TUMBLING))
 
 
 def test_windows_over_several_sources_may_feed_one():

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # What is called with the session, which is made for it; None ends the session, if there is one.
 Task = tuple[Callable[["SparkSession"], Any] | None, "Future[Any]"]
+# Loggers of Spark in Python, which write each error of a query as a line of JSON.
+QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 # How long an interruptible wait sleeps before it looks for an interrupt, in seconds.
 WAIT_S = 0.5
 # How long a JVM that was told to end is waited for, in seconds.
@@ -154,6 +156,7 @@ def make_session(settings: SparkSettings) -> SparkSession:
     """A new session with `settings`, on the Java and the jars that `rs-assets setup` found; EngineError if it fails."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException, PySparkRuntimeError
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
     from rs_assets.engine.processor.library import session_jars
@@ -182,6 +185,9 @@ def make_session(settings: SparkSettings) -> SparkSession:
     except (Py4JJavaError, PySparkException) as error:
         raise _refused(error) from error
     session.sparkContext.setLogLevel("OFF")
+    # What an expression or a query fails of reaches the caller as an exception; here it is a screen of JSON.
+    for name in QUERY_LOGGERS:
+        PySparkLogger.getLogger(name).disabled = True
     return session
 
 

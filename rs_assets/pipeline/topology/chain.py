@@ -12,6 +12,7 @@ from rs_assets.engine.source.policy import BadRecords
 from rs_assets.engine.window.bounds import EventTimeBounds
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.topology.base import Node
+from rs_assets.pipeline.topology.dim_join import DimJoin
 from rs_assets.pipeline.topology.expression import SqlText, calls_python
 from rs_assets.pipeline.topology.fold import Fold
 from rs_assets.pipeline.topology.join import StreamJoin
@@ -195,6 +196,13 @@ def _listed(node: Map, field: str) -> bool:
     return any(isinstance(each, SqlText) and each.text.strip().strip("`") == field for each in node.select)
 
 
+def _beside_columns(node: DimJoin, field: str) -> bool:
+    prefix, names = (node.prefix or "").casefold(), node.dimension.names
+    if names is None:
+        return bool(prefix) and not field.casefold().startswith(prefix)
+    return field.casefold() not in {f"{prefix}{name.casefold()}" for name in names}
+
+
 # Whether a step hands a field on as it came.
 HANDS_ON: Final[Mapping[type[Node], Callable[[Any, str], bool]]] = {
     Filter: _everything,
@@ -207,6 +215,7 @@ HANDS_ON: Final[Mapping[type[Node], Callable[[Any, str], bool]]] = {
     SelectFields: _selected,
     WithFields: _kept,
     Map: _listed,
+    DimJoin: _beside_columns,
 }
 
 

@@ -15,6 +15,7 @@ from rs_assets.engine.window.firing import HOLD, ONCE, Firing
 from rs_assets.errors import ConfigurationError, SqlError, TopologyError
 from rs_assets.pipeline.language.sql.catalog import catalog_of
 from rs_assets.pipeline.language.sql.durations import duration
+from rs_assets.pipeline.language.sql.lexer import TOO_DEEP
 from rs_assets.pipeline.language.sql.planner import Place, Planner, step_name
 from rs_assets.pipeline.language.sql.query import selected_of
 from rs_assets.pipeline.language.sql.reader import statements
@@ -76,9 +77,7 @@ def pipeline_from_sql(
         with Placed(planner, catalog.inserts[0].table.start):
             return last.build(renamed=renamed, description=description)
     except RecursionError:
-        raise text.error(
-            "an expression has too many terms or brackets inside of each other", 0, remedy="name parts of it by views"
-        ) from None
+        raise text.error(TOO_DEEP, 0, remedy="name parts of it by views") from None
 
 
 def _planned(planner: Planner) -> DataStream:
@@ -155,7 +154,9 @@ class Placed:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """SqlError for an error of the topology."""
+        """SqlError for an error of the topology, and for an expression that is too deep."""
+        if isinstance(error, RecursionError):
+            raise self.planner.text.error(TOO_DEEP, self.at, remedy="name parts of it by views") from None
         if not isinstance(error, TopologyError) or isinstance(error, SqlError):
             return
         found = _STEP.search(error.what)

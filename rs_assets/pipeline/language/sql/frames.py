@@ -41,24 +41,30 @@ def frame_of(planner: Planner, window: Any) -> Frame:
     spec = window.args.get("spec")
     if spec is None:
         return Frame()
-    kind = str(spec.args.get("kind")).upper()
+    kind = _word(spec, "kind")
     if spec.args.get("exclude") is not None or kind not in ("ROWS", "RANGE"):
         raise planner.error("OVER has ROWS or RANGE, and EXCLUDE is not supported", window, remedy=FORM)
     end = spec.args.get("end")
-    if end not in (None, "CURRENT ROW"):
+    if end is not None and _word(spec, "end") != "CURRENT ROW":
         raise planner.error(
             "a window of OVER ends with its row", end if hasattr(end, "walk") else window, remedy="AND CURRENT ROW"
         )
     return _bounded(planner, window, kind, spec)
 
 
+def _word(spec: Any, part: str) -> str:
+    """A part of OVER that is words, in upper case; empty for a number or an interval."""
+    found = spec.args.get(part)
+    return found.upper() if isinstance(found, str) else ""
+
+
 def _bounded(planner: Planner, window: Any, kind: str, spec: Any) -> Frame:
     start, peers = spec.args.get("start"), kind == "RANGE"
-    if start == "CURRENT ROW":
+    if _word(spec, "start") == "CURRENT ROW":
         return Frame(within=NONE) if peers else Frame(before=0, peers=False)
-    if spec.args.get("start_side") != "PRECEDING":
+    if _word(spec, "start_side") != "PRECEDING":
         raise planner.error("a window of OVER begins before its row", window, remedy=FORM)
-    if start == "UNBOUNDED":
+    if _word(spec, "start") == "UNBOUNDED":
         return Frame(peers=peers)
     if peers:
         if start.key != "interval":

@@ -15,11 +15,13 @@ from rs_assets.pipeline.language.sql.durations import duration_text
 from rs_assets.pipeline.language.sql.lexer import CALL
 from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts, name_of
 from rs_assets.pipeline.language.sql.relation import Relation, Scope, free_name
+from rs_assets.pipeline.language.sql.source import start_of
 from rs_assets.pipeline.language.sql.states import all_time, fired, fires_often, place_field, shuffled
 from rs_assets.pipeline.language.sql.values import Role, Value
 from rs_assets.pipeline.language.sql.windowing import (
     KINDS,
     bound_values,
+    cascaded,
     check_end,
     check_once,
     check_parts,
@@ -45,6 +47,8 @@ class Group:
     tree: Any
     keys: dict[str, Value] = field(default_factory=dict)
     window: Window | None = None
+    # It is one of its own, such as TUMBLE(ts, ...): bounds of the windows before are keys like others.
+    own: bool = False
     # Which bounds of it are named.
     bounds: set[Role] = field(default_factory=set)
     # The window is one of rows of windows, and as long as those from its start on.
@@ -69,11 +73,11 @@ def grouped(
         if name:
             group.names[id(item.unalias())] = name
     keys = _key_trees(planner, tree, items)
-    for key in keys:
+    for key in sorted(keys, key=lambda each: not _is_window(each)):
         _add_key(group, key)
-    if group.window is None:
+    if not group.bounds:
         check_once(planner, relation, keys[0] if keys else tree.expressions[0])
-    elif group.bounds:
+    elif group.window is not None:
         check_end(planner, group.window, group.bounds, keys[0])
     if relation.pending is not None and keys:
         check_parts(planner, relation.pending, group.keys.values(), keys[0])
@@ -97,7 +101,10 @@ def items_of(planner: Planner, relation: Relation, tree: Any) -> list[tuple[str,
         if star is None:
             found.append((name_of(item), item))
         else:
-            found += [(column.name, exp.column(column.name, table=column.table or None)) for column in star]
+            for column in star:
+                named = exp.column(column.name, table=column.table or None)
+                named.this.meta.update(start=start_of(item), end=start_of(item))
+                found.append((column.name, named))
     return found
 
 
@@ -121,14 +128,16 @@ def _add_key(group: Group, tree: Any) -> None:
         raise planner.error(f"{SEVERAL[tree.key]} is not supported", tree, remedy="write one query for each grouping")
     if tree.key == "literal":
         raise planner.error("GROUP BY takes no numbers of columns", tree, remedy="write the column or its expression")
-    kind = tree.name.removeprefix(CALL) if tree.key == "anonymous" else ""
-    if kind in KINDS:
+    if _is_window(tree):
+        kind = tree.name.removeprefix(CALL)
         value = planner.over(group.relation).value(tree.expressions[0])
         window, _ = window_of(planner, kind, tree.expressions[0], value, tree.expressions[1:], tree)
         _set_window(group, window, tree)
+        group.own = group.relation.pending is None
+        group.relation = cascaded(group.relation, window, value)
         return
     value = planner.over(group.relation).value(tree)
-    if value.role in ("start", "end", "last") and _bounds(group, value, tree):
+    if value.role in ("start", "end", "last") and not group.own and _bounds(group, value, tree):
         return
     if any(key.text == value.text for key in group.keys.values()):
         return
@@ -136,6 +145,11 @@ def _add_key(group: Group, tree: Any) -> None:
     taken = [*RESERVED, *group.keys, *group.relation.fields]
     wanted = value.field if value.field is not None and value.field not in RESERVED else free_name(name, taken)
     group.keys[wanted] = value
+
+
+def _is_window(tree: Any) -> bool:
+    """Whether a part of GROUP BY is TUMBLE(ts, ...) or the like."""
+    return tree.key == "anonymous" and tree.name.removeprefix(CALL) in KINDS and bool(tree.expressions)
 
 
 def _same(group: Group, tree: Any) -> int:
@@ -148,8 +162,7 @@ def _bounds(group: Group, value: Value, tree: Any) -> bool:
     relation = group.relation
     group.bounds.add(value.role)
     if relation.pending is not None:
-        if group.window is None:
-            _set_window(group, relation.pending.window, tree)
+        _set_window(group, relation.pending.window, tree)
         return True
     if relation.window is None or value.role == "last":
         return False
@@ -187,7 +200,7 @@ def _of_group(group: Group, tree: Any, before: Value) -> Value | None:
     for name, key in group.keys.items():
         if key.text == before.text:
             return Value(quote_name(name), key.type, key.role if key.role == "proctime" else "")
-    if before.role in ("start", "end", "last") and group.window is not None:
+    if before.role in ("start", "end", "last") and group.window is not None and not group.own:
         return _bound(group, before.role, tree)
     if tree.key in ("column", "dot"):
         raise group.planner.error(

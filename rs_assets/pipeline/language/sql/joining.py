@@ -79,11 +79,11 @@ def check_sides(planner: Planner, left: Relation, right: Relation, tree: Any) ->
 def made_join(join: Join) -> Relation:
     """The join, with all that must be a field before it."""
     planner = join.planner
-    if join.left.pending is not None or join.right.pending is not None:
-        return _by_window(join)
     right = join.place.inside(min(join.right.tables, default="right"))
     join.left = _apart(join, join.left, join.place, needed=join.left.apart)
     join.right = _apart(join, join.right, right, needed=join.right.apart)
+    if join.left.pending is not None or join.right.pending is not None:
+        return _by_window(join)
     within = _interval(join)
     if within is None and join.how != "inner":
         raise planner.error(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ESCAPES: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 _ESCAPED: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2}|.)|''", re.DOTALL)
+TOO_DEEP: Final = "an expression has too many terms or brackets inside of each other"
 # Before the name of each call, so that sqlglot leaves its meaning to the table of functions here.
 CALL: Final = "RS_"
 # Words before a bracket that make no call.
@@ -27,7 +28,7 @@ STRUCTURE: Final = frozenset({
     "EXISTS", "FILTER", "FROM", "FULL", "GROUP", "GROUPING", "HAVING", "IN", "INNER", "INTERSECT", "INTERVAL",
     "INTO", "IS", "JOIN", "LATERAL", "LEFT", "LIKE", "LIMIT", "NOT", "NULL", "ON", "OR", "ORDER", "OUTER",
     "OVER", "RIGHT", "ROLLUP", "SELECT", "SETS", "SOME", "TABLE", "THEN", "UNION", "USING", "VALUES", "WHEN",
-    "WHERE", "WINDOW", "WITH",
+    "WHERE", "WINDOW", "WITH", "SYMMETRIC", "ASYMMETRIC", "ESCAPE", "ILIKE", "RLIKE",
 })  # fmt: skip
 # Calls whose arguments are words of their own, which sqlglot reads well.
 STOCK: Final = frozenset({"CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION"})
@@ -39,6 +40,9 @@ REFUSED: Final = {
     "TABLESAMPLE": "filter by a condition, such as WHERE MOD(id, 10) = 0",
 }
 UNITS: Final = frozenset({"MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR"})
+# Words behind which a condition stands.
+CONDITIONS: Final = frozenset({"WHERE", "ON", "HAVING", "AND", "OR", "NOT", "WHEN"})
+_NUMBER: Final = re.compile(r"[-+]?\d[\d .:-]*")
 _ENDS: Final = frozenset({",", ")", "FROM", "WHERE", "GROUP BY", "HAVING", "UNION"})
 
 
@@ -163,6 +167,8 @@ def parsed(text: Text, tokens: Sequence[Token]) -> Any:
         trees = reader.parse(made, text.sql)
     except ParseError as error:
         raise _unread(text, error, tokens) from error
+    except RecursionError as error:
+        raise text.error(TOO_DEEP, tokens[0], remedy="name parts of it by views") from error
     if len(trees) != 1 or trees[0] is None:
         raise text.error("there is nothing to read here", tokens[0] if tokens else 0)
     return trees[0]
@@ -173,12 +179,28 @@ def _unread(text: Text, error: Any, tokens: Sequence[Token]) -> Any:
     first = error.errors[0] if error.errors else {}
     before, near = first.get("start_context", ""), first.get("highlight", "")
     at = next((t for t in tokens if (t.line, t.col) == (first.get("line"), first.get("col"))), tokens[-1])
+    known = _told(text, tokens)
+    if known is not None:
+        return known
     said = str(first.get("description", ""))
     if said.startswith("Expect"):
         return text.error(f"{said[0].lower()}{said[1:]}, near {near!r}", at, remedy=_brackets(tokens))
     if "missing for" in said or not first.get("end_context", "").strip():
         return text.error(f"something is missing behind {near!r}", at, remedy="end the clause, or leave it out")
     return text.error(f"{near!r} cannot stand here, behind {' '.join(before.split())[-20:]!r}", at)
+
+
+def _told(text: Text, tokens: Sequence[Token]) -> Any:
+    """What sqlglot has no words for: a condition that is missing, and an interval of what is no number."""
+    for place, (token, behind) in enumerate(pairwise(tokens)):
+        if word(token) in CONDITIONS and word(behind) in ("AND", "OR"):
+            what = f"a condition is missing between {word(token)} and {word(behind)}"
+            return text.error(what, behind, remedy=f"leave {word(behind)} out, or write what is missing before it")
+        unit = word(tokens[place + 2]).removesuffix("S") if place + 2 < len(tokens) else ""
+        spelled = behind.token_type.name == "STRING" and not _NUMBER.fullmatch(behind.text)
+        if word(token) == "INTERVAL" and spelled and unit in UNITS:
+            return text.error(f"{behind.text!r} is no number", behind, remedy="write it as INTERVAL '10' SECOND")
+    return None
 
 
 def _brackets(tokens: Sequence[Token]) -> str:

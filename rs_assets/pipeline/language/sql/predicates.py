@@ -12,6 +12,9 @@ from rs_assets.pipeline.language.sql.expressions import Expressions, a_type
 from rs_assets.pipeline.language.sql.types import BOOLEAN, common, is_decimal, is_number
 from rs_assets.pipeline.language.sql.values import Value
 
+# Chains of AND or OR of more parts than that are written without brackets between them.
+LONG: Final = 60
+
 
 def _compared(sign: str) -> Callable[[Expressions, Any], Value]:
     def rule(made: Expressions, tree: Any) -> Value:
@@ -44,10 +47,21 @@ def check_alike(made: Expressions, left: Value, right: Value, tree: Any) -> None
 
 def _joined(sign: str) -> Callable[[Expressions, Any], Value]:
     def rule(made: Expressions, tree: Any) -> Value:
-        parts = [made.condition(part).text for part in (tree.this, tree.expression)]
-        return Value(f"({f' {sign} '.join(parts)})", BOOLEAN)
+        parts = _chain(tree)
+        # Neither Python nor Spark goes as deep as hundreds of brackets.
+        parts = parts if len(parts) > LONG else [tree.this, tree.expression]
+        return Value(f"({f' {sign} '.join(made.condition(part).text for part in parts)})", BOOLEAN)
 
     return rule
+
+
+def _chain(tree: Any) -> list[Any]:
+    """The parts of a chain of one connective, which leans to the left."""
+    kind, right = tree.key, []
+    while tree.key == kind:
+        right.append(tree.expression)
+        tree = tree.this
+    return [tree, *reversed(right)]
 
 
 def _not(made: Expressions, tree: Any) -> Value:
@@ -56,6 +70,14 @@ def _not(made: Expressions, tree: Any) -> Value:
 
 def _is(made: Expressions, tree: Any) -> Value:
     value, what = made.value(tree.this), made.value(tree.expression)
+    if tree.expression.key not in ("null", "boolean"):
+        raise made.error(
+            f"{made.shown(tree.expression)} stands behind IS",
+            tree,
+            remedy="IS NULL, IS TRUE and IS FALSE, or = for values",
+        )
+    if tree.expression.key == "boolean":
+        made.condition(tree.this)
     return Value(f"({value.text} IS {what.text.upper()})", BOOLEAN)
 
 
@@ -67,7 +89,9 @@ def _between(made: Expressions, tree: Any) -> Value:
 
 
 def _in(made: Expressions, tree: Any) -> Value:
-    if tree.args.get("query") is not None or not tree.expressions:
+    if tree.args.get("query") is None and not tree.expressions:
+        raise made.error("IN () has no values", tree, remedy="name some: IN (1, 2)")
+    if tree.args.get("query") is not None:
         raise made.error(
             "IN (SELECT ...) is not supported here", tree, remedy="let it stand in WHERE, joined to the rest by AND"
         )

@@ -48,7 +48,7 @@ def selected_of(planner: Planner, tree: Any, place: Place) -> Selected:
     if tree.key in ("subquery", "paren"):
         return selected_of(planner, tree.this, place)
     if tree.args.get("with_") is not None:
-        local = {each.alias: each.this for each in tree.args["with_"].expressions}
+        local = _named(planner, tree.args["with_"].expressions)
         place = replace(place, local={**place.local, **local})
     if tree.key == "union":
         return united(planner, tree, place, selected_of)
@@ -56,6 +56,17 @@ def selected_of(planner: Planner, tree: Any, place: Place) -> Selected:
         remedy = SETS.get(tree.key, "write a SELECT, or UNION ALL of several")
         raise planner.error(f"{tree.key.upper()} is not supported", tree, remedy=remedy)
     return _select(planner, tree, place)
+
+
+def _named(planner: Planner, queries: Sequence[Any]) -> dict[str, Any]:
+    """The queries of WITH by their names; SqlError for two of one name."""
+    local: dict[str, Any] = {}
+    for each in queries:
+        if each.alias in local:
+            at = each.args["alias"].this
+            raise planner.error(f"two queries of WITH are called {each.alias!r}", at, remedy="rename one of them")
+        local[each.alias] = each.this
+    return local
 
 
 def _select(planner: Planner, tree: Any, place: Place) -> Selected:

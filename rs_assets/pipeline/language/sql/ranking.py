@@ -140,7 +140,7 @@ def _limit(planner: Planner, numbered: Numbered, conditions: list[Any]) -> tuple
         found = _most(numbered.rank, each)
         if found is not None:
             limits.append(found)
-        else:
+        if found is None or not _all_to(each):
             rest.append(each)
     limit = min(limits, default=0)
     if limit < 1:
@@ -154,14 +154,30 @@ def _limit(planner: Planner, numbered: Numbered, conditions: list[Any]) -> tuple
 
 def _most(rank: str, tree: Any) -> int | None:
     """The greatest number that passes a comparison with a whole number, which may stand on either side; else None."""
+    if tree.key == "between":
+        return _most(rank, _at_most(tree))
     kind, first, second = tree.key, tree.this, tree.args.get("expression")
     if kind in TURNED and first.key == "literal":
         kind, first, second = TURNED[kind], second, first
     if kind not in LIMITS or first.key != "column" or first.name != rank or second.key != "literal":
         return None
-    if second.is_string or not second.name.isdigit() or (kind == "eq" and second.name != "1"):
+    if second.is_string or not second.name.isdigit():
         return None
     return int(second.name) - int(kind == "lt")
+
+
+def _at_most(tree: Any) -> Any:
+    """The upper bound of BETWEEN."""
+    from sqlglot import exp
+
+    return exp.LTE(this=tree.this.copy(), expression=tree.args["high"].copy())
+
+
+def _all_to(tree: Any) -> bool:
+    """Whether a comparison that limits a number takes all numbers up to its limit, or some of them alone."""
+    if tree.key == "between":
+        return bool(tree.args["low"].name == "1")
+    return tree.key != "eq" or "1" in (tree.this.name, tree.expression.name)
 
 
 def _kept_outside(

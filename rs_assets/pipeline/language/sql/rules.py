@@ -9,20 +9,24 @@ from typing import Any, Final
 
 from rs_assets.engine.functions.literals import quote, quote_name
 from rs_assets.pipeline.check.types import Type, type_in
+from rs_assets.pipeline.language.sql.aggregates import is_aggregate
 from rs_assets.pipeline.language.sql.arithmetic import computed
 from rs_assets.pipeline.language.sql.casts import cast_as
+from rs_assets.pipeline.language.sql.constants import check_cast, check_place
 from rs_assets.pipeline.language.sql.durations import MONTHS, duration, interval_text
 from rs_assets.pipeline.language.sql.expressions import Expressions, a_type
 from rs_assets.pipeline.language.sql.flink_times import PARTS
 from rs_assets.pipeline.language.sql.lexer import CALL
 from rs_assets.pipeline.language.sql.predicates import PREDICATES, aligned, branches_type
 from rs_assets.pipeline.language.sql.sql_function import whole_literal
-from rs_assets.pipeline.language.sql.types import BIGINT, BOOLEAN, DOUBLE, TEXT, TIMESTAMP, is_number
+from rs_assets.pipeline.language.sql.types import BIGINT, BOOLEAN, DOUBLE, TEXT, TIMESTAMP, is_number, type_of_cast
 from rs_assets.pipeline.language.sql.values import Value
 
 # Calls that begin with a unit of time.
 IN_UNITS: Final = (f"{CALL}TIMESTAMPADD", f"{CALL}TIMESTAMPDIFF")
 LARGEST_INT: Final = 2**31 - 1
+# Words that make an array or a map before a bracket.
+CONSTRUCTORS: Final = ("MAP", "ROW", "MULTISET")
 
 
 def _literal(made: Expressions, tree: Any) -> Value:  # noqa: ARG001  the table's form
@@ -118,7 +122,9 @@ def _divided(made: Expressions, tree: Any) -> Value:
 
 
 def _cast(made: Expressions, tree: Any) -> Value:
-    return cast_as(made.text, made.value(tree.this), tree, failing="cast")
+    value = made.value(tree.this)
+    check_cast(made, value, tree, type_of_cast(made.text, tree.args["to"], tree))
+    return cast_as(made.text, value, tree, failing="cast")
 
 
 def _try_cast(made: Expressions, tree: Any) -> Value:
@@ -127,6 +133,11 @@ def _try_cast(made: Expressions, tree: Any) -> Value:
 
 def _call(made: Expressions, tree: Any) -> Value:
     name = tree.name.removeprefix(CALL)
+    if is_aggregate(tree):
+        raise made.error(
+            f"the aggregate {name} cannot stand here", tree,
+            remedy="limit it in HAVING behind GROUP BY, or compute it in a sub-query",
+        )  # fmt: skip
     return made.calls(made, name, [made.value(each) for each in arguments(tree)], tree)
 
 
@@ -167,6 +178,8 @@ def _concat(made: Expressions, tree: Any) -> Value:
 
 
 def _bracket(made: Expressions, tree: Any) -> Value:
+    if tree.this.key == "column" and tree.this.name.upper() in CONSTRUCTORS and not tree.this.this.args.get("quoted"):
+        raise made.error(f"{tree.this.name.upper()}[...] is not supported here", tree, remedy="take it from a column")
     value, place = made.value(tree.this), made.value(one_place(made, tree))
     kind = value.type
     if kind is not None and kind.name not in ("array", "map"):
@@ -174,6 +187,7 @@ def _bracket(made: Expressions, tree: Any) -> Value:
     if kind is None or kind.name == "map":
         of = dict(kind.parts).get("value") if kind is not None else None
         return Value(f"try_element_at({value.text}, {place.text})", of)
+    check_place(made, value, place, tree.expressions[0])
     number = whole_literal(place)
     if number is not None and number < 1:
         raise made.error(f"an array has no element {number}", tree, remedy="the first element is array[1]")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +14,7 @@ from rs_assets.pipeline.language.sql.outputs import Output
 from rs_assets.pipeline.language.sql.planner import Place, Planner
 from rs_assets.pipeline.language.sql.query import selected_of
 from rs_assets.pipeline.language.sql.reader import statements
+from rs_assets.pipeline.language.sql.relation import free_name
 from rs_assets.pipeline.language.sql.source import Dialect, Text, meant
 from rs_assets.pipeline.language.sql.statements import (
     CreateFunction,
@@ -107,9 +108,18 @@ class Session:
         with Placed(planner, query.at):
             made = selected_of(planner, query.tree, place)
             check_once(planner, made.relation, query.at)
-            outputs = [Output(out.name or f"column_{n}", out.value, out.at) for n, out in enumerate(made.outputs, 1)]
+            outputs = _apart(made.outputs)
             texts = [f"{out.value.plain} AS {quote_name(out.name)}" for out in outputs]
             return made.relation.stream.map(*texts, name=planner.name(place, "row", query.at)), outputs
+
+
+def _apart(outputs: Sequence[Output]) -> list[Output]:
+    """Columns with a name each: the second of one name gets a number."""
+    found: list[Output] = []
+    for number, out in enumerate(outputs, 1):
+        name = free_name(out.name or f"column_{number}", [each.name for each in found])
+        found.append(Output(name, out.value, out.at))
+    return found
 
 
 def _all_of(view: str) -> str:

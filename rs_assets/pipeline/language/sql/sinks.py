@@ -14,6 +14,7 @@ from rs_assets.errors import SqlError
 from rs_assets.pipeline.check.types import NESTED
 from rs_assets.pipeline.language.sql.casts import cast, fits
 from rs_assets.pipeline.language.sql.catalog import ALLOW
+from rs_assets.pipeline.language.sql.constants import in_range
 from rs_assets.pipeline.language.sql.options import Options
 from rs_assets.pipeline.language.sql.outputs import Output, Selected
 from rs_assets.pipeline.language.sql.planner import Place, Planner
@@ -164,6 +165,9 @@ def _text(planner: Planner, column: Column, out: Output) -> str:
     """A column of the sink: the value, cast to the declared type."""
     value, kind = out.value, column.type
     check_bounds(planner, value, out.at)
+    if kind is not None and not in_range(out.at.unalias() if hasattr(out.at, "unalias") else out.at, kind):
+        what = f"the column {column.name.text!r} is {kind.text.upper()}, and the number is beyond that"
+        raise planner.error(what, out.at, remedy="declare the column as DECIMAL(38, 0)")
     if kind is not None and not fits(value.type, kind):
         known = value.type.text.upper() if value.type else ""
         raise planner.error(

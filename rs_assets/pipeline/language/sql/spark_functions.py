@@ -11,6 +11,7 @@ from typing import Any, Final
 from rs_assets.engine.functions.own import OWN
 from rs_assets.engine.functions.registry import own_named
 from rs_assets.pipeline.check.types import type_in
+from rs_assets.pipeline.language.sql.constants import check_cast
 from rs_assets.pipeline.language.sql.expressions import Expressions
 from rs_assets.pipeline.language.sql.functions import Calls, checked_call
 from rs_assets.pipeline.language.sql.own import called
@@ -144,6 +145,8 @@ def _plainly(sign: str, left: Value, right: Value) -> Value:
 def _cast(function: str) -> Callable[[Expressions, Any], Value]:
     def rule(made: Expressions, tree: Any) -> Value:
         value, kind = made.value(tree.this), type_of_cast(made.text, tree.to, tree)
+        if function == "cast":
+            check_cast(made, value, tree, kind)
         return Value(f"{function}({value.plain} AS {kind.text})", kind, value.role if value.type == kind else "")
 
     return rule

@@ -13,7 +13,7 @@ from rs_assets.pipeline.language.sql.source import Text, meant
 from rs_assets.pipeline.language.sql.spark_tables import spark_table
 from rs_assets.pipeline.language.sql.statements import Column, CreateTable, Watermark, Word
 from rs_assets.pipeline.language.sql.trees import read_tree
-from rs_assets.pipeline.language.sql.types import DECIMALS, SIMPLE, unknown_type
+from rs_assets.pipeline.language.sql.types import DECIMALS, SIMPLE, too_many_digits, unknown_type
 
 # What may stand behind a type without a meaning here.
 SIZED = ("VARCHAR", "CHAR", "TIMESTAMP", "TIMESTAMP_LTZ", "BINARY", "VARBINARY")
@@ -129,6 +129,8 @@ def read_type(cursor: Cursor) -> Type:
     """The type that stands next, as Spark knows it."""
     ddl = _ddl(cursor)
     made = type_in(ddl)
+    if made is None and ddl.startswith("decimal"):
+        raise too_many_digits(cursor.text, cursor.before)
     if made is None:
         raise cursor.text.error(f"the type {ddl} is not supported", cursor.before)
     return made

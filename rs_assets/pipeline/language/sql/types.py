@@ -72,6 +72,12 @@ def unknown_type(text: Text, name: str, at: object) -> Exception:
     return text.error(f"there is no type {name!r}", at, remedy=meant(name, (*SIMPLE, *DECIMALS, "ARRAY", "MAP", "ROW")))
 
 
+def too_many_digits(text: Text, at: object) -> Exception:
+    """The error for a DECIMAL that there is not."""
+    what = f"a DECIMAL has at most {MOST_DIGITS} digits, and not more of them behind the point"
+    return text.error(what, at, remedy=f"DECIMAL({MOST_DIGITS}, 10)")
+
+
 def type_of_cast(text: Text, tree: exp.DataType, at: object) -> Type:
     """The type that a CAST names; SqlError for one that is not supported there."""
     own = tree.args.get("kind")
@@ -81,6 +87,8 @@ def type_of_cast(text: Text, tree: exp.DataType, at: object) -> Type:
         sizes = [param.this.name for param in tree.expressions]
         found = f"decimal({','.join(sizes) or '10'}{',0' if len(sizes) < 2 else ''})"
     made = type_in(found) if found is not None else None
+    if made is None and name in DECIMALS:
+        raise too_many_digits(text, at)
     if made is None:
         raise unknown_type(text, name, at)
     return made

@@ -27,6 +27,8 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 BOUNDS: Final[Mapping[str, Role]] = MappingProxyType(
     {"window_start": "start", "window_end": "end", "window_time": "last"}
 )
+# Which of the times is the distance between two windows.
+PERIODS: Final[Mapping[str, int]] = MappingProxyType({"TUMBLE": 0, "HOP": 0, "CUMULATE": 1})
 # How a column becomes the event time of a table.
 DECLARED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -37,6 +39,7 @@ DECLARED: Final[Mapping[str, str]] = MappingProxyType(
 MILLISECOND: Final = timedelta(milliseconds=1)
 # The columns of PARTITION BY behind the table of SESSION.
 PARTITION: Final = f"{CALL}PARTITION"
+NONE: Final = timedelta(0)
 # What only grouping a window can give, before it is known.
 UNGROUPED: Final = "\0window bound"
 
@@ -58,9 +61,14 @@ def pending(planner: Planner, call: Any, place: Place, table: Table) -> Relation
         raise planner.error("a window over rows that are in a window", call, remedy="group the rows of the first one")
     value = Scope(planner.text, relation.columns).find(arguments[1])
     window, field = window_of(planner, kind, arguments[1], value, arguments[2:], call)
-    columns = (*relation.columns, *_bounds(planner, window, value, relation, call))
+    # The bounds of the windows before are values like others here.
+    known = tuple(
+        replace(each, value=replace(each.value, role="")) if each.value.role in BOUNDS.values() else each
+        for each in relation.columns
+    )
+    columns = (*known, *_bounds(planner, window, value, relation, call))
     parts = _parts(planner, relation, call) if kind == "SESSION" else None
-    return replace(relation, columns=columns, pending=Pending(window, field, parts))
+    return replace(cascaded(relation, window, value), columns=columns, pending=Pending(window, field, parts))
 
 
 def _parts(planner: Planner, relation: Relation, call: Any) -> tuple[Value, ...]:
@@ -114,7 +122,7 @@ def window_of(
             call,
             remedy=f"write {kind}(ts, {', '.join(['INTERVAL ...'] * wanted)})",
         )
-    offset = spans[wanted] if len(spans) > wanted else timedelta(0)
+    offset = _offset(planner, spans[wanted], spans[PERIODS[kind]], times[wanted]) if len(spans) > wanted else NONE
     try:
         if kind == "SESSION":
             return SessionWindow.of(spans[0], field), field
@@ -128,16 +136,37 @@ def window_of(
         raise planner.error(error.what, call, remedy=error.remedy) from error
 
 
+def _offset(planner: Planner, offset: timedelta, period: timedelta, at: Any) -> timedelta:
+    """How long after the epoch a window begins; one that begins before it begins a period later, too."""
+    if offset >= NONE:
+        return offset
+    if -offset >= period:
+        raise planner.error(
+            "an offset is shorter than the distance between two windows", at,
+            remedy=f"write what is left of it: INTERVAL '{(offset % period) // MILLISECOND / 1000:g}' SECOND",
+        )  # fmt: skip
+    return offset % period
+
+
 def _times(kind: str) -> str:
     names = KINDS[kind]
     return "one time" if len(names) == 1 else " and ".join(f"a {name}" for name in names)
+
+
+def cascaded(relation: Relation, window: Window, value: Value | None) -> Relation:
+    """`relation` for a window by `value`: by the last instant of the windows of its rows it is in a query of its own.
+
+    Spark tells the end of a window from its bounds alone, of which the last instant is computed.
+    """
+    last = value is not None and value.role == "last" and window.time_field is not None
+    return replace(relation, apart=True) if last and relation.stateful else relation
 
 
 def event_field(planner: Planner, at: Any, value: Value | None) -> str | None:
     """The field of the event time that a window goes by, None for the time of arrival; SqlError for no time."""
     if value is not None and value.role == "proctime":
         return None
-    if value is None or value.role not in ("rowtime", "start", "end") or value.field is None:
+    if value is None or value.role not in ("rowtime", *BOUNDS.values()) or value.field is None:
         raise planner.error(
             f"{planner.text.written(at) or 'this'} is no event time",
             at,
