@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,13 +45,15 @@ def heard_at_terminal() -> Iterator[None]:
 
     What is ignored, as SIGHUP is under `nohup`, stays so.
     """
-    shown = [number for number in range(FILES) if os.isatty(number)]
+    terminals = {_device(number) for number in range(FILES) if os.isatty(number)}
 
     def hang_up(_: int, __: FrameType | None) -> None:
         # What is shown goes nowhere from now on; written to a terminal that is gone it would be an error.
         with open(os.devnull, "r+b", buffering=0) as nowhere:  # noqa: PTH123  a file number is wanted
-            for number in shown:
-                os.dup2(nowhere.fileno(), number)
+            # Copies that were made since, too: what is gone says of none that it is a terminal.
+            for number in range(FILES):
+                if _device(number) in terminals:
+                    os.dup2(nowhere.fileno(), number)
         signal.raise_signal(signal.SIGINT)
 
     def end(_: int, __: FrameType | None) -> None:
@@ -65,3 +68,12 @@ def heard_at_terminal() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _device(number: int) -> int | None:
+    """The device that an open file is; None for other files, and without one."""
+    try:
+        status = os.fstat(number)
+    except OSError:
+        return None
+    return status.st_rdev if stat.S_ISCHR(status.st_mode) else None
