@@ -84,15 +84,31 @@ def fed_by(topology: Topology, plan: QueryPlan, rows: Sequence[CheckpointRow], p
     return Fed(splits=tuple(each for each in ranges if each.start != each.end), oldest_batch=oldest)
 
 
+def reaches_back(topology: Topology, plan: QueryPlan, rows: Sequence[CheckpointRow], place: tuple[int, int]) -> bool:
+    """Whether `rows`, the last ones up to the batch at `place`, say all that earlier ones could say of `fed_by`."""
+    if len(plan.states) != 1 or _reach(topology[plan.states[0]]) is None:
+        return True
+    counted = counting(rows, (place[0], place[1] + 1))
+    passed = _passed(counted, place[1])
+    # Before a batch without a watermark there was none; behind the end of time all windows are due.
+    if not passed or has_ended(max(passed.values())):
+        return True
+    return _oldest(topology[plan.states[0]], counted, place[1]) is not None
+
+
+def _passed(rows: Sequence[CheckpointRow], batch: int) -> dict[int, datetime]:
+    """The watermarks of the batches before `batch`."""
+    return {row.batch_id: row.watermark for row in rows if row.watermark is not None and row.batch_id < batch}
+
+
 def _oldest(node: object, rows: Sequence[CheckpointRow], batch: int) -> int | None:
     """The first batch whose rows can be in the windows that fire in `batch`; None if any can."""
-    reach = _reach(node)
-    marks: Mapping[int, datetime] = {row.batch_id: row.watermark for row in rows if row.watermark is not None}
-    passed = [mark for at, mark in marks.items() if at < batch]
-    if reach is None or not passed or has_ended(max(passed)):
+    reach, passed = _reach(node), _passed(rows, batch)
+    newest = max(passed.values(), default=None)
+    if reach is None or newest is None or has_ended(newest):
         return None
     # The watermark of a batch is that of the rows before it, so those have at most that time and the delay.
-    over = [at for at, mark in marks.items() if at < batch and mark + reach < max(passed)]
+    over = [at for at, mark in passed.items() if mark + reach < newest]
     before = max((row.batch_id for row in rows if row.batch_id < max(over, default=0)), default=None)
     return None if before is None else before + 1
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from rs_assets.cli.fed_by import SplitRange, fed_by, read_in
+from rs_assets.cli.fed_by import SplitRange, fed_by, reaches_back, read_in
 from rs_assets.engine.checkpoint.storage.base import CheckpointRow
 from rs_assets.engine.home import Home
 from rs_assets.engine.sink.delta_entries import WRITER
@@ -110,14 +110,23 @@ def lineage_of(pipelines: Sequence[Pipeline], table: str, *, version: int | None
 
 
 def around(topology: Topology, plan: QueryPlan, place: Place, batch: int) -> list[CheckpointRow]:
-    """The checkpoints up to a batch, of every generation: all that rows in state may come from, else the last 100."""
-    first = 0 if plan.states else max(batch - BEFORE, 0)
+    """The checkpoints of the last batches up to `batch`, of every generation, as many as its lineage needs.
+
+    They are 100 batches, in which a sink without state may not have flushed a split, and more where windows may hold
+    older rows.
+    """
+    reach = BEFORE
+    while True:
+        rows = _stored(topology, plan, place, range(max(batch - reach, 0), batch + 1))
+        newest = max((row.generation for row in rows if row.batch_id == batch), default=0)
+        if batch <= reach or reaches_back(topology, plan, rows, (newest, batch)):
+            return rows
+        reach *= 4
+
+
+def _stored(topology: Topology, plan: QueryPlan, place: Place, batches: range) -> list[CheckpointRow]:
     with place.storage() as storage:
-        return [
-            row
-            for source in plan.sources
-            for row in storage.of_batches(key_of(topology, plan, source), range(first, batch + 1))
-        ]
+        return [row for source in plan.sources for row in storage.of_batches(key_of(topology, plan, source), batches)]
 
 
 def show_lineage(found: Lineage) -> None:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from benchmarks.catalog import MOST_MB, MOST_S, fabricate, followed, read_all
+from benchmarks.catalog import MOST_MB, fabricate, followed, readers
 from rs_assets.engine.checkpoint import layout
 from rs_assets.engine.checkpoint.catalog import Catalog, row_of
 from rs_assets.engine.checkpoint.storage import CheckpointRow, storage_named
@@ -16,6 +16,7 @@ from rs_assets.engine.home import Home
 from rs_assets.errors import ConfigurationError
 from rs_assets.orchestration.catalogued import checkpoints_of
 from rs_assets.orchestration.place import Place
+from tests.work import calls_of
 
 NOW = datetime.now(UTC)
 SOURCE = "shop;logs;file;totals"
@@ -174,15 +175,26 @@ def test_how_long_rows_are_kept_is_set_in_days(monkeypatch):
         kept_for()
 
 
-def test_reading_takes_as_long_after_months_as_after_a_day(tmp_path):
-    home = Home(tmp_path / "rs")
-    fabricate(home, days=40, batches_a_day=1000)
+def test_reading_takes_the_same_work_after_months_as_after_two_days(tmp_path):
     (tmp_path / "in").mkdir()
-    pipeline = followed(tmp_path / "in")
+    pipeline, homes = followed(tmp_path / "in"), {days: Home(tmp_path / f"rs-{days}") for days in (2, 40)}
+    calls = {}
+    for days, home in homes.items():
+        fabricate(home, days=days, batches_a_day=1000)
+        calls[days] = {what: calls_of(read)[1] for what, read in readers(pipeline, home)}
+    assert len(calls[40]) >= 12
+    # Each day is a file of its own, which is looked at by its name.
+    most = {what: 2 * n + 100 * 40 for what, n in calls[2].items()}
+    assert {what: (n, most[what]) for what, n in calls[40].items() if n > most[what]} == {}
+
+
+def test_reading_after_months_takes_little_memory(tmp_path):
+    (tmp_path / "in").mkdir()
+    home, pipeline = Home(tmp_path / "rs"), followed(tmp_path / "in")
+    fabricate(home, days=40, batches_a_day=1000)
     before = pa.default_memory_pool().max_memory()
-    took = dict(read_all(pipeline, home))
-    assert len(took) >= 12
-    assert {what: seconds for what, seconds in took.items() if seconds > MOST_S} == {}
+    for _, read in readers(pipeline, home):
+        read()
     assert pa.default_memory_pool().max_memory() - before < MOST_MB * 1e6
     [newest, *_] = checkpoints_of(pipeline.topology, Place(home=home))
     assert newest.batch_id == 40 * 1000 - 1
