@@ -228,7 +228,11 @@ def _cut_off(*_):
 
 
 @pytest.mark.parametrize(
-    ("strategy", "planned"), [("delta", False), ("delta", True), ("kafka", False), ("kafka", True)]
+    ("strategy", "planned"),
+    [
+        ("delta", False),
+        *(pytest.param(*each, marks=pytest.mark.long) for each in [("delta", True), ("kafka", False), ("kafka", True)]),
+    ],
 )
 def test_a_writer_that_was_killed_in_its_first_batch_goes_on(world, request, monkeypatch, strategy, planned):
     """Its reader has committed an empty batch before."""
