@@ -187,7 +187,7 @@ class PipelineDriver:
             raise SchemaError(f"source {node.name!r} has no schema to test with", remedy="declare it")
         channel = MemoryChannel(schema=schema or _array_schema(node))
         self._channels[node.name] = channel
-        return MemorySource(name=node.name, channel=channel, schema=channel.schema, policy=node.bad_records)
+        return MemorySource(name=node.name, channel=channel, policy=node.bad_records)
 
     @staticmethod
     def _named(name: str | None, there: Mapping[str, object], kind: str) -> str:

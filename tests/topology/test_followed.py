@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import re
+
 import pytest
 
 import rs_assets
@@ -13,8 +16,9 @@ from rs_assets.engine.home import Home
 from rs_assets.engine.names import checked_name, checked_owners, checked_path
 from rs_assets.errors import RsError
 from rs_assets.pipeline.runtime.options import RunOptions
-
-TEN = TumblingWindow.of(Time.seconds(10), "ts")
+from tests.project.remedies import table
+from tests.topology import followed_ends, followed_joins, followed_windows
+from tests.topology.followed_programs import TEN, Case
 
 
 def hits(name="file", job="hits", schema="page string, ms bigint, ts timestamp"):
@@ -193,11 +197,51 @@ def _store(uri):
     return SavepointStore(uri)
 
 
-@pytest.mark.parametrize("place", CASES)
-def test_a_remedy_of_a_check_that_is_followed_to_the_letter_is_taken(place):
-    wrong, words, right = CASES[place]
-    with pytest.raises(RsError) as refused:
-        wrong()
-    assert words in refused.value.remedy
-    if right is not None:
-        right()
+TABLES = (followed_windows, followed_joins, followed_ends)
+ROWS = [
+    *(Case(place, *case) for place, case in CASES.items()),
+    *(case for table in TABLES for case in table.CASES),
+]
+THIS = "topology/test_followed.py::test_a_remedy_of_a_check_that_is_followed_to_the_letter_is_taken"
+
+
+def refused(case):
+    """The remedy of what a case says is refused."""
+    with pytest.raises(RsError) as error:
+        case.wrong()
+    return error.value.remedy
+
+
+@pytest.mark.parametrize("case", ROWS, ids=[f"{case.place} {case.words}" for case in ROWS])
+def test_a_remedy_of_a_check_that_is_followed_to_the_letter_is_taken(case):
+    assert case.words in refused(case)
+    if case.right is not None:
+        case.right()
+
+
+def test_each_remedy_that_these_tables_claim_is_followed_by_a_case_of_its_place():
+    """A row of remedies.tsv has the place and the source of a remedy: a case raises what that source makes."""
+    claimed = [row.split("\t") for row, test in table().items() if test == THIS]
+    raised = [(case.place, refused(case)) for case in ROWS]
+    assert [
+        (place, source)
+        for place, source in claimed
+        if not any(place == where and may_make(source, remedy) for where, remedy in raised)
+    ] == []
+
+
+def may_make(source, remedy):
+    """Whether an expression of a remedy may give this text: what is not a literal in it may be anything."""
+    return re.fullmatch(_pattern(ast.parse(source, mode="eval").body), remedy, re.DOTALL) is not None
+
+
+def _pattern(node):
+    match node:
+        case ast.Constant(value=str(text)):
+            return re.escape(text)
+        case ast.JoinedStr(values=parts):
+            return "".join(map(_pattern, parts))
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _pattern(left) + _pattern(right)
+        case _:
+            return ".*"

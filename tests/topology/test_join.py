@@ -112,7 +112,7 @@ def test_an_interval_without_time_is_refused():
 
 
 def test_streams_of_two_pipelines_are_not_joined():
-    with pytest.raises(TopologyError, match="streams of one pipeline"):
+    with pytest.raises(TopologyError, match="joins streams of two pipelines"):
         joined(*streams("a"), *streams("b"))
 
 

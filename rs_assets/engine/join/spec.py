@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
@@ -100,7 +100,7 @@ def bound_of(within: Within, *, step: str) -> Bound:
 
 
 def pairs_of(on: str | Sequence[str] | Mapping[str, str], *, step: str) -> tuple[tuple[str, str], ...]:
-    """The pairs of fields, of the left and of the right side, that must be equal; TopologyError for none.
+    """The pairs of fields, of the left and of the right side, that must be equal; TopologyError for anything else.
 
     >>> pairs_of({"id": "order_id"}, step="join")
     (('id', 'order_id'),)
@@ -108,10 +108,12 @@ def pairs_of(on: str | Sequence[str] | Mapping[str, str], *, step: str) -> tuple
     if isinstance(on, Mapping):
         pairs = tuple(on.items())
     else:
-        pairs = tuple((name, name) for name in ((on,) if isinstance(on, str) else on))
-    if not pairs or len(set(pairs)) != len(pairs) or not all(isinstance(name, str) for pair in pairs for name in pair):
+        names = (on,) if isinstance(on, str) or not isinstance(on, Iterable) else on
+        pairs = tuple((name, name) for name in names)
+    texts = all(isinstance(name, str) for pair in pairs for name in pair)
+    if not pairs or not texts or len(set(pairs)) != len(pairs):
         raise TopologyError(
-            f"step {step!r} must join on at least one pair of fields and on none twice: {on!r}",
+            f"step {step!r} must join on at least one pair of fields, and on each pair once, not on {on!r}",
             remedy="name them: on='user', on=['a', 'b'] or on={'left_field': 'right_field'}",
             step=step,
         )

@@ -82,7 +82,7 @@ class DataStreamSource(Fluent):
         With `bad_records="quarantine"` a row on which a step fails goes to the dead letters.
         """
         policy = BadRecords.of(bad_records)
-        return self._begin(MemorySource(name=name, channel=channel, schema=channel.schema, policy=policy))
+        return self._begin(MemorySource(name=name, channel=channel, policy=policy))
 
     def from_file(
         self,

@@ -297,7 +297,7 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
           live_table  delta_sink <- window  [upsert live]
         """
         return WindowStream(
-            upstream=self.step, window=window, name=name, resume=self._then, beside=self.draft.add, emit=emit
+            upstream=self.step, assigner=window, name=name, resume=self._then, beside=self.draft.add, emit=emit
         )
 
     def preview(

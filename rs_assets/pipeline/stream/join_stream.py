@@ -10,6 +10,7 @@ from rs_assets.engine.join.spec import AsOf, Bound, JoinType, Within, bound_of, 
 from rs_assets.engine.window.spec import HoppingWindow, TumblingWindow
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.stream.draft import meet
+from rs_assets.pipeline.stream.window_stream import WindowStream
 from rs_assets.pipeline.topology.expression import native
 from rs_assets.pipeline.topology.join import StreamJoin
 
@@ -31,7 +32,7 @@ class JoinSteps:
 
     def join(
         self,
-        right: Self,
+        right: Self | WindowStream[Self],
         *,
         on: Keys,
         within: Within,
@@ -81,10 +82,10 @@ class JoinSteps:
         * join      stream_join <- orders, payments  [left on id within 0:05:00]
           print     print_sink <- join
         """
-        bound = bound_of(within, step=name)
+        bound, other = bound_of(within, step=name), self._beside(right, step=name)
         node = StreamJoin(
             name=name,
-            inputs=self._with(right, step=name),
+            inputs=(self.step, other.step),
             on=pairs_of(on, step=name),
             bound=bound,
             how=how,
@@ -94,13 +95,13 @@ class JoinSteps:
             prefix=prefix,
             early=early,
             processor=processor,
-            shared=meet(self.step, right.step),
+            shared=meet(self.step, other.step),
         )
         return self._then(node)
 
     def asof_join(
         self,
-        right: Self,
+        right: Self | WindowStream[Self],
         *,
         on: Keys,
         time_field: str | tuple[str, str],
@@ -130,30 +131,38 @@ class JoinSteps:
         * asof_join  stream_join <- trades, prices  [left on sku as of its time, at most 1:00:00 before, by a processor]
           print      print_sink <- asof_join
         """
+        other = self._beside(right, step=name)
         node = StreamJoin(
             name=name,
-            inputs=self._with(right, step=name),
+            inputs=(self.step, other.step),
             on=pairs_of(on, step=name),
             bound=AsOf(tolerance),
             how=how,
             time_fields=_both(time_field),
             water_marks=_both(water_mark) or (timedelta(0), timedelta(0)),
             prefix=prefix,
-            shared=meet(self.step, right.step),
+            shared=meet(self.step, other.step),
         )
         return self._then(node)
 
-    def _with(self, right: Self, *, step: str) -> tuple[str, str]:
-        """The steps of both sides, which must be of one pipeline."""
-        if not isinstance(right, JoinSteps) or right.draft is not self.draft:
+    def _beside(self, right: Self | WindowStream[Self], *, step: str) -> Self:
+        """The right side as a stream; TopologyError if it is not one of this pipeline."""
+        other = right.to_data_stream() if isinstance(right, WindowStream) else right
+        if not isinstance(other, JoinSteps):
             raise TopologyError(
-                f"step {step!r} joins streams of one pipeline only",
+                f"step {step!r} joins a stream, not {type(other).__name__}",
+                remedy="pass a stream of the same pipeline; a dimension is joined by .dim_join(dimension, on='user')",
+                step=step,
+            )
+        if other.draft is not self.draft:
+            raise TopologyError(
+                f"step {step!r} joins streams of two pipelines",
                 remedy="begin both from one StreamBuilder.data_stream(...)",
                 step=step,
             )
-        return self.step, right.step
+        return other
 
-    def left_join(self, right: Self, *, on: Keys, within: Within, **settings: Any) -> Self:
+    def left_join(self, right: Self | WindowStream[Self], *, on: Keys, within: Within, **settings: Any) -> Self:
         """`join(..., how="left")`: also rows of this stream that have no partner."""
         return self.join(right, on=on, within=within, how="left", **settings)
 

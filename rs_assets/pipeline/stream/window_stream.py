@@ -36,7 +36,7 @@ class WindowStream(Generic[S]):
     """
 
     upstream: str
-    window: Window
+    assigner: Window
     name: str
     resume: Callable[[Node], S] = field(repr=False)
     beside: Callable[[Node], object] = field(repr=False)
@@ -54,9 +54,9 @@ class WindowStream(Generic[S]):
 
     def __post_init__(self) -> None:
         """Refuse anything that is no window."""
-        if not isinstance(self.window, get_args(Window)):
+        if not isinstance(self.assigner, get_args(Window)):
             raise TopologyError(
-                f"window() takes a window, not {self.window!r}", remedy="TumblingWindow.of(Time.seconds(10), 'ts')"
+                f"window() takes a window, not {self.assigner!r}", remedy="TumblingWindow.of(Time.seconds(10), 'ts')"
             )
 
     def __getattr__(self, name: str) -> Any:
@@ -334,7 +334,7 @@ class WindowStream(Generic[S]):
             WindowAggregate(
                 name=self.name,
                 inputs=(self.upstream,),
-                window=self.window,
+                window=self.assigner,
                 group_by=self.fields,
                 aggregates=self.aggregates,
                 own=self.own,

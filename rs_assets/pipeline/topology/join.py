@@ -83,7 +83,7 @@ class StreamJoin(TimedState):
         if self.early and (self.how not in OUTER or self.bound is None or isinstance(self.bound, AsOf)):
             raise self._refused(
                 "has early=True without a use: none of its rows waits to stay without partner",
-                f"leave early= out, or use one of: {', '.join(sorted(OUTER))}",
+                f"leave early= out, or set how= to one of: {', '.join(sorted(OUTER))}",
             )
         if isinstance(self.bound, AsOf) and self.how not in {"inner", "left"}:
             raise self._refused(f"is an as-of join, which cannot be {self.how!r}", "use one of: inner, left")

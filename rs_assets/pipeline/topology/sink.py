@@ -76,6 +76,14 @@ class MemorySink(Sink):
 
     channel: MemoryChannel = field(repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        """Refuse what is not a channel."""
+        Sink.__post_init__(self)
+        # Only pipelines with a channel load it, which they have done then.
+        from rs_assets.engine.source.memory import checked_kind
+
+        checked_kind(self.channel, step=self.name)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaSink(Sink):

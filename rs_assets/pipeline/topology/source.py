@@ -138,6 +138,15 @@ class MemorySource(Source):
     channel: MemoryChannel = field(repr=False, compare=False)
     policy: BadRecords = BadRecords.FAIL
 
+    def __post_init__(self) -> None:
+        """Refuse what is not a channel, and take over its schema."""
+        # Only pipelines with a channel load it, which they have done then.
+        from rs_assets.engine.source.memory import checked_kind
+
+        checked_kind(self.channel, step=self.name)
+        object.__setattr__(self, "schema", self.channel.schema)
+        Source.__post_init__(self)
+
     @property
     def bounded(self) -> bool:
         """A closed channel ends."""

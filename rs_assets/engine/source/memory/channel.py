@@ -158,8 +158,20 @@ def _united(waiting: Sequence[pa.Table | list[Mapping[str, Any]]], schema: pa.Sc
 
 def checked_channel(value: object, *, step: str) -> MemoryChannel:
     """`value` if it is a channel with a schema; else SchemaError."""
-    if isinstance(value, MemoryChannel) and value.schema:
-        return value
+    made = checked_kind(value, step=step)
+    if made.schema:
+        return made
     raise SchemaError(
         f"step {step!r} reads from a channel without a schema", remedy="MemoryChannel(schema='page string')", step=step
+    )
+
+
+def checked_kind(value: object, *, step: str) -> MemoryChannel:
+    """`value` if it is a channel; else SchemaError."""
+    if isinstance(value, MemoryChannel):
+        return value
+    raise SchemaError(
+        f"the channel of step {step!r} must be a MemoryChannel, not {type(value).__name__}",
+        remedy="pass MemoryChannel(schema='page string'); rows that are there already are read by .from_array([{...}])",
+        step=step,
     )

@@ -1,0 +1,188 @@
+"""Remedies of windows, and of tables that windows are written to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from rs_assets import CalendarWindow, CumulateWindow, GlobalWindow, SessionWindow, Time, TumblingWindow
+from tests.topology.followed_programs import MINUTE, TEN, Case, built, counted, hits
+
+STREAM = "pipeline/stream/window_stream.py::WindowStream._split_mark"
+WINDOW = "pipeline/topology/window.py::WindowAggregate"
+UPDATES = "pipeline/topology/updates.py"
+SESSION = SessionWindow.of(Time.seconds(7), "ts")
+
+
+def marked(**how):
+    return built(counted(hits(tail=True)).water_mark(Time.seconds(5), **how))
+
+
+def updates(window=TEN, **how):
+    """The rows of windows that tell each update, in a table."""
+    return counted(window=window, emit="on_window_update").to_delta("t", mode="upsert", **how).build()
+
+
+def united_ways():
+    """Two windows of two names beside each other, each of which fires in its own way."""
+    rows = hits()
+    counted(rows, name="updates", emit="on_window_update").to_print(name="print_updates")
+    return counted(rows, name="early").emit_before(Time.seconds(1)).to_print(name="print_early")
+
+
+def day(**how):
+    return counted(window=CalendarWindow.days("Europe/Berlin", "ts"), **how)
+
+
+CASES = [
+    Case(
+        STREAM,
+        lambda: marked(lateness="record"),
+        "lateness='record' with per='split'",
+        lambda: marked(lateness="record", per="split"),
+    ),
+    Case(
+        STREAM,
+        lambda: marked(per="input", idle_timeout=Time.minutes(1)),
+        "per='input' without idle_timeout, or per='split'",
+        lambda: (marked(per="input"), marked(per="split", idle_timeout=Time.minutes(1))),
+    ),
+    Case(
+        f"{WINDOW}.__post_init__",
+        lambda: built(hits().window(TEN).group_by("page").to_data_stream()),
+        "add .count('rows')",
+        lambda: built(hits().window(TEN).group_by("page").count("rows")),
+    ),
+    Case(
+        f"{WINDOW}.__post_init__",
+        lambda: built(hits().window(TEN).group_by("page").count("page")),
+        "give the aggregate another name",
+        lambda: built(hits().window(TEN).group_by("page").count("pages")),
+    ),
+    Case(
+        f"{WINDOW}._check_splits",
+        lambda: built(counted(window=TumblingWindow.of(Time.seconds(10))).water_mark(Time.seconds(5), per="split")),
+        "leave per='split' out, or name the time field",
+        lambda: (
+            built(counted(window=TumblingWindow.of(Time.seconds(10))).water_mark(Time.seconds(5))),
+            built(counted(window=TEN).water_mark(Time.seconds(5), per="split")),
+        ),
+    ),
+    Case(
+        f"{WINDOW}._check_emit",
+        lambda: built(counted(window=GlobalWindow(), emit="on_window_update")),
+        "leave emit= and the times of firings out",
+        lambda: built(counted(window=GlobalWindow())),
+    ),
+    Case(
+        f"{WINDOW}._check_emit",
+        lambda: built(counted(window=SESSION).late_firings("deltas")),
+        ".late_firings('totals'), or a tumbling or hopping window",
+        lambda: (
+            built(counted(window=SESSION).late_firings("totals")),
+            built(counted(window=TEN).late_firings("deltas")),
+        ),
+    ),
+    Case(
+        f"{WINDOW}._check_emit",
+        lambda: built(counted(emit="always")),
+        "use one of: on_window_close, on_window_update",
+        lambda: built(counted(emit="on_window_update")),
+    ),
+    Case(
+        f"{WINDOW}._check_firing",
+        lambda: built(day().late_firings("totals")),
+        "use .emit_after(Time.hours(1)), or a tumbling window of a day",
+        lambda: (
+            built(day().emit_after(Time.hours(1))),
+            built(counted(window=TumblingWindow.of(Time.days(1), "ts")).late_firings("totals")),
+        ),
+    ),
+    Case(
+        f"{WINDOW}._check_firing",
+        lambda: built(counted(emit="on_window_update").emit_before(Time.seconds(1))),
+        "use one of them, or two windows of two names",
+        lambda: (
+            built(counted().emit_before(Time.seconds(1))),
+            united_ways().build(),
+        ),
+    ),
+    Case(
+        f"{WINDOW}._check_firing",
+        lambda: built(counted().late_firings("all")),
+        "use one of: 'deltas', 'totals'",
+        lambda: built(counted().late_firings("totals")),
+    ),
+    Case(
+        f"{UPDATES}::_check",
+        lambda: built(counted(counted(emit="on_window_update"), MINUTE, "minutes")),
+        "let that window fire once, when it closes, or put a sink behind it only",
+        lambda: (
+            built(counted(counted(), MINUTE, "minutes")),
+            built(counted(emit="on_window_update")),
+        ),
+    ),
+    Case(
+        f"{UPDATES}::_check_keys",
+        lambda: updates(keys=["page"]),
+        "keys=['page', 'start_time']",
+        lambda: updates(keys=["page", "start_time"]),
+    ),
+    Case(
+        f"{UPDATES}::_check_retractions",
+        lambda: updates(SESSION, keys=["page", "start_time", "end_time"]),
+        "deletes='retracted'",
+        lambda: updates(SESSION, keys=["page", "start_time", "end_time"], deletes="retracted"),
+    ),
+    Case(
+        "engine/window/bounds.py::EventTimeBounds.__post_init__",
+        lambda: counted().event_time(earliest=datetime(1960, 1, 1, tzinfo=UTC)),
+        "use datetime(1970, 1, 1, tzinfo=UTC) or later",
+        lambda: built(counted().event_time(earliest=datetime(1970, 1, 1, tzinfo=UTC))),
+    ),
+    Case(
+        "engine/window/result.py::Ranking.__post_init__",
+        lambda: hits().window(TEN).top_n(3, by=[]),
+        "top_n(3, by='ms')",
+        lambda: built(hits().window(TEN).top_n(3, by="ms")),
+    ),
+    Case(
+        "engine/window/spec.py::_check_offset",
+        lambda: TumblingWindow.of(Time.seconds(10), "ts", offset=Time.seconds(12)),
+        "take whole distances away from it",
+        lambda: TumblingWindow.of(Time.seconds(10), "ts", offset=Time.seconds(2)),
+    ),
+    Case(
+        "engine/window/spec.py::CumulateWindow.__post_init__",
+        lambda: CumulateWindow.of(Time.seconds(10), Time.seconds(3), "ts"),
+        "use a step that the size can be divided by",
+        lambda: CumulateWindow.of(Time.seconds(10), Time.seconds(2), "ts"),
+    ),
+    Case(
+        "engine/window/spec.py::CalendarWindow.__post_init__",
+        lambda: CalendarWindow("year", "UTC", "ts"),
+        "use days(), weeks() or months()",
+        lambda: (CalendarWindow.days("UTC"), CalendarWindow.weeks("UTC"), CalendarWindow.months("UTC")),
+    ),
+    Case(
+        "engine/window/spec.py::CalendarWindow.__post_init__",
+        lambda: CalendarWindow.days("Berlin", "ts"),
+        "'Europe/Berlin' or 'UTC'",
+        lambda: (CalendarWindow.days("Europe/Berlin", "ts"), CalendarWindow.days("UTC", "ts")),
+    ),
+    Case(
+        "engine/window/refusals.py::no_event_time",
+        lambda: built(counted(window=TumblingWindow.of(Time.seconds(10), "paid"))),
+        "use a timestamp, epoch milliseconds as bigint (seconds: timestamp_seconds())",
+        lambda: (
+            built(counted(window=TEN)),
+            built(counted(window=TumblingWindow.of(Time.seconds(10), "ms"))),
+            built(counted(hits().with_fields(at="timestamp_seconds(ms)"), TumblingWindow.of(Time.seconds(10), "at"))),
+        ),
+    ),
+    Case(
+        "engine/window/refusals.py::no_number",
+        lambda: built(hits().window(TEN).sum("page")),
+        ".with_fields(page='cast(page as double)')",
+        lambda: built(hits().with_fields(page="cast(page as double)").window(TEN).sum("page")),
+    ),
+]
