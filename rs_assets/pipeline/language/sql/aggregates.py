@@ -123,7 +123,8 @@ def _aggregated(made: Expressions, tree: Any) -> Aggregated:
     if name in NUMERIC and value.type is not None and not is_number(value.type):
         raise made.error(f"{name} of {value.type.text.upper()}, which is no number", call, remedy="CAST(... AS BIGINT)")
     if distinct and name not in ("COUNT", "MIN", "MAX"):
-        raise made.error(f"{name}(DISTINCT ...) is not supported", call, remedy="group by the value in a sub-query")
+        remedy = "group by the value, too, and by a window in a sub-query, and by a window of its window_time outside"
+        raise made.error(f"{name}(DISTINCT ...) is not supported", call, remedy=remedy)
     if where is not None:
         value = Value(f"(CASE WHEN {where} THEN {value.plain} END)", value.type)
     known = OF_SPARK.get(name) if made.text.dialect == "spark" else None

@@ -104,7 +104,7 @@ def _need_number(made: Expressions, value: Value, tree: Any) -> None:
         raise made.error(
             f"{made.shown(tree)} is {a_type(value.type)}, no number",
             tree,
-            remedy="write || to join texts" if value.type.name == "string" else "CAST(... AS BIGINT)",
+            remedy="CAST(... AS BIGINT)" + (", or || to join texts" if value.type.name == "string" else ""),
         )
 
 
@@ -234,8 +234,8 @@ REFUSED: Final[Mapping[str, str]] = MappingProxyType(
         "similarto": "write REGEXP(text, 'pattern')",
         "subquery": "join with it: JOIN (SELECT ...) AS s ON ...",
         "exists": "let it stand in WHERE, joined to the rest by AND",
-        "any": "write EXISTS (SELECT ... WHERE ...)",
-        "all": "write NOT EXISTS (SELECT ... WHERE ...)",
+        "any": "write EXISTS (SELECT ... WHERE ...); of a list each value alone, with OR between them",
+        "all": "write NOT EXISTS (SELECT ... WHERE ...); of a list each value alone, with AND between them",
         "window": "write OVER into a sub-query, and what it stands in around that",
         "struct": "name the columns one by one",
         "star": "name the columns, or write COUNT(*)",
