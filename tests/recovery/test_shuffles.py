@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets import Dimension, StreamBuilder, Time, TumblingWindow
 from rs_assets.engine.checkpoint import returning
+from rs_assets.engine.dimension.notes import DimensionNotes, forget_repeating
 from rs_assets.engine.home import Home
 from rs_assets.engine.shuffle.once import OnceWriter
 from rs_assets.engine.sink.delta import DeltaWriter
@@ -202,6 +203,52 @@ UNTIL_CAUGHT_UP = running._until_caught_up
 
 def _writers_only(session, queries, stop):
     UNTIL_CAUGHT_UP(session, [query for query in queries if query.plan.name == "file"], stop)
+
+
+def test_a_query_that_repeats_nothing_any_more_keeps_its_versions(tmp_path):
+    notes = DimensionNotes(tmp_path, again=2, plans={2: {"spread": "5"}})
+    notes.note(1, {"tiers": "v1"})
+    forget_repeating(tmp_path)
+    found = DimensionNotes.load(tmp_path)
+    assert (found.again, found.plans, found.of(1)) == (-1, {}, {"tiers": "v1"})
+
+
+class Looked:
+    """Rows that are looked up behind a shuffle: `run(tier)` adds one, and lets it find `tier`."""
+
+    def __init__(self, options, folder):
+        self.options, self.folder, self.rows = options, folder, 0
+        (folder / "in").mkdir()
+
+    def pipeline(self):
+        stream = StreamBuilder.data_stream("shop", "looked").from_file(self.folder / "in", schema="n bigint, k string")
+        tiers = Dimension.from_file(self.folder / "tiers.jsonl", schema="k string, tier string")
+        spread = stream.shuffle(1, strategy="delta", name="spread")
+        return spread.dim_join(tiers, on="k", name="tiers").to_delta(str(self.folder / "out"), name="out").build()
+
+    def run(self, tier):
+        (self.folder / "new.jsonl").write_text(json.dumps({"k": "a", "tier": tier}) + "\n")
+        (self.folder / "new.jsonl").rename(self.folder / "tiers.jsonl")
+        (self.folder / "in" / f"{self.rows}.jsonl").write_text(json.dumps({"n": self.rows, "k": "a"}) + "\n")
+        self.rows += 1
+        self.pipeline().run(self.options, finish=False)
+        rows = DeltaTable(self.folder / "out").to_pyarrow_table().to_pylist()
+        return [row["tier"] for row in sorted(rows, key=lambda row: row["n"])]
+
+    def back(self, step, batch):
+        rewind(self.pipeline().topology, batch, self.options, step=step)
+
+
+@pytest.mark.long
+def test_a_reader_with_a_dimension_reads_what_a_writer_that_went_back_writes_again(options, tmp_path):
+    """What it read before stands in other versions of the table now, or in none."""
+    world = Looked(options, tmp_path)
+    assert [world.run(tier) for tier in "abc"][-1] == ["a", "b", "c"]
+    world.back("file", 0)
+    assert world.run("d") == ["a", "d", "d", "d"]
+    world.back("spread", 0)
+    world.back("file", 1)
+    assert world.run("e") == ["a", "e", "e", "e", "e"]
 
 
 def test_a_return_that_was_cut_off_is_ended_by_another(world, monkeypatch):

@@ -101,3 +101,9 @@ def repeat(folder: Path, plans: Mapping[int, Mapping[str, str]]) -> None:
         # The copy of a query may share its files with the original.
         (folder / FILE).unlink()
         notes.save()
+
+
+def forget_repeating(folder: Path) -> None:
+    """Let the query in `folder` read whatever comes next: what its batches of before had read is written again."""
+    if (folder / FILE).exists():
+        DimensionNotes.load(folder).end_repeating()

@@ -12,6 +12,7 @@ from pathlib import Path
 from rs_assets.engine.checkpoint.log import CheckpointLog
 from rs_assets.engine.checkpoint.manifest import Manifest
 from rs_assets.engine.checkpoint.savepoints import Link
+from rs_assets.engine.dimension.notes import forget_repeating
 from rs_assets.engine.shuffle.cut import end_of, go_on, needed_files, newest_within, written_before
 from rs_assets.engine.sink.base import BatchMark
 from rs_assets.errors import CheckpointError, ConfigurationError
@@ -87,13 +88,17 @@ def with_readers(topology: Topology, manifest: Manifest, job: Path, first: Query
 def begin_tables(
     topology: Topology, manifest: Manifest, job: Path, queries: Mapping[str, QueryReturn], claimed: Claimed
 ) -> None:
-    """Let the writers of `manifest`, in which the queries are where they went back to, go on in their tables."""
+    """Let the writers of `manifest`, in which the queries are where they went back to, go on in their tables.
+
+    What they write again has other versions there, so their readers do not read by those that they had read before.
+    """
     for link in links_of(topology, manifest, job):
         query = queries.get(link.writer)
         if query is not None and link.table.exists():
             ends = (query.facts.generation, link.sink, query.batch)
             kept = BatchMark(manifest.pipeline_id, *ends, claimed.token, claimed.claim)
             go_on(link.table, kept, kept.of_generation(claimed.generation))
+            forget_repeating(link.checkpoint.parent)
 
 
 # Beyond the last batch of any query.

@@ -176,7 +176,7 @@ def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None,
         begin_tables(topology, rewound, folder, {query.folder: query for query in queries}, claimed)
         returning.finish(folder)
         _note(topology, options, begun, "rewind", summary, sinks=done)
-    return f"{summary}; " + "; ".join(f"{sink} {what}" for sink, what in done.items())
+    return "; ".join((summary, *(f"{sink} {what}" for sink, what in done.items())))
 
 
 class Rewindable(NamedTuple):
