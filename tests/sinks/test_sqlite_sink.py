@@ -17,7 +17,7 @@ from pyspark.sql.types import LongType, StructField
 from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.engine.sink.base import BatchMark, Claim
 from rs_assets.engine.sink.sqlite.writer import SqliteWriter
-from rs_assets.errors import LeaseLostError, SinkError
+from rs_assets.errors import LeaseLostError, SinkError, TopologyChangedError
 from rs_assets.pipeline.runtime.upkeep.travel import rewind
 
 MARK = BatchMark("p1", 1, "out", 0, token=5)
@@ -140,8 +140,8 @@ def test_should_name_a_column_that_is_missing(driver, writer):
     assert 'ADD COLUMN "id" INTEGER' in refused.value.remedy
 
 
-def pipeline(channel, path):
-    return StreamBuilder.data_stream("shop", "copy").from_memory(channel).to_sqlite(path, "hits", name="out").build()
+def pipeline(channel, path, name="out", table="hits"):
+    return StreamBuilder.data_stream("shop", "copy").from_memory(channel).to_sqlite(path, table, name=name).build()
 
 
 def test_should_add_each_batch_of_a_pipeline_and_not_repeat_one(options, tmp_path):
@@ -158,6 +158,17 @@ def test_should_add_each_batch_of_a_pipeline_and_not_repeat_one(options, tmp_pat
     assert job.run(options).rows_out == 1
     assert asked(path) == [1, 2]
     assert asked(path, "SELECT generation, batch FROM _rs_marks") == [(1, 1)]
+
+
+def test_an_output_of_another_name_over_the_same_table_is_refused(options, tmp_path):
+    """It would add all rows to those that are there: marks go by the name of the output."""
+    channel, path = MemoryChannel(schema="id bigint"), tmp_path / "out.db"
+    channel.put({"id": 1})
+    pipeline(channel, path).run(options)
+    for how in (options, replace(options, new_generation=True)):
+        with pytest.raises(TopologyChangedError, match="'new' writes where 'out' did"):
+            pipeline(channel, path, "new", "Hits").run(how)
+    assert asked(path) == [1]
 
 
 def test_should_copy_a_table_into_a_table_over_restarts(options, tmp_path):

@@ -12,6 +12,7 @@ from rs_assets.errors import TopologyChangedError
 from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.topology.sink import DeltaSink, Sink
 from rs_assets.pipeline.topology.source import Source
+from rs_assets.pipeline.topology.sqlite import SqliteSink
 from rs_assets.pipeline.topology.targets import target_of
 from rs_assets.pipeline.topology.topology import Topology
 
@@ -22,7 +23,7 @@ def origins_of(topology: Topology, plan: QueryPlan) -> Mapping[str, tuple[str, .
 
 
 def targets_of(topology: Topology, plan: QueryPlan) -> Mapping[str, str]:
-    """Where each output of a query writes, of those in files and Delta tables; late rows are no output of their own."""
+    """Where each output of a query writes, of those in files and tables; late rows are no output of their own."""
     return {name: target for name in plan.sinks if (target := _target(topology, name)) is not None}
 
 
@@ -128,6 +129,9 @@ def _target(topology: Topology, name: str) -> str | None:
     sink = topology[name]
     if not isinstance(sink, Sink) or (isinstance(sink, DeltaSink) and sink.late):
         return None
+    if isinstance(sink, SqliteSink):
+        # SQLite finds a table by its name in any case.
+        return f"{sink.path}:{sink.table.lower()}"
     return target_of(sink)
 
 
