@@ -8,7 +8,9 @@ import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from traceback import format_exception
 
+import fsspec.core
 import orjson
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -149,6 +151,25 @@ def test_an_address_that_cannot_be_used_is_refused_without_its_secrets(uri):
     with pytest.raises(ConfigurationError) as refused:
         SavepointStore(uri)
     assert "secret" not in str(refused.value)
+
+
+def test_nothing_of_a_password_is_in_the_traces_of_an_address_that_cannot_be_used():
+    uri = "github://me:repository@host:s3cret/points"
+    with pytest.raises(ConfigurationError) as refused:
+        SavepointStore(uri)
+    assert "s3cret" not in "".join(format_exception(refused.value))
+
+
+def test_a_server_that_does_not_answer_is_named_without_who_logs_in(monkeypatch):
+    def away(*_, **__):
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", away)
+    uri = "ftp://me:s3cret@host/points"
+    with pytest.raises(CheckpointError, match="cannot be reached: Connection refused") as refused:
+        SavepointStore(uri)
+    assert refused.value.facts["address"] == "ftp://***@host/points"
+    assert "s3cret" not in "".join(format_exception(refused.value))
 
 
 def test_the_newest_are_kept_by_number_and_by_age(store, job):

@@ -47,11 +47,18 @@ class SavepointStore:
             # A listing that was remembered would hide what another process has written or removed.
             self.fs, path = fsspec.core.url_to_fs(uri, use_listings_cache=False)
         except (ValueError, ImportError) as error:
+            # Python's own words for a wrong address have parts of it, and so parts of a password.
             raise ConfigurationError(
                 "the address of the savepoints cannot be used",
                 remedy="give a path or a URI of fsspec, and install the package for it",
                 scheme=uri.partition("://")[0] if "://" in uri else "",
-            ) from error
+            ) from (error if isinstance(error, ImportError) else None)
+        except (OSError, EOFError) as error:
+            raise CheckpointError(
+                f"the savepoints cannot be reached: {getattr(error, 'strerror', None) or type(error).__name__}",
+                remedy="try again when their server answers, or give another address (RS_SAVEPOINTS)",
+                address=shown_uri(uri),
+            ) from None
         self.path = str(path).rstrip("/")
         # On a disk the whole path, which has no secrets.
         self.address = self.path if isinstance(self.fs, LocalFileSystem) else shown_uri(uri).rstrip("/")
