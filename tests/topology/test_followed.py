@@ -17,7 +17,7 @@ from rs_assets.engine.names import checked_name, checked_owners, checked_path
 from rs_assets.errors import RsError
 from rs_assets.pipeline.runtime.options import RunOptions
 from tests.project.remedies import table
-from tests.topology import followed_ends, followed_joins, followed_windows
+from tests.topology import followed_ends, followed_joins, followed_steps, followed_windows
 from tests.topology.followed_programs import TEN, Case
 
 
@@ -197,7 +197,7 @@ def _store(uri):
     return SavepointStore(uri)
 
 
-TABLES = (followed_windows, followed_joins, followed_ends)
+TABLES = (followed_windows, followed_joins, followed_ends, followed_steps)
 ROWS = [
     *(Case(place, *case) for place, case in CASES.items()),
     *(case for table in TABLES for case in table.CASES),

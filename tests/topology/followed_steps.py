@@ -1,0 +1,123 @@
+"""Remedies of steps, of functions in Python and of how a pipeline is cut into queries."""
+
+from __future__ import annotations
+
+from rs_assets import F, SessionWindow, Time, column
+from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.function.names import check_names
+from tests.topology.followed_programs import MINUTE, TEN, Case, built, counted, hits
+
+EXPRESSION = "pipeline/topology/expression.py"
+REDUCTION = "pipeline/stream/reduction.py::reduction"
+PLAN = "pipeline/compile/plan.py"
+NAMES = "pipeline/function/names.py::check_names"
+SESSION = SessionWindow.of(Time.seconds(7), "ts")
+
+
+class Longest:
+    """An accumulator, as the remedy says: create, accumulate and value."""
+
+    def create(self):
+        return ""
+
+    def accumulate(self, accumulator, row):
+        return max(accumulator, row["page"], key=len)
+
+    def value(self, accumulator):
+        return {"longest": accumulator}
+
+
+def mapped(row):
+    return row
+
+
+def reduced(function, schema="longest string"):
+    return built(hits().window(TEN).reduce(function, schema=schema))
+
+
+def planned(stream):
+    return plan_queries(stream.build().topology)
+
+
+def complete(stream):
+    return planned(stream.to_delta("t", mode="complete"))
+
+
+def by_split(stream, **how):
+    return planned(counted(stream).water_mark(Time.seconds(5), per="split", **how).to_print())
+
+
+CASES = [
+    Case(
+        f"{EXPRESSION}::column",
+        lambda: column("a > 1"),
+        "column(lambda: F.col('a') > 1)",
+        lambda: built(hits(schema="a int").filter(column(lambda: F.col("a") > 1))),
+    ),
+    Case(
+        f"{EXPRESSION}::native",
+        lambda: built(hits().with_fields(more=5)),
+        "pass a string, or a Column made by rs_assets.F",
+        lambda: (built(hits().with_fields(more="5")), built(hits().with_fields(more=F.lit(5)))),
+    ),
+    Case(
+        f"{EXPRESSION}::returned_schema",
+        lambda: built(hits().map(mapped)),
+        "pass schema='page string, ms bigint'",
+        lambda: built(hits().map(mapped, schema="page string, ms bigint")),
+    ),
+    Case(
+        REDUCTION,
+        lambda: reduced("longest"),
+        "or an object with create(), accumulate(accumulator, row) and value(accumulator)",
+        lambda: reduced(Longest()),
+    ),
+    Case(
+        REDUCTION,
+        lambda: reduced(mapped, "page string, page string"),
+        "write them as 'page string, ms bigint', each under a name of its own",
+        lambda: reduced(mapped, "first string, ms bigint"),
+    ),
+    Case(
+        NAMES,
+        lambda: check_names(["region of"]),
+        "use letters, digits and _: name='region_of'",
+        lambda: check_names(["region_of"]),
+    ),
+    Case(
+        NAMES,
+        lambda: check_names(["upper"]),
+        "@function(name='my_name')",
+        lambda: check_names(["my_name"]),
+    ),
+    Case(
+        f"{PLAN}::_check_complete",
+        lambda: complete(counted(window=SESSION)),
+        "use append",
+        lambda: planned(counted(window=SESSION).to_delta("t", mode="append")),
+    ),
+    Case(
+        f"{PLAN}::_check_complete",
+        lambda: complete(counted(counted(), MINUTE, "minutes")),
+        "use append or upsert, or put .shuffle(n, strategy='delta') before 'minutes'",
+        lambda: (
+            planned(counted(counted(), MINUTE, "minutes").to_delta("t", mode="append")),
+            complete(counted(counted().shuffle(2, strategy="delta"), MINUTE, "minutes")),
+        ),
+    ),
+    Case(
+        f"{PLAN}::_check_splits",
+        lambda: by_split(hits(tail=True).shuffle(2, strategy="delta")),
+        "leave per='split' out, or the shuffle",
+        lambda: (
+            planned(counted(hits(tail=True).shuffle(2, strategy="delta")).water_mark(Time.seconds(5)).to_print()),
+            by_split(hits(tail=True)),
+        ),
+    ),
+    Case(
+        f"{PLAN}::_check_places",
+        lambda: by_split(hits(), lateness="record"),
+        "follow the files (tail=True), or leave lateness='record' out",
+        lambda: (by_split(hits(tail=True), lateness="record"), by_split(hits())),
+    ),
+]
