@@ -24,7 +24,7 @@ def stream():
         ({"topic": "no spaces"}, "cannot be the name of a topic"),
         ({"topic": ".."}, "cannot be the name of a topic"),
         ({"topic": "a" * 250}, "cannot be the name of a topic"),
-        ({"topic": "a", "delivery": "at_most_once"}, "is no delivery"),
+        ({"topic": "a", "delivery": "at_most_once"}, "delivery of step .* must be one of at_least_once"),
         ({"topic": "a", "options": {"bootstrap.servers": "x:1"}}, "cannot be set here"),
         ({"topic": "a", "options": {"sasl.jaas.config": "secret"}}, "cannot be set here"),
         ({"topic": "a", "options": {"linger.ms": 5}}, "cannot be set here"),

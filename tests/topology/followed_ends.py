@@ -110,7 +110,12 @@ CASES = [
         "use a name, or a path of a local or mounted file system",
         lambda: (from_delta("t"), from_delta("/data/t")),
     ),
-    Case(TABLE, lambda: to_delta(connector="java"), "'native' or 'jvm'", lambda: to_delta(connector="jvm")),
+    Case(
+        TABLE,
+        lambda: to_delta(connector="java"),
+        "connector='native' or connector='jvm'",
+        lambda: to_delta(connector="jvm"),
+    ),
     Case(TABLE, lambda: to_delta(mode="merge"), "use one of: append, upsert", lambda: to_delta(mode="append")),
     Case(
         TABLE,

@@ -271,5 +271,8 @@ class DataStreamSource(Fluent):
 
 def _read_committed(isolation: object) -> bool:
     if isolation not in ("read_committed", "read_uncommitted"):
-        raise TopologyError(f"{isolation!r} is no isolation level", remedy="use 'read_committed' or 'read_uncommitted'")
+        raise TopologyError(
+            f"isolation= must be 'read_committed' or 'read_uncommitted', not {isolation!r}",
+            remedy="use 'read_committed' or 'read_uncommitted'",
+        )
     return isolation == "read_committed"

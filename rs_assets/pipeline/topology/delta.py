@@ -41,7 +41,9 @@ class DeltaSource(Source):
             )
         if self.starting is not None and self.starting != 0 and not positive(self.starting):
             raise TopologyError(
-                f"step {self.name!r}: {self.starting!r} is no version", remedy="starting_version=3", step=self.name
+                f"the starting version of step {self.name!r} must be a whole number from 0, not {self.starting!r}",
+                remedy="starting_version=3",
+                step=self.name,
             )
         plain = SCHEME.sub("", self.table)
         object.__setattr__(self, "table", anchored(plain) if "/" in plain else plain)

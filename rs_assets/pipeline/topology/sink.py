@@ -124,10 +124,14 @@ class DeltaSink(Sink):
             checked_path(self.table, what=f"step {self.name!r}: the table")
         if self.mode not in get_args(DeltaMode):
             raise TopologyError(
-                f"step {self.name!r}: {self.mode!r} is no mode", remedy=f"use one of: {', '.join(get_args(DeltaMode))}"
+                f"the mode of step {self.name!r} must be one of {', '.join(get_args(DeltaMode))}, not {self.mode!r}",
+                remedy=f"use one of: {', '.join(get_args(DeltaMode))}",
             )
         if self.connector not in get_args(Connector):
-            raise TopologyError(f"step {self.name!r}: {self.connector!r} is no connector", remedy="'native' or 'jvm'")
+            raise TopologyError(
+                f"the connector of step {self.name!r} must be 'native' or 'jvm', not {self.connector!r}",
+                remedy="connector='native' or connector='jvm'",
+            )
         if (self.mode == "upsert") != bool(self.keys):
             raise TopologyError(
                 f"step {self.name!r}: keys belong to mode='upsert' and it needs them", remedy="keys=['page']"
@@ -180,7 +184,8 @@ class KafkaSink(Sink):
             writable_topic(self.topic, step=self.name)
         if self.delivery not in get_args(Delivery):
             raise TopologyError(
-                f"step {self.name!r}: {self.delivery!r} is no delivery",
+                f"the delivery of step {self.name!r} must be one of {', '.join(get_args(Delivery))},"
+                f" not {self.delivery!r}",
                 remedy=f"use one of: {', '.join(get_args(Delivery))}",
             )
         wrong = [n for n, v in self.options.items() if not isinstance(v, str) or n.startswith(OWN_SETTINGS)]
