@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from rs_assets import MemoryChannel, pipeline_from_sql
@@ -177,6 +178,36 @@ def test_should_fire_early_and_late_as_emit_says() -> None:
     )  # fmt: skip
     firing = pipeline.topology["out1_group"].firing
     assert (firing.before, firing.after) == (timedelta(seconds=10), timedelta(minutes=1))
+
+
+@pytest.mark.parametrize(
+    ("query", "source"),
+    [
+        ("WITH a AS (SELECT id FROM buys), buys AS (SELECT id FROM clicks) SELECT id FROM a", "buys"),
+        ("WITH a AS (SELECT id FROM buys) SELECT id FROM (WITH buys AS (SELECT id FROM clicks) SELECT * FROM a)",
+         "buys"),
+        ("WITH b AS (SELECT id FROM buys) SELECT id FROM (WITH b AS (SELECT id FROM b) SELECT id FROM b)",
+         "buys"),
+        ("WITH clicks AS (SELECT id FROM clicks) SELECT id FROM clicks", "clicks"),
+        ("WITH a AS (SELECT id FROM clicks), buys AS (SELECT id FROM a) SELECT id FROM buys", "clicks"),
+    ],
+)  # fmt: skip
+def test_query_of_with_when_it_names_a_table_reads_the_queries_before_it_and_no_others(query: str, source: str) -> None:
+    pipeline = pipeline_from_sql(
+        TABLES + f"CREATE TABLE out1 (id BIGINT) WITH ('connector' = 'print'); INSERT INTO out1 {query}",
+        tables={"clicks": [], "buys": []},
+    )
+    assert [node.name for node in pipeline.topology.sources] == [source]
+
+
+def test_join_when_a_query_of_with_has_the_name_of_its_other_table_reads_two_sources() -> None:
+    pipeline = pipeline_from_sql(
+        TABLES + """CREATE TABLE out1 (id BIGINT) WITH ('connector' = 'print');
+        INSERT INTO out1 WITH a AS (SELECT id, ts FROM buys), buys AS (SELECT id, ts FROM clicks)
+        SELECT a.id FROM a JOIN buys ON a.id = buys.id AND a.ts = buys.ts""",
+        tables={"clicks": [], "buys": []},
+    )  # fmt: skip
+    assert sorted(node.name for node in pipeline.topology.sources) == ["buys", "clicks"]
 
 
 def test_should_read_a_source_once_though_statements_emit_differently() -> None:

@@ -16,6 +16,7 @@ from rs_assets.errors import ConfigurationError, SqlError, TopologyError
 from rs_assets.pipeline.language.sql.catalog import catalog_of
 from rs_assets.pipeline.language.sql.durations import duration
 from rs_assets.pipeline.language.sql.lexer import TOO_DEEP
+from rs_assets.pipeline.language.sql.outputs import Selected
 from rs_assets.pipeline.language.sql.planner import Place, Planner, step_name
 from rs_assets.pipeline.language.sql.query import selected_of
 from rs_assets.pipeline.language.sql.reader import statements
@@ -24,6 +25,7 @@ from rs_assets.pipeline.language.sql.source import Dialect, Text
 from rs_assets.pipeline.language.sql.sources import Bound
 from rs_assets.pipeline.language.sql.statements import Emit, Insert
 from rs_assets.pipeline.stream.builder import StreamBuilder
+from rs_assets.pipeline.stream.draft import Written
 
 if TYPE_CHECKING:
     from rs_assets.pipeline.stream.data_stream import DataStream
@@ -123,7 +125,19 @@ def _inserted(planner: Planner, insert: Insert) -> DataStream:
     name = step_name(insert.table.text)
     place = Place(name, firing=_firing(planner, insert.emit), root=name, kept_in=keeping(planner, insert))
     made = selected_of(planner, insert.tree, place)
+    _check_fires(planner, insert, made, place)
     return written(planner, insert, made, replace(place, firing=ONCE))
+
+
+def _check_fires(planner: Planner, insert: Insert, made: Selected, place: Place) -> None:
+    """SqlError for EMIT where no window fires as it says."""
+    step = made.relation.stream.step
+    steps = step.way() if isinstance(step, Written) else ()
+    if insert.emit and not any(getattr(each.node, "firing", ONCE) == place.firing for each in steps):
+        raise planner.error(
+            "EMIT says when windows fire, and this query has none", insert.emit[0].at,
+            remedy="leave EMIT out, or group by a window: GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)",
+        )  # fmt: skip
 
 
 def _firing(planner: Planner, emits: tuple[Emit, ...]) -> Firing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +28,14 @@ LONGEST_NAME: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
+class NamedQuery:
+    """A query of WITH, and those that it may read by their names: the ones before it, and those around its WITH."""
+
+    tree: Any
+    local: Mapping[str, NamedQuery]
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where a query stands: the name that its steps begin with, and which reading of its sources it is.
 
@@ -36,7 +44,7 @@ class Place:
 
     base: str
     reading: int = 1
-    local: Mapping[str, Any] = field(default_factory=dict)
+    local: Mapping[str, NamedQuery] = field(default_factory=dict)
     firing: Firing = ONCE
     # The table whose INSERT it belongs to.
     root: str = ""
@@ -135,6 +143,14 @@ def conjuncts(tree: Any) -> Iterator[Any]:
         yield from conjuncts(tree.expression)
     else:
         yield tree
+
+
+def named_queries(queries: Iterable[Any], around: Mapping[str, NamedQuery]) -> dict[str, NamedQuery]:
+    """The queries that may be read by their names behind a WITH: its own, and those around it."""
+    local = dict(around)
+    for each in queries:
+        local[each.alias] = NamedQuery(each.this, dict(local))
+    return local
 
 
 def name_of(item: Any) -> str:

@@ -14,7 +14,7 @@ from rs_assets.pipeline.language.sql.lateral import REMEDY, is_lateral
 from rs_assets.pipeline.language.sql.latest import Keeper
 from rs_assets.pipeline.language.sql.outputs import Output, Selected, filtered, named, outputs_of
 from rs_assets.pipeline.language.sql.over import over, windows_in
-from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts, step_name
+from rs_assets.pipeline.language.sql.planner import Place, Planner, conjuncts, named_queries, step_name
 from rs_assets.pipeline.language.sql.ranking import ranked, ranking_of
 from rs_assets.pipeline.language.sql.relation import Relation
 from rs_assets.pipeline.language.sql.sources import source_of
@@ -48,8 +48,9 @@ def selected_of(planner: Planner, tree: Any, place: Place) -> Selected:
     if tree.key in ("subquery", "paren"):
         return selected_of(planner, tree.this, place)
     if tree.args.get("with_") is not None:
-        local = _named(planner, tree.args["with_"].expressions)
-        place = replace(place, local={**place.local, **local})
+        queries = tree.args["with_"].expressions
+        _check_names(planner, queries)
+        place = replace(place, local=named_queries(queries, place.local))
     if tree.key == "union":
         return united(planner, tree, place, selected_of)
     if tree.key != "select":
@@ -58,15 +59,14 @@ def selected_of(planner: Planner, tree: Any, place: Place) -> Selected:
     return _select(planner, tree, place)
 
 
-def _named(planner: Planner, queries: Sequence[Any]) -> dict[str, Any]:
-    """The queries of WITH by their names; SqlError for two of one name."""
-    local: dict[str, Any] = {}
+def _check_names(planner: Planner, queries: Sequence[Any]) -> None:
+    """SqlError for two queries of one WITH that have one name."""
+    known = set[str]()
     for each in queries:
-        if each.alias in local:
+        if each.alias in known:
             at = each.args["alias"].this
             raise planner.error(f"two queries of WITH are called {each.alias!r}", at, remedy="rename one of them")
-        local[each.alias] = each.this
-    return local
+        known.add(each.alias)
 
 
 def _select(planner: Planner, tree: Any, place: Place) -> Selected:
@@ -157,9 +157,9 @@ def _alias_columns(tree: Any) -> list[str]:
 def table(planner: Planner, name: Any, place: Place) -> Relation:
     """A table, a view or a query of WITH by its name."""
     text = name.name
-    if text in place.local:
-        hidden = {key: tree for key, tree in place.local.items() if key != text}
-        return relation_of(planner, place.local[text], replace(place.inside(text), local=hidden))
+    query = place.local.get(text)
+    if query is not None:
+        return relation_of(planner, query.tree, replace(place.inside(text), local=query.local))
     view = planner.catalog.views.get(text)
     # EMIT holds for the windows of views, too; a source is the same for all statements.
     key = (text, place.reading, place.firing if view is not None else ONCE)

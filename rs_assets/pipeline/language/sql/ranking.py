@@ -58,9 +58,9 @@ def ranking_of(planner: Planner, first: Any, place: Place) -> Numbered | None:
         return None
     name = first.name
     inside, alias = place.inside(name), first.alias or name
-    if name in place.local:
-        others = {key: tree for key, tree in place.local.items() if key != name}
-        return _numbered(planner, place.local[name], alias, replace(inside, local=others))
+    query = place.local.get(name)
+    if query is not None:
+        return _numbered(planner, query.tree, alias, replace(inside, local=query.local))
     view = planner.catalog.views.get(name)
     if view is None:
         return None

@@ -112,6 +112,7 @@ def written(planner: Planner, insert: Insert, made: Selected, place: Place) -> D
     bound = planner.bound.get(table.name.text)
     write = SINKS[connector(options, bound, SINKS)]
     _check_updates(planner, insert, made, write)
+    _check_declared(table, options, write)
     changes = Changes(planner, insert, table, columns, made)
     result = write(options, stream, planner.name(place, "", insert.table.start), changes)
     options.check_all_read()
@@ -240,17 +241,22 @@ def _check_updates(planner: Planner, insert: Insert, made: Selected, write: Sink
         )  # fmt: skip
 
 
+def _check_declared(table: CreateTable, options: Options, write: Sink) -> None:
+    """SqlError for what a table declares of its rows, where this sink has no meaning for it."""
+    remedy = "leave it out, or write to 'connector' = 'delta'"
+    if table.partitioned_by and write in (_files, _kafka, _sqlite):
+        at = table.partitioned_by[0].start
+        raise options.error("this sink does not write by partitions", at=at, remedy=remedy)
+    if table.key and write is _sqlite:
+        raise options.error("this sink appends rows: a PRIMARY KEY replaces none", at=table.key[0].start, remedy=remedy)
+
+
 def _print(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:  # noqa: ARG001
     return stream.to_print(max_rows=options.number("max-rows") or 20, name=name)
 
 
 def _files(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:  # noqa: ARG001
     options.choice("format", {"json": "json"}, "json")
-    if options.table.partitioned_by:
-        raise options.error(
-            "files are not written by partitions", at=options.table.partitioned_by[0].start,
-            remedy="write to 'connector' = 'delta'",
-        )  # fmt: skip
     return stream.to_file(options.need("path", "/data/out").removeprefix("file://"), name=name)
 
 

@@ -50,6 +50,11 @@ def source_of(planner: Planner, table: CreateTable, place: Place) -> Relation:
     options = Options.of(planner.text, table, "source")
     stream = _stream(planner, table, options, name)
     options.check_all_read()
+    if table.partitioned_by and table.name.text not in planner.bound:
+        raise options.error(
+            "columns are read from records, and not from the names of folders", at=table.partitioned_by[0].start,
+            remedy="leave PARTITIONED BY out, where the records have its columns",
+        )  # fmt: skip
     kinds = {column.name.text: column.type for column in table.columns if column.computed is None}
     _check_metadata(planner, table, options)
     relation = Relation(
