@@ -16,9 +16,9 @@ from dagster import (
 )
 
 from rs_assets.engine.background import LOG
+from rs_assets.engine.interrupts import held_back
 from rs_assets.errors import RsError
 from rs_assets.orchestration.asked import PARENT
-from rs_assets.orchestration.interrupts import held_back
 from rs_assets.orchestration.runtime import Ended
 
 DRAINED = "drained and stopped; the next run goes on from here"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rs_assets.engine.interrupts import held_back
 from rs_assets.engine.project import project_folder
-from rs_assets.orchestration.interrupts import held_back
 from rs_assets.orchestration.orphans import note_process
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from pydantic import Field, PrivateAttr
 
 from rs_assets.engine.checkpoint.wish import read_wish
 from rs_assets.engine.home import Home
+from rs_assets.engine.interrupts import held_back
 from rs_assets.engine.join.resource import JoinResource
 from rs_assets.engine.shuffle.resource import ShuffleResource
 from rs_assets.engine.sink.resource import SinkResource
@@ -19,7 +20,6 @@ from rs_assets.engine.source.resource import SourceResource
 from rs_assets.engine.spark.resource import SparkResource
 from rs_assets.engine.window.resource import WindowResource
 from rs_assets.orchestration.asked import answers_of
-from rs_assets.orchestration.interrupts import held_back
 from rs_assets.orchestration.place import Place
 from rs_assets.orchestration.sensors.known import refuse_unwished
 from rs_assets.pipeline.compile.wiring import Flow

@@ -9,8 +9,8 @@ from dagster._core.execution.context.system import PlanOrchestrationContext
 from dagster._core.execution.plan.plan import ExecutionPlan
 from dagster._core.execution.retries import RetryMode
 
+from rs_assets.engine.interrupts import held_back
 from rs_assets.orchestration.ending import note_stop
-from rs_assets.orchestration.interrupts import held_back
 
 
 def stoppable(executor: ExecutorDefinition) -> ExecutorDefinition:

@@ -16,8 +16,9 @@ from dagster import (
     op,
 )
 
+from rs_assets.engine.interrupts import held_back
 from rs_assets.orchestration.ending import BY_HAND
-from rs_assets.orchestration.interrupts import heard_at_terminal, held_back
+from rs_assets.orchestration.interrupts import heard_at_terminal
 from rs_assets.orchestration.recorded import run_recorded
 from rs_assets.orchestration.sensors.refusals import was_canceled
 

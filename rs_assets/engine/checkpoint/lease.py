@@ -12,8 +12,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -37,6 +37,7 @@ from rs_assets.engine.checkpoint.lease_table import (
     write_row,
 )
 from rs_assets.engine.checkpoint.lease_table import open_leases as _open
+from rs_assets.engine.interrupts import held_back
 from rs_assets.errors import CheckpointError, LeaseLostError, PipelineBusyError
 
 # Long enough for a batch to outlast a slow disk, short enough that a dead machine is noticed soon.
@@ -130,11 +131,21 @@ class Lease:
         return self.row.token
 
     @classmethod
-    def acquire(cls, path: Path, *, pipeline: str, run_id: str, ttl: timedelta = DEFAULT_TTL, above: int = 0) -> Self:
+    def acquire(
+        cls,
+        path: Path,
+        *,
+        pipeline: str,
+        run_id: str,
+        ttl: timedelta = DEFAULT_TTL,
+        above: int = 0,
+        within: ExitStack | None = None,
+    ) -> Self:
         """Take the lease of `pipeline` in the Delta table at `path`, with a token greater than `above`.
 
         PipelineBusyError names the holder if there is one. A holder that shows no sign of life is watched for up to
-        its time to live before its lease is taken. CheckpointError if the table cannot be read or written.
+        its time to live before its lease is taken. CheckpointError if the table cannot be read or written. The end of
+        `within` gives it back, wherever a signal comes between: the stack has it before the table does.
         """
         mine, taken_over = _claim(pipeline, run_id, ttl), False
         while True:
@@ -145,20 +156,30 @@ class Lease:
                 if held is not None and not held.free:
                     taken_over |= _watch(path, held)
                 row = replace(mine, token=max(held.token if held else 0, above) + 1)
+                lease = cls(path, row, taken_over=taken_over, before=held)
+                if within is not None:
+                    within.push(lease)
                 if _taken(path, row, table, seen=held):
-                    return cls(path, row, taken_over=taken_over, before=held)
+                    return lease
 
     def __enter__(self) -> Self:
         """Begin to renew it."""
-        self._thread.start()
+        with held_back():
+            self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give it back, unless somebody else has it by now."""
+        """Give it back, unless somebody else has it by now; a signal that asks to end waits for that."""
+        with held_back():
+            self._give_back()
+
+    def _give_back(self) -> None:
         self._end.set()
-        self._thread.join()
+        # It has not begun where the lease was not taken.
+        if self._thread.is_alive():
+            self._thread.join()
         _HELD.discard(self.row.lease_id)
         with self._guard, suppress(DeltaError, OSError, CheckpointError):
             table = _open(self.path)
@@ -229,6 +250,13 @@ class Lease:
     def _is_current(self, table: DeltaTable) -> bool:
         current = _rows(table, self.path).get(self.row.pipeline)
         return current is not None and _same(current, self.row)
+
+
+@contextmanager
+def held_lease(path: Path, *, pipeline: str, run_id: str, ttl: timedelta = DEFAULT_TTL) -> Iterator[Lease]:
+    """Within this the lease is held, as `Lease.acquire` takes it, and renewed."""
+    with ExitStack() as stack:
+        yield Lease.acquire(path, pipeline=pipeline, run_id=run_id, ttl=ttl, within=stack).__enter__()
 
 
 def read_lease(path: Path, pipeline: str) -> LeaseRow | None:

@@ -17,10 +17,10 @@ from dagster import (
 )
 
 from rs_assets.engine.checkpoint.deployments import Version
+from rs_assets.engine.interrupts import held_back
 from rs_assets.orchestration.compaction import delta_outputs
 from rs_assets.orchestration.ending import DRAINED, refuse_if_unfinished, shown_in, was_wished
 from rs_assets.orchestration.events import StepEvents
-from rs_assets.orchestration.interrupts import held_back
 from rs_assets.orchestration.runtime import Ended, RuntimeResource
 from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.orchestration.translator import StreamTranslator

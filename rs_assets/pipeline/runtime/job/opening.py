@@ -43,10 +43,10 @@ def opened(topology: Topology, options: RunOptions) -> JobSession:
     try:
         session.begin()
         _open(session)
+        return session  # noqa: TRY300  a signal may come here as well
     except BaseException:
         session.close()
         raise
-    return session
 
 
 def _open(session: JobSession) -> None:

@@ -80,11 +80,10 @@ class JobSession:
     def begin(self) -> None:
         """Take the lease, and begin to write down what happens; `opening.opened` does this and all that follows."""
         options = self.options
-        lease = Lease.acquire(
-            options.home.leases, pipeline=self.topology.name, run_id=options.run_id, ttl=options.lease_ttl
-        )
+        name, ttl = self.topology.name, options.lease_ttl
+        lease = Lease.acquire(options.home.leases, pipeline=name, run_id=options.run_id, ttl=ttl, within=self._stack)
         lease.troubles = self.troubles
-        self.lease = self._stack.enter_context(lease)
+        self.lease = lease.__enter__()
         self._note_end(lease.before)
         queries = {plan.name: plan.sinks for plan in self.plans}
         self.options = self._stack.enter_context(counted(options, self.topology.name, self.troubles, queries))

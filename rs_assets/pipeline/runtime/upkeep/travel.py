@@ -18,7 +18,7 @@ from typing import NamedTuple
 from rs_assets.engine.checkpoint import manifest as manifests
 from rs_assets.engine.checkpoint import returning
 from rs_assets.engine.checkpoint.catalog import Catalog, operation, row_of
-from rs_assets.engine.checkpoint.lease import Lease
+from rs_assets.engine.checkpoint.lease import Lease, held_lease
 from rs_assets.engine.checkpoint.manifest import Manifest, generation_folder
 from rs_assets.engine.checkpoint.returning import Returning
 from rs_assets.engine.checkpoint.savepoints import Savepoint, Subject, retention, take
@@ -247,7 +247,7 @@ def fork(
 
 
 def _held(topology: Topology, options: RunOptions) -> AbstractContextManager[Lease]:
-    return Lease.acquire(options.home.leases, pipeline=topology.name, run_id=options.run_id, ttl=options.lease_ttl)
+    return held_lease(options.home.leases, pipeline=topology.name, run_id=options.run_id, ttl=options.lease_ttl)
 
 
 def _named(topology: Topology, step: str | None) -> QueryPlan:
