@@ -20,14 +20,14 @@ LOST = "rs/lost"
 GONE = "its process is gone: it was killed, or its terminal was closed; the next run goes on from its last commit"
 
 
-def note_process(instance: DagsterInstance, run: DagsterRun, process: psutil.Process | None = None) -> None:
-    """Note in Dagster that `run` goes on in `process`, by default this one."""
+def note_process(instance: DagsterInstance, job: str, run_id: str, process: psutil.Process | None = None) -> None:
+    """Note in Dagster that a run goes on in `process`, by default this one; also of a run that is about to be made."""
     from dagster._core.events import EngineEventData
 
     mine = process or psutil.Process()
     facts = {HOST: this_host(), PID: mine.pid, STARTED: started_s(mine)}
     said = f"runs at a terminal of {this_host().split('/')[0]}, process {mine.pid}"
-    instance.report_engine_event(said, run, EngineEventData(facts))
+    instance.report_engine_event(said, engine_event_data=EngineEventData(facts), job_name=job, run_id=run_id)
 
 
 def end_orphans(instance: DagsterInstance, topology: Topology) -> None:

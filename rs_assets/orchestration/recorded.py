@@ -29,24 +29,27 @@ def run_recorded(
     from dagster import DagsterExecutionInterruptedError
     from dagster._core.definitions.job_base import InMemoryJob
     from dagster._core.execution.api import execute_run
+    from dagster._core.utils import make_new_run_id
 
     from rs_assets.orchestration.stoppable import stoppable
 
     job = job.with_executor_def(stoppable(job.executor_def))
-    run = instance.create_run_for_job(
-        job_def=job,
-        run_config=run_config,
-        tags={**job.run_tags, **tags},
-        remote_job_origin=job_origin(job.name),
-    )
+    run_id = make_new_run_id()
     try:
-        note_process(instance, run)
+        note_process(instance, job.name, run_id)
+        run = instance.create_run_for_job(
+            job_def=job,
+            run_id=run_id,
+            run_config=run_config,
+            tags={**job.run_tags, **tags},
+            remote_job_origin=job_origin(job.name),
+        )
         execute_run(InMemoryJob(job), run, instance, raise_on_error=True)
     except (KeyboardInterrupt, DagsterExecutionInterruptedError):
         with held_back():
-            _end_as_stopped(instance, run.run_id)
+            _end_as_stopped(instance, run_id)
         raise
-    return run.run_id
+    return run_id
 
 
 def _end_as_stopped(instance: DagsterInstance, run_id: str) -> None:

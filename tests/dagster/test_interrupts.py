@@ -19,6 +19,7 @@ from dagster import (
 from rs_assets.engine.interrupts import held_back
 from rs_assets.orchestration.ending import BY_HAND
 from rs_assets.orchestration.interrupts import heard_at_terminal
+from rs_assets.orchestration.orphans import is_gone
 from rs_assets.orchestration.recorded import run_recorded
 from rs_assets.orchestration.sensors.refusals import was_canceled
 
@@ -95,10 +96,30 @@ def test_run_recorded_that_is_interrupted_between_two_steps_is_canceled(instance
 
 
 def test_run_recorded_that_is_interrupted_before_its_first_step_is_canceled(instance, monkeypatch):
-    def interrupted(*_):
+    create = DagsterInstance.create_run_for_job
+
+    def interrupted(*given, **named):
+        create(*given, **named)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rs_assets.orchestration.recorded.note_process", interrupted)
+    monkeypatch.setattr(DagsterInstance, "create_run_for_job", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_recorded(interrupted_job("never"), instance, run_config={}, tags={BY_HAND: "start"})
     assert [run.status for run in instance.get_runs()] == [DagsterRunStatus.CANCELED]
+
+
+def test_run_recorded_that_is_killed_as_soon_as_its_run_is_made_is_known_by_its_process(tmp_path, monkeypatch):
+    """Also where Dagster keeps its events in files."""
+    create = DagsterInstance.create_run_for_job
+
+    def killed(*given, **named):
+        create(*given, **named)
+        raise MemoryError
+
+    monkeypatch.setattr(DagsterInstance, "create_run_for_job", killed)
+    monkeypatch.setattr("rs_assets.orchestration.orphans.lives", lambda *_: False)
+    with DagsterInstance.local_temp(str(tmp_path)) as instance:
+        with pytest.raises(MemoryError):
+            run_recorded(interrupted_job("never"), instance, run_config={}, tags={BY_HAND: "start"})
+        [run] = instance.get_runs()
+        assert is_gone(instance, run)

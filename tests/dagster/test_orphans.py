@@ -57,7 +57,7 @@ def status_of(instance, run):
 )
 def test_should_end_a_run_whose_process_is_gone(instance, job, ended, before, after):
     run = made(instance, job, before)
-    note_process(instance, run, ended)
+    note_process(instance, run.job_name, run.run_id, ended)
     end_orphans(instance, PIPELINE.topology)
     assert status_of(instance, run) == after
     assert (GONE in told(instance, run)) == (before != after)
@@ -65,11 +65,11 @@ def test_should_end_a_run_whose_process_is_gone(instance, job, ended, before, af
 
 def test_should_leave_a_run_alone_that_may_go_on(instance, job, ended, monkeypatch):
     alive, unknown = made(instance, job), made(instance, job)
-    note_process(instance, alive)
+    note_process(instance, alive.job_name, alive.run_id)
     with monkeypatch.context() as patched:
         patched.setattr(orphans, "this_host", lambda: "another/boot/1")
         elsewhere = made(instance, job)
-        note_process(instance, elsewhere, ended)
+        note_process(instance, elsewhere.job_name, elsewhere.run_id, ended)
     # What Dagster makes of a run, here of one that is gone, has its tags and no terminal.
     again = instance.create_run_for_job(job, tags=elsewhere.tags, status=DagsterRunStatus.STARTED)
     end_orphans(instance, PIPELINE.topology)
@@ -79,6 +79,6 @@ def test_should_leave_a_run_alone_that_may_go_on(instance, job, ended, monkeypat
 def test_should_leave_the_runs_of_other_pipelines_alone(instance, ended):
     other = StreamBuilder.data_stream("shop", "misses").from_array([{"n": 1}]).to_delta("misses").build()
     run = made(instance, build_definitions([other]).resolve_job_def("shop_misses_run"))
-    note_process(instance, run, ended)
+    note_process(instance, run.job_name, run.run_id, ended)
     end_orphans(instance, PIPELINE.topology)
     assert status_of(instance, run) == DagsterRunStatus.STARTED

@@ -125,7 +125,7 @@ def test_recovery_waits_while_another_run_holds_the_pipeline(instance, job):
 def test_recovery_of_a_start_that_was_killed_before_it_held_the_lease_starts_it_again(instance, job, monkeypatch):
     """At a terminal, where Dagster takes it for one that goes on; and one that hangs."""
     run = made(instance, job)
-    note_process(instance, run)
+    note_process(instance, run.job_name, run.run_id)
     assert "begins or ends" in said(instance)
     with monkeypatch.context() as patched:
         patched.setattr("rs_assets.orchestration.orphans.lives", lambda *_: False)
@@ -147,7 +147,7 @@ def test_recovery_of_a_run_that_is_found_to_be_gone_later_on_does_not_count_it_a
     with psutil.Popen(["true"]) as ended:
         process = psutil.Process(ended.pid)
         process.create_time()
-    note_process(instance, killed, process)
+    note_process(instance, killed.job_name, killed.run_id, process)
     instance.report_run_canceling(stream)
     write_wish(folder, wish.stop(now=time.time()))
     instance.report_run_canceled(stream)

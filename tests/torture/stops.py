@@ -6,6 +6,7 @@ this process, at the moment at which the run comes to a phase; a kill is SIGKILL
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import multiprocessing
 import os
@@ -19,7 +20,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from dagster import (
@@ -37,12 +37,11 @@ from rs_assets.engine.checkpoint.lease import Lease, read_lease
 from rs_assets.engine.home import Home
 from rs_assets.engine.spark.resource import SparkResource
 from rs_assets.errors import RsError
-from rs_assets.orchestration import recorded, runtime
+from rs_assets.orchestration import runtime
 from rs_assets.orchestration.instance import ensure_home
 from rs_assets.orchestration.launch import launch
 from rs_assets.orchestration.recorded import run_recorded
-from rs_assets.orchestration.sensors import known, recovery_sensor
-from rs_assets.orchestration.sensors.known import LAUNCHED_WITHIN
+from rs_assets.orchestration.sensors import recovery_sensor
 from rs_assets.orchestration.stream_assets import StreamAssets
 from rs_assets.pipeline.runtime.batch.query import QueryRun
 from rs_assets.pipeline.runtime.job import opening
@@ -51,7 +50,7 @@ from rs_assets.pipeline.runtime.run import running
 
 # What a run calls when it comes to a phase, in their order; those behind the word need Spark.
 PHASES: dict[str, tuple[object, str]] = {
-    "is recorded": (recorded, "note_process"),
+    "is recorded": (DagsterInstance, "create_run_for_job"),
     "takes the lease": (Lease, "acquire"),
     "is checked": (opening, "_preflight"),
     "writes its word": (JobSession, "run_on"),
@@ -190,7 +189,7 @@ def _struck(case: Case, pipeline: Pipeline) -> Iterator[threading.Event]:
 def _patch(patched: pytest.MonkeyPatch, phase: str, do: Callable[[], None], *, behind: bool) -> None:
     owner, name = PHASES[phase]
     real = getattr(owner, name)
-    is_class_method = isinstance(owner, type) and isinstance(owner.__dict__[name], classmethod)
+    is_class_method = isinstance(inspect.getattr_static(owner, name), classmethod)
 
     def called(*given: object, **named: object) -> object:
         given = given[1:] if is_class_method else given
@@ -212,7 +211,7 @@ def _strike(case: Case, pipeline: Pipeline) -> None:
         # As Dagster does: the word to its store, then the signal.
         with DagsterInstance.get() as instance:
             run = newest(instance, pipeline)
-            if not run.is_finished and run.status != DagsterRunStatus.CANCELING:
+            if run is not None and not run.is_finished and run.status != DagsterRunStatus.CANCELING:
                 instance.report_run_canceling(run)
         os.kill(os.getpid(), signal.SIGINT)
         return
@@ -222,9 +221,9 @@ def _strike(case: Case, pipeline: Pipeline) -> None:
         threading.Timer(0.05, os.kill, (os.getpid(), signal.Signals[name])).start()
 
 
-def newest(instance: DagsterInstance, pipeline: Pipeline) -> DagsterRun:
-    """The only run of the stream."""
-    return next(run for run in instance.get_runs(limit=5) if run.job_name == _job_of(pipeline))
+def newest(instance: DagsterInstance, pipeline: Pipeline) -> DagsterRun | None:
+    """The only run of the stream; None before it is recorded."""
+    return next((run for run in instance.get_runs(limit=5) if run.job_name == _job_of(pipeline)), None)
 
 
 def _job_of(pipeline: Pipeline) -> str:
@@ -235,31 +234,28 @@ def _judged(case: Case, pipeline: Pipeline) -> str:
     killed = case.way.startswith("SIGKILL")
     with DagsterInstance.get() as instance:
         run = newest(instance, pipeline)
+        if run is None:
+            # Whoever has started it has seen the end of it.
+            return _stays(pipeline, instance)
         if killed and not case.by_hand and not run.is_finished:
             # As Dagster's code server does when a process that it watches is gone.
             instance.report_run_failed(run)
         was_stopped = killed and case.phase in BEHIND_A_STOP and case.by_hand
         if killed and not was_stopped:
-            return _comes_back(case, pipeline, instance, run)
-        return _stays(pipeline, instance, killed=killed)
+            return _comes_back(pipeline, instance, run)
+        if not killed and run.status not in (DagsterRunStatus.SUCCESS, DagsterRunStatus.CANCELED):
+            return f"its run is {run.status.value}"
+        return _stays(pipeline, instance)
 
 
-def _comes_back(case: Case, pipeline: Pipeline, instance: DagsterInstance, run: DagsterRun) -> str:
-    with pytest.MonkeyPatch.context() as patched:
-        if case.by_hand and case.phase == "is recorded":
-            # Its process may not be noted yet: it is taken for one that begins as long as one may.
-            now = time.time() + LAUNCHED_WITHIN.total_seconds() + 1
-            patched.setattr(known, "time", SimpleNamespace(time=lambda: now))
-        result = recovery_sensor(StreamAssets.of(pipeline))(build_sensor_context(instance=instance))
+def _comes_back(pipeline: Pipeline, instance: DagsterInstance, run: DagsterRun) -> str:
+    result = recovery_sensor(StreamAssets.of(pipeline))(build_sensor_context(instance=instance))
     asked = result.run_requests if isinstance(result, SensorResult) else []
     behind = [request.tags.get("rs/recovers") for request in asked]
     return "" if behind == [run.run_id] else f"it was killed and is not started again: {result}"
 
 
-def _stays(pipeline: Pipeline, instance: DagsterInstance, *, killed: bool) -> str:
-    status = newest(instance, pipeline).status
-    if not killed and status not in (DagsterRunStatus.SUCCESS, DagsterRunStatus.CANCELED):
-        return f"its run is {status.value}"
+def _stays(pipeline: Pipeline, instance: DagsterInstance) -> str:
     cursor = None
     for _ in range(TICKS):
         result = recovery_sensor(StreamAssets.of(pipeline))(build_sensor_context(instance=instance, cursor=cursor))
