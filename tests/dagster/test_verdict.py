@@ -97,6 +97,35 @@ def test_judge_of_a_second_start_that_was_stopped_beside_the_stream_lets_the_str
     assert judge(wish, runs, lambda run: ends[run.run_id]).act == "wait"
 
 
+@pytest.mark.parametrize(
+    ("wish", "before", "ends", "verdict"),
+    [
+        # The clock of the stream is 15 s behind that of Dagster, which started it again and saw the kill before.
+        (Wish(run_id="b", since=5.0, at=7.0, stopped=True), Ran(run_id="a", began=1.0, ended=19.0), "failed", "leave"),
+        # Recovery's own, which became the stream and was killed.
+        (Wish(run_id="b", since=21.0, at=21.0), Ran(run_id="a", began=1.0, ended=19.0), "failed", "restart"),
+        # It failed, was refused or was stopped before it was the stream.
+        (Wish(run_id="a", since=1.0, at=8.0, stopped=True), Ran(run_id="a", began=1.0, ended=9.0), "failed", "leave"),
+        (Wish(run_id="a", since=1.0, at=8.0), Ran(run_id="a", began=1.0, ended=9.0), "refused", "leave"),
+        (Wish(run_id="a", since=1.0, at=8.0), Ran(run_id="a", began=1.0, ended=9.0), "stopped", "leave"),
+        (Wish(run_id="a", since=1.0, at=8.0), Ran(run_id="a", began=1.0, ended=9.0), "busy", "restart"),
+    ],
+)
+def test_judge_of_a_run_that_recovery_has_asked_for_behind_another(wish, before, ends, verdict):
+    """Of a, which was killed, and b, which recovery has launched at 20 and which has ended at 25."""
+    runs = [before, Ran(run_id="b", began=20.0, ended=25.0, asked_for=True)]
+    kinds = {"a": "failed", "b": ends}
+    assert judge(wish, runs, lambda run: End(kind=kinds[run.run_id], why="")).act == verdict
+
+
+def test_recovery_of_a_stream_that_was_stopped_by_a_clock_behind_dagsters_leaves_it(instance, job, folder):
+    made(instance, job, DagsterRunStatus.FAILURE)
+    run = made(instance, job, DagsterRunStatus.SUCCESS)
+    behind = time.time() - 3600
+    write_wish(folder, Wish(run_id=run.run_id, since=behind, at=behind + 1, stopped=True))
+    assert said(instance) == "it was stopped by a person"
+
+
 def test_recovery_of_a_stream_that_was_stopped_leaves_it_whatever_dagster_says_of_its_run(instance, job, folder):
     run = made(instance, job, DagsterRunStatus.FAILURE)
     wish = wished_on(folder, run.run_id)

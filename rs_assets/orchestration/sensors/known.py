@@ -70,7 +70,7 @@ class Stream:
             yield Ran(run_id=wish.run_id, began=wish.since, ended=max(seen, wish.since))
 
     def _ran(self, record: RunRecord) -> Ran:
-        run, began = record.dagster_run, record.start_time or _seconds(record.create_timestamp)
+        run, began = record.dagster_run, max(record.start_time or 0.0, _seconds(record.create_timestamp))
         asked_for = answers_of(run.tags) is not None
         if run.is_finished:
             ended = max(self._seen_last(record, began), began)

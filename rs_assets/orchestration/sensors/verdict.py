@@ -91,7 +91,7 @@ def _last_first(wish: Wish | None, runs: Sequence[Ran]) -> Iterator[Ran]:
         yield from ended
         return
     mine = next((run for run in runs if run.run_id == wish.run_id), Ran(run_id=wish.run_id, began=wish.since))
-    # It went on until then, at least.
-    at = wish.at if wish.stopped else max(mine.ended or 0.0, wish.at)
+    # It went on until then, at least. Its clock may be behind that of Dagster, by which a run before it has ended.
+    at = max(mine.began, wish.at, 0.0 if wish.stopped else mine.ended or 0.0)
     yield from (run for run in ended if run.run_id != wish.run_id and (run.ended or 0.0) > at)
     yield mine
