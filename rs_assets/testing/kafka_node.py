@@ -44,6 +44,8 @@ _SETTINGS = {
     "transaction.state.log.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
+    # Records of tests have times of long ago, and stay.
+    "log.retention.ms": "-1",
     # 50 of each are the default, and the first user of a group or of a transaction waits for all.
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",

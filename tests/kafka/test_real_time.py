@@ -9,6 +9,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 from rs_assets import StreamBuilder, Time, TumblingWindow
 from rs_assets.errors import ConfigurationError, TopologyError
 from rs_assets.pipeline.compile.realtime import check_slots
+from rs_assets.testing import KafkaRecord
 
 SERVERS = "localhost:9092"
 SCHEMA = "id bigint, ts timestamp"
@@ -72,19 +73,21 @@ def test_should_refuse_more_partitions_than_slots(broker, topic, options):
 def test_should_send_records_at_once_and_leave_a_checkpoint_that_batches_go_on_from(broker, topic, options):
     broker.create_topic(topic, 2)
     broker.create_topic(f"{topic}-out", 1)
-    stream = source(broker.bootstrap_servers, topic, bad_records="skip").filter("id >= 0")
+    stream = source(broker.bootstrap_servers, topic, bad_records="skip", metadata=["timestamp"]).filter("id >= 0")
     pipeline = stream.to_kafka(broker.bootstrap_servers, f"{topic}-out", key="id").build()
     with pipeline.start(options, latency="real-time") as running:
         broker.produce(topic, [b'{"id": 1}', b"{bad", b'{"id": -1}', b'{"id": 2}'])
         _until(lambda: len(broker.read(f"{topic}-out")) == 2)
-        broker.produce(topic, [b'{"id": 3}'])
+        broker.produce(topic, [KafkaRecord(value=b'{"id": 3}', timestamp_ms=1_700_000_000_000)])
         _until(lambda: len(broker.read(f"{topic}-out")) == 3)
         _until(lambda: running.status()["rows_in"] == 5)
         assert running.active
         assert not running.await_termination(timeout_s=0.5)
     report = running.stop()
     assert (report.rows_in, report.rows_dead) == (5, 1)
-    assert {record.key for record in broker.read(f"{topic}-out")} == {b"1", b"2", b"3"}
+    times = {record.key: record.timestamp_ms for record in broker.read(f"{topic}-out")}
+    assert times.keys() == {b"1", b"2", b"3"}
+    assert times[b"3"] == 1_700_000_000_000
     checkpoints = DeltaTable(str(options.home.catalog / "checkpoints")).to_pyarrow_table()
     assert checkpoints.num_rows > 0
     broker.produce(topic, [b'{"id": 4}'])

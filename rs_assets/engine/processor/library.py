@@ -19,6 +19,8 @@ from rs_assets.engine.spark.java import java_home
 from rs_assets.errors import ConfigurationError
 
 SOURCES = Path(__file__).with_name("scala")
+# What they are compiled against beside Spark's own jars.
+CLIENTS = "kafka-clients"
 # It takes 6 s on a free core.
 COMPILE_TIMEOUT_S = 300
 _TOLD_LINES = 20
@@ -41,11 +43,18 @@ def _place() -> Path:
     content = hashlib.sha256()
     for source in _sources():
         content.update(source.read_bytes())
+    for jar in _clients():
+        content.update(jar.name.encode())
     return SPARK.folder() / f"rs-processors-spark-{version('pyspark')}-{content.hexdigest()[:12]}.jar"
 
 
 def _sources() -> list[Path]:
     return sorted(SOURCES.glob("*.scala"))
+
+
+def _clients() -> list[Path]:
+    """The jar of Kafka's client, there or not."""
+    return [SPARK.folder() / jar.file for jar in SPARK.jars if jar.name == CLIENTS]
 
 
 def _compiled(jar: Path) -> Path:
@@ -66,8 +75,9 @@ def _compiled(jar: Path) -> Path:
 
 
 def _compile(jar: Path) -> None:
+    against = os.pathsep.join(map(str, (*jars_of_pyspark("*.jar"), *_clients())))
     command = [
-        *(str(java_home() / "bin" / "java"), "-Xss4m", "-cp", os.pathsep.join(map(str, jars_of_pyspark("*.jar")))),
+        *(str(java_home() / "bin" / "java"), "-Xss4m", "-cp", against),
         *("scala.tools.nsc.Main", "-usejavacp", "-nowarn", "-d", str(jar), *map(str, _sources())),
     ]
     try:

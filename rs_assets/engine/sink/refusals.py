@@ -12,3 +12,13 @@ def no_condition(field: str, kind: str, *, step: str) -> TopologyError:
         remedy=f"make it one before: .with_fields({field}='{field} = 1')",
         step=step,
     )
+
+
+def no_record_time(field: str, kind: str, *, step: str) -> TopologyError:
+    """The error for a field that is to be the time of a record, and is of the type `kind`."""
+    made = f"timestamp_millis({field})" if kind in ("bigint", "int") else f"cast({field} AS timestamp)"
+    return TopologyError(
+        f"step {step!r}: the field {field!r} is {kind}, which cannot be the time of a record",
+        remedy=f"make one of it before: .with_fields({field}='{made}')",
+        step=step,
+    )

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rs_assets.engine.join.spec import OF_BOTH, two_fields, unlike_keys
-from rs_assets.engine.sink.refusals import no_condition
+from rs_assets.engine.sink.refusals import no_condition, no_record_time
 from rs_assets.engine.source.schema import DDL_TYPES
 from rs_assets.engine.window.refusals import no_event_time, no_number
 from rs_assets.engine.window.result import Aggregate
@@ -329,6 +329,9 @@ def _to_delta(node: sink.DeltaSink, inputs: Inputs) -> Fields:
 
 def _to_kafka(node: sink.KafkaSink, inputs: Inputs) -> Fields:
     inputs[0].check(node.shape.fields, step=node.name)
+    kind = inputs[0].type_of(node.timestamp) if node.timestamp is not None else None
+    if kind is not None and not kind.name.startswith("timestamp"):
+        raise no_record_time(str(node.timestamp), kind.text, step=node.name)
     return inputs[0]
 
 

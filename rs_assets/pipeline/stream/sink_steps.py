@@ -7,7 +7,8 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Self
 
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-from rs_assets.pipeline.stream.draft import name_from
+from rs_assets.pipeline.stream.draft import Draft, name_from
+from rs_assets.pipeline.topology.record_time import times_of
 from rs_assets.pipeline.topology.sink import (
     Connector,
     Delivery,
@@ -33,6 +34,7 @@ class SinkSteps:
     __slots__ = ()
 
     step: str
+    draft: Draft
 
     def to_print(self, *, max_rows: int = 20, name: str = "print") -> Self:
         """Show each batch as a table on standard output."""
@@ -90,6 +92,7 @@ class SinkSteps:
         value: str | None = None,
         partition: str | None = None,
         headers: str | None = None,
+        timestamp: str | None = None,
         delivery: Delivery = "at_least_once",
         options: Mapping[str, str] | None = None,
         name: str | None = None,
@@ -99,6 +102,13 @@ class SinkSteps:
         The value is a JSON object of all fields, or the field `value` as it is (text or binary; null is a tombstone).
         `key` decides the partition as Java's clients do it, unless the field `partition` holds its number. `headers` is
         a map of text, or an array of structs of key and value.
+
+        `timestamp` is the field with the time of the record, a timestamp. Without it a row of a window has its end
+        (`end_time`), another one the event time of the last step that has one, else the `kafka_timestamp` that it was
+        read with, as far as these fields are still there and not later than the clock. What has none of them, or one
+        that is null or before 1970, has the time at which it is sent; `describe()` names the fields. A topic with
+        `message.timestamp.type=LogAppendTime` has its broker's times. Retention goes by the time of records, so what is
+        older than it allows is soon deleted.
 
         "at_least_once" sends from Spark's tasks; a repeated batch is sent again. "exactly_once" sends each batch in a
         transaction that notes the batch too (in the compacted topic rs-assets-commits): readers with
@@ -121,6 +131,8 @@ class SinkSteps:
             value=value,
             partition=partition,
             headers=headers,
+            timestamp=timestamp,
+            times=times_of(self.draft.leading_to(self.step), self.step),
             delivery=delivery,
             options=dict(options or {}),
         )

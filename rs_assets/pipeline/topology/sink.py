@@ -159,7 +159,8 @@ class KafkaSink(Sink):
     """A topic of Kafka, or the one that `topic_field` names in each row.
 
     `key`, `value`, `partition` and `headers` are fields; without `value` it is a JSON object of the row. `options` are
-    settings of Kafka's producer by their Java names.
+    settings of Kafka's producer by their Java names. `timestamp` is the field with the time of a record; without it
+    `times`, which follow from the steps before, are the fields that may have it.
     """
 
     at_once: ClassVar[bool] = True
@@ -172,6 +173,8 @@ class KafkaSink(Sink):
     value: str | None = None
     partition: str | None = None
     headers: str | None = None
+    timestamp: str | None = None
+    times: tuple[str, ...] = ()
     delivery: Delivery = "at_least_once"
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -209,11 +212,15 @@ class KafkaSink(Sink):
             value=self.value,
             partition=self.partition,
             headers=self.headers,
+            timestamp=self.timestamp,
+            times=() if self.timestamp else self.times,
         )
 
     def detail(self) -> str:
-        """Delivery and topic."""
-        return f"{self.delivery.replace('_', ' ')} to {self.topic or 'the topic in ' + str(self.topic_field)}"
+        """Delivery and topic, and where the time of a record comes from."""
+        time = ", else ".join((*((self.timestamp,) if self.timestamp else self.times), "the clock"))
+        where = self.topic or f"the topic in {self.topic_field}"
+        return f"{self.delivery.replace('_', ' ')} to {where}, time: {time}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.sink.base import BatchMark, Staged
-from rs_assets.engine.sink.kafka.by_tasks import send_by_tasks
+from rs_assets.engine.sink.kafka.by_tasks import intercepted, send_by_tasks
 from rs_assets.engine.sink.kafka.failures import refusal, sent_again
 from rs_assets.engine.sink.kafka.records import records
 from rs_assets.engine.sink.kafka.settings import BATCHING
@@ -58,7 +58,7 @@ class KafkaWriter:
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Send the batch: Spark's sink has no way to hold it back until the commit."""
-        settings = {**BATCHING, **self.options}
+        settings = intercepted({**BATCHING, **self.options})
         options = {f"kafka.{name}": value for name, value in settings.items()}
         partitions = known_partitions(self.cluster, self.shape, self.name)
         made = records(batch, self.shape, step=self.name, partitions=partitions)

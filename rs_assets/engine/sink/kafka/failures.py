@@ -26,6 +26,10 @@ KEYED = "a compacted topic takes records with keys alone: name the field in key=
 TOO_LARGE = "raise max.request.size here and max.message.bytes of the topic, or send less"
 TIMEOUT = "set transaction.timeout.ms to at most the brokers' transaction.max.timeout.ms"
 LOOK = "see that topic and partition exist, the brokers run, and batch.size fits into max.message.bytes of the topic"
+BELIEVED = (
+    "the time of a record lies beyond message.timestamp.after.max.ms or message.timestamp.before.max.ms of the topic:"
+    " raise that, filter out such rows, or name another field in timestamp="
+)
 # By what Kafka's own client and kafka-python call them, without the ending.
 REMEDIES: Mapping[str, str] = {
     "UnknownTopicOrPartition": OTHER_TOPIC,
@@ -37,6 +41,7 @@ REMEDIES: Mapping[str, str] = {
     "RecordTooLarge": TOO_LARGE,
     "MessageSizeTooLarge": TOO_LARGE,
     "InvalidRecord": KEYED,
+    "InvalidTimestamp": BELIEVED,
     "InvalidTxnTimeout": TIMEOUT,
     "InvalidTransactionTimeout": TIMEOUT,
     "Timeout": LOOK,

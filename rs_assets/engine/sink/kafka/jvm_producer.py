@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.sink.base import BatchMark
-from rs_assets.engine.sink.kafka.by_tasks import CONNECTOR, producer_params, scala_object, send_by_tasks
+from rs_assets.engine.sink.kafka.by_tasks import CONNECTOR, intercepted, producer_params, scala_object, send_by_tasks
 from rs_assets.engine.sink.kafka.producer import PROBE, ProducerFailed, not_open, unsendable
 from rs_assets.engine.sink.kafka.records import FAULT
 
@@ -118,7 +118,7 @@ class JvmProducer:
         """Options of Spark's connector, from which it makes the settings of its producers."""
         # Tells this producer from one before it that had to be given up: a task of old may still send through that.
         client = f"rs-assets-{uuid.uuid4().hex[:12]}"
-        own = {**self.settings, "transactional.id": self.transactional_id, "client.id": client}
+        own = {**intercepted(self.settings), "transactional.id": self.transactional_id, "client.id": client}
         return {**self.cluster.for_spark(), **{f"kafka.{name}": value for name, value in own.items()}}
 
     @property

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from rs_assets.engine.connect.kafka.cluster import KafkaCluster
 from rs_assets.engine.sink.base import BatchMark
 from rs_assets.engine.sink.kafka.producer import PROBE, ProducerFailed, not_open, unsendable
+from rs_assets.engine.sink.kafka.record_time import TIMESTAMP
 from rs_assets.engine.sink.kafka.records import FAULT
 from rs_assets.engine.sink.kafka.settings import python_settings
 
@@ -151,16 +152,18 @@ def _send(client: KafkaProducer, rows: pa.Table) -> None:
     """Hand all records to the client, column by column: a loop over rows, but a tight one."""
     names = rows.schema.names
     topics, keys, values = (rows.column(name).to_pylist() for name in ("topic", "key", "value"))
-    partitions = rows.column("partition").to_pylist() if "partition" in names else None
-    headers = rows.column("headers").to_pylist() if "headers" in names else None
+    partitions, headers, times = (
+        rows.column(name).to_pylist() if name in names else None for name in ("partition", "headers", TIMESTAMP)
+    )
     send: Any = client.send
-    if partitions is None and headers is None:
+    if partitions is None and headers is None and times is None:
         for topic, key, value in zip(topics, keys, values, strict=True):
             _accepted(send(topic, value, key))
     else:
         for n, (topic, key, value) in enumerate(zip(topics, keys, values, strict=True)):
             own = [(h["key"], h["value"]) for h in headers[n] or ()] if headers is not None else None
-            _accepted(send(topic, value, key, own, partitions[n] if partitions is not None else None))
+            partition = partitions[n] if partitions is not None else None
+            _accepted(send(topic, value, key, own, partition, times[n] if times is not None else None))
 
 
 def _within(seconds: float, call: Callable[[], object], what: str) -> None:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, IntegralType, MapType, StringType, StructType
 
 from rs_assets.engine.connect.kafka.names import INTERNAL, TOPIC
+from rs_assets.engine.sink.kafka.record_time import TIMESTAMP, record_time
 from rs_assets.engine.sink.kafka.shape import RecordShape
 from rs_assets.engine.source.schema import quoted
 from rs_assets.engine.window.aggregate import check_fields
@@ -29,7 +30,7 @@ FAULT = re.compile(r"<<record: (?P<field>[^|]*)\|(?P<what>.*?)>>", re.DOTALL)
 
 
 def records(rows: DataFrame, shape: RecordShape, *, step: str, partitions: int | None = None) -> DataFrame:
-    """The columns topic, key, value, and, if they are named, partition and headers.
+    """The columns topic, key, value, and, where there are such fields, partition, headers and TIMESTAMP.
 
     A row whose topic or partition cannot be raises FAULT when it is computed; `partitions` is how many its topic has,
     if that is known. UnknownFieldError or TopologyError for fields that are not there or of a type that Kafka has no
@@ -46,6 +47,9 @@ def records(rows: DataFrame, shape: RecordShape, *, step: str, partitions: int |
         made["partition"] = _partition(shape.partition, partitions)
     if shape.headers is not None:
         made["headers"] = _headers(rows, shape.headers, step)
+    time = record_time(rows, shape, step=step)
+    if time is not None:
+        made[TIMESTAMP] = time
     return rows.select(*(column.alias(name) for name, column in made.items()))
 
 

@@ -11,6 +11,9 @@ class RecordShape:
 
     Without `value` the value is a JSON object of all fields but topic_field, partition and headers; a null `value` is a
     tombstone. `headers` is a map from text to text or binary, or an array of structs of key and value.
+
+    `timestamp` is the field with the time of the record. Without it `times` are the fields that may have it: the first
+    of those that a row has, and that is not null, counts, unless it is later than the clock.
     """
 
     topic: str | None
@@ -19,9 +22,11 @@ class RecordShape:
     value: str | None = None
     partition: str | None = None
     headers: str | None = None
+    timestamp: str | None = None
+    times: tuple[str, ...] = ()
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields that it names."""
-        named = (self.topic_field, self.key, self.value, self.partition, self.headers)
+        named = (self.topic_field, self.key, self.value, self.partition, self.headers, self.timestamp)
         return tuple(name for name in named if name is not None)

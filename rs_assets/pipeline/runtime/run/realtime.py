@@ -20,6 +20,8 @@ from pyspark.sql import SparkSession
 
 from rs_assets.engine.checkpoint import requests
 from rs_assets.engine.connect.kafka.admin import PATIENCE
+from rs_assets.engine.sink.kafka.by_tasks import intercepted, timed
+from rs_assets.engine.sink.kafka.record_time import as_named
 from rs_assets.engine.sink.kafka.records import records
 from rs_assets.engine.source.base import Growing
 from rs_assets.errors import RsError
@@ -209,8 +211,10 @@ def _partitions(session: JobSession) -> int:
 def _started(session: JobSession, query: QueryRun) -> StreamingQuery:
     (sink,) = session.topology.sinks
     assert isinstance(sink, KafkaSink)  # noqa: S101  checked before
-    made = records(query.flows[sink.name].df, sink.shape, step=sink.name)
-    options = {f"kafka.{name}": value for name, value in sink.options.items()}
+    rows = query.flows[sink.name].df
+    # A batch lasts: what Spark takes for the clock is the time at which it began.
+    made = timed(records(rows, as_named(sink.shape, rows.columns), step=sink.name))
+    options = {f"kafka.{name}": value for name, value in intercepted(sink.options).items()}
     interval = max(session.options.interval, SHORTEST)
     # PySpark's types do not know the newest trigger yet.
     trigger: Any = {"realTime": f"{interval // timedelta(milliseconds=1)} milliseconds"}
