@@ -40,7 +40,7 @@ def topics(broker, topic):
     return names
 
 
-@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+@pytest.mark.parametrize("delivery", ["at_least_once", pytest.param("exactly_once", marks=pytest.mark.long)])
 def test_records_with_and_without_a_named_field_have_the_times_of_their_rows(broker, topic, options, delivery):
     names, since = topics(broker, topic), int(time.time() * 1000)
     rows = [{"page": f"/{n}", "ts": ts, "h": {"a": "1"}} for n, ts in enumerate([*TIMES, None, OLD])]
