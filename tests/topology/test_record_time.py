@@ -47,6 +47,8 @@ def test_a_field_that_is_named_counts_and_must_be_a_time():
         time_of(read(), timestamp="ms")
     with pytest.raises(TopologyError, match=r"(?s)'page' is string.*cast\(page AS timestamp\)"):
         time_of(read(), timestamp="page")
+    made = read().with_fields(ms="timestamp_millis(ms)", page="cast(page AS timestamp)")
+    assert [time_of(made, timestamp=name) for name in ("ms", "page")] == ["ms, else the clock", "page, else the clock"]
     with pytest.raises(TopologyError, match="nope"):
         time_of(read(), timestamp="nope")
 
