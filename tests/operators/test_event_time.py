@@ -1,5 +1,6 @@
 """Event times: their forms, their bounds, late rows, and the sums that must hold."""
 
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -140,3 +141,47 @@ def test_believed_rows_before_the_watermark_can_begin_are_refused_where_windows_
     plain = windows.to_data_stream().to_print().build().topology["w"]
     early = windows.emit_before(Time.seconds(2)).to_data_stream().to_print().build().topology["w"]
     assert (plain.believed.earliest, early.believed.earliest) == (EPOCH, EPOCH + timedelta(seconds=5))
+
+
+def test_windows_near_1970_that_fire_once_fire_and_refuse_late_rows_as_a_plain_model_says(source, driver):
+    """In milliseconds; the watermark begins at 0 and lies `delay` after which rows of windows before it are late."""
+    size, delay = 2_000, 3_000
+    batches = [[1000, 2000, 3000], [4000, 500], [7000], [1500, 3999, 4001], [30_000, 8000]]
+    window = source("ts bigint").window(TumblingWindow.of(Time.milliseconds(size), "ts"), name="w").count("n")
+    stream = window.water_mark(Time.milliseconds(delay)).to_data_stream()
+    newest, late, waiting = 0, 0, Counter[int]()
+
+    def closed(watermark):
+        ends = [start for start in waiting if start + size <= watermark]
+        return {start: waiting.pop(start) for start in ends}
+
+    with PipelineDriver(stream.to_print().build(), spark=driver) as running:
+        for times in batches:
+            starts = [ts // size * size for ts in times]
+            late += sum(start + size <= newest - delay for start in starts)
+            waiting.update(start for start in starts if start + size > newest - delay)
+            newest = max(newest, *times)
+            running.push([{"ts": ts} for ts in times])
+            running.step()
+            assert _counted(running.take()) == closed(newest - delay)
+        running.finish()
+        assert _counted(running.take()) == waiting
+        assert running.report().rows_late == late == 2
+
+
+def _counted(rows):
+    return {round((row["start_time"] - EPOCH) / timedelta(milliseconds=1)): row["n"] for row in rows}
+
+
+def test_windows_near_1970_that_fire_again_keep_rows_before_the_watermark_can_begin_in_dead_letters(source, driver):
+    windows = counts(source, "bigint").emit_before(Time.seconds(2)).event_time(bad_records="dead_letter")
+    with PipelineDriver(windows.to_data_stream().to_print().build(), spark=driver) as running:
+        for times in ([1000, 2000, 4999, 5000], [6000, 12_000], [40_000]):
+            running.push([{"ts": ts} for ts in times])
+            running.step()
+        running.finish()
+        last = Counter[int]()
+        for row in running.take():
+            last |= Counter(_counted([row]))
+        assert last == {0: 2, 10_000: 1, 40_000: 1}
+        assert (running.report().rows_dead, running.report().rows_late) == (3, 0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -12,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from rs_assets import MemoryChannel, StreamBuilder, build_definitions
 from rs_assets.engine.checkpoint.log import CheckpointLog
 from rs_assets.engine.sink.dead_letters import letters_of
-from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError, StepError, TopologyError
+from rs_assets.errors import ConfigurationError, DataLossError, SchemaError, SourceReadError, StepError, TopologyError
 from rs_assets.orchestration.sensors.inputs import ends_of, watched
 from rs_assets.pipeline.compile.readers import reader_of
 
@@ -132,6 +134,34 @@ def test_should_refuse_a_table_of_which_rows_were_changed(table):
     with pytest.raises(SourceReadError, match="rows of a table that is read were") as raised:
         table.ids()
     assert "changes=True" in raised.value.remedy
+
+
+def test_run_table_that_was_made_anew_or_put_back_is_refused_until_a_new_generation(table):
+    for each in (1, 2):
+        table.add(each)
+    backup = Path(shutil.copytree(table.path, f"{table.path}_backup"))
+    table.add(3)
+    assert table.ids() == [1, 2, 3]
+    newest = Path(table.path).rename(f"{table.path}_newest")
+    backup.rename(table.path)
+    with pytest.raises(DataLossError, match="an older copy: it ends with version 1, and 2 was read"):
+        table.ids()
+    shutil.rmtree(table.path)
+    for each in (5, 6, 7, 8):
+        table.add(each)
+    with pytest.raises(DataLossError, match="the table was made anew") as refused:
+        table.ids()
+    assert "--new-generation" in refused.value.remedy
+    shutil.rmtree(table.path)
+    newest.rename(table.path)
+    table.add(4)
+    assert table.ids() == [4]
+    shutil.rmtree(table.path)
+    table.add(9)
+    first, table.options = table.options, replace(table.options, new_generation=True)
+    assert table.ids() == [9]
+    table.options = first
+    assert table.ids() == []
 
 
 def test_should_read_all_changes_by_the_change_feed(table):

@@ -15,10 +15,12 @@ import pytest
 from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.engine.checkpoint.log import PlannedFile
 from rs_assets.engine.files import modified_ms
+from rs_assets.engine.source import native
 from rs_assets.engine.source.files.known import Former, Noted, Same, as_uri_path, compared
 from rs_assets.engine.source.listing import existing_files, located
 from rs_assets.errors import DataLossError, SourceReadError, TopologyChangedError
 from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.pipeline.runtime.run import run as ended
 
 
 def put(folder: Path, name: str, *numbers: int, time: int = 0) -> Path:
@@ -206,3 +208,25 @@ def test_run_sources_that_exchange_their_paths_are_refused(tmp_path: Path, optio
         both("b", "a")
     assert "read what each of them has read before" in refused.value.remedy
     assert both("a", "b") == []
+
+
+def test_run_file_that_spark_passed_over_is_named_and_read_under_another_name(
+    tmp_path: Path, options: RunOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two files that are far apart in time Spark forgets the older one, if it is let."""
+    monkeypatch.setattr(native, "MAX_FILE_AGE", "1s")
+    monkeypatch.setattr(ended, "GRACE_MS", -60_000)
+    folder = tmp_path / "in"
+    put(folder, "new.jsonl", 1, time=99)
+    equal = put(folder, "_day=1.jsonl", 9, time=99)
+    assert run(folder, options) == [1, 9]
+    assert equal in existing_files(str(folder))
+    old = put(folder, "old.jsonl", 2, time=1)
+    put(folder, ".hidden.jsonl", 3)
+    put(folder, "half.jsonl._COPYING_", 4)
+    for _ in range(2):
+        with pytest.raises(SourceReadError, match="it was not read") as refused:
+            run(folder, options)
+        assert refused.value.facts["file"] == old
+    monkeypatch.setattr(native, "MAX_FILE_AGE", "36500d")
+    assert run(folder, options) == [2]

@@ -11,8 +11,15 @@ from rs_assets.errors import SourceReadError
 
 # What makes a glob of a path, here as for Spark.
 MAGIC = re.compile(r"[*?[]")
-# What the names of files begin with that are not read unless they are named.
-HIDDEN = (".", "_")
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder of this name is not read unless it is named: the rule of Spark's listing.
+
+    >>> is_hidden(".part"), is_hidden("_temporary"), is_hidden("_day=1"), is_hidden("a_b")
+    (True, True, False, False)
+    """
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def located(path: str) -> str:
@@ -84,7 +91,7 @@ def walked(folder: str, *, follow: bool, above: tuple[str, ...] = ()) -> Iterato
     except (FileNotFoundError, NotADirectoryError):
         return
     for entry in entries:
-        if entry.name.startswith(HIDDEN):
+        if is_hidden(entry.name):
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from walked(entry.path, follow=follow, above=(*above, os.path.realpath(entry.path)))

@@ -44,11 +44,20 @@ def refuse_renamed(before: Topology, now: Topology) -> None:
 
 
 def refuse_reread(before: Topology, now: Topology, plan: QueryPlan, known: QueryFacts) -> None:
-    """TopologyChangedError if a query would read again what its outputs have; `known` is what stands of it."""
-    for name in (name for name in plan.sources if name not in (*known.sources, *known.left)):
+    """TopologyChangedError if a query would read again what its outputs have; `known` is what stands of it.
+
+    It may have been read as a source that is still there and reads something else by now.
+    """
+    was = {source.name: place_of(source) for source in before.sources}
+    for name in plan.sources:
+        moved = name in was and was[name] != place_of(now[name])
+        if name in (*known.sources, *known.left) and not moved:
+            continue
         former = next(_read_by(before, now, now[name], plan, known), None)
         if former is not None:
-            remedy = f"leave the names of tables and the order of statements as they were; or {afresh(plan)}"
+            kept = f"let {former} and {name} read what each of them has read before"
+            named = "leave the names of tables and the order of statements as they were"
+            remedy = f"{kept if moved else named}; or {afresh(plan)}"
             raise read_again(now, plan, name, former, remedy=remedy)
 
 

@@ -20,6 +20,7 @@ from rs_assets.pipeline.runtime.ends import (
     targets_of,
 )
 from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.pipeline.topology.location import written_place
 from rs_assets.pipeline.topology.shape import (
     NodeShape,
     Shape,
@@ -81,18 +82,26 @@ def matched(topology: Topology, plans: tuple[QueryPlan, ...], stored: Manifest) 
 
 
 def queries_of_now(topology: Topology, stored: Manifest) -> Mapping[str, QueryFacts]:
-    """The stored queries with their sources and sinks by the names that these have now."""
+    """The stored queries with their sources and sinks by the names that these have now, and places as `written_place`.
+
+    Releases before this one noted a place as the code had it: `file:///data/t`, `s3://bucket/t/`.
+    """
     names = _renames(topology, stored)
     return {
         folder: replace(
             facts,
             sinks={names.get(sink, sink): batch for sink, batch in facts.sinks.items()},
             origins={names.get(source, source): origin for source, origin in facts.origins.items()},
-            targets={names.get(sink, sink): target for sink, target in facts.targets.items()},
-            rules={names.get(sink, sink): rule for sink, rule in facts.rules.items()},
+            targets={names.get(sink, sink): written_place(target) for sink, target in facts.targets.items()},
+            rules=_rules_of_now(facts.rules, names),
+            ruled=tuple((last, _rules_of_now(rules, names)) for last, rules in facts.ruled),
         )
         for folder, facts in stored.queries.items()
     }
+
+
+def _rules_of_now(rules: Mapping[str, tuple[str, ...]], names: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+    return {names.get(sink, sink): (*map(written_place, rule[:1]), *rule[1:]) for sink, rule in rules.items()}
 
 
 def _renames(topology: Topology, stored: Manifest) -> Mapping[str, str]:

@@ -17,7 +17,7 @@ from rs_assets.engine.checkpoint.source_log import SourceBatch
 from rs_assets.engine.source.base import Ends, Known, Positions, Reading, Start
 from rs_assets.engine.source.calendar import judged
 from rs_assets.engine.source.columns import LINE, OFFSET, RAW, SPLIT
-from rs_assets.engine.source.delta.versions import ALL_FILES, files_added, next_version, versions_of
+from rs_assets.engine.source.delta.versions import ALL_FILES, check_same, files_added, next_version, versions_of
 from rs_assets.engine.source.poison import exact_text
 from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError
 
@@ -73,8 +73,10 @@ class DeltaReader:
         return {Path(self.path).name: str(next_version(str(batch.end)))}
 
     def check(self, start: Start) -> Known:
-        """The table must be there, and have a change feed if it is to be read."""
+        """The table must be there, be the one that was read, and have a change feed if it is to be read."""
         table = self._table()
+        for log in start.logs:
+            check_same(log, table, self.path)
         if self.changes and table.metadata().configuration.get(FEED) != "true":
             raise SourceReadError(
                 "the table has no change feed",

@@ -6,8 +6,10 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import orjson
+from deltalake import DeltaTable
 
-from rs_assets.engine.checkpoint.source_log import SourceBatch
+from rs_assets.engine.checkpoint.source_log import SourceBatch, SourceLog
+from rs_assets.engine.source.base import BEGIN_ANEW
 from rs_assets.errors import CheckpointError, DataLossError
 
 # More files than a batch can have: then each batch ends with a whole version, and can be read again.
@@ -20,6 +22,28 @@ def next_version(offset: str) -> int:
         return int(orjson.loads(offset)["reservoirVersion"])
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{offset[:100]!r} is no offset of a Delta table") from error
+
+
+def check_same(log: SourceLog, table: DeltaTable, path: str) -> None:
+    """DataLossError if `table` is not the one that was read: made anew, or an older copy of it, put back.
+
+    A table is known by its id. Of an older copy the next versions would count as read.
+    """
+    offset = log.offset(log.log.last_committed() + 1) or log.committed
+    if offset is None:
+        return
+    read, known = next_version(offset), orjson.loads(offset).get("reservoirId")
+    if known in (None, table.metadata().id) and read <= table.version() + 1:
+        return
+    older = known in (None, table.metadata().id)
+    raise DataLossError(
+        f"the table is an older copy: it ends with version {table.version()}, and {read - 1} was read"
+        if older
+        else "the table was made anew since it was read, and its rows would be mixed with those of the one before",
+        remedy=f"put the table back as it was; or {BEGIN_ANEW}, which reads all rows of the one that is there",
+        source=log.source,
+        table=path,
+    )
 
 
 def versions_of(batch: SourceBatch, first: int) -> range:

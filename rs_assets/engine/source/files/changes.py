@@ -16,7 +16,7 @@ from rs_assets.engine.source.files.known import Former, Noted, Same, compared
 from rs_assets.engine.source.header import check_header
 from rs_assets.engine.source.lines.offsets import load_offsets, splits_of
 from rs_assets.engine.source.lines.planner import Planner
-from rs_assets.engine.source.listing import HIDDEN, existing_files, fixed_root
+from rs_assets.engine.source.listing import existing_files, fixed_root, is_hidden
 from rs_assets.engine.source.native import check_name, check_path
 from rs_assets.engine.source.parse import LineFormat
 from rs_assets.errors import DataLossError, SealedError, SourceReadError
@@ -69,7 +69,7 @@ def check_all_read(name: str, path: str, log: SourceLog, before_ms: int) -> None
     """SourceReadError for a file that lay there at a time, in milliseconds since 1970, and was never planned."""
     planned = {str(file.local) for file in log.files()}
     for file in existing_files(path):
-        hidden = file.name.startswith(HIDDEN) or file.name.endswith(COPYING)
+        hidden = is_hidden(file.name) or file.name.endswith(COPYING)
         if str(file) in planned or hidden or not file.exists():
             continue
         facts = file.stat()

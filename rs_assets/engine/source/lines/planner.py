@@ -25,7 +25,7 @@ from rs_assets.engine.source.lines.files import (
     unreadable,
 )
 from rs_assets.engine.source.lines.offsets import Ended, Offsets, Split
-from rs_assets.engine.source.listing import walked
+from rs_assets.engine.source.listing import is_hidden, walked
 from rs_assets.errors import ConfigurationError, SourceReadError
 
 # Unread bytes, of all splits together, up to which the lag is counted in lines: about 10 ms.
@@ -42,7 +42,7 @@ class FinalLine(StrEnum):
 class Planner:
     """Finds what is new under a path: a file, a directory (all below it) or a glob.
 
-    Names that begin with a dot or underscore are left alone. A plan depends on its start and on the files alone. Files
+    Names that are hidden (`is_hidden`) are left alone. A plan depends on its start and on the files alone. Files
     are taken oldest first: known splits in the order in which they were found, new ones by time of change.
     """
 
@@ -138,7 +138,7 @@ class Planner:
         if one.is_dir():
             files = [Path(file) for file in walked(str(one), follow=True)]
         elif _is_glob(self.path):
-            files = [file for file in root.glob(str(one.relative_to(root))) if not _is_hidden(Path(file.name))]
+            files = [file for file in root.glob(str(one.relative_to(root))) if not is_hidden(file.name)]
         else:
             files = [one]
         names: dict[FileKey, tuple[str, Seen]] = {}
@@ -264,10 +264,6 @@ def _is_superseded(name: str, splits: Offsets) -> bool:
 
 def _is_glob(path: str) -> bool:
     return any(mark in path for mark in "*?[") and not Path(path).exists()
-
-
-def _is_hidden(name: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in name.parts)
 
 
 def _fixed_root(path: str) -> Path:

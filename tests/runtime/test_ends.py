@@ -1,0 +1,82 @@
+"""Sources and outputs under other names: what a stored version has read and written is known again."""
+
+from __future__ import annotations
+
+import pytest
+
+from rs_assets import StreamBuilder
+from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.errors import TopologyChangedError
+from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.pipeline.deploy import ends as deployed
+from rs_assets.pipeline.runtime.ends import refuse_renamed, refuse_ruled, rules_of, targets_of
+from rs_assets.pipeline.runtime.identity import queries_of_now
+from rs_assets.pipeline.topology.topology import Topology
+
+# How a release before wrote the place of a table, and how the code of then and now may have it.
+PLACES = [("file:///data/t", "file:///data/t"), ("file:/data/t", "/data/t/"), ("s3://bucket/t/", "s3://bucket/t/")]
+
+
+def upserts(place: str, sink: str, *keys: str) -> Topology:
+    stream = StreamBuilder.data_stream("shop", "ends").from_array([{"id": 1, "n": 2}])
+    return stream.to_delta(place, name=sink, mode="upsert", keys=list(keys)).build().topology
+
+
+def stored(topology: Topology, place: str) -> Manifest:
+    """The manifest of a release that noted places as the code had them, of a version that has written rows."""
+    (plan,) = plan_queries(topology)
+    rules = {sink: (place, *rule[1:]) for sink, rule in rules_of(topology, plan).items()}
+    facts = QueryFacts(
+        generation=1,
+        sinks=dict.fromkeys(plan.sinks, 3),
+        sources=plan.sources,
+        targets=dict.fromkeys(plan.sinks, place),
+        rules=rules,
+        ruled=((1, rules),),
+    )
+    return Manifest(pipeline_id="p", generation=1, partitions=2, queries={"q": facts})
+
+
+@pytest.mark.parametrize(("noted", "place"), PLACES)
+def test_refuse_renamed_output_of_a_release_before_is_known_by_its_place(noted: str, place: str) -> None:
+    manifest, now = stored(upserts(place, "out", "id"), noted), upserts(place, "written", "id")
+    with pytest.raises(TopologyChangedError, match="'written' writes where 'out' did"):
+        refuse_renamed(now, queries_of_now(now, manifest))
+
+
+@pytest.mark.parametrize(("noted", "place"), PLACES)
+def test_refuse_ruled_output_of_a_release_before_is_known_by_its_place(noted: str, place: str) -> None:
+    manifest, now = stored(upserts(place, "out", "id"), noted), upserts(place, "out", "n")
+    (plan,) = plan_queries(now)
+    with pytest.raises(TopologyChangedError, match="would upsert by n, but has rows .* did upsert by id"):
+        refuse_ruled(now, plan, queries_of_now(now, manifest)["q"])
+    (facts,) = queries_of_now(now, manifest).values()
+    assert facts.targets == targets_of(now, plan)
+    assert facts.ruled == ((1, facts.rules),)
+
+
+def test_queries_of_now_rules_of_then_are_those_of_the_output_that_was_renamed() -> None:
+    manifest = stored(upserts("/data/t", "out", "id"), "/data/t")
+    stream = StreamBuilder.data_stream("shop", "ends").from_array([{"id": 1, "n": 2}])
+    now = stream.to_delta("/data/t", name="new", mode="upsert", keys=["id"]).build(renamed={"out": "new"}).topology
+    (facts,) = queries_of_now(now, manifest).values()
+    assert [set(rules) for rules in (facts.rules, *(rules for _, rules in facts.ruled))] == [{"new"}, {"new"}]
+
+
+def union(**paths: str) -> Topology:
+    builder = StreamBuilder.data_stream("shop", "ends")
+    first, *others = (builder.from_file(path, schema="id long", name=name) for name, path in paths.items())
+    return first.union(*others).to_delta("every", name="out").build().topology
+
+
+def test_refuse_reread_deployed_version_whose_sources_exchange_their_paths_is_refused() -> None:
+    before = union(one="/a", two="/b")
+    known = QueryFacts(generation=1, sinks={"out": 3}, sources=("one", "two"))
+    for now, former in ((union(one="/b", two="/a"), "two"), (union(one="/c", two="/a"), "one")):
+        (plan,) = plan_queries(now)
+        with pytest.raises(TopologyChangedError, match=f"already, as those of '{former}'") as refused:
+            deployed.refuse_reread(before, now, plan, known)
+        assert "read what each of them has read before; or begin afresh: `reset`" in refused.value.remedy
+    for now in (before, union(one="/a", two="/c")):
+        (plan,) = plan_queries(now)
+        deployed.refuse_reread(before, now, plan, known)
