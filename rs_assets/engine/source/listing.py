@@ -51,7 +51,7 @@ def existing_files(path: str, *, follow: bool = False) -> list[Path]:
 
     With `follow` such links are followed.
     """
-    return sorted(files_below(path, follow=follow))
+    return sorted(files_below(path, follow=follow), key=lambda file: file.parts)
 
 
 def files_below(path: str, *, follow: bool = False) -> Iterator[Path]:

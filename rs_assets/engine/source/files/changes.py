@@ -67,7 +67,7 @@ def check_whole(name: str, path: str, form: LineFormat, schema: str | None, star
 
 def check_all_read(name: str, path: str, log: SourceLog, before_ms: int) -> None:
     """SourceReadError for a file that lay there at a time, in milliseconds since 1970, and was never planned."""
-    planned = {str(file.local) for file in log.files()}
+    planned = {file.place for file in log.files()}
     for file in existing_files(path):
         hidden = is_hidden(file.name) or file.name.endswith(COPYING)
         if str(file) in planned or hidden or not file.exists():
@@ -97,7 +97,7 @@ def _mend_plan(log: SourceLog, known: Known, present: Mapping[str, os.stat_resul
     """Take out of a batch that is planned and not committed what was refused as renamed and has its name back."""
     if not log.planned:
         return
-    files = [(str(file.local), file) for file in log.files()]
+    files = [(file.place, file) for file in log.files()]
     committed = log.log.source_offset(log.source, log.log.last_committed())
     times = {file.modified_ms for path, file in files if file.batch <= committed and path in present}
     gone = [file for path, file in files if file.batch > committed and path not in present and path not in known]
@@ -111,7 +111,7 @@ def _follow_moves(
 
     DataLossError for one that may be read twice.
     """
-    planned = {str(file.local): file for file in log.files()}
+    planned = {file.place: file for file in log.files()}
     former = Former({path: file for path, file in planned.items() if path not in present}, known)
     fresh = ((Path(file), facts) for file, facts in present.items() if file not in planned)
     below, moves, noted = Path(fixed_root(path)), dict[str, PlannedFile | None](), dict(known)
@@ -125,12 +125,12 @@ def _follow_moves(
                 raise read_twice(name, file, again)
             continue
         moves[moved.former.path] = entry
-        before = str(moved.former.local)
+        before = moved.former.place
         if before in noted:
             noted[str(file)] = noted.pop(before)
     log.log.rewrite_files(log.source, moves)
     for entry in filter(None, moves.values()):
-        planned[str(entry.local)] = entry
+        planned[entry.place] = entry
     return noted, planned
 
 

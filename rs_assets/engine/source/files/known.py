@@ -153,7 +153,7 @@ class Moved:
 
     def entry(self, file: Path, facts: os.stat_result) -> PlannedFile | None:
         """What Spark would have written of `file`; None where nobody knows how it writes such a path."""
-        former, here = str(self.former.local), str(file)
+        former, here = self.former.place, str(file)
         prefix = self.former.path.removesuffix(as_uri_path(former))
         if self.same is not Same.YES or prefix not in ("file:", "file://"):
             return None

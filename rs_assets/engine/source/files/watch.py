@@ -40,14 +40,14 @@ class FilesWatch(Watch):
         """DataLossError for a file that was read under another name while the query ran."""
         log = self._watching.log
         if self._former is None:
-            planned = {str(file.local): file for file in log.files()}
+            planned = {file.place: file for file in log.files()}
             self._former = Former(planned, self._watching.known())
         gone = dict[object, list[str]]()
         for file in files:
             again = self._former.renamed(file.local, file.local.stat(), gone)
             if again is not None:
                 raise read_twice(log.source, file.local, again, touch=False)
-        self._former.add({str(file.local): file for file in files}, {})
+        self._former.add({file.place: file for file in files}, {})
 
     def plain(self) -> int | None:
         """The records of the batch if all lines are plain; where some are not, the next batches are only counted."""
@@ -72,7 +72,7 @@ class FilesWatch(Watch):
             return {}
         noted = self._batch.noted()
         if self._former is not None:
-            self._former.add({str(file.local): file for file in self._batch.files}, noted)
+            self._former.add({file.place: file for file in self._batch.files}, noted)
         return noted
 
     def plans_again(self, failure: RsError) -> bool | None:
