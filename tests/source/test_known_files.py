@@ -156,13 +156,8 @@ def test_run_file_that_is_renamed_between_two_batches_is_refused(tmp_path: Path,
     renaming = replace(options, on_progress=lambda _: next(moving, lambda: None)())
     pipeline = StreamBuilder.data_stream("files", "known").from_file(str(folder), schema="id long")
     pipeline = pipeline.to_memory(MemoryChannel()).build()
-    with pipeline.start(renaming) as running:
-        for _ in range(60):
-            if not file.exists():
-                break
-            running.await_termination(0.5)
-        with pytest.raises(DataLossError, match="seems to have another name"):
-            running.await_termination(60)
+    with pipeline.start(renaming) as running, pytest.raises(DataLossError, match="seems to have another name"):
+        running.await_termination(90)
     (folder / "done.jsonl").rename(file)
     put(folder, "c.jsonl", 3)
     assert run(folder, options) == [3]
