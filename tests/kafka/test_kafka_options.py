@@ -60,7 +60,7 @@ def begun(servers="127.0.0.1:9092", **source):
         ({"metadata": [["key"]]}, "no such metadata"),
         ({"on_data_loss": "ignore"}, "no policy for lost records"),
         ({"tombstones": "delete"}, "no policy for records without a value"),
-        ({"isolation": "serializable"}, "no isolation level"),
+        ({"isolation": "serializable"}, "isolation= must be"),
         ({"max_rows_per_batch": 0}, "positive"),
         ({"max_rows_per_batch": True}, "positive"),
         ({"min_partitions": -1}, "positive"),
