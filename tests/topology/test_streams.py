@@ -52,7 +52,7 @@ def test_a_cell_that_failed_can_be_mended():
 @pytest.mark.usefixtures("prompt")
 def test_at_a_prompt_what_was_given_up_is_left_out():
     stream = begin()
-    with pytest.raises(TopologyError, match="no mode"):
+    with pytest.raises(TopologyError, match="must be one of"):
         stream.filter("ms > 1").to_delta("slow", mode="overwrite")
     slow = stream.filter("ms > 2")
     slow = stream.filter("ms > 3")
