@@ -17,4 +17,5 @@ CREATE TABLE bids (
 ) WITH ('connector' = 'filesystem', 'path' = '${NEXMARK}/bids', 'format' = 'json', 'max-files-per-batch' = '1');
 
 CREATE TABLE side_input (key BIGINT, `value` STRING)
-    WITH ('connector' = 'filesystem', 'path' = '${NEXMARK}/side_input.csv', 'format' = 'csv');
+    WITH ('connector' = 'filesystem', 'path' = '${NEXMARK}/side_input.csv', 'format' = 'csv',
+          'csv.header' = 'true');
