@@ -104,6 +104,7 @@ def test_should_tell_and_take_back_as_the_model_does(driver, events, cuts, resta
     assert late == {name: sessions.late for name, sessions in model.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("connector", "keys"), [("native", "start_time"), ("jvm", "end_time")])
 def test_a_table_holds_the_sessions_as_they_stand(options, connector, keys):
     channel = MemoryChannel(schema=SCHEMA)

@@ -74,6 +74,7 @@ def test_a_window_behind_a_join_counts_every_row_of_it(driver, processor, data):
     assert sums_of(taken) == sums([(one["k"], one["ts"], one["v"]) for one, _, _ in model.rows(kept)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by", [(False, False), (True, False), (False, True), (True, True)], ids=str)
 @settings(max_examples=1, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
@@ -135,6 +136,7 @@ def test_windows_of_two_streams_are_joined_and_distinct_follows(driver, data):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tolerance", [None, 6])
 @settings(max_examples=1, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())

@@ -80,6 +80,7 @@ def test_a_filter_and_a_cast_are_blamed_each_by_its_own_name(options, tmp_path):
     assert (report.rows_in, report.rows_dead, report.rows_out) == (5, 2, 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("often", [False, True])
 def test_before_a_window_the_other_records_are_counted(options, tmp_path, often):
     path = write(tmp_path / "in.jsonl", rows([3, 0, 5, 6]))

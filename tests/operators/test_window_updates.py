@@ -128,6 +128,7 @@ def test_should_tell_updates_apart_by_the_time_of_their_emission(driver):
     assert began - timedelta(seconds=1) < times[0] < times[1] < times[2] < datetime.now(UTC)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("connector", ["native", "jvm"])
 def test_should_keep_one_row_a_window_in_a_table(options, connector):
     channel = MemoryChannel(schema=SCHEMA)
