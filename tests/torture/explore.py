@@ -1,63 +1,22 @@
-"""Explores every interleaving of the protocol model up to a depth.
-
-Breadth first: a fault that is found comes with a shortest schedule.
-"""
+"""Explores every interleaving of the protocol model up to a depth."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 from tests.torture.model_protocol import DONE, IDLE, RECORDS, REFUSED_HALF_WAY, Rules, World, steps
+from tests.torture.search import Explored, Model, search
 
 EVERYTHING = tuple(range(RECORDS))
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A promise that was broken, and the steps that led to it."""
-
-    what: str
-    schedule: tuple[str, ...]
-
-    def __str__(self) -> str:
-        """One step a line."""
-        return "\n".join((self.what, *self.schedule))
-
-
-@dataclass(frozen=True, slots=True)
-class Explored:
-    """How much was looked at: `states` are different worlds, `depth` is the longest schedule, `settled` were ended."""
-
-    states: int
-    depth: int
-    settled: int
-    fault: Fault | None = None
-
-
 def explore(rules: Rules, depth: int, start: World | None = None) -> Explored:
     """Visit each world that at most `depth` steps lead to; ends at the first fault."""
-    start = start or World()
-    came: dict[World, tuple[World, str] | None] = {start: None}
-    level, settled, reached = [start], 0, 0
-    while level and reached < depth:
-        reached += 1
-        following = []
-        for world in level:
-            for name, after in steps(world, rules):
-                what = broken(world, name, after)
-                if what:
-                    return Explored(len(came), reached, settled, Fault(what, (*_schedule(came, world), name)))
-                if after in came:
-                    continue
-                came[after] = (world, name)
-                following.append(after)
-                if all(driver == IDLE for driver in after.drivers):
-                    settled += 1
-                    if not settles(after, rules):
-                        return Explored(len(came), reached, settled, Fault("cannot go on", _schedule(came, after)))
-        level = following
-    return Explored(len(came), reached, settled)
+    model = Model(
+        steps=lambda world: steps(world, rules),
+        broken=broken,
+        ended=lambda world: all(driver == IDLE for driver in world.drivers),
+        lacking=lambda world: None if settles(world, rules) else "cannot go on",
+    )
+    return search(model, start or World(), depth)
 
 
 def broken(before: World, name: str, after: World) -> str | None:
@@ -108,13 +67,3 @@ def _to_end(world: World, rules: Rules) -> tuple[World, bool]:
     while world.drivers[0] != IDLE:
         name, world = next((name, after) for name, after in steps(world, rules) if name.startswith("0:"))
     return world, name.endswith(DONE)
-
-
-def _schedule(came: dict[World, tuple[World, str] | None], world: World) -> tuple[str, ...]:
-    return tuple(reversed(list(_back(came, world))))
-
-
-def _back(came: dict[World, tuple[World, str] | None], world: World) -> Iterator[str]:
-    while (step := came[world]) is not None:
-        world, name = step
-        yield name

@@ -1,35 +1,20 @@
-"""Explores every order of starts, stops, kills and ticks of recovery, breadth first."""
+"""Explores every order of starts, stops, kills and ticks of recovery."""
 
 from __future__ import annotations
 
-from tests.torture.explore import Explored, Fault
 from tests.torture.model_stops import BATCH, NOBODY, Rules, World, steps, told
+from tests.torture.search import Explored, Model, search
 
 
 def explore(rules: Rules, depth: int, start: World | None = None) -> Explored:
     """Visit each world that at most `depth` steps lead to; ends at the first fault."""
-    start = start or World()
-    came: dict[World, tuple[World, str] | None] = {start: None}
-    level, settled, reached = [start], 0, 0
-    while level and reached < depth:
-        reached += 1
-        following = []
-        for world in level:
-            for name, after in steps(world, rules):
-                what = broken(world, name, after)
-                if what:
-                    return Explored(len(came), reached, settled, Fault(what, (*_schedule(came, world), name)))
-                if after in came:
-                    continue
-                came[after] = (world, name)
-                following.append(after)
-                if quiet(after):
-                    settled += 1
-                    what = forgotten(after, rules)
-                    if what:
-                        return Explored(len(came), reached, settled, Fault(what, _schedule(came, after)))
-        level = following
-    return Explored(len(came), reached, settled)
+    model = Model(
+        steps=lambda world: steps(world, rules),
+        broken=broken,
+        ended=quiet,
+        lacking=lambda world: forgotten(world, rules),
+    )
+    return search(model, start or World(), depth)
 
 
 def broken(before: World, name: str, after: World) -> str | None:
@@ -65,11 +50,3 @@ def forgotten(world: World, rules: Rules) -> str | None:
     if told(world._replace(runs=heard), rules).act != verdict.act:
         return "a start that was refused changes what is done"
     return None
-
-
-def _schedule(came: dict[World, tuple[World, str] | None], world: World) -> tuple[str, ...]:
-    names = []
-    while (step := came[world]) is not None:
-        world, name = step
-        names.append(name)
-    return tuple(reversed(names))
