@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 
 from rs_assets.errors import TopologyError
@@ -27,6 +28,15 @@ class BadRecords(StrEnum):
     def keeps_letters(self) -> bool:
         """Whether records that cannot be used go to the dead-letter table."""
         return self in (BadRecords.DEAD_LETTER, BadRecords.QUARANTINE)
+
+    @classmethod
+    def strictest(cls, policies: Collection[BadRecords]) -> BadRecords:
+        """The strictest of `policies`, of which there must be one: they are declared from the strictest on.
+
+        >>> BadRecords.strictest({BadRecords.SKIP, BadRecords.QUARANTINE})
+        <BadRecords.QUARANTINE: 'quarantine'>
+        """
+        return next(policy for policy in cls if policy in policies)
 
     @classmethod
     def of(cls, value: object) -> BadRecords:

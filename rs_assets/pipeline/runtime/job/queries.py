@@ -36,8 +36,6 @@ from rs_assets.pipeline.topology.source import Source
 if TYPE_CHECKING:
     from rs_assets.pipeline.runtime.job.session import JobSession
 
-STRICTEST = (BadRecords.FAIL, BadRecords.DEAD_LETTER, BadRecords.QUARANTINE, BadRecords.SKIP)
-
 
 def query_of(session: JobSession, spark: SparkSession, plan: QueryPlan) -> QueryRun:
     """The query of `plan`, ready to be wired."""
@@ -136,7 +134,7 @@ def _wiring(session: JobSession, spark: SparkSession, plan: QueryPlan, folder: P
     own = [source for source in read if source.name in plan.sources]
     by_split = by_split_of(session.topology, plan)
     policies = {source.bad_records for source in (own if len(own) == len(plan.sources) else read)}
-    policy = next(p for p in STRICTEST if p in policies)
+    policy = BadRecords.strictest(policies)
     return Wiring(
         spark=spark,
         folder=folder,

@@ -19,11 +19,9 @@ from rs_assets.engine.source.rows import as_dicts, to_table
 from rs_assets.engine.source.schema import quoted
 from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.pipeline.compile.plan import plan_queries
-from rs_assets.pipeline.compile.query_plan import QueryPlan
 from rs_assets.pipeline.compile.table import wire_node
 from rs_assets.pipeline.compile.wiring import Flow, Wiring
 from rs_assets.pipeline.runtime.job.analysis import declared_schema
-from rs_assets.pipeline.runtime.job.queries import STRICTEST
 from rs_assets.pipeline.runtime.translate import translate
 from rs_assets.pipeline.topology.source import Source
 from rs_assets.pipeline.topology.topology import Topology
@@ -46,7 +44,7 @@ def _computed(spark: SparkSession, topology: Topology, given: Given) -> list[Rec
     flows: dict[str, Flow] = {}
     with scratch_folder("rs-rows-") as folder:
         for plan in plan_queries(topology):
-            policy = _strictest(topology, plan)
+            policy = BadRecords.strictest({source.bad_records for source in topology.sources})
             wiring = Wiring(
                 spark=spark,
                 folder=folder,
@@ -67,12 +65,6 @@ def _computed(spark: SparkSession, topology: Topology, given: Given) -> list[Rec
             return as_dicts(shown.toArrow())
         except Exception as error:
             raise translate(error, query=topology.job) from error
-
-
-def _strictest(topology: Topology, plan: QueryPlan) -> BadRecords:
-    """The policy of the steps of a query: that of the strictest of its sources."""
-    policies = {source.bad_records for source in topology.sources if source.name in plan.nodes}
-    return next(policy for policy in STRICTEST if policy in policies)
 
 
 def _frame(wiring: Wiring, source: Source, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
