@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from rs_assets.engine.checkpoint.lease import lives, started_s, this_host
+from rs_assets.engine.checkpoint.processes import lives, started_s, this_host
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance, DagsterRun

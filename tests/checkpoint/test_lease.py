@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from rs_assets.engine.checkpoint import lease as leases
-from rs_assets.engine.checkpoint import lease_table
+from rs_assets.engine.checkpoint import lease_table, processes
 from rs_assets.engine.checkpoint.lease import Lease, read_lease
 from rs_assets.errors import CheckpointError, LeaseLostError, PipelineBusyError
 
@@ -212,7 +212,7 @@ def test_a_process_id_of_another_container_says_nothing(path, monkeypatch, tmp_p
     assert mine.free, "there is no such process in this container"
     other = tmp_path / "pid"
     other.symlink_to("pid:[7]")
-    monkeypatch.setattr(leases, "PID_NAMESPACE", other)
+    monkeypatch.setattr(processes, "PID_NAMESPACE", other)
     assert not mine.free
 
 

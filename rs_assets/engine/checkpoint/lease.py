@@ -9,7 +9,6 @@ clocks may jump, and those of two machines differ.
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -37,6 +36,7 @@ from rs_assets.engine.checkpoint.lease_table import (
     write_row,
 )
 from rs_assets.engine.checkpoint.lease_table import open_leases as _open
+from rs_assets.engine.checkpoint.processes import lives, started_s, this_host
 from rs_assets.engine.interrupts import held_back
 from rs_assets.errors import CheckpointError, LeaseLostError, PipelineBusyError
 
@@ -47,13 +47,6 @@ BEATS = 3
 NOT_RENEWED = "the lease is not renewed"
 # How often a silent holder is looked at, in seconds.
 LOOK_S = 0.1
-# The clocks of a boot and of a process are rounded to a second each.
-SAME_START_S = 2.0
-# Linux names each boot; elsewhere the machine's name has to do.
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
-# The process-id namespace of a container: process ids of another one say nothing here.
-PID_NAMESPACE = Path("/proc/self/ns/pid")
 # The leases that this process holds: one that it could not give back is known to be free.
 _HELD: set[tuple[str, int, str]] = set()
 
@@ -275,30 +268,6 @@ def read_leases(path: Path) -> Mapping[str, LeaseRow]:
     """The leases of all pipelines, by name."""
     with usable(path):
         return _rows(_open(path), path) if DeltaTable.is_deltatable(str(path)) else {}
-
-
-def this_host() -> str:
-    """This machine since it was booted, and this container: only there a process id tells whether a holder lives."""
-    boot = BOOT_ID.read_text().strip()[:8] if BOOT_ID.exists() else ""
-    space = PID_NAMESPACE.readlink().name.strip("pid:[]") if PID_NAMESPACE.exists() else ""
-    return f"{socket.gethostname()}/{boot}/{space}"
-
-
-def lives(pid: int, started: float) -> bool:
-    """Whether a process of this machine lives that began at `started`, as `started_s` tells it.
-
-    A process id that was given away again does not count.
-    """
-    try:
-        process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and abs(started_s(process) - started) < SAME_START_S
-    except psutil.NoSuchProcess:
-        return False
-
-
-def started_s(process: psutil.Process) -> float:
-    """When it began, in seconds since the boot: a wall clock that is set moves neither."""
-    return float(process.create_time() - psutil.boot_time())
 
 
 def _claim(pipeline: str, run_id: str, ttl: timedelta) -> LeaseRow:
