@@ -41,7 +41,7 @@ def run_rows(
     >>> run_rows(
     ...     hits.filter("ms > 100").with_fields(s="ms / 1000"), [{"page": "/", "ms": 12}, {"page": "/a", "ms": 150}]
     ... )
-    [{'page': '/a', 'ms': 150, 'seconds': 0.15}]
+    [{'page': '/a', 'ms': 150, 's': 0.15}]
     """
     nodes = stream.draft.leading_to(stream.step)
     end = PrintSink(name=SINK, inputs=(str(stream.step),))

@@ -62,7 +62,7 @@ def test_should_guard_relative_paths_as_absolute_ones(tmp_path, options, monkeyp
     assert folder.run(elsewhere).rows_in == 3
     with (tmp_path / "in" / "a.jsonl").open("a") as file:
         file.write(rows(3, 4))
-    with pytest.raises(DataLossError, match="what was added would be ignored"):
+    with pytest.raises(DataLossError, match="what was added or replaced would be ignored"):
         folder.run(elsewhere)
 
 
@@ -91,7 +91,7 @@ def test_should_refuse_a_file_of_a_folder_that_grew_after_it_was_read(tmp_path, 
     assert job.run(options).rows_in == 2
     with (folder / "a.jsonl").open("a") as file:
         file.write(rows(5, 6))
-    with pytest.raises(DataLossError, match="what was added would be ignored"):
+    with pytest.raises(DataLossError, match="what was added or replaced would be ignored"):
         job.run(options)
 
 
