@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rs_assets.errors import UnknownFieldError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 # Where a record came from: the split, its line or row number from 1, its byte offset, and its text.
 SPLIT, LINE, OFFSET, RAW = "_rs_split", "_rs_line", "_rs_offset", "_rs_raw"
 ADDRESS = (SPLIT, LINE, OFFSET, RAW)
@@ -48,3 +56,11 @@ def visible(names: list[str] | tuple[str, ...]) -> list[str]:
 def hidden(names: list[str] | tuple[str, ...]) -> list[str]:
     """The hidden names, in order."""
     return [name for name in names if name.startswith(PREFIX)]
+
+
+def check_fields(frame: DataFrame, fields: Sequence[str], *, step: str) -> None:
+    """Raise UnknownFieldError for the first of `fields` that `frame` has not."""
+    known = tuple(visible(frame.columns))
+    for field in fields:
+        if field not in known:
+            raise UnknownFieldError(field, step=step, known=known)

@@ -198,14 +198,6 @@ def needed_fields(group_by: Sequence[str], aggregates: Sequence[Aggregate], othe
     return list(dict.fromkeys([*group_by, *(a.field for a in aggregates if a.field is not None), *others]))
 
 
-def check_fields(frame: DataFrame, fields: Sequence[str], *, step: str) -> None:
-    """Raise UnknownFieldError for the first of `fields` that `frame` has not."""
-    known = tuple(visible(frame.columns))
-    for field in fields:
-        if field not in known:
-            raise UnknownFieldError(field, step=step, known=known)
-
-
 def check_numbers(frame: DataFrame, aggregates: Sequence[Aggregate], *, step: str) -> None:
     """Raise TopologyError for the first sum or mean of what is no number: Spark would cast it without a word."""
     for spec in aggregates:

@@ -14,7 +14,7 @@ from rs_assets.engine.dimension.lookup import Lookup
 from rs_assets.engine.join.spec import two_fields, unlike_keys
 from rs_assets.engine.source.columns import PREFIX, hidden, visible
 from rs_assets.engine.source.schema import quoted
-from rs_assets.engine.window.aggregate import check_fields
+from rs_assets.engine.source.columns import check_fields
 from rs_assets.errors import TopologyError, UnknownFieldError
 from rs_assets.pipeline.compile.step import as_column
 from rs_assets.pipeline.compile.wiring import Flow, Wiring

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rs_assets.engine.source.columns import EVENT_TIME, visible
-from rs_assets.engine.window.aggregate import check_fields
+from rs_assets.engine.source.columns import check_fields
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.compile.timed import timed
 from rs_assets.pipeline.compile.wiring import Flow, Wiring

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from rs_assets.engine.join.stream_join import JoinSpec, check_join
-from rs_assets.engine.window.aggregate import check_fields
+from rs_assets.engine.source.columns import check_fields
 from rs_assets.pipeline.compile.step import as_column
 from rs_assets.pipeline.compile.wiring import Wiring
 from rs_assets.pipeline.topology.chain import link_of

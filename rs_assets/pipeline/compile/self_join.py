@@ -12,7 +12,7 @@ from rs_assets.engine.join.processed import processed_join
 from rs_assets.engine.join.stream_join import LEFT, RIGHT
 from rs_assets.engine.source.columns import ADDRESS, EVENT_TIME, PREFIX, visible
 from rs_assets.engine.source.schema import quoted
-from rs_assets.engine.window.aggregate import check_fields
+from rs_assets.engine.source.columns import check_fields
 from rs_assets.engine.window.event_time import event_time, marked
 from rs_assets.pipeline.compile.join_spec import spec_of
 from rs_assets.pipeline.compile.rejoin import through_branches

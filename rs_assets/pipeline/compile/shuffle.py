@@ -13,7 +13,7 @@ from rs_assets.engine.shuffle.memory import shuffle
 from rs_assets.engine.shuffle.table import TableShuffle
 from rs_assets.engine.shuffle.topic import TopicShuffle
 from rs_assets.engine.source.columns import hidden
-from rs_assets.engine.window.aggregate import check_fields
+from rs_assets.engine.source.columns import check_fields
 from rs_assets.pipeline.compile.wiring import Flow, Wiring
 from rs_assets.pipeline.topology.shuffle import Shuffle, ShuffleRead, ShuffleWrite
 

@@ -23,7 +23,7 @@ from rs_assets.engine.sink.memory import MemoryWriter
 from rs_assets.engine.sink.refusals import no_condition
 from rs_assets.engine.sink.sqlite.writer import SqliteWriter
 from rs_assets.engine.source.columns import ORDER, hidden, visible
-from rs_assets.engine.window.aggregate import check_fields
+from rs_assets.engine.source.columns import check_fields
 from rs_assets.errors import TopologyError
 from rs_assets.pipeline.compile.shuffle import place_of
 from rs_assets.pipeline.compile.wiring import Flow, Wiring

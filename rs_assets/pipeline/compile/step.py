@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rs_assets.engine.source.columns import LABEL, hidden, visible
-from rs_assets.engine.window.aggregate import check_fields
+from rs_assets.engine.source.columns import check_fields
 from rs_assets.pipeline.check.united import check_kinds
 from rs_assets.pipeline.compile.own_functions import know_functions
 from rs_assets.pipeline.compile.python_step import python_step

@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 
 from rs_assets.engine.source.columns import EVENT_TIME, LATE, MARK, ORIGIN, PASSED, PLACE, REASON, hidden, visible
 from rs_assets.engine.source.policy import BadRecords
-from rs_assets.engine.window.aggregate import check_fields, duration_text, earlier, later
+from rs_assets.engine.source.columns import check_fields
+from rs_assets.engine.window.aggregate import duration_text, earlier, later
 from rs_assets.engine.window.by_record import with_marks
 from rs_assets.engine.window.event_time import (
     control_folder,

@@ -14,7 +14,7 @@ from rs_assets.engine.connect.kafka.names import INTERNAL, TOPIC
 from rs_assets.engine.sink.kafka.record_time import TIMESTAMP, record_time
 from rs_assets.engine.sink.kafka.shape import RecordShape
 from rs_assets.engine.source.schema import quoted
-from rs_assets.engine.window.aggregate import check_fields
+from rs_assets.engine.source.columns import check_fields
 from rs_assets.errors import TopologyError
 
 # Nulls are written, and times to the microsecond: a reader gets the row as it was.
