@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 BIN := .venv/bin
 # The set-up is done when this file is there: its name tells what was installed.
-STAMP := .venv/.setup-$(shell cat requirements.lock pyproject.toml rs_assets/engine/spark/jars.lock rs_assets/testing/kafka.lock | cksum | tr -d ' ')
+STAMP := .venv/.setup-$(shell cat requirements.lock pyproject.toml rs_assets/spark/jars.lock rs_assets/testing/kafka.lock | cksum | tr -d ' ')
 export DAGSTER_HOME ?= $(CURDIR)/.dagster
 # Dagster stops its children by signals, which a shell in the background leaves ignored; only GNU's `env` can undo that.
 SIGNALS = $(shell env --default-signal=INT true 2>/dev/null && echo env --default-signal=INT,HUP,QUIT)
@@ -72,7 +72,7 @@ lint: setup  ## check style, format, types and the direction of imports
 
 .PHONY: functions
 functions: setup  ## make docs/functions.md from the tables of functions
-	@$(BIN)/python -m rs_assets.engine.functions.document docs/functions.md
+	@$(BIN)/python -m rs_assets.expressions.functions.document docs/functions.md
 
 # In an environment of its own: nothing else needs what it needs.
 .PHONY: docs
@@ -119,9 +119,9 @@ $(STAMP):
 	@echo "[3/8] this project, and its modules compiled"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m compileall -qq -j 0 .venv/lib rs_assets pipelines resources || true
-	@printf '[4/8] Java: ' && $(BIN)/python -m rs_assets.engine.spark.java
-	@printf '[5/8] jars: ' && $(BIN)/python -m rs_assets.engine.spark.jars
-	@printf '[6/8] processors: ' && $(BIN)/python -m rs_assets.engine.processor.library
+	@printf '[4/8] Java: ' && $(BIN)/python -m rs_assets.spark.java
+	@printf '[5/8] jars: ' && $(BIN)/python -m rs_assets.spark.jars
+	@printf '[6/8] processors: ' && $(BIN)/python -m rs_assets.spark.processor.library
 	@printf '[7/8] classes of Spark, by running a small pipeline (a minute, 205 MB): ' && $(BIN)/python -m rs_assets.cli.rehearsal
 	@printf '[8/8] Kafka for tests and the demo: ' && $(BIN)/python -m rs_assets.testing.kafka
 	@rm -f .venv/.setup-* && touch $@

@@ -39,7 +39,7 @@ from benchmarks.throughput import (
 )
 from benchmarks.upkeep import upkeep_figures
 from pipelines.nexmark.queries import QUERIES
-from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.spark.driver import SparkDriver
 
 BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType(
     {

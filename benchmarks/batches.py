@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass, field
 
 from benchmarks.measure import cpu_seconds
-from rs_assets.pipeline.runtime.report import BatchProgress
+from rs_assets.runtime.report import BatchProgress
 
 # Those before it bring the state, and warm the processor up.
 FIRST = 5

@@ -16,8 +16,8 @@ from benchmarks.by_hand import Sink
 from benchmarks.data import FILES, generate
 from benchmarks.measure import Comparison, compare
 from rs_assets import Pipeline, RunOptions
-from rs_assets.engine.home import Home
-from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.common.home import Home
+from rs_assets.spark.driver import SparkDriver
 
 Query = Callable[[SparkSession, Path], DataFrame]
 

@@ -25,21 +25,21 @@ from deltalake.transaction import AddAction
 from benchmarks.bench import Bench
 from benchmarks.measure import Figure
 from rs_assets import Pipeline, StreamBuilder, Time, TumblingWindow
+from rs_assets.catalog.catalog import TABLES, Catalog, row_of
+from rs_assets.catalog.layout import CONFIGURATION, DAY, ROW_GROUP
+from rs_assets.catalog.offsets.delta import PART, STORED, part_of
+from rs_assets.catalog.offsets.merge import row_key, source_key
 from rs_assets.cli.lineage import around
 from rs_assets.cli.status import status_of
-from rs_assets.engine.checkpoint.catalog import TABLES, Catalog, row_of
-from rs_assets.engine.checkpoint.layout import CONFIGURATION, DAY, ROW_GROUP
-from rs_assets.engine.checkpoint.merge import row_key, source_key
-from rs_assets.engine.checkpoint.storage.delta import PART, STORED, part_of
-from rs_assets.engine.home import Home
-from rs_assets.orchestration.catalogued import checkpoints_of
-from rs_assets.orchestration.checks import SOURCE_CHECKS, STATE_CHECKS
-from rs_assets.orchestration.place import Place
-from rs_assets.orchestration.sensors import checkpoint_sensor
-from rs_assets.orchestration.sensors.rescaling import lags
-from rs_assets.orchestration.stream_assets import StreamAssets
-from rs_assets.pipeline.compile.plan import plan_queries
-from rs_assets.pipeline.runtime.record.journal import IDENTITIES
+from rs_assets.common.home import Home
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.dagster.assets.checks import SOURCE_CHECKS, STATE_CHECKS
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.catalogued import checkpoints_of
+from rs_assets.dagster.place import Place
+from rs_assets.dagster.sensors import checkpoint_sensor
+from rs_assets.dagster.sensors.rescaling import lags
+from rs_assets.runtime.record.journal import IDENTITIES
 
 SPLITS = 12
 DAY_S = 86_400

@@ -16,7 +16,7 @@ from benchmarks.bench import Bench
 from benchmarks.data import SEED
 from benchmarks.measure import MICROSECONDS, Figure, timed
 from rs_assets import Dimension, Pipeline, RunOptions, StreamBuilder
-from rs_assets.engine.home import Home
+from rs_assets.common.home import Home
 
 NAME = "a large dimension"
 # Ten million rows, where the others read two million.

@@ -19,9 +19,9 @@ from benchmarks.bench import Bench
 from benchmarks.data import SEED, START
 from benchmarks.measure import DifferentResultsError, Figure
 from rs_assets import Pipeline, RunOptions, StreamBuilder, Time
-from rs_assets.engine.home import Home
-from rs_assets.engine.join.spec import JoinType
-from rs_assets.engine.sink.delta_table import open_table
+from rs_assets.common.home import Home
+from rs_assets.connectors.delta.table import open_table
+from rs_assets.operators.join.spec import JoinType
 
 NAME = "interval join"
 SCHEMA = "id bigint, n bigint, ts timestamp"

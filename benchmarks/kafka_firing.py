@@ -25,7 +25,7 @@ from benchmarks.measure import Figure, timed
 from benchmarks.peers.peer import NO_COMPILER, Peer, settings_of
 from benchmarks.pipelines_under_test import fired_windows, reduced_windows
 from rs_assets import Pipeline, RunOptions, StreamBuilder, Time
-from rs_assets.engine.home import Home
+from rs_assets.common.home import Home
 from rs_assets.testing.kafka import KafkaBroker
 
 NAME = "Kafka, windows by keys"

@@ -18,9 +18,9 @@ from benchmarks.bench import Bench
 from benchmarks.kafka_load import SCHEMA
 from benchmarks.measure import Figure
 from rs_assets import Pipeline, RunOptions, StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.home import Home
-from rs_assets.pipeline.topology.sink import Delivery
+from rs_assets.common.home import Home
 from rs_assets.testing.kafka import KafkaBroker
+from rs_assets.topology.nodes.sink import Delivery
 
 RATE = 200
 # Records for each row that other latencies are measured with: half a second's worth, so 30 s for 60 rows.

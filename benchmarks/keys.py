@@ -20,7 +20,7 @@ from benchmarks.firing import WAYS
 from benchmarks.measure import MICROSECONDS, Comparison, Figure, slopes_us, timed
 from benchmarks.pipelines_under_test import fired_pipeline, reduced_pipeline, window_pipeline
 from rs_assets import Pipeline, RunOptions
-from rs_assets.engine.home import Home
+from rs_assets.common.home import Home
 
 NAME = "windows by keys"
 # Of many keys and of very many, and the table of what a row costs: of ALL_ROWS.

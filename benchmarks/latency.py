@@ -14,8 +14,8 @@ from benchmarks.data import SCHEMA, START, WINDOW_S
 from benchmarks.measure import Figure
 from benchmarks.pipelines_under_test import live_filter, live_window
 from rs_assets import MemoryChannel, Pipeline, RunOptions
-from rs_assets.engine.home import Home
-from rs_assets.pipeline.runtime.report import BatchProgress
+from rs_assets.common.home import Home
+from rs_assets.runtime.report import BatchProgress
 
 # A batch begins at the next multiple of it, so half of it is waiting on the average.
 INTERVAL = timedelta(milliseconds=10)

@@ -102,9 +102,9 @@ def main() -> None:
     """Run the windows, as the process that is measured."""
     from benchmarks.pipelines_under_test import window_pipeline
     from rs_assets import RunOptions
-    from rs_assets.engine.home import Home
-    from rs_assets.engine.spark.driver import SparkDriver
-    from rs_assets.engine.spark.settings import SparkSettings
+    from rs_assets.common.home import Home
+    from rs_assets.spark.driver import SparkDriver
+    from rs_assets.spark.settings import SparkSettings
 
     driver = SparkDriver(SparkSettings(memory=HEAP, lean=sys.argv[3] == LEAN))
     try:

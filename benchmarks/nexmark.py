@@ -24,9 +24,9 @@ from pipelines.nexmark.queries import QUERIES, nexmark
 from pipelines.nexmark.schemas import SCHEMAS, Kind
 from pipelines.nexmark.sources import Files
 from rs_assets import Pipeline, RunOptions
-from rs_assets.engine.home import Home
-from rs_assets.engine.sink.delta_table import open_table
-from rs_assets.pipeline.runtime.report import BatchProgress
+from rs_assets.common.home import Home
+from rs_assets.connectors.delta.table import open_table
+from rs_assets.runtime.report import BatchProgress
 
 NAME = "Nexmark"
 # Of the rows that the other benchmarks read: events are larger, and there are many queries.

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from benchmarks.measure import Figure
 from benchmarks.nexmark import FILES, FILES_PER_BATCH, SHARE
-from rs_assets.engine.spark.java import java_home
+from rs_assets.spark.java import java_home
 
 PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow")
 VERDICT = {True: "met", False: "missed", None: ""}

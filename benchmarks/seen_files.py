@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.bench import Bench
 from benchmarks.measure import Figure
 from rs_assets import Pipeline, RunOptions, StreamBuilder
-from rs_assets.engine.home import Home
+from rs_assets.common.home import Home
 
 # The files that a query has seen, and the batch that Spark has gathered them in.
 FEW, MANY, COMPACTED = 100, 100_000, 99

@@ -20,12 +20,12 @@ from benchmarks.data import RARE_PAGE, START
 from benchmarks.measure import Figure, timed
 from benchmarks.pipelines_under_test import filter_pipeline, window_pipeline
 from rs_assets import Pipeline, RunOptions
-from rs_assets.engine.home import Home
-from rs_assets.engine.sink.base import BatchMark
-from rs_assets.engine.sink.delta import DeltaWriter
-from rs_assets.pipeline.compile.plan import plan_queries
-from rs_assets.pipeline.runtime.job.opening import opened
-from rs_assets.pipeline.runtime.run.run import wire_all
+from rs_assets.common.home import Home
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.connectors.delta.writer import DeltaWriter
+from rs_assets.connectors.sink import BatchMark
+from rs_assets.runtime.job.opening import opened
+from rs_assets.runtime.run.run import wire_all
 
 FEW_FILES, MANY_FILES = 100, 40_000
 # Processor time of a run beyond PySpark by hand, in milliseconds.

@@ -20,15 +20,15 @@ from benchmarks.data import SCHEMA, START
 from benchmarks.measure import Figure
 from benchmarks.pipelines_under_test import live_filter
 from rs_assets import MemoryChannel, Pipeline, StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.checkpoint.lease import Lease
-from rs_assets.engine.home import Home
-from rs_assets.engine.state.served import ServedState
-from rs_assets.engine.state.snapshot import state_at
-from rs_assets.pipeline.runtime.job.preflight import verify
-from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.pipeline.runtime.record.journal import Journal
-from rs_assets.pipeline.runtime.upkeep.state import served_folder, snapshot_state
-from rs_assets.pipeline.runtime.upkeep.travel import restore, savepoint
+from rs_assets.catalog.lease import Lease
+from rs_assets.common.home import Home
+from rs_assets.operators.state.served import ServedState
+from rs_assets.operators.state.snapshot import state_at
+from rs_assets.runtime.job.preflight import verify
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.record.journal import Journal
+from rs_assets.runtime.upkeep.state import served_folder, snapshot_state
+from rs_assets.runtime.upkeep.travel import restore, savepoint
 
 BATCH_ROWS = 1_000
 INTERVAL = timedelta(milliseconds=10)

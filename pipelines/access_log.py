@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from rs_assets import Pipeline, SessionWindow, StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.home import Home
+from rs_assets.common.home import Home
 
 # The combined log format of Apache and nginx.
 COMBINED = (

@@ -17,7 +17,7 @@ from rich.progress import track
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from rs_assets.pipeline.stream.pipeline import Pipeline
+    from rs_assets.stream.pipeline import Pipeline
     from rs_assets.testing import KafkaBroker, KafkaRecord
 
 PARTITIONS = 4
@@ -31,7 +31,7 @@ FIELDS = ("start_time", "ordered", "paid", "owed")
 def main(orders: int, *, keep: bool) -> None:
     """Start a Kafka broker, fill it, run the example order_totals through Dagster and show what came out."""
     from rs_assets.cli.console import run_and_show
-    from rs_assets.orchestration.launch import Wish
+    from rs_assets.dagster.runs.launch import Wish
     from rs_assets.testing import KafkaBroker
 
     out = Console()

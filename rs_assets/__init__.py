@@ -13,21 +13,29 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-    from rs_assets.engine.dimension.spec import Dimension
-    from rs_assets.engine.home import Home
-    from rs_assets.engine.join.resource import JoinResource
-    from rs_assets.engine.join.spec import Interval
-    from rs_assets.engine.shuffle.resource import ShuffleResource
-    from rs_assets.engine.sink.resource import SinkResource
-    from rs_assets.engine.source.memory import MemoryChannel
-    from rs_assets.engine.source.policy import BadRecords
-    from rs_assets.engine.source.resource import SourceResource
-    from rs_assets.engine.spark.resource import SparkResource
-    from rs_assets.engine.window.durations import Time
-    from rs_assets.engine.window.over import OverWindow
-    from rs_assets.engine.window.resource import WindowResource
-    from rs_assets.engine.window.spec import (
+    from rs_assets.common.home import Home
+    from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+    from rs_assets.connectors.memory import MemoryChannel
+    from rs_assets.dagster.assets.translator import StreamStep, StreamTranslator
+    from rs_assets.dagster.component import PipelineComponent
+    from rs_assets.dagster.definitions_of import build_definitions
+    from rs_assets.dagster.deployed.definitions import deployed_definitions
+    from rs_assets.dagster.discovery import find_pipelines
+    from rs_assets.dagster.resources.join import JoinResource
+    from rs_assets.dagster.resources.shuffle import ShuffleResource
+    from rs_assets.dagster.resources.sink import SinkResource
+    from rs_assets.dagster.resources.source import SourceResource
+    from rs_assets.dagster.resources.spark import SparkResource
+    from rs_assets.dagster.resources.window import WindowResource
+    from rs_assets.dagster.runs.runtime import RunResource
+    from rs_assets.dagster.sensors.alerts import Alert
+    from rs_assets.deploy.deployments import Deployments
+    from rs_assets.errors import RsError
+    from rs_assets.operators.dimension.spec import Dimension
+    from rs_assets.operators.join.spec import Interval
+    from rs_assets.operators.window.durations import Time
+    from rs_assets.operators.window.over import OverWindow
+    from rs_assets.operators.window.spec import (
         CalendarWindow,
         CountWindow,
         CumulateWindow,
@@ -36,26 +44,18 @@ if TYPE_CHECKING:
         SlidingWindow,
         TumblingWindow,
     )
-    from rs_assets.engine.window.whole import GlobalWindow
-    from rs_assets.errors import RsError
-    from rs_assets.orchestration.component import PipelineComponent
-    from rs_assets.orchestration.definitions_of import build_definitions
-    from rs_assets.orchestration.deployed.definitions import deployed_definitions
-    from rs_assets.orchestration.discovery import find_pipelines
-    from rs_assets.orchestration.runtime import RunResource
-    from rs_assets.orchestration.sensors.alerts import Alert
-    from rs_assets.orchestration.translator import StreamStep, StreamTranslator
-    from rs_assets.pipeline.deploy.deployments import Deployments
-    from rs_assets.pipeline.function.declare import aggregate_function, function, table_function
-    from rs_assets.pipeline.language.sql.build import pipeline_from_sql
-    from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy
-    from rs_assets.pipeline.runtime.report import RunReport
-    from rs_assets.pipeline.runtime.run.running import RunningPipeline
-    from rs_assets.pipeline.stream.builder import StreamBuilder
-    from rs_assets.pipeline.stream.pipeline import Pipeline
-    from rs_assets.pipeline.topology.called import functions
-    from rs_assets.pipeline.topology.deferred import F
-    from rs_assets.pipeline.topology.expression import column
+    from rs_assets.operators.window.whole import GlobalWindow
+    from rs_assets.records.policy import BadRecords
+    from rs_assets.runtime.options import RunOptions, SavepointPolicy
+    from rs_assets.runtime.report import RunReport
+    from rs_assets.runtime.run.running import RunningPipeline
+    from rs_assets.sql.plan.build import pipeline_from_sql
+    from rs_assets.stream.builder import StreamBuilder
+    from rs_assets.stream.pipeline import Pipeline
+    from rs_assets.topology.user_code.called import functions
+    from rs_assets.topology.user_code.deferred import F
+    from rs_assets.topology.user_code.expression import column
+    from rs_assets.udf.declare import aggregate_function, function, table_function
 
 __all__ = [
     "Alert",
@@ -107,51 +107,51 @@ __all__ = [
 
 # Where each public name lives.
 HOMES = {
-    "Alert": "rs_assets.orchestration.sensors.alerts",
-    "BadRecords": "rs_assets.engine.source.policy",
-    "CalendarWindow": "rs_assets.engine.window.spec",
-    "CountWindow": "rs_assets.engine.window.spec",
-    "CumulateWindow": "rs_assets.engine.window.spec",
-    "Deployments": "rs_assets.pipeline.deploy.deployments",
-    "Dimension": "rs_assets.engine.dimension.spec",
-    "F": "rs_assets.pipeline.topology.deferred",
-    "GlobalWindow": "rs_assets.engine.window.whole",
-    "Home": "rs_assets.engine.home",
-    "HoppingWindow": "rs_assets.engine.window.spec",
-    "Interval": "rs_assets.engine.join.spec",
-    "JoinResource": "rs_assets.engine.join.resource",
-    "KafkaCluster": "rs_assets.engine.connect.kafka.cluster",
-    "MemoryChannel": "rs_assets.engine.source.memory",
-    "OverWindow": "rs_assets.engine.window.over",
-    "Pipeline": "rs_assets.pipeline.stream.pipeline",
-    "PipelineComponent": "rs_assets.orchestration.component",
+    "Alert": "rs_assets.dagster.sensors.alerts",
+    "BadRecords": "rs_assets.records.policy",
+    "CalendarWindow": "rs_assets.operators.window.spec",
+    "CountWindow": "rs_assets.operators.window.spec",
+    "CumulateWindow": "rs_assets.operators.window.spec",
+    "Deployments": "rs_assets.deploy.deployments",
+    "Dimension": "rs_assets.operators.dimension.spec",
+    "F": "rs_assets.topology.user_code.deferred",
+    "GlobalWindow": "rs_assets.operators.window.whole",
+    "Home": "rs_assets.common.home",
+    "HoppingWindow": "rs_assets.operators.window.spec",
+    "Interval": "rs_assets.operators.join.spec",
+    "JoinResource": "rs_assets.dagster.resources.join",
+    "KafkaCluster": "rs_assets.connectors.kafka.client.cluster",
+    "MemoryChannel": "rs_assets.connectors.memory",
+    "OverWindow": "rs_assets.operators.window.over",
+    "Pipeline": "rs_assets.stream.pipeline",
+    "PipelineComponent": "rs_assets.dagster.component",
     "RsError": "rs_assets.errors",
-    "RunOptions": "rs_assets.pipeline.runtime.options",
-    "RunReport": "rs_assets.pipeline.runtime.report",
-    "RunResource": "rs_assets.orchestration.runtime",
-    "RunningPipeline": "rs_assets.pipeline.runtime.run.running",
-    "SavepointPolicy": "rs_assets.pipeline.runtime.options",
-    "SessionWindow": "rs_assets.engine.window.spec",
-    "SlidingWindow": "rs_assets.engine.window.spec",
-    "ShuffleResource": "rs_assets.engine.shuffle.resource",
-    "SinkResource": "rs_assets.engine.sink.resource",
-    "SourceResource": "rs_assets.engine.source.resource",
-    "SparkResource": "rs_assets.engine.spark.resource",
-    "StreamBuilder": "rs_assets.pipeline.stream.builder",
-    "StreamStep": "rs_assets.orchestration.translator",
-    "StreamTranslator": "rs_assets.orchestration.translator",
-    "Time": "rs_assets.engine.window.durations",
-    "TumblingWindow": "rs_assets.engine.window.spec",
-    "WindowResource": "rs_assets.engine.window.resource",
-    "aggregate_function": "rs_assets.pipeline.function.declare",
-    "build_definitions": "rs_assets.orchestration.definitions_of",
-    "column": "rs_assets.pipeline.topology.expression",
-    "function": "rs_assets.pipeline.function.declare",
-    "functions": "rs_assets.pipeline.topology.called",
-    "deployed_definitions": "rs_assets.orchestration.deployed.definitions",
-    "find_pipelines": "rs_assets.orchestration.discovery",
-    "pipeline_from_sql": "rs_assets.pipeline.language.sql.build",
-    "table_function": "rs_assets.pipeline.function.declare",
+    "RunOptions": "rs_assets.runtime.options",
+    "RunReport": "rs_assets.runtime.report",
+    "RunResource": "rs_assets.dagster.runs.runtime",
+    "RunningPipeline": "rs_assets.runtime.run.running",
+    "SavepointPolicy": "rs_assets.runtime.options",
+    "SessionWindow": "rs_assets.operators.window.spec",
+    "SlidingWindow": "rs_assets.operators.window.spec",
+    "ShuffleResource": "rs_assets.dagster.resources.shuffle",
+    "SinkResource": "rs_assets.dagster.resources.sink",
+    "SourceResource": "rs_assets.dagster.resources.source",
+    "SparkResource": "rs_assets.dagster.resources.spark",
+    "StreamBuilder": "rs_assets.stream.builder",
+    "StreamStep": "rs_assets.dagster.assets.translator",
+    "StreamTranslator": "rs_assets.dagster.assets.translator",
+    "Time": "rs_assets.operators.window.durations",
+    "TumblingWindow": "rs_assets.operators.window.spec",
+    "WindowResource": "rs_assets.dagster.resources.window",
+    "aggregate_function": "rs_assets.udf.declare",
+    "build_definitions": "rs_assets.dagster.definitions_of",
+    "column": "rs_assets.topology.user_code.expression",
+    "function": "rs_assets.udf.declare",
+    "functions": "rs_assets.topology.user_code.called",
+    "deployed_definitions": "rs_assets.dagster.deployed.definitions",
+    "find_pipelines": "rs_assets.dagster.discovery",
+    "pipeline_from_sql": "rs_assets.sql.plan.build",
+    "table_function": "rs_assets.udf.declare",
 }
 
 

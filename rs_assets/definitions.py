@@ -6,9 +6,9 @@ import os
 
 from dagster import Definitions  # noqa: TID253  nobody else loads this module
 
-from rs_assets.orchestration.definitions_of import build_definitions
-from rs_assets.orchestration.deployed.definitions import deployed_definitions
-from rs_assets.orchestration.discovery import find_pipelines
+from rs_assets.dagster.definitions_of import build_definitions
+from rs_assets.dagster.deployed.definitions import deployed_definitions
+from rs_assets.dagster.discovery import find_pipelines
 
 _PIPELINES = find_pipelines(os.environ.get("RS_MODULES", "").split())
 defs = Definitions.merge(build_definitions(_PIPELINES), deployed_definitions(others=_PIPELINES))

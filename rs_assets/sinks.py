@@ -26,8 +26,8 @@ checkpoints).
 (False, 3)
 """
 
-from rs_assets.engine.checkpoint.messages import SystemMessageListener
-from rs_assets.engine.sink.base import (
+from rs_assets.catalog.offsets.messages import SystemMessageListener
+from rs_assets.connectors.sink import (
     BatchMark,
     Beginning,
     Claim,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rs_assets.engine.home import Home
-from rs_assets.engine.spark.driver import SparkDriver
-from rs_assets.engine.spark.settings import SparkSettings
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.common.home import Home
+from rs_assets.runtime.options import RunOptions
+from rs_assets.spark.driver import SparkDriver
+from rs_assets.spark.settings import SparkSettings
 from rs_assets.testing import KafkaBroker
 from tests.durations import Recorder, recorded, seconds_of
 from tests.faults.processes import QUICK_START

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rs_assets.engine.sink.base import Staged
+from rs_assets.connectors.sink import Staged
 from rs_assets.errors import SinkError
 
 

@@ -22,7 +22,7 @@ from typing import Any, Self
 import psutil
 
 from benchmarks.peers.peer import PeerError
-from rs_assets.engine.spark.java import java_home
+from rs_assets.spark.java import java_home
 
 LOCK = Path(__file__).with_name("flink.lock")
 PROGRAM = Path(__file__).with_name("flink_query.py")

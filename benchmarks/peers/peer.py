@@ -13,8 +13,8 @@ from typing import Literal
 
 from benchmarks.by_hand import WATER_MARK_S
 from benchmarks.data import WINDOW_S
-from rs_assets.engine.spark.jars import JarList
-from rs_assets.engine.spark.java import java_home
+from rs_assets.spark.jars import JarList
+from rs_assets.spark.java import java_home
 
 PEER = JarList.read(
     Path(__file__).with_name("peer.lock"),

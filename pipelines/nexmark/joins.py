@@ -10,8 +10,8 @@ from rs_assets import Interval, Time, TumblingWindow
 
 if TYPE_CHECKING:
     from pipelines.nexmark.sources import Events
-    from rs_assets.pipeline.stream.data_stream import DataStream
-    from rs_assets.pipeline.stream.window_stream import WindowStream
+    from rs_assets.stream.data_stream import DataStream
+    from rs_assets.stream.window_stream import WindowStream
 
 # An auction has one time, so it is in one window with all its bids: any size does, and a short one waits less.
 ONE_AUCTION = TumblingWindow.of(Time.seconds(1), "date_time")

@@ -17,7 +17,7 @@ from rs_assets import StreamBuilder
 
 if TYPE_CHECKING:
     from rs_assets import Pipeline
-    from rs_assets.pipeline.stream.data_stream import DataStream
+    from rs_assets.stream.data_stream import DataStream
 
 QUERIES: Mapping[str, Callable[[Events], DataStream]] = MappingProxyType(
     {

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from pipelines.nexmark.schemas import SCHEMAS, SIDE, SIDE_INPUT, Kind
 from rs_assets import Dimension, KafkaCluster, Time
-from rs_assets.engine.home import Home
+from rs_assets.common.home import Home
 
 if TYPE_CHECKING:
-    from rs_assets.pipeline.stream.builder import DataStreamSource
-    from rs_assets.pipeline.stream.data_stream import DataStream
+    from rs_assets.stream.builder import DataStreamSource
+    from rs_assets.stream.data_stream import DataStream
 
 # How far events may be out of order, as the benchmark has it.
 WATER_MARK = Time.seconds(4)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pipelines.nexmark.sources import Events
-    from rs_assets.pipeline.stream.data_stream import DataStream
+    from rs_assets.stream.data_stream import DataStream
 
 EUROS = "CAST(0.908 * price AS decimal(23, 3))"
 NIGHT_OR_DAY = """

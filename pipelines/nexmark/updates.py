@@ -8,7 +8,7 @@ from rs_assets import Time, TumblingWindow
 
 if TYPE_CHECKING:
     from pipelines.nexmark.sources import Events
-    from rs_assets.pipeline.stream.data_stream import DataStream
+    from rs_assets.stream.data_stream import DataStream
 
 DAY = TumblingWindow.of(Time.days(1), "date_time")
 RANKS = {

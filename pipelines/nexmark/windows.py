@@ -9,7 +9,7 @@ from rs_assets import HoppingWindow, Interval, SessionWindow, Time, TumblingWind
 
 if TYPE_CHECKING:
     from pipelines.nexmark.sources import Events
-    from rs_assets.pipeline.stream.data_stream import DataStream
+    from rs_assets.stream.data_stream import DataStream
 
 TEN = Time.seconds(10)
 SLIDE = Time.seconds(2)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rs_assets.engine.home import Home
+from rs_assets.common.home import Home
+from rs_assets.dagster.discovery import find_pipelines, pick
 from rs_assets.errors import ConfigurationError, RsError
-from rs_assets.orchestration.discovery import find_pipelines, pick
 
 if TYPE_CHECKING:
-    from rs_assets.pipeline.stream.pipeline import Pipeline
+    from rs_assets.stream.pipeline import Pipeline
 
 # A run that was refused or failed; 2 is click's own for wrong usage.
 FAILED = 1
@@ -72,7 +72,7 @@ def chosen(modules: tuple[str, ...], name: str | None) -> Pipeline:
 
 def known(modules: tuple[str, ...]) -> tuple[Pipeline, ...]:
     """The pipelines of the project's code and, where no modules are named, those that are deployed."""
-    from rs_assets.orchestration.deployed.shown import shown_pipelines
+    from rs_assets.dagster.deployed.shown import shown_pipelines
 
     found = find_pipelines(modules)
     taken = {pipeline.topology.label for pipeline in found}

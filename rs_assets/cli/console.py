@@ -17,18 +17,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from rs_assets.engine.checkpoint.source_log import NOTHING_READ
-from rs_assets.engine.home import Home
-from rs_assets.engine.sink.console import as_table, terminal
-from rs_assets.engine.sink.delta_rows import dataset_of
-from rs_assets.engine.sink.delta_table import open_table
-from rs_assets.engine.source.base import Metered
-from rs_assets.engine.window.event_time import moving
-from rs_assets.orchestration.launch import Launched, Wish, launch
-from rs_assets.pipeline.compile.readers import reader_of
-from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.pipeline.runtime.report import BatchProgress, QueryReport, RunReport
-from rs_assets.pipeline.stream.pipeline import Pipeline
+from rs_assets.checkpoint.source_log import NOTHING_READ
+from rs_assets.common.home import Home
+from rs_assets.compile.readers import reader_of
+from rs_assets.connectors.console import as_table, terminal
+from rs_assets.connectors.delta.rows import dataset_of
+from rs_assets.connectors.delta.table import open_table
+from rs_assets.connectors.source import Metered
+from rs_assets.dagster.runs.launch import Launched, Wish, launch
+from rs_assets.operators.window.event_time import moving
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.report import BatchProgress, QueryReport, RunReport
+from rs_assets.stream.pipeline import Pipeline
 
 # How many rows of each result are shown.
 PREVIEW_ROWS = 5

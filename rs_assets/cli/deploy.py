@@ -13,8 +13,8 @@ from rs_assets.cli.upkeep import show
 from rs_assets.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from rs_assets.pipeline.deploy.deployments import Deployments
-    from rs_assets.pipeline.deploy.history import Event, Standing
+    from rs_assets.deploy.deployments import Deployments
+    from rs_assets.deploy.history import Event, Standing
 
 NEXT = (
     "the sensor rs_deployments of Dagster acts on it (rs-assets ui), where its definitions have deployed_definitions();"
@@ -46,7 +46,7 @@ def deploy(
     as_json: bool,
 ) -> None:
     """Have Dagster run the streaming SQL of FILE, or start, stop, drop or roll back the deployed pipeline NAME."""
-    from rs_assets.pipeline.deploy.deployments import Deployments
+    from rs_assets.deploy.deployments import Deployments
 
     deployed = Deployments()
     if rollback is not None and state is not None:
@@ -67,7 +67,7 @@ def _deployed(
     deployed: Deployments, file: Path, name: str | None, variables: tuple[str, ...], **how: Any
 ) -> tuple[str, int]:
     """The pipeline and the version that a file was deployed as."""
-    from rs_assets.pipeline.language.sql.planner import step_name
+    from rs_assets.sql.plan.planner import step_name
 
     try:
         text = file.read_text(encoding="utf-8-sig")
@@ -85,7 +85,7 @@ def _deployed(
 @guarded
 def deployments(name: str | None, *, text: int | None, as_json: bool) -> None:
     """Show where the deployed pipelines stand, or all versions of NAME and what became of them."""
-    from rs_assets.pipeline.deploy.deployments import Deployments
+    from rs_assets.deploy.deployments import Deployments
 
     deployed = Deployments()
     if name is None:

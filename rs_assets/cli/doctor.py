@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from rs_assets.engine.extras import EXTRAS, install_command, is_installed
-from rs_assets.engine.home import Home
-from rs_assets.engine.project import TABLE, project_folder
+from rs_assets.common.extras import EXTRAS, install_command, is_installed
+from rs_assets.common.home import Home
+from rs_assets.common.project import TABLE, project_folder
 from rs_assets.errors import RsError
 
 OLDEST, NEWEST = (3, 11), (3, 13)
@@ -75,13 +75,13 @@ def _packages(what: str) -> Finding:
 
 
 def _java(what: str) -> Finding:
-    from rs_assets.engine.spark.java import java_home
+    from rs_assets.spark.java import java_home
 
     return Finding(what, str(java_home()))
 
 
 def _jars(what: str) -> Finding:
-    from rs_assets.engine.spark.jars import SPARK
+    from rs_assets.spark.jars import SPARK
 
     SPARK.verify()
     return Finding(what, f"{len(SPARK.jars)} in {SPARK.folder()}")
@@ -96,7 +96,7 @@ def _project(what: str) -> Finding:
 
 
 def _pipelines(what: str) -> Finding:
-    from rs_assets.orchestration.discovery import find_pipelines
+    from rs_assets.dagster.discovery import find_pipelines
 
     return Finding(what, ", ".join(pipeline.name for pipeline in find_pipelines()) or "none")
 

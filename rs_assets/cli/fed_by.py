@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from rs_assets.engine.checkpoint.storage.base import CheckpointRow
-from rs_assets.engine.window.event_time import has_ended
-from rs_assets.engine.window.spec import CalendarWindow, CumulateWindow, HoppingWindow, TumblingWindow
-from rs_assets.pipeline.compile.query_plan import QueryPlan
-from rs_assets.pipeline.topology.distinct import Distinct
-from rs_assets.pipeline.topology.topology import Topology
-from rs_assets.pipeline.topology.window import WindowAggregate
+from rs_assets.catalog.offsets.base import CheckpointRow
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.operators.window.event_time import has_ended
+from rs_assets.operators.window.spec import CalendarWindow, CumulateWindow, HoppingWindow, TumblingWindow
+from rs_assets.topology.nodes.distinct import Distinct
+from rs_assets.topology.nodes.window import WindowAggregate
+from rs_assets.topology.topology import Topology
 
 # Windows that no row is in whose event time lies further back than they are long.
 BOUNDED = (TumblingWindow, HoppingWindow, CumulateWindow, CalendarWindow)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from rs_assets.engine.names import checked_name
+from rs_assets.common.names import checked_name
 from rs_assets.errors import ConfigurationError
 
 TEMPLATES = Path(__file__).with_name("template")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rs_assets.cli.base import AS_JSON, MODULES, NAME_OR_NONE, chosen, guarded
-from rs_assets.engine.home import Home
+from rs_assets.common.home import Home
 from rs_assets.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ SHOWN = ("at", "step", "split", "line", "reason", "record")
 def dead_letters(name: str | None, rows: int, file: Path | None, modules: tuple[str, ...], as_json: bool) -> None:
     """Show the records that a pipeline could not use: where each stood, why, and its text."""
     from rs_assets.cli.upkeep import show
-    from rs_assets.engine.sink.console import as_table, terminal
-    from rs_assets.engine.sink.dead_letters import letters_of
+    from rs_assets.connectors.console import as_table, terminal
+    from rs_assets.connectors.dead_letters import letters_of
 
     topology = chosen(modules, name).topology
     letters = letters_of(Home.default().dead_letters, topology.namespace, topology.job)

@@ -7,21 +7,21 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
+from rs_assets.catalog.offsets.base import CheckpointRow
 from rs_assets.cli.fed_by import SplitRange, fed_by, reaches_back, read_in
-from rs_assets.engine.checkpoint.storage.base import CheckpointRow
-from rs_assets.engine.home import Home
-from rs_assets.engine.sink.delta_entries import WRITER
-from rs_assets.engine.sink.delta_table import open_table
+from rs_assets.common.home import Home
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.compile.provenance import fields_of, provenance
+from rs_assets.connectors.delta.commit_info import WRITER
+from rs_assets.connectors.delta.table import open_table
+from rs_assets.dagster.catalogued import key_of
+from rs_assets.dagster.place import Place
 from rs_assets.errors import ConfigurationError, SinkError
-from rs_assets.orchestration.catalogued import key_of
-from rs_assets.orchestration.place import Place
-from rs_assets.pipeline.compile.plan import plan_queries
-from rs_assets.pipeline.compile.provenance import fields_of, provenance
-from rs_assets.pipeline.compile.query_plan import QueryPlan
-from rs_assets.pipeline.stream.pipeline import Pipeline
-from rs_assets.pipeline.topology.dim_join import DimJoin
-from rs_assets.pipeline.topology.sink import DeltaSink
-from rs_assets.pipeline.topology.topology import Topology
+from rs_assets.stream.pipeline import Pipeline
+from rs_assets.topology.nodes.dim_join import DimJoin
+from rs_assets.topology.nodes.sink import DeltaSink
+from rs_assets.topology.topology import Topology
 
 # Batches in which a sink without state may not have flushed a split.
 BEFORE = 100
@@ -133,7 +133,7 @@ def show_lineage(found: Lineage) -> None:
     """The lineage as a tree on the terminal."""
     from rich.tree import Tree
 
-    from rs_assets.engine.sink.console import terminal
+    from rs_assets.connectors.console import terminal
 
     at = f", {found.written_at:%Y-%m-%d %H:%M:%S}" if found.written_at else ""
     tree = Tree(f"[bold]{found.table}[/] version {found.version}{at}")

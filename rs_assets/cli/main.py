@@ -17,14 +17,14 @@ from rs_assets.cli.project import PROJECT_COMMANDS
 from rs_assets.cli.sql import sql
 from rs_assets.cli.tables import show
 from rs_assets.cli.upkeep import COMMANDS
-from rs_assets.engine.extras import check_extra
-from rs_assets.engine.project import project_folder
-from rs_assets.orchestration.discovery import find_pipelines, split_modules
+from rs_assets.common.extras import check_extra
+from rs_assets.common.project import project_folder
+from rs_assets.dagster.discovery import find_pipelines, split_modules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rs_assets.pipeline.stream.pipeline import Pipeline
+    from rs_assets.stream.pipeline import Pipeline
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -82,7 +82,7 @@ def run(name: str | None, modules: tuple[str, ...], *, plain: bool, as_json: boo
     """Process all input there is, through Dagster, and show what came out. Of a single pipeline no name is needed."""
     pipeline = _chosen_to_run(modules, name, brief=True)
     from rs_assets.cli.console import run_and_show
-    from rs_assets.orchestration.launch import Wish
+    from rs_assets.dagster.runs.launch import Wish
 
     run_and_show(pipeline, Wish(**wish), plain=plain, as_json=as_json)
 
@@ -102,8 +102,8 @@ def start(name: str | None, modules: tuple[str, ...]) -> None:
 def _chosen_to_run(modules: tuple[str, ...], name: str | None, *, brief: bool) -> Pipeline:
     """The pipeline that is meant; Spark begins to start, which takes as long as what is imported next."""
     pipeline = chosen(modules, name)
-    from rs_assets.engine.spark.driver import SparkDriver
-    from rs_assets.engine.spark.settings import BRIEF_JAVA, SparkSettings
+    from rs_assets.spark.driver import SparkDriver
+    from rs_assets.spark.settings import BRIEF_JAVA, SparkSettings
 
     SparkDriver.shared(SparkSettings(java_options=BRIEF_JAVA if brief else "")).prepare()
     return pipeline
@@ -127,7 +127,7 @@ def status(name: str | None, modules: tuple[str, ...], as_json: bool) -> None:
 @guarded
 def ui(modules: tuple[str, ...], port: int) -> None:
     """Open Dagster with the pipelines' assets, jobs, sensors and schedules."""
-    from rs_assets.orchestration.instance import ensure_home
+    from rs_assets.dagster.instance import ensure_home
 
     check_extra("ui", "the web page of Dagster")
     ensure_home()

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, chosen, guarded
+from rs_assets.dagster.discovery import find_pipelines
 from rs_assets.errors import RsError
-from rs_assets.orchestration.discovery import find_pipelines
 
 if TYPE_CHECKING:
-    from rs_assets.pipeline.stream.pipeline import Pipeline
+    from rs_assets.stream.pipeline import Pipeline
 
 
 @click.command()
@@ -54,9 +54,9 @@ def doctor(as_json: bool) -> None:
 def setup() -> None:
     """Get what pip cannot bring: a Java, the jars of Delta and Kafka, that of the processors, an archive of classes."""
     from rs_assets.cli.rehearsal import archive_classes
-    from rs_assets.engine.processor.library import library
-    from rs_assets.engine.spark.jars import SPARK
-    from rs_assets.engine.spark.java import java_home
+    from rs_assets.spark.jars import SPARK
+    from rs_assets.spark.java import java_home
+    from rs_assets.spark.processor.library import library
 
     click.echo(f"Java: {java_home()}")
     click.echo(f"jars: fetching what is missing of {len(SPARK.jars)} (22 MB) ...")

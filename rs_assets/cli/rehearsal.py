@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from rs_assets import Pipeline, StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.home import Home
-from rs_assets.engine.processor.library import session_jars
-from rs_assets.engine.scratch import scratch_folder
-from rs_assets.engine.spark import archive
-from rs_assets.engine.spark.driver import SparkDriver
-from rs_assets.engine.spark.settings import SparkSettings
+from rs_assets.common.home import Home
+from rs_assets.common.scratch import scratch_folder
 from rs_assets.errors import EngineError, RsError
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.runtime.options import RunOptions
+from rs_assets.spark import archive
+from rs_assets.spark.driver import SparkDriver
+from rs_assets.spark.processor.library import session_jars
+from rs_assets.spark.settings import SparkSettings
 
 # Java writes 200 MB at its end.
 _END_TIMEOUT_S = 300

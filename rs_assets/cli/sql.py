@@ -40,14 +40,14 @@ def sql(
     from pathlib import Path
 
     from rs_assets.cli.console import run_and_show
-    from rs_assets.orchestration.launch import Wish
-    from rs_assets.pipeline.language.sql.build import pipeline_from_sql
+    from rs_assets.dagster.runs.launch import Wish
+    from rs_assets.sql.plan.build import pipeline_from_sql
 
     values = dict(each.partition("=")[::2] for each in variables)
     wish = Wish(finish=finish)
     if file is None:
         from rs_assets.cli.sql_shell import interactive
-        from rs_assets.pipeline.language.sql.session import Session
+        from rs_assets.sql.plan.session import Session
 
         if explain or job is not None:
             raise click.UsageError("--explain and --job need a FILE")

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from rs_assets.engine.functions.registry import FUNCTIONS
 from rs_assets.errors import RsError, SqlError
-from rs_assets.pipeline.language.sql.functions import SQL_FUNCTIONS
-from rs_assets.pipeline.language.sql.session import Session
-from rs_assets.pipeline.language.sql.source import OPENED, Text
-from rs_assets.pipeline.language.sql.statements import Insert, Select
+from rs_assets.expressions.functions.registry import FUNCTIONS
+from rs_assets.sql.expressions.functions import SQL_FUNCTIONS
+from rs_assets.sql.plan.session import Session
+from rs_assets.sql.read.source import OPENED, Text
+from rs_assets.sql.read.statements import Insert, Select
 
 if TYPE_CHECKING:
-    from rs_assets.pipeline.stream.pipeline import Pipeline
+    from rs_assets.stream.pipeline import Pipeline
 
 PROMPT, MORE = "sql> ", "...> "
 # How many records of each file a preview reads, and how many rows of it are shown.
@@ -220,7 +220,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     import pyarrow as pa
     from rich.console import Console
 
-    from rs_assets.engine.sink.console import as_table
+    from rs_assets.connectors.console import as_table
 
     if not rows:
         return "no rows"

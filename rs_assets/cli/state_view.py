@@ -8,13 +8,13 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from rs_assets.engine.home import Home
-from rs_assets.engine.state.served import ServedState
-from rs_assets.engine.state.snapshot import difference, state_at
+from rs_assets.common.home import Home
 from rs_assets.errors import ConfigurationError
-from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.pipeline.runtime.upkeep.state import preview, served_folder, snapshot_state, state_path
-from rs_assets.pipeline.topology.topology import Topology
+from rs_assets.operators.state.served import ServedState
+from rs_assets.operators.state.snapshot import difference, state_at
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.upkeep.state import preview, served_folder, snapshot_state, state_path
+from rs_assets.topology.topology import Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

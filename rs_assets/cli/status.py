@@ -11,15 +11,15 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from rs_assets.engine.background import troubles_in
-from rs_assets.engine.checkpoint import manifest as manifests
-from rs_assets.engine.checkpoint.lease import read_lease
-from rs_assets.engine.home import Home
-from rs_assets.engine.sink.console import terminal
-from rs_assets.engine.window.event_time import watermark_in_words
-from rs_assets.pipeline.compile.plan import plan_queries
-from rs_assets.pipeline.runtime.identity import folder_of, log_of
-from rs_assets.pipeline.stream.pipeline import Pipeline
+from rs_assets.catalog.lease import read_lease
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.common.background import troubles_in
+from rs_assets.common.home import Home
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.connectors.console import terminal
+from rs_assets.operators.window.event_time import watermark_in_words
+from rs_assets.runtime.identity import folder_of, log_of
+from rs_assets.stream.pipeline import Pipeline
 
 
 def status_of(pipeline: Pipeline, home: Home) -> list[dict[str, Any]]:

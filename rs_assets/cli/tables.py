@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from rs_assets.cli.base import AS_JSON, MODULES, guarded
+from rs_assets.dagster.discovery import find_pipelines
 from rs_assets.errors import ConfigurationError
-from rs_assets.orchestration.discovery import find_pipelines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rs_assets.pipeline.stream.pipeline import Pipeline
+    from rs_assets.stream.pipeline import Pipeline
 
 
 @click.command()
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 @guarded
 def show(table: str, rows: int, modules: tuple[str, ...], as_json: bool) -> None:
     """Show some rows of a table that a pipeline writes, by its name or that of its step; whatever its size."""
-    from rs_assets.engine.sink.console import as_table, terminal
-    from rs_assets.engine.sink.delta_rows import dataset_of
-    from rs_assets.engine.sink.delta_table import open_table
+    from rs_assets.connectors.console import as_table, terminal
+    from rs_assets.connectors.delta.rows import dataset_of
+    from rs_assets.connectors.delta.table import open_table
 
     path = _path(table, find_pipelines(modules))
     opened = open_table(path)
@@ -62,8 +62,8 @@ def _path(table: str, pipelines: Sequence[Pipeline]) -> str:
 
 def _tables(pipelines: Sequence[Pipeline]) -> Iterator[tuple[tuple[str, ...], str]]:
     """What each table is called, the name that no other one has last, and its path."""
-    from rs_assets.engine.home import Home
-    from rs_assets.pipeline.topology.sink import DeltaSink
+    from rs_assets.common.home import Home
+    from rs_assets.topology.nodes.sink import DeltaSink
 
     for pipeline in pipelines:
         space = pipeline.topology.namespace

@@ -23,7 +23,7 @@ CELL = 160
 @guarded
 def verify(name: str | None, modules: tuple[str, ...], *, repair: str | None, as_json: bool) -> None:
     """Look at the checkpoints of a stopped pipeline; ends with 1 if a start would be refused."""
-    from rs_assets.pipeline.runtime.job import preflight
+    from rs_assets.runtime.job import preflight
 
     topology = chosen(modules, name).topology
     done = preflight.repair(topology, repair) if repair else ()
@@ -59,8 +59,8 @@ def verify(name: str | None, modules: tuple[str, ...], *, repair: str | None, as
 def checkpoints(name: str | None, modules: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     """Show the committed batches of a pipeline: offsets by split, watermark, run."""
     from rs_assets.cli.status import in_words
-    from rs_assets.orchestration.catalogued import checkpoints_of
-    from rs_assets.orchestration.place import Place
+    from rs_assets.dagster.catalogued import checkpoints_of
+    from rs_assets.dagster.place import Place
 
     topology = chosen(modules, name).topology
     newest = checkpoints_of(topology, Place(), batches=limit)[-limit:]
@@ -100,9 +100,9 @@ def checkpoints(name: str | None, modules: tuple[str, ...], *, limit: int, as_js
 @guarded
 def savepoint(name: str, modules: tuple[str, ...], *, note: str, listing: bool, as_json: bool) -> None:
     """Copy the checkpoints of a pipeline, running or stopped, to the savepoint store."""
-    from rs_assets.pipeline.runtime.options import RunOptions
-    from rs_assets.pipeline.runtime.upkeep import travel
-    from rs_assets.pipeline.runtime.upkeep.ownership import savepoints_of
+    from rs_assets.runtime.options import RunOptions
+    from rs_assets.runtime.upkeep import travel
+    from rs_assets.runtime.upkeep.ownership import savepoints_of
 
     topology, options = chosen(modules, name).topology, RunOptions()
     if listing:
@@ -122,7 +122,7 @@ def savepoint(name: str, modules: tuple[str, ...], *, note: str, listing: bool, 
 @guarded
 def restore(name: str, savepoint_id: str | None, modules: tuple[str, ...], *, as_json: bool) -> None:
     """Bring a stopped pipeline and its sinks back to a savepoint (the newest if none is named)."""
-    from rs_assets.pipeline.runtime.upkeep import travel
+    from rs_assets.runtime.upkeep import travel
 
     emit([_told(travel.restore(chosen(modules, name).topology, savepoint_id=savepoint_id))], as_json=as_json)
 
@@ -135,7 +135,7 @@ def restore(name: str, savepoint_id: str | None, modules: tuple[str, ...], *, as
 @guarded
 def rewind(name: str, modules: tuple[str, ...], *, batch: int, step: str | None) -> None:
     """Bring a stopped pipeline and its sinks back to the end of a batch."""
-    from rs_assets.pipeline.runtime.upkeep import travel
+    from rs_assets.runtime.upkeep import travel
 
     click.echo(travel.rewind(chosen(modules, name).topology, batch, step=step))
 
@@ -149,7 +149,7 @@ def rewind(name: str, modules: tuple[str, ...], *, batch: int, step: str | None)
 @guarded
 def fork(name: str, modules: tuple[str, ...], *, source: str, savepoint_id: str | None, as_json: bool) -> None:
     """Begin a pipeline that has not run yet with the state of another one's savepoint."""
-    from rs_assets.pipeline.runtime.upkeep import travel
+    from rs_assets.runtime.upkeep import travel
 
     namespace, _, job = source.partition(".")
     emit(
@@ -168,7 +168,7 @@ def rescale(name: str, modules: tuple[str, ...], *, partitions: int, as_json: bo
     """Drain a stopped pipeline and rewrite its state in another number of partitions."""
     from dataclasses import asdict
 
-    from rs_assets.pipeline.runtime.run.rescale import rescale as change
+    from rs_assets.runtime.run.rescale import rescale as change
 
     with progress(f"rescaling {name}", hidden=as_json):
         report = asdict(change(chosen(modules, name).topology, partitions))
@@ -216,8 +216,8 @@ def state(name: str, step: str, modules: tuple[str, ...], *, limit: int, as_json
 def lineage(table: str, modules: tuple[str, ...], *, version: int | None, as_json: bool) -> None:
     """Walk back from a table's version to the batch, the run, the offsets and the snapshots that made it."""
     from rs_assets.cli.lineage import lineage_of, show_lineage
-    from rs_assets.engine.home import Home
-    from rs_assets.orchestration.discovery import find_pipelines
+    from rs_assets.common.home import Home
+    from rs_assets.dagster.discovery import find_pipelines
 
     found = lineage_of(find_pipelines(modules), table, version=version, home=Home.default())
     if as_json:
@@ -232,9 +232,9 @@ def lineage(table: str, modules: tuple[str, ...], *, version: int | None, as_jso
 @guarded
 def compact(modules: tuple[str, ...], *, as_json: bool) -> None:
     """Join the small files of all outputs and of the catalog, and remove what no recent version names."""
-    from rs_assets.engine.home import Home
-    from rs_assets.orchestration.compaction import compact_everything
-    from rs_assets.orchestration.discovery import find_pipelines
+    from rs_assets.common.home import Home
+    from rs_assets.dagster.discovery import find_pipelines
+    from rs_assets.dagster.runs.compaction import compact_everything
 
     with progress("compacting", hidden=as_json):
         done = compact_everything(find_pipelines(modules), Home.default())
@@ -258,7 +258,7 @@ def show(rows: Sequence[dict[str, Any]], columns: Sequence[str], *, empty: str) 
     from rich.table import Table
     from rich.text import Text
 
-    from rs_assets.engine.sink.console import terminal
+    from rs_assets.connectors.console import terminal
 
     if not rows:
         click.echo(empty)

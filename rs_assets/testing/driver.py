@@ -13,25 +13,25 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rs_assets.engine.home import Home
-from rs_assets.engine.scratch import scratch_folder
-from rs_assets.engine.sink.memory import MemoryWriter
-from rs_assets.engine.source.memory import MemoryChannel, Record
-from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.common.home import Home
+from rs_assets.common.scratch import scratch_folder
+from rs_assets.compile.planner.plan import in_order
+from rs_assets.connectors.memory import MemoryChannel, Record
+from rs_assets.connectors.memory.writer import MemoryWriter
 from rs_assets.errors import SchemaError, TopologyError
-from rs_assets.pipeline.compile.plan import in_order
-from rs_assets.pipeline.runtime.batch.query import QueryRun, every
-from rs_assets.pipeline.runtime.job.opening import opened
-from rs_assets.pipeline.runtime.job.session import JobSession
-from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.pipeline.runtime.report import RunReport
-from rs_assets.pipeline.runtime.run.quarantine import process_all
-from rs_assets.pipeline.runtime.run.run import wire_all
-from rs_assets.pipeline.stream.pipeline import Pipeline
-from rs_assets.pipeline.topology.base import Node
-from rs_assets.pipeline.topology.shuffle import ShuffleRead, ShuffleWrite
-from rs_assets.pipeline.topology.source import ArraySource, MemorySource, Source
-from rs_assets.pipeline.topology.topology import Topology
+from rs_assets.runtime.batch.query import QueryRun, every
+from rs_assets.runtime.job.opening import opened
+from rs_assets.runtime.job.session import JobSession
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.report import RunReport
+from rs_assets.runtime.run.quarantine import process_all
+from rs_assets.runtime.run.run import wire_all
+from rs_assets.spark.driver import SparkDriver
+from rs_assets.stream.pipeline import Pipeline
+from rs_assets.topology.nodes.base import Node
+from rs_assets.topology.nodes.shuffle import ShuffleRead, ShuffleWrite
+from rs_assets.topology.nodes.source import ArraySource, MemorySource, Source
+from rs_assets.topology.topology import Topology
 
 # For each query: short enough that a test does not wait, long enough that idle queries do not eat a core.
 POLL = timedelta(milliseconds=20)
@@ -211,7 +211,7 @@ def _array_schema(node: Source) -> str:
     """The DDL of an array's rows."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from rs_assets.engine.source.rows import infer_schema
+    from rs_assets.records.rows import infer_schema
 
     schema = from_arrow_schema(infer_schema(getattr(node, "rows", ()), step=node.name))
     return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in schema.fields)

@@ -18,10 +18,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-from rs_assets.engine.extras import check_extra
-from rs_assets.engine.spark.jars import main
+from rs_assets.common.extras import check_extra
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.errors import ConfigurationError
+from rs_assets.spark.jars import main
 from rs_assets.testing.kafka_node import KAFKA, START_TIMEOUT_S, KafkaNode, class_archive, free_ports, refused
 from rs_assets.testing.kafka_security import BrokerSecurity
 from rs_assets.testing.process import ServerProcess

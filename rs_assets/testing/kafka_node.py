@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rs_assets.engine.spark.jars import JarList
-from rs_assets.engine.spark.java import java_home
 from rs_assets.errors import ConfigurationError
+from rs_assets.spark.jars import JarList
+from rs_assets.spark.java import java_home
 from rs_assets.testing.kafka_security import BrokerSecurity
 from rs_assets.testing.process import ServerProcess
 

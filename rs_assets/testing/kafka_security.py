@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self, get_args
 
-from rs_assets.engine.connect.kafka.cluster import LOGIN_MODULES, KafkaCluster, Protocols, quoted
+from rs_assets.connectors.kafka.client.cluster import LOGIN_MODULES, KafkaCluster, Protocols, quoted
 from rs_assets.errors import ConfigurationError
 
 # Who makes topics and rules; no rule binds it.

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rs_assets.engine.source.memory import Record
-from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.connectors.memory import Record
 from rs_assets.errors import TopologyError
-from rs_assets.pipeline.check.build import check_fields
-from rs_assets.pipeline.runtime.run.rows import computed
-from rs_assets.pipeline.stream.data_stream import DataStream
-from rs_assets.pipeline.topology.dim_join import DimJoin
-from rs_assets.pipeline.topology.shuffle import ShuffleRead
-from rs_assets.pipeline.topology.sink import PrintSink
-from rs_assets.pipeline.topology.source import ArraySource
-from rs_assets.pipeline.topology.topology import Topology
+from rs_assets.runtime.run.rows import computed
+from rs_assets.spark.driver import SparkDriver
+from rs_assets.stream.data_stream import DataStream
+from rs_assets.topology.check.build import check_fields
+from rs_assets.topology.nodes.dim_join import DimJoin
+from rs_assets.topology.nodes.shuffle import ShuffleRead
+from rs_assets.topology.nodes.sink import PrintSink
+from rs_assets.topology.nodes.source import ArraySource
+from rs_assets.topology.topology import Topology
 
 Rows = Iterable[Mapping[str, Any]]
 # The sink at the end of the steps that are run; nothing is written to it.

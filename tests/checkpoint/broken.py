@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
-from rs_assets.engine.checkpoint.preflight import Expected, Finding, verify_query
-from rs_assets.engine.checkpoint.repair import REPAIRS
+from rs_assets.recovery.preflight import Expected, Finding, verify_query
+from rs_assets.recovery.repair import REPAIRS
 
 QUERY_ID = "8d26d6a3-e7e2-4229-b3c2-b4c5f4f47a97"
 LZ4_END = b"LZ4Block\x15" + bytes(12)

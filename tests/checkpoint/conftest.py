@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from rs_assets.engine.checkpoint.savepoints import SavepointStore
+from rs_assets.recovery.savepoints import SavepointStore
 from tests.checkpoint.fabricate import FakeJob, fake_job
 
 

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rs_assets.engine.checkpoint import manifest as manifests
-from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
-from rs_assets.engine.checkpoint.savepoints import Savepoint, SavepointStore, Subject, take
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.recovery.savepoints import Savepoint, SavepointStore, Subject, take
 
 PER_SUM = 512
 SUBJECT = Subject(namespace="shop", job="clicks", fingerprint="f1", note="before the change", run_id="r1")

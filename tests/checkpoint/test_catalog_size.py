@@ -7,15 +7,15 @@ import pytest
 from deltalake import write_deltalake
 
 from benchmarks.catalog import MOST_MB, fabricate, followed, readers
-from rs_assets.engine.checkpoint import layout
-from rs_assets.engine.checkpoint.catalog import Catalog, row_of
-from rs_assets.engine.checkpoint.storage import CheckpointRow, storage_named
-from rs_assets.engine.checkpoint.storage.delta import SCHEMA, DeltaStorage
-from rs_assets.engine.checkpoint.tidying import kept_for, tidy_catalog
-from rs_assets.engine.home import Home
+from rs_assets.catalog import layout
+from rs_assets.catalog.catalog import Catalog, row_of
+from rs_assets.catalog.offsets import CheckpointRow, storage_named
+from rs_assets.catalog.offsets.delta import SCHEMA, DeltaStorage
+from rs_assets.catalog.tidying import kept_for, tidy_catalog
+from rs_assets.common.home import Home
+from rs_assets.dagster.catalogued import checkpoints_of
+from rs_assets.dagster.place import Place
 from rs_assets.errors import ConfigurationError
-from rs_assets.orchestration.catalogued import checkpoints_of
-from rs_assets.orchestration.place import Place
 from tests.work import calls_of
 
 NOW = datetime.now(UTC)
@@ -100,14 +100,14 @@ def test_a_row_that_is_written_while_others_go_stays(storage, tmp_path, monkeypa
         writer.save([row(3)])
         return found(*args, **how)
 
-    monkeypatch.setattr("rs_assets.engine.checkpoint.storage.delta.newest_of_each", meanwhile)
+    monkeypatch.setattr("rs_assets.catalog.offsets.delta.newest_of_each", meanwhile)
     storage.tidy([SOURCE], keep=KEEP)
     assert places(writer.rows()) == [(1, 2, "a.log"), (1, 3, "a.log")] or places(writer.rows()) == [(1, 3, "a.log")]
     assert storage.newest(SOURCE) == (row(3),)
 
 
 def test_many_commits_of_a_day_become_one_file_and_what_was_replaced_goes(storage, tmp_path, monkeypatch):
-    monkeypatch.setattr("rs_assets.engine.checkpoint.storage.delta.CROWD", 10)
+    monkeypatch.setattr("rs_assets.catalog.offsets.delta.CROWD", 10)
     for batch in range(12):
         storage.save([row(batch)])
     assert storage.crowded([SOURCE])

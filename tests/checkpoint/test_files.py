@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rs_assets.engine.checkpoint import requests
-from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.files import write_atomically
+from rs_assets.catalog import requests
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.common.files import write_atomically
 from tests.checkpoint.fabricate import FakeQuery
 
 

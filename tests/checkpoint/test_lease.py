@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from rs_assets.engine.checkpoint import lease as leases
-from rs_assets.engine.checkpoint import lease_table, processes
-from rs_assets.engine.checkpoint.lease import Lease, read_lease
+from rs_assets.catalog import lease as leases
+from rs_assets.catalog import lease_table
+from rs_assets.catalog.lease import Lease, read_lease
+from rs_assets.common import processes
 from rs_assets.errors import CheckpointError, LeaseLostError, PipelineBusyError
 
 SHORT = timedelta(seconds=0.6)
@@ -26,7 +27,7 @@ HOLDER = """
 import sys
 from datetime import timedelta
 from pathlib import Path
-from rs_assets.engine.checkpoint.lease import Lease
+from rs_assets.catalog.lease import Lease
 with Lease.acquire(Path(sys.argv[1]), pipeline="shop.clicks", run_id="other", ttl=timedelta(seconds=0.6)) as lease:
     print("held", flush=True)
     sys.stdin.readline()

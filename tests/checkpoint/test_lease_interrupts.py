@@ -8,11 +8,11 @@ from itertools import count
 import pytest
 
 from rs_assets import StreamBuilder
-from rs_assets.engine.checkpoint import lease as leases
-from rs_assets.engine.checkpoint.lease import Lease, held_lease, read_lease
-from rs_assets.engine.home import Home
-from rs_assets.pipeline.runtime.job import opening, session
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.catalog import lease as leases
+from rs_assets.catalog.lease import Lease, held_lease, read_lease
+from rs_assets.common.home import Home
+from rs_assets.runtime.job import opening, session
+from rs_assets.runtime.options import RunOptions
 
 PIPELINE = StreamBuilder.data_stream("shop", "hits").from_array([{"n": 1}]).to_delta("hits").build()
 FILES = frozenset(module.__file__ for module in (leases, session, opening))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rs_assets.engine.checkpoint.log import CheckpointLog
+from rs_assets.checkpoint.log import CheckpointLog
 
 
 def entry(number, name=None):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rs_assets.engine.checkpoint import merge
-from rs_assets.engine.checkpoint.merge import (
+from rs_assets.catalog.offsets import merge
+from rs_assets.catalog.offsets.merge import (
     compare_offsets,
     layer,
     main_offset,
@@ -19,7 +19,7 @@ from rs_assets.engine.checkpoint.merge import (
     row_key,
     source_key,
 )
-from rs_assets.engine.checkpoint.messages import (
+from rs_assets.catalog.offsets.messages import (
     BatchFinish,
     CheckPoint,
     CheckPointState,

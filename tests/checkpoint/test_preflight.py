@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.checkpoint.preflight.files import file_numbers
-from rs_assets.engine.checkpoint.repair import REPAIRS
+from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.errors import CheckpointError
+from rs_assets.recovery.preflight.files import file_numbers
+from rs_assets.recovery.repair import REPAIRS
 from tests.checkpoint.broken import (
     errors,
     free_bytes,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.checkpoint.preflight.files import bit_flipped
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.recovery.preflight.files import bit_flipped
 from tests.checkpoint.broken import (
     crc_of,
     errors,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rs_assets.engine.checkpoint.preflight import refuse
-from rs_assets.engine.checkpoint.repair import REPAIRS
 from rs_assets.errors import CheckpointError
+from rs_assets.recovery.preflight import refuse
+from rs_assets.recovery.repair import REPAIRS
 from tests.checkpoint.broken import (
     CHANGES,
     LZ4_END,

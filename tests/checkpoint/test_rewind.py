@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rs_assets.engine.checkpoint.rewind import StoreVersions, rewind, rewindable
 from rs_assets.errors import CheckpointError
+from rs_assets.recovery.rewinding import StoreVersions, rewind, rewindable
 from tests.checkpoint.fabricate import FakeQuery, remove, write
 
 

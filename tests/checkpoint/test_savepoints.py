@@ -11,17 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from rs_assets.engine.checkpoint import manifest as manifests
-from rs_assets.engine.checkpoint.rewind import rewindable
-from rs_assets.engine.checkpoint.savepoints import (
-    Savepoint,
-    SavepointStore,
-    restore,
-    take,
-    verify,
-)
-from rs_assets.engine.checkpoint.savepoints import store as store_module
+from rs_assets.checkpoint import manifest as manifests
 from rs_assets.errors import CheckpointError
+from rs_assets.recovery.rewinding import rewindable
+from rs_assets.recovery.savepoints import Savepoint, SavepointStore, restore, take, verify
+from rs_assets.recovery.savepoints import store as store_module
 from tests.checkpoint.fabricate import (
     START,
     SUBJECT,

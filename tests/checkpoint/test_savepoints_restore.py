@@ -10,15 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from rs_assets.engine.checkpoint import manifest as manifests
-from rs_assets.engine.checkpoint.rewind import rewindable
-from rs_assets.engine.checkpoint.savepoints import (
-    fork,
-    refuse_unfinished,
-    restore,
-    verify,
-)
+from rs_assets.checkpoint import manifest as manifests
 from rs_assets.errors import CheckpointError
+from rs_assets.recovery.rewinding import rewindable
+from rs_assets.recovery.savepoints import fork, refuse_unfinished, restore, verify
 from tests.checkpoint.fabricate import (
     START,
     damage,

@@ -17,17 +17,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rs_assets.engine.checkpoint import manifest as manifests
-from rs_assets.engine.checkpoint.savepoints import (
-    SavepointStore,
-    collect_garbage,
-    fork,
-    model,
-    retention,
-    take,
-    verify,
-)
+from rs_assets.checkpoint import manifest as manifests
 from rs_assets.errors import CheckpointError, ConfigurationError, TopologyError
+from rs_assets.recovery.savepoints import SavepointStore, collect_garbage, fork, model, retention, take, verify
 from tests.checkpoint.fabricate import (
     START,
     SUBJECT,
@@ -258,7 +250,7 @@ def test_nothing_is_collected_while_a_savepoint_is_taken(store, job):
 
 
 def test_no_savepoint_is_taken_while_objects_are_removed(store, job, monkeypatch):
-    monkeypatch.setattr("rs_assets.engine.checkpoint.savepoints.copy.PATIENCE", timedelta(seconds=0.2))
+    monkeypatch.setattr("rs_assets.recovery.savepoints.copy.PATIENCE", timedelta(seconds=0.2))
     with store.announced("collecting"), pytest.raises(CheckpointError, match="being removed") as refused:
         save(job, store)
     assert "try again" in refused.value.remedy

@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rs_assets.engine.checkpoint.messages import BatchFinish, CheckPoint, NewSplit, RemoveSplit
-from rs_assets.engine.checkpoint.splits import SplitTracker
+from rs_assets.catalog.offsets.messages import BatchFinish, CheckPoint, NewSplit, RemoveSplit
+from rs_assets.catalog.offsets.splits import SplitTracker
 
 unhurried = settings(deadline=None)
 COMMON = {"source": "read", "query": "totals"}

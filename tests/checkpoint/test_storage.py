@@ -14,13 +14,13 @@ from deltalake import DeltaTable, write_deltalake
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateTable
 
-from rs_assets.engine.checkpoint.messages import CheckPoint, CheckPointState
-from rs_assets.engine.checkpoint.storage import CheckPointMessage, CheckpointRow, storage_named
-from rs_assets.engine.checkpoint.storage import db as db_module
-from rs_assets.engine.checkpoint.storage.base import merged
-from rs_assets.engine.checkpoint.storage.db import SNAPSHOT, DbStorage
-from rs_assets.engine.checkpoint.storage.delta import DeltaStorage
-from rs_assets.engine.connect import database as connect
+from rs_assets.catalog.offsets import CheckPointMessage, CheckpointRow, storage_named
+from rs_assets.catalog.offsets import db as db_module
+from rs_assets.catalog.offsets.base import merged
+from rs_assets.catalog.offsets.db import SNAPSHOT, DbStorage
+from rs_assets.catalog.offsets.delta import DeltaStorage
+from rs_assets.catalog.offsets.messages import CheckPoint, CheckPointState
+from rs_assets.common import database as connect
 from rs_assets.errors import CheckpointError, ConfigurationError
 
 AT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)

@@ -16,9 +16,9 @@ import pyspark
 import pytest
 
 from pipelines.access_log_data import write
-from rs_assets.engine.home import Home
-from rs_assets.engine.spark.java import java_home
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.common.home import Home
+from rs_assets.runtime.options import RunOptions
+from rs_assets.spark.java import java_home
 from tests.examples.access_log import expected, letters, malformed, written
 
 LINES, BATCH = 2_000, 1_000
@@ -33,9 +33,9 @@ import sys
 from pathlib import Path
 
 from pipelines.access_log import access_log
-from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.engine.home import Home
-from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.runtime.options import RunOptions
+from rs_assets.common.home import Home
+from rs_assets.spark.driver import SparkDriver
 
 log, home, batch = sys.argv[1:]
 driver = SparkDriver.shared()

@@ -65,9 +65,9 @@ def grow(folder, step):
 def main(archive):
     """Run both pipelines three times, and pack what they have left."""
     from rs_assets import SavepointPolicy
-    from rs_assets.engine.home import Home
-    from rs_assets.engine.spark.driver import SparkDriver
-    from rs_assets.engine.spark.settings import SparkSettings
+    from rs_assets.common.home import Home
+    from rs_assets.spark.driver import SparkDriver
+    from rs_assets.spark.settings import SparkSettings
 
     driver = SparkDriver.shared(SparkSettings(master="local[2]", partitions=2))
     folder = PLACE

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import RunOptions
-from rs_assets.engine.home import Home
+from rs_assets.common.home import Home
 from tests.compatibility.before import PLACE, clicks, grow, order, orders
 
 # Made before the library became one package.

@@ -8,10 +8,10 @@ import pytest
 from dagster import AssetCheckEvaluation, DagsterInstance, SkipReason, build_sensor_context, job, op
 
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
-from rs_assets.engine.home import Home
-from rs_assets.engine.sink.base import BatchMark
-from rs_assets.engine.sink.dead_letters import SCHEMA, DeadLetters
-from rs_assets.orchestration.sensors import alerts
+from rs_assets.common.home import Home
+from rs_assets.connectors.dead_letters import SCHEMA, DeadLetters
+from rs_assets.connectors.sink import BatchMark
+from rs_assets.dagster.sensors import alerts
 
 
 @pytest.fixture

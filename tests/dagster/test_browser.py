@@ -19,7 +19,7 @@ import pytest
 from dagster import DagsterInstance
 
 from pipelines.access_log_data import write
-from rs_assets.engine.checkpoint.lease import LeaseRow, read_lease
+from rs_assets.catalog.lease import LeaseRow, read_lease
 
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "artifacts"

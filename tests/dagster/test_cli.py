@@ -24,15 +24,15 @@ from dagster import (
     build_sensor_context,
 )
 
+from rs_assets.catalog.lease import Lease, read_lease
 from rs_assets.cli import console
 from rs_assets.cli.main import main
-from rs_assets.engine.checkpoint.lease import Lease, read_lease
-from rs_assets.engine.home import Home
-from rs_assets.orchestration.discovery import find_pipelines
-from rs_assets.orchestration.launch import Wish
-from rs_assets.orchestration.sensors import recovery_sensor
-from rs_assets.orchestration.sensors.refusals import was_canceled
-from rs_assets.orchestration.stream_assets import StreamAssets
+from rs_assets.common.home import Home
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.discovery import find_pipelines
+from rs_assets.dagster.runs.launch import Wish
+from rs_assets.dagster.sensors import recovery_sensor
+from rs_assets.dagster.sensors.refusals import was_canceled
 
 ROOT = Path(__file__).parents[2]
 # Spark starts, a batch in flight ends and the checks of the run follow; on a machine with other work that takes long.
@@ -78,7 +78,7 @@ def test_should_tell_a_pipeline_that_was_killed_from_one_that_was_stopped_or_nev
     assert (killed, "not started" in text) == (False, True)
     dies = (
         "import os, sys; from datetime import timedelta; from pathlib import Path\n"
-        "from rs_assets.engine.checkpoint.lease import Lease\n"
+        "from rs_assets.catalog.lease import Lease\n"
         "Lease.acquire(Path(sys.argv[1]), pipeline='shop.hits', run_id='r', ttl=timedelta(seconds=9))\n"
         "os._exit(9)"
     )

@@ -8,25 +8,25 @@ from dagster import AssetKey, DagsterInstance, build_op_context, build_sensor_co
 from deltalake import DeltaTable, write_deltalake
 
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
-from rs_assets.engine.checkpoint.catalog import compact_table
-from rs_assets.engine.checkpoint.lease import Lease
-from rs_assets.engine.home import Home
-from rs_assets.engine.join.resource import JoinResource
-from rs_assets.engine.shuffle.resource import ShuffleResource
-from rs_assets.engine.sink.resource import SinkResource
-from rs_assets.engine.source.resource import SourceResource
-from rs_assets.engine.spark.resource import SparkResource
-from rs_assets.engine.window.resource import WindowResource
+from rs_assets.catalog.catalog import compact_table
+from rs_assets.catalog.lease import Lease
+from rs_assets.common.home import Home
+from rs_assets.compile.planner.wiring import Flow
+from rs_assets.dagster.assets.checks import SOURCE_CHECKS, STATE_CHECKS
+from rs_assets.dagster.assets.output_checks import OUTPUT_CHECKS
+from rs_assets.dagster.assets.positions import as_records
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.resources.join import JoinResource
+from rs_assets.dagster.resources.shuffle import ShuffleResource
+from rs_assets.dagster.resources.sink import SinkResource
+from rs_assets.dagster.resources.source import SourceResource
+from rs_assets.dagster.resources.spark import SparkResource
+from rs_assets.dagster.resources.window import WindowResource
+from rs_assets.dagster.runs.ops import source_op, step_op, window_op
+from rs_assets.dagster.runs.runtime import RunResource, RuntimeResource
+from rs_assets.dagster.sensors import new_input_sensor
+from rs_assets.dagster.sensors.refusals import failed_with
 from rs_assets.errors import PipelineBusyError, TopologyError
-from rs_assets.orchestration.checks import SOURCE_CHECKS, STATE_CHECKS
-from rs_assets.orchestration.ops import source_op, step_op, window_op
-from rs_assets.orchestration.output_checks import OUTPUT_CHECKS
-from rs_assets.orchestration.reached import as_records
-from rs_assets.orchestration.runtime import RunResource, RuntimeResource
-from rs_assets.orchestration.sensors import new_input_sensor
-from rs_assets.orchestration.sensors.refusals import failed_with
-from rs_assets.orchestration.stream_assets import StreamAssets
-from rs_assets.pipeline.compile.wiring import Flow
 
 SCHEMA = "page string, ts timestamp"
 

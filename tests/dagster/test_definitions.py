@@ -38,20 +38,20 @@ from rs_assets import (
     TumblingWindow,
     build_definitions,
 )
-from rs_assets.engine.checkpoint.storage import CheckpointRow, storage_named
-from rs_assets.engine.home import Home
-from rs_assets.engine.window.event_time import END_OF_TIME
+from rs_assets.catalog.offsets import CheckpointRow, storage_named
+from rs_assets.common.home import Home
+from rs_assets.dagster.assets import events as events_module
+from rs_assets.dagster.assets import freshness
+from rs_assets.dagster.assets.events import StepEvents, in_words
+from rs_assets.dagster.assets.newest_rows import as_markdown, newest_rows
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.place import Place
+from rs_assets.dagster.runs.ending import cause_first
+from rs_assets.dagster.runs.external_runs import job_origin
+from rs_assets.dagster.sensors import freshness_sensor
 from rs_assets.errors import ConfigurationError, TopologyError
-from rs_assets.orchestration import events as events_module
-from rs_assets.orchestration import freshness
-from rs_assets.orchestration.ending import cause_first
-from rs_assets.orchestration.events import StepEvents, in_words
-from rs_assets.orchestration.newest_rows import as_markdown, newest_rows
-from rs_assets.orchestration.place import Place
-from rs_assets.orchestration.recorded import job_origin
-from rs_assets.orchestration.sensors import freshness_sensor
-from rs_assets.orchestration.stream_assets import StreamAssets
-from rs_assets.pipeline.runtime.report import BatchProgress
+from rs_assets.operators.window.event_time import END_OF_TIME
+from rs_assets.runtime.report import BatchProgress
 
 ROWS = [{"page": "/", "ts": 1}]
 
@@ -298,7 +298,7 @@ class TestEvents:
 
 
 def test_a_run_of_the_terminal_belongs_to_the_location_of_the_workspace(tmp_path, monkeypatch):
-    from rs_assets.orchestration import recorded
+    from rs_assets.dagster.runs import external_runs as recorded
 
     monkeypatch.setattr(recorded, "project_folder", lambda: tmp_path)
     assert job_origin("j").repository_origin.code_location_origin.location_name == "rs_assets.definitions"

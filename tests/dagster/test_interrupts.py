@@ -16,12 +16,12 @@ from dagster import (
     op,
 )
 
-from rs_assets.engine.interrupts import held_back
-from rs_assets.orchestration.ending import BY_HAND
-from rs_assets.orchestration.interrupts import heard_at_terminal
-from rs_assets.orchestration.orphans import is_gone
-from rs_assets.orchestration.recorded import run_recorded
-from rs_assets.orchestration.sensors.refusals import was_canceled
+from rs_assets.common.interrupts import held_back
+from rs_assets.dagster.runs.ending import BY_HAND
+from rs_assets.dagster.runs.external_runs import run_recorded
+from rs_assets.dagster.runs.interrupts import heard_at_terminal
+from rs_assets.dagster.runs.orphans import is_gone
+from rs_assets.dagster.sensors.refusals import was_canceled
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_heard_at_terminal_takes_a_signal_for_ctrl_c(number):
 def test_heard_at_terminal_leaves_what_is_ignored():
     then = (
         "import os, signal\n"
-        "from rs_assets.orchestration.interrupts import heard_at_terminal\n"
+        "from rs_assets.dagster.runs.interrupts import heard_at_terminal\n"
         "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
         "with heard_at_terminal():\n"
         "    os.kill(os.getpid(), signal.SIGHUP)\n"
@@ -117,7 +117,7 @@ def test_run_recorded_that_is_killed_as_soon_as_its_run_is_made_is_known_by_its_
         raise MemoryError
 
     monkeypatch.setattr(DagsterInstance, "create_run_for_job", killed)
-    monkeypatch.setattr("rs_assets.orchestration.orphans.lives", lambda *_: False)
+    monkeypatch.setattr("rs_assets.dagster.runs.orphans.lives", lambda *_: False)
     with DagsterInstance.local_temp(str(tmp_path)) as instance:
         with pytest.raises(MemoryError):
             run_recorded(interrupted_job("never"), instance, run_config={}, tags={BY_HAND: "start"})

@@ -10,9 +10,9 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from rs_assets.cli.main import main
-from rs_assets.engine.home import Home
-from rs_assets.engine.sink.base import BatchMark
-from rs_assets.engine.sink.dead_letters import SCHEMA, DeadLetters
+from rs_assets.common.home import Home
+from rs_assets.connectors.dead_letters import SCHEMA, DeadLetters
+from rs_assets.connectors.sink import BatchMark
 
 ONE = """
 from rs_assets import StreamBuilder

@@ -8,16 +8,16 @@ import pytest
 from deltalake import write_deltalake
 
 from rs_assets import Dimension, SessionWindow, StreamBuilder, Time, TumblingWindow, build_definitions
+from rs_assets.catalog.catalog import Catalog
+from rs_assets.catalog.offsets import storage_named
+from rs_assets.catalog.offsets.base import CheckpointRow
 from rs_assets.cli.fed_by import read_before
 from rs_assets.cli.lineage import lineage_of, show_lineage
-from rs_assets.engine.checkpoint.catalog import Catalog
-from rs_assets.engine.checkpoint.storage import storage_named
-from rs_assets.engine.checkpoint.storage.base import CheckpointRow
-from rs_assets.engine.home import Home
-from rs_assets.engine.sink.base import BatchMark
-from rs_assets.engine.sink.delta import properties
-from rs_assets.orchestration.stream_assets import StreamAssets, with_lineage
-from rs_assets.pipeline.compile.provenance import fields_of, provenance
+from rs_assets.common.home import Home
+from rs_assets.compile.provenance import fields_of, provenance
+from rs_assets.connectors.delta.writer import properties
+from rs_assets.connectors.sink import BatchMark
+from rs_assets.dagster.assets.stream_assets import StreamAssets, with_lineage
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

@@ -8,8 +8,8 @@ import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 
 from rs_assets import StreamBuilder, build_definitions
-from rs_assets.orchestration import orphans
-from rs_assets.orchestration.orphans import GONE, end_orphans, note_process
+from rs_assets.dagster.runs import orphans
+from rs_assets.dagster.runs.orphans import GONE, end_orphans, note_process
 
 PIPELINE = StreamBuilder.data_stream("shop", "hits").from_array([{"n": 1}]).to_delta("hits").build()
 

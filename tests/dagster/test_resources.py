@@ -16,10 +16,10 @@ from rs_assets import (
     WindowResource,
     build_definitions,
 )
+from rs_assets.dagster.assets.graph import pipeline_graph
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.runs import runtime
 from rs_assets.errors import ConfigurationError
-from rs_assets.orchestration import runtime
-from rs_assets.orchestration.assets import pipeline_graph
-from rs_assets.orchestration.stream_assets import StreamAssets
 
 
 def pipeline():

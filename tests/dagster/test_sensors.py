@@ -18,25 +18,25 @@ from dagster_shared.error import SerializableErrorInfo
 from deltalake import DeltaTable, write_deltalake
 
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
-from rs_assets.engine.checkpoint import lease as leases
-from rs_assets.engine.checkpoint import manifest as manifests
-from rs_assets.engine.checkpoint import requests
-from rs_assets.engine.checkpoint.catalog import Catalog
-from rs_assets.engine.checkpoint.lease import Lease
-from rs_assets.engine.home import Home
-from rs_assets.engine.sink.base import BatchMark
-from rs_assets.engine.sink.dead_letters import SCHEMA as LETTERS
-from rs_assets.engine.sink.delta_table import properties
+from rs_assets.catalog import lease as leases
+from rs_assets.catalog import requests
+from rs_assets.catalog.catalog import Catalog
+from rs_assets.catalog.lease import Lease
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.common.home import Home
+from rs_assets.connectors.dead_letters import SCHEMA as LETTERS
+from rs_assets.connectors.delta.table import properties
+from rs_assets.connectors.sink import BatchMark
+from rs_assets.dagster.assets.checks import SOURCE_CHECKS, STATE_CHECKS, checks_of
+from rs_assets.dagster.assets.output_checks import OUTPUT_CHECKS, checked_outputs
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.place import Place
+from rs_assets.dagster.sensors import checkpoint_sensor, recovery_sensor, rescale_sensor, split_change_sensor
+from rs_assets.dagster.sensors.recovery import RecoveryPolicy
+from rs_assets.dagster.sensors.refusals import refusal
+from rs_assets.dagster.sensors.rescaling import Lag, RescalePolicy, lags
 from rs_assets.errors import ConfigurationError
-from rs_assets.orchestration.checks import SOURCE_CHECKS, STATE_CHECKS, checks_of
-from rs_assets.orchestration.output_checks import OUTPUT_CHECKS, checked_outputs
-from rs_assets.orchestration.place import Place
-from rs_assets.orchestration.sensors import checkpoint_sensor, recovery_sensor, rescale_sensor, split_change_sensor
-from rs_assets.orchestration.sensors.recovery import RecoveryPolicy
-from rs_assets.orchestration.sensors.refusals import refusal
-from rs_assets.orchestration.sensors.rescaling import Lag, RescalePolicy, lags
-from rs_assets.orchestration.stream_assets import StreamAssets
-from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy
+from rs_assets.runtime.options import RunOptions, SavepointPolicy
 
 
 def lines(first, last):
@@ -251,7 +251,7 @@ def test_checks_hold_for_a_sound_pipeline_and_find_what_is_wrong(pipeline, folde
 
 
 def test_upkeep_jobs_run_through_dagster_and_leave_observations(pipeline, folder, driver, monkeypatch):
-    from rs_assets.engine.spark.resource import SparkResource
+    from rs_assets.dagster.resources.spark import SparkResource
 
     monkeypatch.setattr(SparkResource, "driver", driver)
     run(pipeline, driver)

@@ -3,10 +3,10 @@
 import pytest
 
 from rs_assets import StreamBuilder, Time
-from rs_assets.orchestration.roles import ROLE_OF
-from rs_assets.orchestration.sentences import SENTENCES, does
-from rs_assets.pipeline.compile.table import COMPILE
-from rs_assets.pipeline.topology.dim_join import DimJoin
+from rs_assets.compile.planner.table import COMPILE
+from rs_assets.dagster.assets.descriptions import SENTENCES, does
+from rs_assets.dagster.assets.roles import ROLE_OF
+from rs_assets.topology.nodes.dim_join import DimJoin
 
 CLICKS = "page string, gone boolean, ts timestamp"
 

@@ -7,22 +7,22 @@ import pytest
 from dagster import DagsterInstance, DagsterRunStatus, SkipReason, build_op_context, build_sensor_context
 
 from rs_assets import StreamBuilder, build_definitions
-from rs_assets.engine.checkpoint import requests
-from rs_assets.engine.checkpoint.lease import Lease
-from rs_assets.engine.checkpoint.wish import FILE, Wish, read_wish, wished_on, write_wish
-from rs_assets.engine.home import Home
+from rs_assets.catalog import requests
+from rs_assets.catalog.lease import Lease
+from rs_assets.catalog.wish import FILE, Wish, read_wish, wished_on, write_wish
+from rs_assets.common.home import Home
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.place import Place
+from rs_assets.dagster.runs import upkeep
+from rs_assets.dagster.runs.asked import ANSWERS
+from rs_assets.dagster.runs.external_runs import job_origin
+from rs_assets.dagster.runs.orphans import end_orphans, note_process
+from rs_assets.dagster.sensors import recovery_sensor
+from rs_assets.dagster.sensors.known import LAUNCHED_WITHIN
+from rs_assets.dagster.sensors.verdict import End, Ran, judge
 from rs_assets.errors import PipelineBusyError
-from rs_assets.orchestration import upkeep
-from rs_assets.orchestration.asked import ANSWERS
-from rs_assets.orchestration.orphans import end_orphans, note_process
-from rs_assets.orchestration.place import Place
-from rs_assets.orchestration.recorded import job_origin
-from rs_assets.orchestration.sensors import recovery_sensor
-from rs_assets.orchestration.sensors.known import LAUNCHED_WITHIN
-from rs_assets.orchestration.sensors.verdict import End, Ran, judge
-from rs_assets.orchestration.stream_assets import StreamAssets
-from rs_assets.pipeline.runtime.job.session import JobSession
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.runtime.job.session import JobSession
+from rs_assets.runtime.options import RunOptions
 
 PIPELINE = StreamBuilder.data_stream("shop", "hits").from_array([{"n": 1}]).to_delta("hits").build()
 
@@ -157,11 +157,11 @@ def test_recovery_of_a_start_that_was_killed_before_it_held_the_lease_starts_it_
     note_process(instance, run.job_name, run.run_id)
     assert "begins or ends" in said(instance)
     with monkeypatch.context() as patched:
-        patched.setattr("rs_assets.orchestration.orphans.lives", lambda *_: False)
+        patched.setattr("rs_assets.dagster.runs.orphans.lives", lambda *_: False)
         [request] = tick(instance).run_requests
         assert request.tags["rs/recovery_reason"] == "its process ended without a word"
     later = time.time() + LAUNCHED_WITHIN.total_seconds() + 60
-    monkeypatch.setattr("rs_assets.orchestration.sensors.known.time.time", lambda: later)
+    monkeypatch.setattr("rs_assets.dagster.sensors.known.time.time", lambda: later)
     assert tick(instance).run_requests
     instance.delete_run(run.run_id)
     instance.create_run_for_job(job, status=DagsterRunStatus.QUEUED, remote_job_origin=job_origin(job.name))
@@ -282,7 +282,7 @@ class TestSession:
         def full(*_):
             raise OSError("no space left")
 
-        monkeypatch.setattr("rs_assets.pipeline.runtime.job.session.write_wish", full)
+        monkeypatch.setattr("rs_assets.runtime.job.session.write_wish", full)
         session.stop_wished()
         assert any("could not be written down" in warning for warning in session.troubles.warnings)
 

@@ -23,29 +23,29 @@ from dagster import (
 )
 
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
-from rs_assets.engine.background import LOG, Troubles
-from rs_assets.engine.checkpoint import manifest as manifests
-from rs_assets.engine.checkpoint import requests
-from rs_assets.engine.checkpoint.lease import Lease
-from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
-from rs_assets.engine.checkpoint.storage import storage_named
-from rs_assets.engine.home import Home
-from rs_assets.engine.source.lines.offsets import dump_offsets
-from rs_assets.engine.source.lines.planner import Planner
-from rs_assets.engine.spark.resource import SparkResource
+from rs_assets.catalog import requests
+from rs_assets.catalog.lease import Lease
+from rs_assets.catalog.offsets import storage_named
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.common.background import LOG, Troubles
+from rs_assets.common.home import Home
+from rs_assets.connectors.files.lines.offsets import dump_offsets
+from rs_assets.connectors.files.lines.planner import Planner
+from rs_assets.dagster.assets.checks import checks_of
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.place import Place, place_of
+from rs_assets.dagster.resources.resource_keys import IN_PROCESS
+from rs_assets.dagster.resources.spark import SparkResource
+from rs_assets.dagster.runs import runtime, upkeep
+from rs_assets.dagster.runs.asked import PARENT
+from rs_assets.dagster.runs.ending import BY_HAND, DRAINED, UNBEGUN, UNWISHED
+from rs_assets.dagster.runs.ops import process_op, source_op
+from rs_assets.dagster.runs.runtime import Ended
+from rs_assets.dagster.sensors import checkpoint_sensor, new_input_sensor, recovery_sensor
+from rs_assets.dagster.sensors.rescaling import Lag, lags
 from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError, TopologyChangedError
-from rs_assets.orchestration import runtime, upkeep
-from rs_assets.orchestration.asked import PARENT
-from rs_assets.orchestration.checks import checks_of
-from rs_assets.orchestration.ending import BY_HAND, DRAINED, UNBEGUN, UNWISHED
-from rs_assets.orchestration.ops import process_op, source_op
-from rs_assets.orchestration.place import Place, place_of
-from rs_assets.orchestration.resource_keys import IN_PROCESS
-from rs_assets.orchestration.runtime import Ended
-from rs_assets.orchestration.sensors import checkpoint_sensor, new_input_sensor, recovery_sensor
-from rs_assets.orchestration.sensors.rescaling import Lag, lags
-from rs_assets.orchestration.stream_assets import StreamAssets
-from rs_assets.pipeline.runtime.report import RunReport
+from rs_assets.runtime.report import RunReport
 from tests.checkpoint.test_catalog_size import row
 
 REPORT = RunReport(pipeline="shop.logs", run_id="r", generation=1, seconds=1, sealed=False, queries=())

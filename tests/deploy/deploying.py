@@ -9,10 +9,10 @@ import time
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from rs_assets.engine.checkpoint import requests
-from rs_assets.engine.checkpoint.catalog import Catalog
-from rs_assets.engine.checkpoint.deployments import SCHEMA, DeploymentTable
-from rs_assets.pipeline.deploy.history import History, standing
+from rs_assets.catalog import requests
+from rs_assets.catalog.catalog import Catalog
+from rs_assets.catalog.deployments import SCHEMA, DeploymentTable
+from rs_assets.deploy.history import History, standing
 
 NAME = "shop.totals"
 PATIENCE_S = 240

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rs_assets.pipeline.deploy.supervisor import Supervisor
+from rs_assets.deploy.supervisor import Supervisor
 from tests.deploy.deploying import NAME, Deployed, Supervised
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from rs_assets.engine.home import Home
+from rs_assets.common.home import Home
 from tests.dagster.test_browser import BROWSER, FLAGS, PATIENCE_MS, ROOT, answers, free_port, shot
 from tests.deploy.deploying import Deployed
 

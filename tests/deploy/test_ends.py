@@ -2,11 +2,11 @@
 
 import pytest
 
+from rs_assets.deploy import supervisor as supervisors
+from rs_assets.deploy.supervisor import Supervisor
 from rs_assets.errors import SinkError
-from rs_assets.pipeline.deploy import supervisor as supervisors
-from rs_assets.pipeline.deploy.supervisor import Supervisor
-from rs_assets.pipeline.language.sql.build import pipeline_from_sql
-from rs_assets.pipeline.topology.shape import changes, looks_through, shape_of
+from rs_assets.sql.plan.build import pipeline_from_sql
+from rs_assets.topology.shape import changes, looks_through, shape_of
 from tests.deploy.deploying import NAME, Deployed, Supervised
 
 CLICKS = """CREATE TABLE {0} (page STRING, ms BIGINT)

@@ -15,14 +15,14 @@ from dagster import (
 )
 
 from rs_assets import StreamBuilder, build_definitions, deployed_definitions
-from rs_assets.engine.checkpoint import lease as leases
-from rs_assets.engine.checkpoint import requests
-from rs_assets.engine.checkpoint.lease import Lease
-from rs_assets.engine.home import Home
+from rs_assets.catalog import lease as leases
+from rs_assets.catalog import requests
+from rs_assets.catalog.lease import Lease
+from rs_assets.common.home import Home
+from rs_assets.dagster.deployed import reload
+from rs_assets.dagster.deployed import sensor as sensors
+from rs_assets.deploy.history import Event
 from rs_assets.errors import CheckpointError
-from rs_assets.orchestration.deployed import reload
-from rs_assets.orchestration.deployed import sensor as sensors
-from rs_assets.pipeline.deploy.history import Event
 from tests.deploy.deploying import NAME, Deployed
 
 

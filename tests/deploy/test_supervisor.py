@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from rs_assets import Deployments
+from rs_assets.deploy import supervisor as supervisors
+from rs_assets.deploy.supervisor import Supervisor
 from rs_assets.errors import CheckpointError, PipelineBusyError, TopologyChangedError
-from rs_assets.pipeline.deploy import supervisor as supervisors
-from rs_assets.pipeline.deploy.supervisor import Supervisor
 from tests.deploy.deploying import NAME, Deployed, Supervised
 from tests.faults.processes import started
 
@@ -96,9 +96,9 @@ def test_should_go_back_to_a_savepoint_when_a_version_forgets_and_fails(deployed
 PROGRAM = """
 import sys
 from pathlib import Path
-from rs_assets.engine.home import Home
-from rs_assets.pipeline.deploy.supervisor import Supervisor
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.common.home import Home
+from rs_assets.deploy.supervisor import Supervisor
+from rs_assets.runtime.options import RunOptions
 
 Supervisor("shop.totals", RunOptions(home=Home(Path(sys.argv[1])))).run()
 """

@@ -10,12 +10,12 @@ import pytest
 from deltalake import write_deltalake
 
 from rs_assets import Deployments
-from rs_assets.engine.checkpoint.deployments import DeploymentTable, Version, stamp_of
+from rs_assets.catalog.deployments import DeploymentTable, Version, stamp_of
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.deploy.change import _begun
+from rs_assets.deploy.history import ON_TRIAL, SETTLED, Event, standing
+from rs_assets.deploy.texts import pipeline_of
 from rs_assets.errors import ConfigurationError, SqlError, UserError
-from rs_assets.pipeline.compile.plan import plan_queries
-from rs_assets.pipeline.deploy.change import _begun
-from rs_assets.pipeline.deploy.history import ON_TRIAL, SETTLED, Event, standing
-from rs_assets.pipeline.deploy.texts import pipeline_of
 from tests.deploy.deploying import NAME, Deployed
 
 TEXT = """

@@ -11,7 +11,7 @@ import duckdb
 from deltalake import DeltaTable
 
 from pipelines.access_log import COMBINED
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.runtime.options import RunOptions
 
 Rows = list[tuple[Any, ...]]
 

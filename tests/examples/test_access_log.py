@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.access_log import access_log
 from pipelines.access_log_data import lines, write
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.runtime.options import RunOptions
 from tests.examples.access_log import expected, letters, malformed, written
 
 REAL_LOG = Path(__file__).parents[3] / "shared" / "data" / "apache_access.log"

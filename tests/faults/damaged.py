@@ -7,7 +7,7 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from rs_assets import Pipeline, StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.home import Home
+from rs_assets.common.home import Home
 
 
 def pipeline(log: Path) -> Pipeline:

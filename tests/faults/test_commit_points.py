@@ -6,8 +6,8 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.sink.delta import DeltaWriter
-from rs_assets.engine.sink.files import FileWriter
+from rs_assets.connectors.delta.writer import DeltaWriter
+from rs_assets.connectors.files.writer import FileWriter
 from rs_assets.errors import RsError
 from tests.crash import Crash
 

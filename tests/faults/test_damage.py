@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rs_assets.engine.home import Home
-from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.common.home import Home
 from rs_assets.errors import RsError, StartRefused
-from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.pipeline.runtime.upkeep.travel import restore, savepoint
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.upkeep.travel import restore, savepoint
+from rs_assets.spark.driver import SparkDriver
 from tests.faults.damaged import grow, pipeline, result
 
 pytestmark = pytest.mark.faults

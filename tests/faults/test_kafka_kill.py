@@ -12,10 +12,10 @@ import orjson
 import pytest
 from deltalake import DeltaTable
 
-from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.connect.kafka.admin import connected, partitions_of
-from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-from rs_assets.engine.home import Home
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.common.home import Home
+from rs_assets.connectors.kafka.client.admin import connected, partitions_of
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.testing import KafkaBroker, KafkaRecord
 from tests.faults.processes import PATIENCE_S, started
 
@@ -26,7 +26,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 
-from rs_assets.engine.home import Home
+from rs_assets.common.home import Home
 from rs_assets import RunOptions, StreamBuilder, Time, TumblingWindow
 
 servers, topic, out, home, batch, finish = sys.argv[1:]

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from pipelines.access_log_data import write
-from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.home import Home
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.common.home import Home
+from rs_assets.runtime.options import RunOptions
 from tests.examples.access_log import expected, letters, malformed, written
 from tests.faults.processes import PATIENCE_S, started, wait_for
 
@@ -27,10 +27,10 @@ import sys, threading
 from pathlib import Path
 
 from pipelines.access_log import access_log
-from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.engine.home import Home
-from rs_assets.engine.sink.dead_letters import DeadLetters
-from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.runtime.options import RunOptions
+from rs_assets.common.home import Home
+from rs_assets.connectors.dead_letters import DeadLetters
+from rs_assets.connectors.delta.writer import DeltaWriter
 
 log, home, batch, point, reached = sys.argv[1:]
 

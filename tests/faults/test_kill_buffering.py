@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rs_assets.engine.checkpoint.log import CheckpointLog
+from rs_assets.checkpoint.log import CheckpointLog
 from tests.faults.processes import PATIENCE_S, started, wait_for
 
 ROWS, BATCH, KILLS = 1_000, 10, 20
@@ -19,10 +19,10 @@ import os, sys
 from pathlib import Path
 
 from rs_assets import StreamBuilder
-from rs_assets.engine.home import Home
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.common.home import Home
+from rs_assets.runtime.options import RunOptions
 from rs_assets.sinks import Staged
-from rs_assets.engine.checkpoint.messages import CheckPoint, CheckPointState
+from rs_assets.catalog.offsets.messages import CheckPoint, CheckPointState
 
 source, home, out, batch = sys.argv[1:]
 

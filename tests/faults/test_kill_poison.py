@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from rs_assets.engine.checkpoint import manifest as manifests
-from rs_assets.engine.home import Home
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.common.home import Home
+from rs_assets.runtime.options import RunOptions
 from tests.faults.processes import PATIENCE_S, started, wait_for
 
 LINES, POISON = 300, (1, 120, 300)
@@ -20,11 +20,11 @@ PROGRAM = """
 import sys, threading
 from pathlib import Path
 
-from rs_assets.pipeline.runtime.run import quarantine
-from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.engine.home import Home
-from rs_assets.engine.sink.dead_letters import DeadLetters
-from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.runtime.run import quarantine
+from rs_assets.runtime.options import RunOptions
+from rs_assets.common.home import Home
+from rs_assets.connectors.dead_letters import DeadLetters
+from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets import StreamBuilder, Time, TumblingWindow
 
 path, home, point, reached = sys.argv[1:]

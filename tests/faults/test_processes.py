@@ -17,10 +17,10 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import Pipeline, StreamBuilder
-from rs_assets.engine.checkpoint.lease import read_lease
-from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.home import Home
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.catalog.lease import read_lease
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.common.home import Home
+from rs_assets.runtime.options import RunOptions
 from tests.faults.damaged import grow, pipeline, result
 from tests.faults.processes import PATIENCE_S, started, wait_for
 
@@ -32,9 +32,9 @@ import sys, threading
 from datetime import timedelta
 from pathlib import Path
 
-from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.engine.home import Home
-from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.runtime.options import RunOptions
+from rs_assets.common.home import Home
+from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets import StreamBuilder, Time, TumblingWindow
 
 log, home, batch, point = sys.argv[1:]
@@ -60,8 +60,8 @@ REWIND = """
 import sys, threading
 from pathlib import Path
 
-from rs_assets.pipeline.runtime.upkeep.returns import SinkReturn
-from rs_assets.pipeline.runtime.upkeep.travel import rewind
+from rs_assets.runtime.upkeep.returns import SinkReturn
+from rs_assets.runtime.upkeep.travel import rewind
 from tests.faults.test_processes import sleeping_pipeline
 
 log, home = sys.argv[1:]

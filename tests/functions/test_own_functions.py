@@ -15,11 +15,11 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder, aggregate_function, function, functions, table_function
-from rs_assets.engine.functions import packages
-from rs_assets.engine.functions.registry import function_named
 from rs_assets.errors import SchemaError, StepError, TopologyError
-from rs_assets.pipeline.topology.expression import ConditionText
-from rs_assets.pipeline.topology.step import Script
+from rs_assets.expressions.functions import packages
+from rs_assets.expressions.functions.registry import function_named
+from rs_assets.topology.nodes.step import Script
+from rs_assets.topology.user_code.expression import ConditionText
 from tests.functions import library
 
 SCHEMA = "text string, n bigint, m bigint, items array<bigint>, at timestamp"

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 
 from rs_assets import functions
-from rs_assets.engine.functions.kinds import LITERALS
-from rs_assets.engine.functions.registry import FAMILIES, function_named
-from rs_assets.pipeline.language.expression.bind import CALLED, JOINED, Scope, bind
-from rs_assets.pipeline.language.expression.tree import Call, Number, Text, Word
-from rs_assets.pipeline.language.script.parse import parse_script
-from rs_assets.pipeline.language.sql.expressions import Expressions
-from rs_assets.pipeline.language.sql.functions import SQL_FUNCTIONS, Calls
-from rs_assets.pipeline.language.sql.lexer import STRUCTURE, parsed, tokens_of
-from rs_assets.pipeline.language.sql.rules import REFUSED, RULES
-from rs_assets.pipeline.language.sql.source import Text as Statement
+from rs_assets.expressions.functions.kinds import LITERALS
+from rs_assets.expressions.functions.registry import FAMILIES, function_named
+from rs_assets.expressions.script.parse import parse_script
+from rs_assets.expressions.syntax.bind import CALLED, JOINED, Scope, bind
+from rs_assets.expressions.syntax.tree import Call, Number, Text, Word
+from rs_assets.sql.expressions.expressions import Expressions
+from rs_assets.sql.expressions.functions import SQL_FUNCTIONS, Calls
+from rs_assets.sql.expressions.rules import REFUSED, RULES
+from rs_assets.sql.read.lexer import STRUCTURE, parsed, tokens_of
+from rs_assets.sql.read.source import Text as Statement
 
 GOLDEN = [example.call for table in FAMILIES for function in table for example in function.examples]
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from rs_assets import StreamBuilder
-from rs_assets.engine.checkpoint import manifest as manifests
-from rs_assets.engine.home import Home
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.common.home import Home
 from rs_assets.errors import CheckpointError
-from rs_assets.pipeline.runtime.options import SavepointPolicy
-from rs_assets.pipeline.runtime.upkeep.claims import lost_pipeline
-from rs_assets.pipeline.runtime.upkeep.travel import restore
+from rs_assets.runtime.options import SavepointPolicy
+from rs_assets.runtime.upkeep.claims import lost_pipeline
+from rs_assets.runtime.upkeep.travel import restore
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from dagster import DagsterInstance, RunRequest, SkipReason, build_sensor_contex
 from pipelines.order_totals import ORDERS, PAYMENTS, TOTALS, order_totals
 from pipelines.order_totals_data import events
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
-from rs_assets.orchestration.sensors import new_input_sensor, split_change_sensor
-from rs_assets.orchestration.stream_assets import StreamAssets
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.sensors import new_input_sensor, split_change_sensor
 from rs_assets.testing import KafkaRecord
 
 
@@ -44,7 +44,7 @@ def test_should_ask_for_a_run_once_when_records_have_come(broker, topic, pipelin
 
 
 def test_should_skip_with_the_reason_while_no_broker_answers(monkeypatch):
-    monkeypatch.setattr("rs_assets.orchestration.sensors.inputs.PATIENCE", Time.seconds(1))
+    monkeypatch.setattr("rs_assets.dagster.sensors.inputs.PATIENCE", Time.seconds(1))
     stream = StreamBuilder.data_stream("test", "alone").from_kafka("127.0.0.1:1", "nothing", schema="id bigint")
     skipped = new_input_sensor(StreamAssets.of(stream.to_delta("out").build()))(build_sensor_context())
     assert isinstance(skipped, SkipReason)

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rs_assets import StreamBuilder
-from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-from rs_assets.engine.connect.kafka.names import checked_group, checked_topic
-from rs_assets.engine.source.base import listed
-from rs_assets.engine.source.kafka.losses import Loss
-from rs_assets.engine.source.kafka.offsets import dump_offsets, initial_offsets, parse_offsets, ranges, split_name
-from rs_assets.engine.source.kafka.reading import starting_options
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.kafka.client.names import checked_group, checked_topic
+from rs_assets.connectors.kafka.source.losses import Loss
+from rs_assets.connectors.kafka.source.offsets import dump_offsets, initial_offsets, parse_offsets, ranges, split_name
+from rs_assets.connectors.kafka.source.reading import starting_options
+from rs_assets.connectors.source import listed
 from rs_assets.errors import CheckpointError, ConfigurationError, RsError, SchemaError, TopologyError
-from rs_assets.pipeline.topology.source import KafkaSource
+from rs_assets.topology.nodes.source import KafkaSource
 
 SECRET = "hunter2-very-secret"
 GOOD = {"topic": "orders", "schema": "id bigint"}

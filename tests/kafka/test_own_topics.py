@@ -5,9 +5,9 @@ from __future__ import annotations
 from kafka import KafkaProducer
 
 from rs_assets import MemoryChannel, StreamBuilder
-from rs_assets.engine.connect.kafka.admin import connected
-from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-from rs_assets.engine.sink.kafka import commits
+from rs_assets.connectors.kafka.client.admin import connected
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.kafka.sink import commits
 from tests.kafka.reader import Reader
 
 

@@ -7,8 +7,8 @@ from deltalake import DeltaTable
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.compile.planner.realtime import check_slots
 from rs_assets.errors import ConfigurationError, TopologyError
-from rs_assets.pipeline.compile.realtime import check_slots
 from rs_assets.testing import KafkaRecord
 
 SERVERS = "localhost:9092"

@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-from rs_assets.engine.sink.kafka import exactly_once
-from rs_assets.engine.sink.kafka.exactly_once import TransactionalWriter
-from rs_assets.engine.sink.kafka.shape import RecordShape
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.kafka.sink import exactly_once
+from rs_assets.connectors.kafka.sink.exactly_once import TransactionalWriter
+from rs_assets.connectors.kafka.sink.shape import RecordShape
 from rs_assets.errors import SinkError
 from rs_assets.testing import KafkaRecord
 from tests.kafka.test_sink import mark

@@ -14,9 +14,9 @@ import pytest
 from dagster import DagsterInstance, EnvVar
 
 from rs_assets import MemoryChannel, StreamBuilder, build_definitions
-from rs_assets.engine.connect.kafka.admin import connected
-from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-from rs_assets.engine.source.kafka.groups import GroupMirror
+from rs_assets.connectors.kafka.client.admin import connected
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.kafka.source.groups import GroupMirror
 from rs_assets.errors import ConfigurationError, RsError, SourceReadError
 from rs_assets.testing import BrokerSecurity, KafkaBroker
 from rs_assets.testing.kafka_security import Certificates

@@ -11,13 +11,13 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-from rs_assets.engine.sink.base import BatchMark
-from rs_assets.engine.sink.kafka import commits
-from rs_assets.engine.sink.kafka.exactly_once import TransactionalWriter
-from rs_assets.engine.sink.kafka.shape import RecordShape
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.kafka.sink import commits
+from rs_assets.connectors.kafka.sink.exactly_once import TransactionalWriter
+from rs_assets.connectors.kafka.sink.shape import RecordShape
+from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import LeaseLostError, RsError, SinkError, TopologyError, UnknownFieldError
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.runtime.options import RunOptions
 from tests.crash import Crash
 
 DELIVERIES = ["at_least_once", "exactly_once"]

@@ -12,11 +12,11 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from rs_assets.engine.connect.kafka.admin import connected
-from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-from rs_assets.engine.sink.kafka import commits, exactly_once
-from rs_assets.engine.sink.kafka.exactly_once import TransactionalWriter
-from rs_assets.engine.sink.kafka.shape import RecordShape
+from rs_assets.connectors.kafka.client.admin import connected
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.kafka.sink import commits, exactly_once
+from rs_assets.connectors.kafka.sink.exactly_once import TransactionalWriter
+from rs_assets.connectors.kafka.sink.shape import RecordShape
 from rs_assets.errors import LeaseLostError, SinkError
 from rs_assets.testing import KafkaBroker
 from tests.kafka.reader import until

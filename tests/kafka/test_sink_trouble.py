@@ -10,11 +10,11 @@ import pytest
 from kafka import KafkaProducer, errors
 
 from rs_assets import StreamBuilder
-from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-from rs_assets.engine.sink.kafka import commits, exactly_once
-from rs_assets.engine.sink.kafka.exactly_once import TransactionalWriter
-from rs_assets.engine.sink.kafka.jvm_producer import HANDING_OVER, fault_of
-from rs_assets.engine.sink.kafka.shape import RecordShape
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.kafka.sink import commits, exactly_once
+from rs_assets.connectors.kafka.sink.exactly_once import TransactionalWriter
+from rs_assets.connectors.kafka.sink.jvm_producer import HANDING_OVER, fault_of
+from rs_assets.connectors.kafka.sink.shape import RecordShape
 from rs_assets.errors import ConfigurationError, LeaseLostError, SinkError
 from tests.kafka.test_sink import mark, writer
 

@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 from kafka import KafkaProducer
 
 from rs_assets import MemoryChannel, StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.connect.kafka.admin import connected
-from rs_assets.engine.connect.kafka.cluster import KafkaCluster
+from rs_assets.connectors.kafka.client.admin import connected
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.errors import BadRecordError, ConfigurationError, DataLossError
 from rs_assets.testing import KafkaRecord, PipelineDriver
 from tests.kafka.reader import Reader, as_numbers, numbered, until

@@ -10,11 +10,11 @@ from functools import partial
 
 import pytest
 
-from rs_assets.engine.checkpoint.catalog import Catalog
-from rs_assets.engine.connect.kafka.admin import PATIENCE, connected
-from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-from rs_assets.engine.source.kafka import topics
-from rs_assets.engine.source.kafka.offsets import parse_offsets
+from rs_assets.catalog.catalog import Catalog
+from rs_assets.connectors.kafka.client.admin import PATIENCE, connected
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.kafka.source import topics
+from rs_assets.connectors.kafka.source.offsets import parse_offsets
 from rs_assets.errors import ConfigurationError, DataLossError, SealedError, SourceReadError
 from rs_assets.testing import KafkaRecord
 from tests.kafka.reader import Reader, as_numbers, numbered, until

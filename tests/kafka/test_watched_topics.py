@@ -10,14 +10,14 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import MemoryChannel, RunOptions, StreamBuilder
-from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
-from rs_assets.engine.connect.kafka.admin import connected
-from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-from rs_assets.engine.home import Home
-from rs_assets.engine.source.kafka.topics import TopicWatch, Watched, check_topics
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.common.home import Home
+from rs_assets.connectors.kafka.client.admin import connected
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.kafka.source.topics import TopicWatch, Watched, check_topics
 from rs_assets.errors import ConfigurationError, DataLossError, TopologyError
-from rs_assets.pipeline.runtime.places import placed
+from rs_assets.runtime.places import placed
 from tests.kafka.reader import Reader, as_numbers, numbered, until
 from tests.kafka.test_topics import made_again
 

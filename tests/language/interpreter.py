@@ -6,10 +6,10 @@ import ipaddress
 import re
 from decimal import Decimal
 
-from rs_assets.pipeline.language.condition.networks import network_of
-from rs_assets.pipeline.language.condition.parse import Atom
-from rs_assets.pipeline.language.expression.tree import Both, Call, Compare, Not, Number, Text, Word
-from rs_assets.pipeline.language.script.parse import Assign, If
+from rs_assets.expressions.condition.networks import network_of
+from rs_assets.expressions.condition.parse import Atom
+from rs_assets.expressions.script.parse import Assign, If
+from rs_assets.expressions.syntax.tree import Both, Call, Compare, Not, Number, Text, Word
 from tests.language.models import MODELS
 
 ORDER = {

@@ -7,11 +7,11 @@ from functools import reduce
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from rs_assets.pipeline.compile.script import applied
-from rs_assets.pipeline.language.condition.bind import condition_sql
-from rs_assets.pipeline.language.condition.parse import parse_condition
-from rs_assets.pipeline.language.script.bind import bound_script
-from rs_assets.pipeline.language.script.parse import parse_script
+from rs_assets.compile.script import applied
+from rs_assets.expressions.condition.bind import condition_sql
+from rs_assets.expressions.condition.parse import parse_condition
+from rs_assets.expressions.script.bind import bound_script
+from rs_assets.expressions.script.parse import parse_script
 from tests.language.interpreter import holds, run
 
 ANY = settings(

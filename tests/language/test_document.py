@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from rs_assets.engine.functions.document import TITLES, page
-from rs_assets.engine.functions.registry import FAMILIES, FUNCTIONS
+from rs_assets.expressions.functions.document import TITLES, page
+from rs_assets.expressions.functions.registry import FAMILIES, FUNCTIONS
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,9 +7,9 @@ import math
 
 import pytest
 
-from rs_assets.engine.functions.registry import FAMILIES, FUNCTIONS
-from rs_assets.pipeline.language.expression.bind import Scope, bind
-from rs_assets.pipeline.language.script.parse import parse_script
+from rs_assets.expressions.functions.registry import FAMILIES, FUNCTIONS
+from rs_assets.expressions.script.parse import parse_script
+from rs_assets.expressions.syntax.bind import Scope, bind
 
 EVERY = [function for table in FAMILIES for function in table]
 EXAMPLES = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rs_assets.pipeline.language.condition.parse import parse_condition
-from rs_assets.pipeline.language.expression.place import LanguageError
-from rs_assets.pipeline.language.expression.tree import Both, Compare, Not, Word
-from rs_assets.pipeline.language.script.bind import bound_script
-from rs_assets.pipeline.language.script.parse import parse_script
+from rs_assets.expressions.condition.parse import parse_condition
+from rs_assets.expressions.script.bind import bound_script
+from rs_assets.expressions.script.parse import parse_script
+from rs_assets.expressions.syntax.place import LanguageError
+from rs_assets.expressions.syntax.tree import Both, Compare, Not, Word
 
 FIELDS = {"name": "string", "age": "int", "Town": "string"}
 

@@ -7,9 +7,9 @@ import math
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from rs_assets.pipeline.language.expression.bind import Scope, bind
-from rs_assets.pipeline.language.expression.tree import words_in
-from rs_assets.pipeline.language.script.parse import parse_script
+from rs_assets.expressions.script.parse import parse_script
+from rs_assets.expressions.syntax.bind import Scope, bind
+from rs_assets.expressions.syntax.tree import words_in
 from tests.language.models import MODELS
 
 FIELDS = {"s": "string", "p": "string", "i": "int", "j": "int", "t": "string"}

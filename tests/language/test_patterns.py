@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rs_assets.engine.functions.function import Function
-from rs_assets.engine.functions.patterns import fault_of, groups_of
-from rs_assets.engine.functions.registry import function_named
 from rs_assets.errors import TopologyError
+from rs_assets.expressions.functions.function import Function
+from rs_assets.expressions.functions.patterns import fault_of, groups_of
+from rs_assets.expressions.functions.registry import function_named
 
 PATTERNS = (
     *("[?&]id=", "[a-z&&[^b]]", "[]a]", "[^]a]", "[]", "[a-[b]]", r"[\d-x]", r"[\w.-]", "[z-a]", r"[\b]", r"[\q]"),

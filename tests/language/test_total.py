@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rs_assets.engine.functions.kinds import LITERALS
-from rs_assets.engine.functions.patterns import fault_of, groups_of
-from rs_assets.engine.functions.registry import FAMILIES
-from rs_assets.pipeline.language.expression.bind import Scope, bind
-from rs_assets.pipeline.language.expression.tree import Call, Word
-from rs_assets.pipeline.language.script.parse import parse_script
+from rs_assets.expressions.functions.kinds import LITERALS
+from rs_assets.expressions.functions.patterns import fault_of, groups_of
+from rs_assets.expressions.functions.registry import FAMILIES
+from rs_assets.expressions.script.parse import parse_script
+from rs_assets.expressions.syntax.bind import Scope, bind
+from rs_assets.expressions.syntax.tree import Call, Word
 
 FUNCTIONS = [function for table in FAMILIES for function in table]
 # What a row may hold: nothing, blanks, extremes, times that are none, what means something to patterns and paths.

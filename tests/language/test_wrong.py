@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rs_assets.errors import TopologyError, UnknownFieldError
-from rs_assets.pipeline.language.expression.place import LanguageError
+from rs_assets.expressions.syntax.place import LanguageError
 
 SCHEMA = "name string, age int, score double, at timestamp, items array<struct<id: int>>, ok boolean"
 # A condition, the column of the fault, and a part of what is said.

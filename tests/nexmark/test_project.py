@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipelines.definitions import defs
 from pipelines.nexmark.queries import QUERIES
-from rs_assets.orchestration.discovery import find_pipelines, pick
+from rs_assets.dagster.discovery import find_pipelines, pick
 
 
 def test_the_command_line_knows_each_query() -> None:

@@ -15,8 +15,8 @@ from deltalake import DeltaTable
 from pipelines.nexmark.generator import Settings, write
 from pipelines.nexmark.queries import nexmark
 from pipelines.nexmark.sources import Files
-from rs_assets.engine.spark.driver import SparkDriver
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.runtime.options import RunOptions
+from rs_assets.spark.driver import SparkDriver
 from tests.nexmark.reference import SQL, compare
 
 # Fifty seconds around midnight, out of order by a quarter of a second.

@@ -15,14 +15,14 @@ from pyspark.sql import functions as F
 from pipelines.nexmark.in_sql import QUERIES, nexmark_in_sql
 from pipelines.nexmark.queries import nexmark
 from pipelines.nexmark.sources import Files
-from rs_assets.engine.source.columns import REASON
-from rs_assets.engine.spark.driver import SparkDriver
-from rs_assets.pipeline.compile.plan import plan_queries
-from rs_assets.pipeline.compile.table import wire_node
-from rs_assets.pipeline.compile.wiring import Flow, Wiring
-from rs_assets.pipeline.runtime.job.analysis import declared_schema, reading_nothing
-from rs_assets.pipeline.topology.source import Source
-from rs_assets.pipeline.topology.topology import Topology
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.compile.planner.table import wire_node
+from rs_assets.compile.planner.wiring import Flow, Wiring
+from rs_assets.records.columns import REASON
+from rs_assets.runtime.job.analysis import declared_schema, reading_nothing
+from rs_assets.spark.driver import SparkDriver
+from rs_assets.topology.nodes.source import Source
+from rs_assets.topology.topology import Topology
 
 # Queries that Spark plans otherwise: how many operators more, and why.
 OTHERWISE = {

@@ -11,7 +11,7 @@ from pipelines.nexmark.generator import LINES, Settings, lines, write
 from pipelines.nexmark.queries import nexmark
 from pipelines.nexmark.sources import Files, Topics, default_origin, topic
 from pipelines.nexmark.topics import send
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.runtime.options import RunOptions
 from rs_assets.testing import KafkaBroker
 from tests.nexmark.reference import compare
 

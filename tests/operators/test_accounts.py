@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rs_assets import HoppingWindow, MemoryChannel, SessionWindow, StreamBuilder, Time, TumblingWindow
-from rs_assets.pipeline.runtime.replay.replay import Replay
+from rs_assets.runtime.replay.replay import Replay
 from rs_assets.testing import PipelineDriver
 from tests.operators.model import at, counted, emitted_sessions, emitted_slices, windows_of
 

@@ -8,11 +8,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from rs_assets.compile.planner.wiring import parse_ddl
 from rs_assets.errors import RsError, SchemaError
-from rs_assets.pipeline.check.fields import Fields
-from rs_assets.pipeline.check.sql import Item, check_sql
-from rs_assets.pipeline.check.types import DdlError, fields_in
-from rs_assets.pipeline.compile.wiring import parse_ddl
+from rs_assets.records.types import DdlError, fields_in
+from rs_assets.topology.check.fields import Fields
+from rs_assets.topology.check.sql import Item, check_sql
 from tests.topology.spark_sql import CONDITIONS, FIELDS, SELECTED, VALUES
 
 KNOWN = Fields(fields_in(FIELDS))

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rs_assets import CalendarWindow, HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.source.memory import MemoryChannel
-from rs_assets.pipeline.compile.plan import plan_queries
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.testing import PipelineDriver
 from tests.operators.driving import cut, driven
 from tests.operators.model import at, dated, emitted, emitted_sessions, emitted_slices, sessions, sliced

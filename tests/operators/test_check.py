@@ -8,9 +8,9 @@ from click.testing import CliRunner
 
 from rs_assets import Dimension, StreamBuilder, Time, TumblingWindow
 from rs_assets.cli.main import main
-from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.errors import SchemaError, TopologyError, UnknownFieldError
-from rs_assets.pipeline.check.build import check_fields
+from rs_assets.spark.driver import SparkDriver
+from rs_assets.topology.check.build import check_fields
 
 SCHEMA = "page string, ms bigint, tags array<string>, ts timestamp"
 TEN = TumblingWindow.of(Time.seconds(10), "ts")

@@ -3,8 +3,8 @@
 import pytest
 
 from rs_assets import MemoryChannel, SessionWindow, StreamBuilder, Time, TumblingWindow
-from rs_assets.pipeline.runtime.job.opening import opened
-from rs_assets.pipeline.runtime.run.run import wire_all
+from rs_assets.runtime.job.opening import opened
+from rs_assets.runtime.run.run import wire_all
 from tests.operators.model import at
 
 ROWS = [{"k": "ab"[n % 2], "ts": at(n)} for n in range(60)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rs_assets import CountWindow, MemoryChannel, StreamBuilder, Time, TumblingWindow
 from rs_assets.errors import TopologyError
-from rs_assets.pipeline.runtime.upkeep.state import preview
+from rs_assets.runtime.upkeep.state import preview
 from tests.operators.driving import cut, driven
 from tests.operators.model import at, closed
 

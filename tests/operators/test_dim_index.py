@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rs_assets.engine.dimension.hashing import LONG_BYTES, fingerprints
-from rs_assets.engine.dimension.index import Index, build_index
-from rs_assets.engine.dimension.packing import packed, unpacked
-from rs_assets.engine.dimension.versions import VersionStore
+from rs_assets.operators.dimension.hashing import LONG_BYTES, fingerprints
+from rs_assets.operators.dimension.index import Index, build_index
+from rs_assets.operators.dimension.packing import packed, unpacked
+from rs_assets.operators.dimension.versions import VersionStore
 
 LONG = "x" * LONG_BYTES
 VALUES = {
@@ -86,7 +86,7 @@ def test_what_has_one_length_or_few_values_takes_less_room():
 
 
 def test_keys_of_one_fingerprint_are_told_apart(monkeypatch, tmp_path):
-    monkeypatch.setattr("rs_assets.engine.dimension.index.fingerprints", lambda keys: fingerprints(keys) * 0 + 7)
+    monkeypatch.setattr("rs_assets.operators.dimension.index.fingerprints", lambda keys: fingerprints(keys) * 0 + 7)
     keys = [f"k{n}" for n in range(50)] * 2
     build_index(pa.table({"k": keys, "v": range(100)}), ["k"], tmp_path)
     index = Index.open(tmp_path, ["k"])
@@ -130,8 +130,8 @@ def test_a_load_that_is_killed_leaves_nothing(tmp_path, monkeypatch):
         (folder / "rows.arrow").write_bytes(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rs_assets.engine.dimension.versions.build_index", killed)
-    monkeypatch.setattr("rs_assets.engine.dimension.versions.shutil.rmtree", lambda *_, **__: None)
+    monkeypatch.setattr("rs_assets.operators.dimension.versions.build_index", killed)
+    monkeypatch.setattr("rs_assets.operators.dimension.versions.shutil.rmtree", lambda *_, **__: None)
     with pytest.raises(KeyboardInterrupt):
         store.add(pa.table({"k": ["b"]}), ["k"])
     monkeypatch.undo()

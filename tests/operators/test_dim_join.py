@@ -15,11 +15,11 @@ import pytest
 from deltalake import write_deltalake
 
 from rs_assets import Dimension, StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.compile.provenance import fields_of, provenance
+from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import RsError, SourceReadError, TopologyError, UnknownFieldError
-from rs_assets.pipeline.compile.provenance import fields_of, provenance
-from rs_assets.pipeline.topology.describe import as_mermaid
 from rs_assets.testing import PipelineDriver
+from rs_assets.topology.describe import as_mermaid
 from tests.operators.model import at
 
 SCHEMA = "k string, v bigint"

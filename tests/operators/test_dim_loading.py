@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import create_engine
 
 from rs_assets import Dimension, StreamBuilder
-from rs_assets.engine.dimension.database import DatabaseLoader
-from rs_assets.engine.dimension.loading import FileLoader, loaded, loader_of
+from rs_assets.compile.planner.wiring import ddl_type
 from rs_assets.errors import RsError, SourceReadError, TopologyError
-from rs_assets.pipeline.compile.wiring import ddl_type
+from rs_assets.operators.dimension.database import DatabaseLoader
+from rs_assets.operators.dimension.loading import FileLoader, loaded, loader_of
 
 SCHEMA = "k string, tier string"
 
@@ -138,7 +138,7 @@ def test_errors_of_a_driver_show_no_secret(monkeypatch):
         raise RuntimeError("no login with s3cr3t")
 
     monkeypatch.setattr(DatabaseLoader, "_rows", fail)
-    monkeypatch.setattr("rs_assets.engine.dimension.database.engine_of", lambda url: create_engine("sqlite://"))
+    monkeypatch.setattr("rs_assets.operators.dimension.database.engine_of", lambda url: create_engine("sqlite://"))
     origin = Dimension.from_database("postgresql://reader:s3cr3t@db/x", table="users").origin
     with pytest.raises(SourceReadError) as caught:
         loaded(DatabaseLoader(origin), None, step="users")

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import TopologyError, UnknownFieldError
 from rs_assets.testing import PipelineDriver
 from tests.operators.model import at, counted, sliced, windows_of

@@ -14,15 +14,15 @@ from deltalake.transaction import AddAction
 from pyspark.sql.types import LongType, StructField, StructType
 
 from rs_assets import RunOptions, StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.connect.kafka.admin import connected
-from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-from rs_assets.engine.home import Home
-from rs_assets.engine.shuffle.noted import NotedEnd
-from rs_assets.engine.shuffle.table import BATCH, TableShuffle
-from rs_assets.engine.source.kafka.offsets import dump_offsets
-from rs_assets.engine.source.kafka.reading import KafkaReader
+from rs_assets.common.home import Home
+from rs_assets.connectors.kafka.client.admin import connected
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.kafka.source.offsets import dump_offsets
+from rs_assets.connectors.kafka.source.reading import KafkaReader
 from rs_assets.errors import CheckpointError, ConfigurationError, SinkError, TopologyError
-from rs_assets.pipeline.runtime.upkeep.travel import fork, restore, rewind, savepoint
+from rs_assets.operators.shuffle.noted import NotedEnd
+from rs_assets.operators.shuffle.table import BATCH, TableShuffle
+from rs_assets.runtime.upkeep.travel import fork, restore, rewind, savepoint
 from rs_assets.testing import KafkaRecord, PipelineDriver
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,10 +8,10 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from rs_assets import Time, TumblingWindow
-from rs_assets.engine.window.bounds import EventTimeBounds
-from rs_assets.engine.window.durations import EPOCH
-from rs_assets.engine.window.event_time import time_reason
 from rs_assets.errors import BadRecordError, TopologyError
+from rs_assets.operators.window.bounds import EventTimeBounds
+from rs_assets.operators.window.durations import EPOCH
+from rs_assets.operators.window.event_time import time_reason
 from rs_assets.testing import PipelineDriver
 from tests.operators.model import START, at
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rs_assets import MemoryChannel, SessionWindow, StreamBuilder, Time
 from rs_assets.errors import TopologyError
-from rs_assets.pipeline.runtime.upkeep.state import preview
+from rs_assets.runtime.upkeep.state import preview
 from rs_assets.testing import PipelineDriver
 from tests.operators.driving import fired, of_each
 from tests.operators.firing_model import GAP, Policy, Sessions

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from rs_assets import HoppingWindow, Interval, StreamBuilder, Time, TumblingWindow, column
-from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import TopologyError
 from rs_assets.testing import PipelineDriver
 from tests.operators.join_model import Joined

@@ -19,9 +19,9 @@ from rs_assets import (
     Time,
     TumblingWindow,
 )
-from rs_assets.engine.sink.delta import DeltaWriter
-from rs_assets.engine.window.splits import SplitNotes
+from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.errors import RsError, SinkError, TopologyError
+from rs_assets.operators.window.splits import SplitNotes
 from rs_assets.testing import PipelineDriver
 from tests.crash import Crash
 from tests.operators.model import at, second

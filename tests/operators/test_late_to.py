@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rs_assets import CountWindow, SessionWindow, SlidingWindow, StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.compile.provenance import fields_of, provenance
+from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.errors import RsError, TopologyError
-from rs_assets.pipeline.compile.provenance import fields_of, provenance
-from rs_assets.pipeline.runtime.upkeep.travel import rewind
+from rs_assets.runtime.upkeep.travel import rewind
 from rs_assets.testing import PipelineDriver
 from tests.crash import Crash
 from tests.operators.driving import cut, driven

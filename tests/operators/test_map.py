@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructType
 
 from rs_assets import column
+from rs_assets.compile.python.python_step import apply_python, python_step
 from rs_assets.errors import SchemaError, StepError, TopologyError, UnknownFieldError
-from rs_assets.pipeline.compile.python_step import apply_python, python_step
 
 SCHEMA = "page string, ms bigint"
 ROWS = [{"page": "/a", "ms": 1500}, {"page": "/b", "ms": 20}]

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rs_assets.engine.errors_wire import from_wire
-from rs_assets.pipeline.compile.once import once_each
-from rs_assets.pipeline.compile.pure import is_pure
+from rs_assets.common.errors_wire import from_wire
+from rs_assets.compile.python.memoize import once_each
+from rs_assets.compile.python.purity import is_pure
 from tests.operators.test_python_records import through
 
 PATTERN, TIERS, SEEN, COUNTER, HANDLERS = re.compile("a+"), frozenset("ab"), set(), [0], {"a": print}

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rs_assets import MemoryChannel, OverWindow, StreamBuilder, Time
-from rs_assets.engine.state.snapshot import state_at
 from rs_assets.errors import ConfigurationError, TopologyError
-from rs_assets.pipeline.runtime.upkeep.state import preview, snapshot_state, state_path
+from rs_assets.operators.state.snapshot import state_at
+from rs_assets.runtime.upkeep.state import preview, snapshot_state, state_path
 from tests.operators.driving import cut, driven
 from tests.operators.model import START, at
 

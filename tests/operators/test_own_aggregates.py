@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from rs_assets import CalendarWindow, HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow, column
+from rs_assets.compile.provenance import fields_of, provenance
 from rs_assets.errors import TopologyError, UnknownFieldError
-from rs_assets.pipeline.compile.provenance import fields_of, provenance
 from rs_assets.testing import PipelineDriver
 from tests.operators.driving import cut, driven
 from tests.operators.model import at, dated, sessions, sliced

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.home import Home
+from rs_assets.common.home import Home
 from rs_assets.errors import EngineError
 from rs_assets.testing import PipelineDriver
 
@@ -326,13 +326,13 @@ def test_what_was_found_is_durable_before_the_batch_is_tried_again(options, tmp_
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("rs_assets.pipeline.runtime.run.quarantine.restart", crash)
+        patched.setattr("rs_assets.runtime.run.quarantine.restart", crash)
         with pytest.raises(KeyboardInterrupt):
             job.run(options)
     with monkeypatch.context() as patched:
         # Nobody has to look again.
-        patched.setattr("rs_assets.pipeline.runtime.run.quarantine.go_on", crash)
-        patched.setattr("rs_assets.pipeline.runtime.run.run.go_on", crash)
+        patched.setattr("rs_assets.runtime.run.quarantine.go_on", crash)
+        patched.setattr("rs_assets.runtime.run.run.go_on", crash)
         report = job.run(options)
     assert (report.rows_in, report.rows_dead, report.rows_out) == (3, 1, 2)
     assert letters(options) == [("inverse", 2, "[DIVIDE_BY_ZERO")]
@@ -346,7 +346,7 @@ def test_a_failure_of_the_machine_during_the_search_blames_nobody(options, tmp_p
         raise OSError("No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("rs_assets.pipeline.runtime.replay.examine.Examination._targets", full)
+        patched.setattr("rs_assets.runtime.replay.examine.Examination._targets", full)
         with pytest.raises(EngineError, match="DIVIDE_BY_ZERO"):
             job.run(options)
     report = job.run(options)

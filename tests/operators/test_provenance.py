@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rs_assets import Dimension, SessionWindow, StreamBuilder, Time, TumblingWindow
-from rs_assets.pipeline.compile.provenance import ANY, Fields, fields_of, provenance
-from rs_assets.pipeline.stream.pipeline import Pipeline
+from rs_assets.compile.provenance import ANY, Fields, fields_of, provenance
+from rs_assets.stream.pipeline import Pipeline
 from rs_assets.testing import PipelineDriver
 from tests.operators.model import at
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rs_assets.engine.errors_wire import from_wire
+from rs_assets.common.errors_wire import from_wire
+from rs_assets.compile.python.fields_read import fields_read
+from rs_assets.compile.python.python_step import FusedSteps, python_step
 from rs_assets.errors import TopologyError
-from rs_assets.pipeline.compile.fields_read import fields_read
-from rs_assets.pipeline.compile.python_step import FusedSteps, python_step
 
 TEXT, NUMBER = pa.string(), pa.int64()
 RECORD = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rs_assets import HoppingWindow, MemoryChannel, SessionWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.errors import SchemaError, StepError, TopologyError, UnknownFieldError
-from rs_assets.pipeline.runtime.upkeep.state import preview
+from rs_assets.runtime.upkeep.state import preview
 from rs_assets.testing import PipelineDriver
 from tests.operators.driving import cut
 from tests.operators.model import at, sessions, sliced

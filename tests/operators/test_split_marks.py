@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.window.splits import Silence
 from rs_assets.errors import TopologyError
-from rs_assets.pipeline.runtime.run.idle import IdleSplits
-from rs_assets.pipeline.runtime.upkeep.travel import rewind
+from rs_assets.operators.window.splits import Silence
+from rs_assets.runtime.run.idle import IdleSplits
+from rs_assets.runtime.upkeep.travel import rewind
 from rs_assets.testing import PipelineDriver
 from tests.operators.model import at, second
 

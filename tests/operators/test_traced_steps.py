@@ -7,9 +7,9 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.compile.planner.wiring import Flow
+from rs_assets.compile.step import compile_filter
 from rs_assets.errors import EngineError, StepError
-from rs_assets.pipeline.compile.step import compile_filter
-from rs_assets.pipeline.compile.wiring import Flow
 from rs_assets.testing import PipelineDriver
 
 SCHEMA = "page string, ms bigint, ts timestamp"

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from rs_assets import StreamBuilder
-from rs_assets.pipeline.compile.tracing.traced import trace_filter, trace_map
-from rs_assets.pipeline.compile.tracing.tree import leading_to, verdicts_of
+from rs_assets.compile.python.tracing.traced import trace_filter, trace_map
+from rs_assets.compile.python.tracing.tree import leading_to, verdicts_of
 from tests.operators.traced_functions import FIELDS, FILTERS, MAPS, Drawn, computed, followed, rows, wanted
 from tests.work import calls_of
 

@@ -3,9 +3,9 @@
 import pytest
 from pyspark.sql import functions as F
 
-from rs_assets.pipeline.compile.tracing.columns import Columns
-from rs_assets.pipeline.compile.tracing.traced import trace_filter, trace_map
-from rs_assets.pipeline.compile.tracing.tree import leading_to, verdicts_of
+from rs_assets.compile.python.tracing.columns import Columns
+from rs_assets.compile.python.tracing.traced import trace_filter, trace_map
+from rs_assets.compile.python.tracing.tree import leading_to, verdicts_of
 from tests.operators.traced_functions import DDL, FIELDS, FILTERS, MAPS, Drawn, followed, rows, wanted
 
 # How many functions Spark computes in one plan.

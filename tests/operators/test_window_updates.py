@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rs_assets import HoppingWindow, StreamBuilder, Time, TumblingWindow, build_definitions
-from rs_assets.engine.home import Home
-from rs_assets.engine.sink.base import Staged
-from rs_assets.engine.sink.delta import DeltaWriter
-from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.common.home import Home
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.connectors.delta.writer import DeltaWriter
+from rs_assets.connectors.memory import MemoryChannel
+from rs_assets.connectors.sink import Staged
 from rs_assets.errors import RsError, TopologyChangedError, TopologyError
-from rs_assets.pipeline.compile.plan import plan_queries
 from rs_assets.testing import PipelineDriver
 from tests.operators.model import START, at, counted, updated, windows_of
 

@@ -6,8 +6,8 @@ import math
 import random
 from datetime import UTC, date, datetime
 
-from rs_assets.pipeline.compile.tracing.expression import GREATEST, LEAST, WHOLE, Field, Literal
-from rs_assets.pipeline.compile.tracing.tree import Leaf
+from rs_assets.compile.python.tracing.expression import GREATEST, LEAST, WHOLE, Field, Literal
+from rs_assets.compile.python.tracing.tree import Leaf
 
 FIELDS = {"s": "string", "p": "string", "n": "bigint", "i": "int", "d": "double", "e": "double", "b": "boolean"}
 FIELDS |= {"ts": "timestamp", "day": "date"}

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from rs_assets.cli import rehearsal
-from rs_assets.engine.processor.library import session_jars
-from rs_assets.engine.spark import archive
-from rs_assets.engine.spark.jars import jars_of_pyspark
-from rs_assets.engine.spark.java import java_home
-from rs_assets.engine.spark.settings import CLASS_PATH, SparkSettings
 from rs_assets.errors import EngineError
+from rs_assets.spark import archive
+from rs_assets.spark.jars import jars_of_pyspark
+from rs_assets.spark.java import java_home
+from rs_assets.spark.processor.library import session_jars
+from rs_assets.spark.settings import CLASS_PATH, SparkSettings
 
 # A program of few classes that is in pyspark's jars.
 CLASSES = str(jars_of_pyspark("ivy-*.jar")[-1])

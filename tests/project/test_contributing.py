@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rs_assets.pipeline.compile.provenance import RULES
-from rs_assets.pipeline.compile.readers import READERS
-from rs_assets.pipeline.compile.sink import WRITERS
-from rs_assets.pipeline.compile.table import COMPILE
-from rs_assets.pipeline.topology import dim_join, distinct, join, shuffle, sink, source, sqlite, step, window
-from rs_assets.pipeline.topology.base import Node
+from rs_assets.compile.planner.table import COMPILE
+from rs_assets.compile.provenance import RULES
+from rs_assets.compile.readers import READERS
+from rs_assets.compile.sink import WRITERS
+from rs_assets.topology.nodes import dim_join, distinct, join, shuffle, sink, source, sqlite, step, window
+from rs_assets.topology.nodes.base import Node
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from rs_assets import StreamBuilder, build_definitions
 from rs_assets.cli.main import main
-from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-from rs_assets.engine.extras import EXTRAS
+from rs_assets.common.extras import EXTRAS
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.dagster.discovery import find_pipelines, pick
 from rs_assets.errors import ConfigurationError, TopologyError
-from rs_assets.orchestration.discovery import find_pipelines, pick
 
 BEGIN = """
 from rs_assets import StreamBuilder, Time, TumblingWindow

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rs_assets.engine import extras
+from rs_assets.common import extras
 from rs_assets.errors import ConfigurationError
 from rs_assets.testing import KafkaBroker
 

@@ -13,12 +13,12 @@ from deltalake import write_deltalake
 from rs_assets.cli import doctor
 from rs_assets.cli.init import orders, write_project
 from rs_assets.cli.main import main
-from rs_assets.engine.home import Home
-from rs_assets.engine.project import project_folder
-from rs_assets.engine.spark.jars import SPARK
+from rs_assets.common.home import Home
+from rs_assets.common.project import project_folder
+from rs_assets.dagster.instance import ensure_home
 from rs_assets.errors import ConfigurationError, UserError
-from rs_assets.orchestration.instance import ensure_home
-from rs_assets.pipeline.topology.source import FileSource
+from rs_assets.spark.jars import SPARK
+from rs_assets.topology.nodes.source import FileSource
 
 
 def own_modules():
@@ -118,7 +118,7 @@ def of_other_versions(monkeypatch):
 LACKS = {
     "Python": (lambda m: m.setattr(sys, "version_info", (3, 10, 1)), "Python 3.11 to 3.13"),
     "packages": (of_other_versions, "pip install"),
-    "Java": (lambda m: m.setattr("rs_assets.engine.spark.java.java_home", refused), "rs-assets setup"),
+    "Java": (lambda m: m.setattr("rs_assets.spark.java.java_home", refused), "rs-assets setup"),
     "jars": (lambda m: m.setenv("RS_JARS", "/none"), "rs-assets setup"),
     "project": (lambda m: m.chdir("/"), "rs-assets init"),
     "pipelines": (lambda m: Path("../pipelines/orders.py").write_text("1 / 0"), "mend it there"),
@@ -132,7 +132,7 @@ LACKS = {
 @pytest.mark.usefixtures("shop")
 def test_the_doctor_tells_what_is_missing_and_what_mends_it(what, monkeypatch):
     spoil, remedy = LACKS[what]
-    monkeypatch.setattr("rs_assets.engine.spark.java.java_home", lambda: Path("/java"))
+    monkeypatch.setattr("rs_assets.spark.java.java_home", lambda: Path("/java"))
     monkeypatch.setattr(type(SPARK), "verify", lambda jars: jars.paths())
     assert set(LACKS) == set(doctor.LOOKS)
     assert [each.what for each in doctor.findings() if not each.good] == []
@@ -147,7 +147,7 @@ def test_the_doctor_tells_what_is_missing_and_what_mends_it(what, monkeypatch):
 
 
 def test_the_set_up_says_what_it_did(monkeypatch):
-    monkeypatch.setattr("rs_assets.engine.spark.java.java_home", lambda: Path("/java"))
+    monkeypatch.setattr("rs_assets.spark.java.java_home", lambda: Path("/java"))
     monkeypatch.setattr(type(SPARK), "fetch", lambda jars: jars.jars[:2])
     monkeypatch.setattr("rs_assets.cli.rehearsal.archive_classes", lambda: "archived in /classes")
     code, text = call("setup")

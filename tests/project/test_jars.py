@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from rs_assets.engine.spark import jars, trust
 from rs_assets.errors import ConfigurationError
+from rs_assets.spark import jars, trust
 from rs_assets.testing.kafka_node import KAFKA
 
 PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "no_proxy", "NO_PROXY")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rs_assets.engine.spark import java
 from rs_assets.errors import ConfigurationError
+from rs_assets.spark import java
 
 PLAIN_JAVA = """#!/bin/sh
 echo "    java.home = {home}" >&2

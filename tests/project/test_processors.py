@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from rs_assets.engine.processor import library as module
-from rs_assets.engine.window.durations import Time
-from rs_assets.engine.window.fired import FiredWindows
-from rs_assets.engine.window.firing import Firing
-from rs_assets.engine.window.spec import TumblingWindow
 from rs_assets.errors import ConfigurationError
+from rs_assets.operators.window.durations import Time
+from rs_assets.operators.window.fired import FiredWindows
+from rs_assets.operators.window.firing import Firing
+from rs_assets.operators.window.spec import TumblingWindow
+from rs_assets.spark.processor import library as module
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from rs_assets.engine.scratch import scratch_folder
+from rs_assets.common.scratch import scratch_folder
 
 
 def test_what_comes_while_the_folder_is_removed_fails_nothing(monkeypatch):

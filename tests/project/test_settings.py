@@ -8,11 +8,11 @@ import subprocess
 import pytest
 from pyspark.sql import SparkSession
 
-from rs_assets.engine.spark import driver
-from rs_assets.engine.spark.driver import SparkDriver, make_session
-from rs_assets.engine.spark.java import java_home
-from rs_assets.engine.spark.settings import LOG_SETTINGS, SparkSettings
 from rs_assets.errors import ConfigurationError
+from rs_assets.spark import driver
+from rs_assets.spark.driver import SparkDriver, make_session
+from rs_assets.spark.java import java_home
+from rs_assets.spark.settings import LOG_SETTINGS, SparkSettings
 
 
 @pytest.mark.parametrize("master", ["local[*]", "local[2]", "spark://127.0.0.1:7077", "spark://localhost:7077"])

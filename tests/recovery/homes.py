@@ -10,14 +10,14 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from rs_assets import StreamBuilder
-from rs_assets.engine.checkpoint import manifest as manifests
-from rs_assets.engine.home import Home
-from rs_assets.engine.sink.base import BatchMark
-from rs_assets.engine.sink.delta_table import properties
-from rs_assets.pipeline.runtime.job.opening import opened
-from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy
-from rs_assets.pipeline.runtime.upkeep.travel import restore, rewind, savepoint
-from rs_assets.pipeline.stream.pipeline import Pipeline
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.common.home import Home
+from rs_assets.connectors.delta.table import properties
+from rs_assets.connectors.sink import BatchMark
+from rs_assets.runtime.job.opening import opened
+from rs_assets.runtime.options import RunOptions, SavepointPolicy
+from rs_assets.runtime.upkeep.travel import restore, rewind, savepoint
+from rs_assets.stream.pipeline import Pipeline
 from tests.checkpoint.fabricate import FakeQuery
 
 

@@ -6,9 +6,9 @@ from collections import Counter
 from deltalake import DeltaTable
 
 from rs_assets import Interval, StreamBuilder, Time
-from rs_assets.engine.checkpoint import manifest as manifests
-from rs_assets.pipeline.compile.plan import plan_queries
-from rs_assets.pipeline.runtime.identity import log_of
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.runtime.identity import log_of
 from tests.operators.join_model import AsOf, Joined
 from tests.operators.model import at
 

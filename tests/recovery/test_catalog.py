@@ -6,14 +6,14 @@ import pytest
 from tenacity import wait_none
 
 from rs_assets import StreamBuilder
-from rs_assets.engine.checkpoint.catalog import Catalog
-from rs_assets.engine.checkpoint.messages import CheckPoint, CheckPointState
-from rs_assets.engine.checkpoint.storage import storage_named
-from rs_assets.engine.sink.base import Staged
+from rs_assets.catalog.catalog import Catalog
+from rs_assets.catalog.offsets import storage_named
+from rs_assets.catalog.offsets.messages import CheckPoint, CheckPointState
+from rs_assets.connectors.sink import Staged
 from rs_assets.errors import CheckpointHeldError
-from rs_assets.pipeline.runtime.record import bookkeeping
-from rs_assets.pipeline.runtime.record.bookkeeping import ASKED
-from rs_assets.pipeline.runtime.record.journal import Journal
+from rs_assets.runtime.record import bookkeeping
+from rs_assets.runtime.record.bookkeeping import ASKED
+from rs_assets.runtime.record.journal import Journal
 from tests.forgetful import Forgetful
 
 
@@ -195,7 +195,7 @@ def test_a_catalog_that_cannot_be_written_does_not_stop_a_batch(folder, options,
 
     (folder / "a.jsonl").write_bytes(lines(1, 3))
     with monkeypatch.context() as broken:
-        broken.setattr("rs_assets.pipeline.runtime.record.journal.write_entries", fail)
+        broken.setattr("rs_assets.runtime.record.journal.write_entries", fail)
         assert run(folder, options).rows_in == 3
     assert told(options) == []
     run(folder, options)

@@ -8,12 +8,12 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import HoppingWindow, StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.checkpoint import manifest as manifests
-from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.errors import CheckpointError, RsError, TopologyChangedError
-from rs_assets.pipeline.compile.plan import plan_queries
-from rs_assets.pipeline.runtime.identity import log_of
-from rs_assets.pipeline.runtime.upkeep.state import preview, snapshot_state, state_path
+from rs_assets.runtime.identity import log_of
+from rs_assets.runtime.upkeep.state import preview, snapshot_state, state_path
 from tests.crash import Crash
 from tests.operators.model import at, emitted_slices, sliced
 from tests.recovery.join_world import AsOfWorld, ByProcessorWorld, EarlyWorld, JoinWorld

@@ -8,9 +8,9 @@ from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
 from rs_assets.cli.status import status_of
-from rs_assets.engine.home import Home
-from rs_assets.engine.sink.delta import DeltaWriter
-from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.common.home import Home
+from rs_assets.connectors.delta.writer import DeltaWriter
+from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import CheckpointError, ConfigurationError, SinkError, TopologyChangedError, TopologyError
 from tests.crash import Crash
 from tests.operators.model import at

@@ -13,11 +13,11 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import Dimension, MemoryChannel, StreamBuilder, Time
-from rs_assets.engine.background import LOG
-from rs_assets.engine.checkpoint.catalog import Catalog
-from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.catalog.catalog import Catalog
+from rs_assets.common.background import LOG
+from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.errors import CheckpointError, RsError, SourceReadError
-from rs_assets.pipeline.runtime.batch import dimension_load
+from rs_assets.runtime.batch import dimension_load
 from rs_assets.testing import PipelineDriver
 from tests.crash import Crash
 

@@ -12,11 +12,11 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.shuffle.purging import ShufflePurge
-from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.errors import RsError
-from rs_assets.pipeline.runtime.upkeep import travel
+from rs_assets.operators.shuffle.purging import ShufflePurge
+from rs_assets.runtime.upkeep import travel
 from tests.crash import Crash
 
 ROWS = [{"page": f"/{n % 3}", "n": n, "ts": f"2024-01-01T00:00:{n:02d}Z"} for n in range(40)]

@@ -9,13 +9,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from rs_assets import StreamBuilder
-from rs_assets.engine.checkpoint import manifest as manifests
-from rs_assets.engine.sink import delta_table
-from rs_assets.engine.sink.base import BatchMark
-from rs_assets.engine.sink.delta_table import properties
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.connectors.delta import table as delta_table
+from rs_assets.connectors.delta.table import properties
+from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import CheckpointError, LeaseLostError
-from rs_assets.pipeline.runtime.job.opening import opened
-from rs_assets.pipeline.runtime.upkeep import travel
+from rs_assets.runtime.job.opening import opened
+from rs_assets.runtime.upkeep import travel
 from tests.checkpoint.fabricate import FakeQuery
 from tests.recovery.homes import FakeHome
 

@@ -7,10 +7,10 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import Time
-from rs_assets.engine.sink.delta import DeltaWriter
-from rs_assets.engine.state.snapshot import state_at
+from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.errors import RsError, TopologyChangedError
-from rs_assets.pipeline.runtime.upkeep.state import snapshot_state, state_path
+from rs_assets.operators.state.snapshot import state_at
+from rs_assets.runtime.upkeep.state import snapshot_state, state_path
 from tests.crash import Crash
 from tests.operators.model import at
 from tests.recovery.join_world import ByProcessorWorld, JoinWorld

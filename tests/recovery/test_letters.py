@@ -7,10 +7,10 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder
-from rs_assets.engine.sink.dead_letters import UNDONE
+from rs_assets.connectors.dead_letters import UNDONE
 from rs_assets.errors import RsError
-from rs_assets.pipeline.runtime.batch.work import BatchWork
-from rs_assets.pipeline.runtime.upkeep.travel import rewind
+from rs_assets.runtime.batch.work import BatchWork
+from rs_assets.runtime.upkeep.travel import rewind
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import CalendarWindow, CountWindow, HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.checkpoint import manifest as manifests
-from rs_assets.engine.checkpoint.catalog import Catalog
-from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.catalog.catalog import Catalog
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError
-from rs_assets.pipeline.runtime.run.rescale import rescale
-from rs_assets.pipeline.runtime.upkeep import repartition as module
-from rs_assets.pipeline.runtime.upkeep.travel import savepoint
+from rs_assets.runtime.run.rescale import rescale
+from rs_assets.runtime.upkeep import repartition as module
+from rs_assets.runtime.upkeep.travel import savepoint
 from tests.operators.model import at
 
 SCHEMA = "key string, n bigint, ts timestamp"

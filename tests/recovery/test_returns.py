@@ -10,21 +10,21 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.checkpoint import manifest as manifests
-from rs_assets.engine.checkpoint import returning
-from rs_assets.engine.checkpoint.log import PARTITIONS, CheckpointLog
-from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
-from rs_assets.engine.sink.base import Staged
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.log import PARTITIONS, CheckpointLog
+from rs_assets.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.connectors.sink import Staged
 from rs_assets.errors import CheckpointError, RsError, SinkError, TopologyChangedError, TopologyError
-from rs_assets.pipeline.compile.plan import plan_queries
-from rs_assets.pipeline.runtime.job.opening import opened
-from rs_assets.pipeline.runtime.job.preflight import repair
-from rs_assets.pipeline.runtime.run.run import _until_caught_up, wire_all
-from rs_assets.pipeline.runtime.upkeep.returns import QueryReturn, begun_with, matching, path_of
-from rs_assets.pipeline.runtime.upkeep.rewound import left_at, partitions_at
-from rs_assets.pipeline.runtime.upkeep.travel import restore, rewind, savepoint
+from rs_assets.recovery import rollback_marker as returning
+from rs_assets.runtime.job.opening import opened
+from rs_assets.runtime.job.preflight import repair
+from rs_assets.runtime.run.run import _until_caught_up, wire_all
+from rs_assets.runtime.upkeep.returns import QueryReturn, begun_with, matching, path_of
+from rs_assets.runtime.upkeep.rewound import left_at, partitions_at
+from rs_assets.runtime.upkeep.travel import restore, rewind, savepoint
 
-REWOUND = "rs_assets.pipeline.runtime.upkeep.rewound"
+REWOUND = "rs_assets.runtime.upkeep.rewound"
 SCHEMA = "n bigint"
 
 

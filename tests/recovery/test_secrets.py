@@ -9,12 +9,12 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import Dimension, StreamBuilder
-from rs_assets.engine.checkpoint.savepoints.store import SavepointStore
-from rs_assets.engine.connect.uri import shown_uri
+from rs_assets.common.uri import shown_uri
+from rs_assets.dagster.place import Place
 from rs_assets.errors import CheckpointError
-from rs_assets.orchestration.place import Place
-from rs_assets.pipeline.runtime.options import SavepointPolicy
-from rs_assets.pipeline.runtime.upkeep.travel import restore, savepoint
+from rs_assets.recovery.savepoints.store import SavepointStore
+from rs_assets.runtime.options import SavepointPolicy
+from rs_assets.runtime.upkeep.travel import restore, savepoint
 
 PASSWORD, TOKEN, LOGIN, SETTING = "geheim-4711", "geheim-0815", "geheim-2024", "774711"
 

@@ -12,16 +12,16 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import Dimension, StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.checkpoint import returning
-from rs_assets.engine.dimension.notes import DimensionNotes, forget_repeating
-from rs_assets.engine.home import Home
-from rs_assets.engine.shuffle.once import OnceWriter
-from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.common.home import Home
+from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.errors import CheckpointError, SinkError
-from rs_assets.pipeline.runtime.options import SavepointPolicy
-from rs_assets.pipeline.runtime.run import run as running
-from rs_assets.pipeline.runtime.upkeep import travel
-from rs_assets.pipeline.runtime.upkeep.travel import fork, restore, rewind, savepoint
+from rs_assets.operators.dimension.notes import DimensionNotes, forget_repeating
+from rs_assets.operators.shuffle.once import OnceWriter
+from rs_assets.recovery import rollback_marker as returning
+from rs_assets.runtime.options import SavepointPolicy
+from rs_assets.runtime.run import run as running
+from rs_assets.runtime.upkeep import travel
+from rs_assets.runtime.upkeep.travel import fork, restore, rewind, savepoint
 from tests.crash import Crash
 
 SCHEMA = "page string, n bigint, ts timestamp"

@@ -10,14 +10,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.checkpoint import manifest as manifests
-from rs_assets.engine.checkpoint.catalog import Catalog
-from rs_assets.engine.home import Home
+from rs_assets.catalog.catalog import Catalog
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.common.home import Home
 from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError, SinkError
-from rs_assets.pipeline.runtime.options import SavepointPolicy
-from rs_assets.pipeline.runtime.upkeep.travel import fork, restore, rewind, savepoint
+from rs_assets.runtime.options import SavepointPolicy
+from rs_assets.runtime.upkeep.travel import fork, restore, rewind, savepoint
 
-TRAVEL, REWOUND = "rs_assets.pipeline.runtime.upkeep.travel", "rs_assets.pipeline.runtime.upkeep.rewound"
+TRAVEL, REWOUND = "rs_assets.runtime.upkeep.travel", "rs_assets.runtime.upkeep.rewound"
 SCHEMA = "page string, n bigint, ts timestamp"
 
 
@@ -252,7 +252,7 @@ def test_a_recovery_that_is_killed_anywhere_is_done_again_by_the_next_start(worl
     world.run(40, savepoints=SavepointPolicy(at_end=True))
     world.run(40)
     shutil.rmtree(world.home)
-    exchange = import_module("rs_assets.engine.checkpoint.savepoints.restore")
+    exchange = import_module("rs_assets.recovery.savepoints.restore")
     going_back = import_module(TRAVEL)
     points = ((exchange, "_move"), (manifests, "save"), (going_back, "relocate"), (going_back.returning, "finish"))
     monkeypatch.setattr(exchange, "ExitStack", Killed)
@@ -270,7 +270,7 @@ def test_a_recovery_that_is_killed_anywhere_is_done_again_by_the_next_start(worl
 @pytest.mark.parametrize("point", ["session.JobSession.save", "opening._register"])
 def test_a_first_start_that_is_killed_before_its_first_row_is_no_lost_checkpoint(world, monkeypatch, point):
     with monkeypatch.context() as crash:
-        crash.setattr(f"rs_assets.pipeline.runtime.job.{point}", _cut)
+        crash.setattr(f"rs_assets.runtime.job.{point}", _cut)
         with pytest.raises(KeyboardInterrupt):
             world.run(10)
     assert world.run(5, finish=True).rows_in == 15
@@ -318,7 +318,7 @@ def test_a_savepoint_that_fails_at_the_end_is_told_of_and_does_not_undo_the_run(
     def fail(*_, **__):
         raise CheckpointError("the store is away")
 
-    monkeypatch.setattr("rs_assets.pipeline.runtime.job.ending.savepoint", fail)
+    monkeypatch.setattr("rs_assets.runtime.job.ending.savepoint", fail)
     report = world.run(40, savepoints=SavepointPolicy(at_end=True))
     assert report.rows_in == 40
     assert report.warnings == ("no savepoint was taken: the store is away",)

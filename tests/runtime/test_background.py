@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rs_assets.engine.background import Repeated, Troubles, troubles_in
+from rs_assets.common.background import Repeated, Troubles, troubles_in
 from rs_assets.errors import CheckpointError
 
 SOON = timedelta(milliseconds=1)
@@ -13,7 +13,7 @@ SOON = timedelta(milliseconds=1)
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
-    monkeypatch.setattr("rs_assets.engine.background.FIRST_PAUSE", SOON)
+    monkeypatch.setattr("rs_assets.common.background.FIRST_PAUSE", SOON)
 
 
 def repeated(work, troubles, **how):

@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rs_assets.pipeline.runtime.replay.bisect import culprits
+from rs_assets.runtime.replay.bisect import culprits
 
 
 def halves(numbers):

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from rs_assets import MemoryChannel, StreamBuilder
-from rs_assets.engine.sink.base import Staged
+from rs_assets.compile.planner import table
+from rs_assets.connectors.sink import Staged
 from rs_assets.errors import WorkerStartError
-from rs_assets.pipeline.compile import table
-from rs_assets.pipeline.runtime.batch.starved import RESTARTS
+from rs_assets.runtime.batch.starved import RESTARTS
 from tests.forgetful import Forgetful
 
 # Spark's own words.
@@ -76,7 +76,7 @@ def test_a_source_whose_schema_is_asked_for_in_vain_is_asked_again(log, options,
             raise RuntimeError(SLOW)
         return compile_node(*arguments)
 
-    monkeypatch.setattr("rs_assets.pipeline.compile.table.compile_node", starved)
+    monkeypatch.setattr("rs_assets.compile.planner.table.compile_node", starved)
     stream = StreamBuilder.data_stream("shop", "asked").from_file(log, schema="id long", tail=True)
     stream.to_memory(out).build().run(options)
     assert sorted(row["id"] for row in out.rows()) == list(range(10))

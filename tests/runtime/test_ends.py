@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from rs_assets import StreamBuilder
-from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.deploy import ends as deployed
 from rs_assets.errors import TopologyChangedError
-from rs_assets.pipeline.compile.plan import plan_queries
-from rs_assets.pipeline.deploy import ends as deployed
-from rs_assets.pipeline.runtime.ends import refuse_renamed, refuse_ruled, rules_of, targets_of
-from rs_assets.pipeline.runtime.identity import queries_of_now
-from rs_assets.pipeline.topology.topology import Topology
+from rs_assets.runtime.ends import refuse_renamed, refuse_ruled, rules_of, targets_of
+from rs_assets.runtime.identity import queries_of_now
+from rs_assets.topology.topology import Topology
 
 # How a release before wrote the place of a table, and how the code of then and now may have it.
 PLACES = [("file:///data/t", "file:///data/t"), ("file:/data/t", "/data/t/"), ("s3://bucket/t/", "s3://bucket/t/")]

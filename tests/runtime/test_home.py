@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rs_assets import StreamBuilder
-from rs_assets.engine.home import Home
+from rs_assets.common.home import Home
 from rs_assets.errors import ConfigurationError
 
 ODD = ["#", "?", "%", "100%25", "[", "]", "*", "{", "}", "^", "|", "\\", "\n"]
@@ -28,7 +28,7 @@ def test_so_is_the_path_of_a_table(odd):
 
 @pytest.mark.parametrize("name", ["r s", "ä日", "a+b,c=d;e@f&g~h'i!j(k)"])
 def test_other_names_are_as_good_as_any(tmp_path, name):
-    from rs_assets.engine.checkpoint.catalog import Catalog, operation
+    from rs_assets.catalog.catalog import Catalog, operation
 
     home = Home(tmp_path / name)
     for _ in range(2):

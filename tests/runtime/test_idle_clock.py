@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from rs_assets import CalendarWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.source.memory import MemoryChannel
-from rs_assets.pipeline.compile.plan import plan_queries
-from rs_assets.pipeline.runtime.run.idle import IdleClock, IdleSides
-from rs_assets.pipeline.runtime.run.idle_time import IdleTime
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.connectors.memory import MemoryChannel
+from rs_assets.runtime.run.idle import IdleClock, IdleSides
+from rs_assets.runtime.run.idle_time import IdleTime
 from rs_assets.testing import PipelineDriver
 from tests.operators.model import START, at
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.home import Home
-from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.common.home import Home
+from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import DataLossError, SealedError, TopologyError
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.runtime.options import RunOptions
 
 SCHEMA = "n bigint, ts timestamp"
 

@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from rs_assets.engine.background import Troubles
-from rs_assets.engine.checkpoint import catalog as catalogs
-from rs_assets.engine.checkpoint.catalog import Catalog
-from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.checkpoint.messages import CheckPoint, NewSplit
-from rs_assets.engine.checkpoint.storage import storage_named
+from rs_assets.catalog import catalog as catalogs
+from rs_assets.catalog.catalog import Catalog
+from rs_assets.catalog.offsets import storage_named
+from rs_assets.catalog.offsets.messages import CheckPoint, NewSplit
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.common.background import Troubles
 from rs_assets.errors import CheckpointError
-from rs_assets.pipeline.runtime.record import journal as journals
-from rs_assets.pipeline.runtime.record.journal import Journal, JournalEntry, write_entries
+from rs_assets.runtime.record import journal as journals
+from rs_assets.runtime.record.journal import Journal, JournalEntry, write_entries
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 SPLITS = ("a.log", "b.log")
@@ -33,7 +33,7 @@ def storage(catalog):
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
-    monkeypatch.setattr("rs_assets.engine.background.FIRST_PAUSE", timedelta(milliseconds=20))
+    monkeypatch.setattr("rs_assets.common.background.FIRST_PAUSE", timedelta(milliseconds=20))
     monkeypatch.setattr(journals, "LOOK", timedelta(milliseconds=1))
     monkeypatch.setattr(journals, "FLUSH_BATCHES", 5)
     monkeypatch.setattr(journals, "FLUSH_AFTER", timedelta(milliseconds=50))
@@ -85,7 +85,7 @@ class Disk:
             return written(*args, **how)
 
         monkeypatch.setattr(catalogs, "write_deltalake", write)
-        monkeypatch.setattr("rs_assets.engine.checkpoint.storage.delta.write_deltalake", write)
+        monkeypatch.setattr("rs_assets.catalog.offsets.delta.write_deltalake", write)
         monkeypatch.setattr(catalogs.Catalog._append.retry, "sleep", lambda _: None)
 
 

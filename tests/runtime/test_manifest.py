@@ -3,8 +3,8 @@
 import orjson
 import pytest
 
-from rs_assets.engine.checkpoint import manifest as manifests
-from rs_assets.engine.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.errors import CheckpointError
 
 FULL = Manifest(

@@ -9,7 +9,7 @@ import pytest
 
 from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.errors import StepError
-from rs_assets.pipeline.runtime.batch.query import QueryRun
+from rs_assets.runtime.batch.query import QueryRun
 
 
 def test_spark_does_not_keep_the_queries_of_a_run(options):

@@ -8,8 +8,8 @@ import pytest
 
 from rs_assets import MemoryChannel, RunOptions, StreamBuilder, Time, TumblingWindow
 from rs_assets.errors import ConfigurationError
-from rs_assets.pipeline.runtime.options import default_metrics_port
-from rs_assets.pipeline.runtime.record.metrics import Metrics
+from rs_assets.runtime.options import default_metrics_port
+from rs_assets.runtime.record.metrics import Metrics
 
 ROWS = [{"k": "a", "ts": f"2026-01-01T00:00:{n:02d}Z"} for n in range(40)]
 
@@ -33,7 +33,7 @@ def test_the_numbers_of_a_run_are_those_of_its_report(tmp_path, driver, monkeypa
     stream = StreamBuilder.data_stream("shop", "counted").from_array(ROWS, schema="k string, ts timestamp")
     windows = stream.window(TumblingWindow.of(Time.seconds(10), "ts"), name="tens").group_by("k").count("n")
     flow = windows.to_data_stream().to_memory(MemoryChannel(), name="out").build()
-    from rs_assets.engine.home import Home
+    from rs_assets.common.home import Home
 
     report = flow.run(RunOptions(home=Home(tmp_path), driver=driver, metrics_port=0))
     labels = 'pipeline="shop.counted",query="tens"'

@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from rs_assets import MemoryChannel, StreamBuilder
-from rs_assets.engine.checkpoint.lease import read_lease
-from rs_assets.pipeline.runtime.batch.query import QueryRun
-from rs_assets.pipeline.runtime.options import SavepointPolicy
-from rs_assets.pipeline.runtime.run import running as module
+from rs_assets.catalog.lease import read_lease
+from rs_assets.runtime.batch.query import QueryRun
+from rs_assets.runtime.options import SavepointPolicy
+from rs_assets.runtime.run import running as module
 from tests.forgetful import Forgetful
 
 LINES = 400
@@ -64,7 +64,7 @@ class SlowSink(Forgetful):
         self.begun, self.go_on = threading.Event(), threading.Event()
 
     def stage(self, batch, mark):
-        from rs_assets.engine.sink.base import Staged
+        from rs_assets.connectors.sink import Staged
 
         batch.collect()
         self.begun.set()
@@ -92,8 +92,8 @@ def test_savepoints_by_the_clock_go_on_behind_a_fault_of_the_store(log, options,
             raise OSError("the store is away")
         done.set()
 
-    monkeypatch.setattr("rs_assets.pipeline.runtime.run.running.savepoint", savepoint)
-    monkeypatch.setattr("rs_assets.engine.background.FIRST_PAUSE", timedelta(milliseconds=10))
+    monkeypatch.setattr("rs_assets.runtime.run.running.savepoint", savepoint)
+    monkeypatch.setattr("rs_assets.common.background.FIRST_PAUSE", timedelta(milliseconds=10))
     policy = SavepointPolicy(every=timedelta(seconds=1), state_rows=False)
     stream = StreamBuilder.data_stream("shop", "saved").from_file(log, schema="id long", tail=True)
     with stream.to_memory(MemoryChannel()).build().start(replace(options, savepoints=policy)) as running:

@@ -10,12 +10,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from rs_assets import MemoryChannel, RunOptions, StreamBuilder
-from rs_assets.engine.background import Troubles
-from rs_assets.engine.home import Home
+from rs_assets.common.background import Troubles
+from rs_assets.common.home import Home
 from rs_assets.errors import ConfigurationError
-from rs_assets.pipeline.runtime.options import default_metrics_endpoint
-from rs_assets.pipeline.runtime.record.telemetry import Telemetry
-from rs_assets.pipeline.runtime.report import BatchProgress
+from rs_assets.runtime.options import default_metrics_endpoint
+from rs_assets.runtime.record.telemetry import Telemetry
+from rs_assets.runtime.report import BatchProgress
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rs_assets.engine.errors_wire import to_wire
+from rs_assets.common.errors_wire import to_wire
 from rs_assets.errors import CheckpointError, DataLossError, EngineError, SinkError, SourceReadError
-from rs_assets.pipeline.runtime.translate import translate
+from rs_assets.runtime.translate import translate
 
 
 @pytest.mark.parametrize(

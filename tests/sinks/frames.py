@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rs_assets.engine.sink.base import BatchMark
+from rs_assets.connectors.sink import BatchMark
 
 
 @dataclass

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rs_assets.engine.sink.base import BatchMark
-from rs_assets.engine.sink.delta_history import NO_ROWS, CannotReturn, History, strange_changes
-from rs_assets.engine.sink.lineage import Point
+from rs_assets.connectors.delta.history import NO_ROWS, CannotReturn, History, strange_changes
+from rs_assets.connectors.generations import Point
+from rs_assets.connectors.sink import BatchMark
 
 MARK = BatchMark("p1", 1, "rows", 0)
 

@@ -9,8 +9,8 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rs_assets.engine.sink.base import BatchMark
-from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.connectors.delta.writer import DeltaWriter
+from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import SinkError
 from tests.sinks.frames import ArrowFrame
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from pyarrow import fs
 
-from rs_assets.engine.sink.delta_rows import dataset_of
+from rs_assets.connectors.delta.rows import dataset_of
 
 
 def test_should_read_the_same_rows_without_calling_python(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from deltalake import DeltaTable, Field, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 
-from rs_assets.engine.checkpoint.compaction import compact_table
-from rs_assets.engine.sink.delta import DeltaWriter
-from rs_assets.engine.sink.delta_table import sink_errors
+from rs_assets.catalog.compaction import compact_table
+from rs_assets.connectors.delta.table import sink_errors
+from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.errors import LeaseLostError, SinkError
 from tests.sinks.frames import ArrowFrame, mark, numbers, write
 

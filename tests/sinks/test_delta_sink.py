@@ -6,8 +6,8 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import SinkError, TopologyError
 from tests.operators.model import at
 

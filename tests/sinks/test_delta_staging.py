@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from rs_assets.engine.checkpoint.catalog import compact_table
-from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.catalog.catalog import compact_table
+from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.errors import SinkError
 from tests.sinks.frames import mark, numbers, write
 

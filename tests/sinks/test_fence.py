@@ -4,9 +4,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from rs_assets.engine.sink.base import BatchMark
-from rs_assets.engine.sink.dead_letters import SCHEMA, DeadLetters
-from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.connectors.dead_letters import SCHEMA, DeadLetters
+from rs_assets.connectors.delta.writer import DeltaWriter
+from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import LeaseLostError, SinkError
 
 

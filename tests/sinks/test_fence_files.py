@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rs_assets.engine.sink.base import BatchMark, Claim, LastWriter
-from rs_assets.engine.sink.files import FileWriter
+from rs_assets.connectors.files.writer import FileWriter
+from rs_assets.connectors.sink import BatchMark, Claim, LastWriter
 from rs_assets.errors import LeaseLostError, SinkError
 
 

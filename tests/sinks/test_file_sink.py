@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rs_assets import StreamBuilder
-from rs_assets.engine.sink.files import FileWriter
-from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.connectors.files.writer import FileWriter
+from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import SinkError, TopologyError
 from tests.sinks.frames import mark, write
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rs_assets.engine.sink.base import BatchMark
-from rs_assets.engine.sink.files import FileWriter
+from rs_assets.connectors.files.writer import FileWriter
+from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import SinkError
 
 
@@ -61,13 +61,13 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_touched(f
     for number in (0, 1):
         files.batch(number)
     with monkeypatch.context() as denied:
-        denied.setattr("rs_assets.engine.sink.files.os.access", lambda *_: False)
+        denied.setattr("rs_assets.connectors.files.writer.os.access", lambda *_: False)
         with pytest.raises(SinkError, match="cannot be moved or removed: permission denied") as refused:
             files.writer.check_rewind(mark(0), mark(0, 2))
     assert "let this user write to the folder" in refused.value.remedy
     assert files.rows() == ["1.0", "1.1"]
     with monkeypatch.context() as denied:
-        denied.setattr("rs_assets.engine.sink.files.note_return", _denied)
+        denied.setattr("rs_assets.connectors.files.writer.note_return", _denied)
         with pytest.raises(SinkError, match="Permission denied"):
             files.go(0, 2)
     assert files.rows() == ["1.0", "1.1"]
@@ -106,7 +106,9 @@ def test_a_return_that_was_cut_off_is_ended_by_the_next_one(files, monkeypatch):
     for number in range(4):
         files.batch(number)
     with monkeypatch.context() as crash:
-        crash.setattr("rs_assets.engine.sink.files.shutil.rmtree", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        crash.setattr(
+            "rs_assets.connectors.files.writer.shutil.rmtree", lambda _: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
         with pytest.raises(KeyboardInterrupt):
             files.go(1, begun=2)
     assert files.go(1, begun=3) == "2 batches removed"

@@ -3,9 +3,9 @@
 import orjson
 import pytest
 
-from rs_assets.engine.sink.base import BatchMark
-from rs_assets.engine.sink.kafka.commits import Commit, noted, noted_return
-from rs_assets.engine.sink.lineage import Point
+from rs_assets.connectors.generations import Point
+from rs_assets.connectors.kafka.sink.commits import Commit, noted, noted_return
+from rs_assets.connectors.sink import BatchMark
 
 
 def mark(batch, generation=1):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rs_assets import StreamBuilder
-from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import TopologyError
 
 ROWS = [{"n": n, "text": "ünï\x1b[31m"} for n in range(3)]

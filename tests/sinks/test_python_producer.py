@@ -3,8 +3,8 @@
 import pytest
 from kafka.errors import KafkaError, ProducerFencedError, TopicAuthorizationFailedError
 
-from rs_assets.engine.sink.kafka.producer import ProducerFailed
-from rs_assets.engine.sink.kafka.python_producer import _kafka_errors
+from rs_assets.connectors.kafka.sink.producer import ProducerFailed
+from rs_assets.connectors.kafka.sink.python_producer import _kafka_errors
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.checkpoint.savepoints.shuffled import Link, copied_in_order, readers_first, tables_of
-from rs_assets.engine.shuffle.cut import cut, end_of, go_on, needed_files, newest_within, written_before
-from rs_assets.engine.sink.base import BatchMark
-from rs_assets.engine.sink.delta import DeltaWriter
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.connectors.delta.writer import DeltaWriter
+from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import CheckpointError
+from rs_assets.operators.shuffle.cut import cut, end_of, go_on, needed_files, newest_within, written_before
+from rs_assets.recovery.savepoints.shuffled import Link, copied_in_order, readers_first, tables_of
 from tests.sinks.frames import ArrowFrame
 
 

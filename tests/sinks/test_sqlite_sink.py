@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql.types import LongType, StructField
 
 from rs_assets import MemoryChannel, StreamBuilder
-from rs_assets.engine.sink.base import BatchMark, Claim
-from rs_assets.engine.sink.sqlite.writer import SqliteWriter
+from rs_assets.connectors.sink import BatchMark, Claim
+from rs_assets.connectors.sqlite.writer import SqliteWriter
 from rs_assets.errors import LeaseLostError, SinkError, TopologyChangedError
-from rs_assets.pipeline.runtime.upkeep.travel import rewind
+from rs_assets.runtime.upkeep.travel import rewind
 
 MARK = BatchMark("p1", 1, "out", 0, token=5)
 
@@ -76,8 +76,8 @@ def test_should_leave_nothing_of_a_batch_that_was_cut_off(driver, writer):
 KILLED = """
 import os, signal, sys
 from pyspark.sql.types import LongType, StructField
-from rs_assets.engine.sink.base import BatchMark
-from rs_assets.engine.sink.sqlite.writer import SqliteWriter
+from rs_assets.connectors.sink import BatchMark
+from rs_assets.connectors.sqlite.writer import SqliteWriter
 
 def rows():
     yield (8,)

@@ -12,11 +12,11 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import MemoryChannel, StreamBuilder
-from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.home import Home
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.common.home import Home
 from rs_assets.errors import BadRecordError, ConfigurationError, SourceReadError
-from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.pipeline.runtime.report import RunReport
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.report import RunReport
 
 SCHEMA = "id long, name string"
 CSV_SCHEMA = "id long, name string, n int"

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rs_assets.engine.checkpoint.log import PlannedFile
-from rs_assets.engine.source.files import counting
-from rs_assets.engine.source.files.counting import Counted, FileWatch, count_records
-from rs_assets.engine.source.files.known import Noted, Same, compared
+from rs_assets.checkpoint.log import PlannedFile
+from rs_assets.connectors.files.whole import counting
+from rs_assets.connectors.files.whole.counting import Counted, FileWatch, count_records
+from rs_assets.connectors.files.whole.known_files import Noted, Same, compared
 from rs_assets.errors import BadRecordError, DataLossError, SourceReadError
 
 LINES = st.lists(

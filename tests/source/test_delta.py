@@ -12,11 +12,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from rs_assets import MemoryChannel, StreamBuilder, build_definitions
-from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.sink.dead_letters import letters_of
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.compile.readers import reader_of
+from rs_assets.connectors.dead_letters import letters_of
+from rs_assets.dagster.sensors.inputs import ends_of, watched
 from rs_assets.errors import ConfigurationError, DataLossError, SchemaError, SourceReadError, StepError, TopologyError
-from rs_assets.orchestration.sensors.inputs import ends_of, watched
-from rs_assets.pipeline.compile.readers import reader_of
 
 SCHEMA = "id bigint, page string"
 PAGES = ["/", "/a", "/b"]

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from rs_assets import MemoryChannel, StreamBuilder
-from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.errors import ConfigurationError, DataLossError, SealedError
-from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.pipeline.runtime.report import RunReport
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.report import RunReport
+from rs_assets.spark.driver import SparkDriver
 
 SCHEMA = "id long, name string"
 

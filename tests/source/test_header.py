@@ -15,16 +15,24 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.types import StructType
 
 from rs_assets import MemoryChannel, StreamBuilder
-from rs_assets.engine.checkpoint.log import PlannedFile
-from rs_assets.engine.files import modified_ms
-from rs_assets.engine.source.files.counting import FileWatch
-from rs_assets.engine.source.header import Columns, check_header, header_names, stands_in_place
-from rs_assets.engine.source.lines.offsets import LineRange
-from rs_assets.engine.source.lines.records import FAULT, REACH_BYTES, RECORD, WITHIN, OpenQuotes, picker, read_records
-from rs_assets.engine.source.native import read_stream
-from rs_assets.engine.source.parse import LineFormat
+from rs_assets.checkpoint.log import PlannedFile
+from rs_assets.common.files import modified_ms
+from rs_assets.connectors.files.header import Columns, check_header, header_names, stands_in_place
+from rs_assets.connectors.files.lines.offsets import LineRange
+from rs_assets.connectors.files.lines.records import (
+    FAULT,
+    REACH_BYTES,
+    RECORD,
+    WITHIN,
+    OpenQuotes,
+    picker,
+    read_records,
+)
+from rs_assets.connectors.files.parse import LineFormat
+from rs_assets.connectors.files.whole.counting import FileWatch
+from rs_assets.connectors.files.whole.spark_files import read_stream
 from rs_assets.errors import BadRecordError, SourceReadError
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.runtime.options import RunOptions
 
 SCHEMA = "id bigint, name string"
 # What readers of CSV disagree on is left out: a quote within an unquoted value.

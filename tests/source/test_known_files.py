@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from rs_assets import MemoryChannel, StreamBuilder
-from rs_assets.engine.checkpoint.log import PlannedFile
-from rs_assets.engine.files import modified_ms
-from rs_assets.engine.source import native
-from rs_assets.engine.source.files.known import Former, Noted, Same, as_uri_path, compared
-from rs_assets.engine.source.listing import existing_files, located
+from rs_assets.checkpoint.log import PlannedFile
+from rs_assets.common.files import modified_ms
+from rs_assets.connectors.files.listing import existing_files, located
+from rs_assets.connectors.files.whole import spark_files as native
+from rs_assets.connectors.files.whole.known_files import Former, Noted, Same, as_uri_path, compared
 from rs_assets.errors import DataLossError, SourceReadError, TopologyChangedError
-from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.pipeline.runtime.run import run as ended
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.run import run as ended
 
 
 def put(folder: Path, name: str, *numbers: int, time: int = 0) -> Path:

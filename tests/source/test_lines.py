@@ -18,10 +18,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rs_assets.engine.source.lines import files
-from rs_assets.engine.source.lines import planner as planning
-from rs_assets.engine.source.lines.files import BOM, LineCounter
-from rs_assets.engine.source.lines.offsets import (
+from rs_assets.connectors.files.lines import files
+from rs_assets.connectors.files.lines import planner as planning
+from rs_assets.connectors.files.lines.files import BOM, LineCounter
+from rs_assets.connectors.files.lines.offsets import (
     Ended,
     LineRange,
     Offsets,
@@ -30,8 +30,8 @@ from rs_assets.engine.source.lines.offsets import (
     ranges_between,
     splits_of,
 )
-from rs_assets.engine.source.lines.planner import FinalLine, Planner
-from rs_assets.engine.source.lines.reading import BATCH_ROWS, cut_range, read_range
+from rs_assets.connectors.files.lines.planner import FinalLine, Planner
+from rs_assets.connectors.files.lines.reading import BATCH_ROWS, cut_range, read_range
 from rs_assets.errors import CheckpointError, ConfigurationError, DataLossError, SourceReadError
 
 MIB = 1 << 20

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from rs_assets import MemoryChannel, StreamBuilder
-from rs_assets.engine.source import spool
+from rs_assets.connectors.memory import spool
 from rs_assets.errors import SchemaError, SealedError
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.runtime.options import RunOptions
 
 SCHEMA = pa.schema([("a", pa.int64())])
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rs_assets import MemoryChannel, StreamBuilder
-from rs_assets.engine.sink.dead_letters import letters_of
+from rs_assets.connectors.dead_letters import letters_of
 from rs_assets.errors import ConfigurationError, DataLossError, SourceReadError, TopologyError
 
 SCHEMA = "id bigint, page string"

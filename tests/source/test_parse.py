@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from rs_assets.engine.source.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
-from rs_assets.engine.source.parse import LineFormat, java_pattern, parse_lines, without_address
-from rs_assets.engine.source.tail import FORMAT, RECORDS_DDL, SCHEMA_DDL, register
+from rs_assets.connectors.files.lines.spark_source import FORMAT, RECORDS_DDL, SCHEMA_DDL, register
+from rs_assets.connectors.files.parse import LineFormat, java_pattern, parse_lines, without_address
 from rs_assets.errors import ConfigurationError
+from rs_assets.records.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rs_assets import MemoryChannel, StreamBuilder, Time
-from rs_assets.engine.source.files import plain
-from rs_assets.engine.source.files.plain import Part, PlainLines, parts_of
-from rs_assets.engine.source.files.shape import Order, Shape
+from rs_assets.connectors.files.whole import fast_check as plain
+from rs_assets.connectors.files.whole.fast_check import Part, PlainLines, parts_of
+from rs_assets.connectors.files.whole.plain_regex import Order, Shape
 from rs_assets.errors import BadRecordError
-from rs_assets.pipeline.runtime.job.opening import opened
-from rs_assets.pipeline.runtime.run.run import wire_all
+from rs_assets.runtime.job.opening import opened
+from rs_assets.runtime.run.run import wire_all
 
 SCHEMA = (
     "i long, n int, s smallint, t tinyint, x double, f float, b boolean, text string, at timestamp, day date, `a b` int"

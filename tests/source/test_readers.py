@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from rs_assets import MemoryChannel, StreamBuilder
-from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.checkpoint.manifest import Manifest
-from rs_assets.engine.checkpoint.source_log import SourceLog
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.checkpoint.manifest import Manifest
+from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.errors import SealedError, SinkError
-from rs_assets.pipeline.runtime.job.inputs import check_inputs
-from rs_assets.pipeline.runtime.record.following import Following
+from rs_assets.runtime.job.inputs import check_inputs
+from rs_assets.runtime.record.following import Following
 
 
 @dataclass

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rs_assets.engine.source.ddl import arrow_schema
-from rs_assets.engine.source.rows import as_dicts, infer_schema, to_table
 from rs_assets.errors import SchemaError
+from rs_assets.records.ddl import arrow_schema
+from rs_assets.records.rows import as_dicts, infer_schema, to_table
 
 MOMENT = datetime(2026, 1, 5, 10, 0, 0, 123456, tzinfo=UTC)
 ALL = "a bigint, b double, c string, d timestamp, e date, f array<bigint>, g map<string,bigint>, h struct<x:int,y:date>"

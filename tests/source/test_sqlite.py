@@ -11,12 +11,12 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import MemoryChannel, StreamBuilder
-from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.source.base import Lag
-from rs_assets.engine.source.sqlite.table import LEAST, Offset
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.compile.readers import reader_of
+from rs_assets.connectors.source import Lag
+from rs_assets.connectors.sqlite.table import LEAST, Offset
+from rs_assets.dagster.sensors.inputs import ends_of, watched
 from rs_assets.errors import BadRecordError, CheckpointError, DataLossError, SchemaError, SourceReadError, TopologyError
-from rs_assets.orchestration.sensors.inputs import ends_of, watched
-from rs_assets.pipeline.compile.readers import reader_of
 
 SCHEMA = "id bigint, page string, ms bigint"
 

@@ -10,9 +10,9 @@ import pytest
 from pyspark.errors import PySparkException
 
 from rs_assets import errors
-from rs_assets.engine.errors_wire import MARKER, from_wire, to_wire, wired
-from rs_assets.engine.source.lines.offsets import ranges_between, splits_of
-from rs_assets.engine.source.tail import FORMAT, register
+from rs_assets.common.errors_wire import MARKER, from_wire, to_wire, wired
+from rs_assets.connectors.files.lines.offsets import ranges_between, splits_of
+from rs_assets.connectors.files.lines.spark_source import FORMAT, register
 from rs_assets.errors import ConfigurationError, DataLossError, RsError, SourceReadError, SqlError, UnknownFieldError
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import MemoryChannel, StreamBuilder
-from rs_assets.engine.checkpoint.log import CheckpointLog
-from rs_assets.engine.source.lines.offsets import splits_of
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.connectors.files.lines.offsets import splits_of
 from rs_assets.errors import DataLossError
-from rs_assets.pipeline.runtime.options import RunOptions
-from rs_assets.pipeline.runtime.report import BatchProgress, RunReport
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.report import BatchProgress, RunReport
 
 
 def rows_of(first: int, last: int) -> bytes:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rs_assets import pipeline_from_sql
-from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.spark.driver import SparkDriver
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 ROWS = [

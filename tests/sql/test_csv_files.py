@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rs_assets import pipeline_from_sql
-from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.errors import SourceReadError
-from rs_assets.pipeline.language.sql.session import Session
+from rs_assets.spark.driver import SparkDriver
+from rs_assets.sql.plan.session import Session
 
 TABLES = {
     "flink": "CREATE TABLE t (a STRING, b BIGINT) WITH ('connector' = 'file', 'path' = '{}', 'format' = 'csv'{});",

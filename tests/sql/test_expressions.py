@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from rs_assets import pipeline_from_sql
-from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.spark.driver import SparkDriver
 
 ROW = {
     "s": "a1b22", "e": "", "n": 5, "m": 2, "neg": -7, "big": 2**40, "d": 2.5, "p": Decimal("1.25"), "yes": True,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rs_assets import pipeline_from_sql
-from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.errors import SqlError
+from rs_assets.spark.driver import SparkDriver
 
 TABLES = """CREATE TABLE o (shop STRING, id INT, p DECIMAL(10, 2), f FLOAT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
     WITH ('connector' = 'memory');

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.errors import SqlError
-from rs_assets.pipeline.language.sql.session import Session
+from rs_assets.spark.driver import SparkDriver
+from rs_assets.sql.plan.session import Session
 
 
 def lines(name: str) -> list[dict[str, Any]]:

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rs_assets import MemoryChannel, Pipeline, RunOptions, pipeline_from_sql
-from rs_assets.engine.home import Home
-from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.common.home import Home
 from rs_assets.errors import SqlError
+from rs_assets.spark.driver import SparkDriver
 
 BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
 SCHEMA = "id bigint, page string, ms bigint, ts timestamp"

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from pipelines.nexmark.generator import Settings, write
 from pipelines.nexmark.in_sql import QUERIES, nexmark_in_sql
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.runtime.options import RunOptions
 from tests.nexmark.reference import SQL, compare
 
 SETTINGS = Settings(events=2_000, rate=100, files=1, disorder=20)

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from rs_assets import pipeline_from_sql
-from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.spark.driver import SparkDriver
 
 BEGIN = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 CLICKS = """CREATE TABLE clicks (n INT, page STRING, ms BIGINT, price DECIMAL(8, 2), ts TIMESTAMP(3),

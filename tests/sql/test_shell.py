@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from rs_assets.cli.main import main
 from rs_assets.cli.sql_shell import MORE, PROMPT, Shell
-from rs_assets.engine.spark.driver import SparkDriver
-from rs_assets.pipeline.language.sql.session import Session
+from rs_assets.spark.driver import SparkDriver
+from rs_assets.sql.plan.session import Session
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 
 from rs_assets import StreamBuilder, pipeline_from_sql
 from rs_assets.cli.main import main
-from rs_assets.engine.spark.driver import SparkDriver
 from rs_assets.errors import ConfigurationError, SqlError
-from rs_assets.pipeline.language.sql.session import Session
-from rs_assets.pipeline.language.sql.spark_functions import SPARK_FUNCTIONS
+from rs_assets.spark.driver import SparkDriver
+from rs_assets.sql.plan.session import Session
+from rs_assets.sql.spark.functions import SPARK_FUNCTIONS
 
 BEGIN = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 COLUMNS = """page STRING, ms BIGINT, price DECIMAL(8, 2), d DOUBLE, ok BOOLEAN, tags ARRAY<STRING>,

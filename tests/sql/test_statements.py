@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from rs_assets import MemoryChannel, pipeline_from_sql
 from rs_assets.cli.main import main
-from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.spark.driver import SparkDriver
 from rs_assets.testing import PipelineDriver
 
 BEGIN = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)

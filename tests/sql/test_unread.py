@@ -9,11 +9,11 @@ import pytest
 from sqlglot import exp
 
 from rs_assets.errors import SqlError
-from rs_assets.pipeline.language.sql.rules import RULES
-from rs_assets.pipeline.language.sql.source import Text
-from rs_assets.pipeline.language.sql.spark_functions import SPARK_RULES
-from rs_assets.pipeline.language.sql.trees import FORMS
-from rs_assets.pipeline.language.sql.unread import READ, check_read
+from rs_assets.sql.expressions.rules import RULES
+from rs_assets.sql.read.source import Text
+from rs_assets.sql.read.trees import FORMS
+from rs_assets.sql.read.unsupported import READ, check_read
+from rs_assets.sql.spark.functions import SPARK_RULES
 
 QUERY = """cluster connect distribute for_ format laterals limit locks match offset options order pivots prewhere
     qualify sample settings sort windows"""

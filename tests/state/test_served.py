@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from rs_assets.engine.state.served import ServedState, refresh
-from rs_assets.engine.state.snapshot import StateSnapshot
+from rs_assets.operators.state.served import ServedState, refresh
+from rs_assets.operators.state.snapshot import StateSnapshot
 
 
 def snapshot(version, state, changes=None):

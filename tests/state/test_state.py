@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from rs_assets import CalendarWindow, CumulateWindow, HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.checkpoint.catalog import Catalog
-from rs_assets.engine.source.memory import MemoryChannel
-from rs_assets.engine.state.served import ServedState
-from rs_assets.engine.state.snapshot import difference, state_at
+from rs_assets.catalog.catalog import Catalog
+from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import CheckpointError
-from rs_assets.pipeline.runtime.upkeep.state import preview, snapshot_state, state_path
+from rs_assets.operators.state.served import ServedState
+from rs_assets.operators.state.snapshot import difference, state_at
+from rs_assets.runtime.upkeep.state import preview, snapshot_state, state_path
 from tests.operators.model import at
 
 SCHEMA = "page string, user string, n bigint, x double, ts timestamp"

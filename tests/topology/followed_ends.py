@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from rs_assets import MemoryChannel, Time
 from tests.topology.followed_programs import BROKER, MINUTE, Case, begin, built, counted, from_kafka, hits
 
-MEMORY = "engine/source/memory/channel.py"
-FILE = "pipeline/topology/source.py::FileSource.__post_init__"
-KAFKA = "pipeline/topology/source.py::KafkaSource.__post_init__"
-DELTA = "pipeline/topology/delta.py::DeltaSource.__post_init__"
-TABLE = "pipeline/topology/sink.py::DeltaSink.__post_init__"
-TOPIC = "pipeline/topology/sink.py::KafkaSink.__post_init__"
-CHAIN = "pipeline/topology/chain.py"
-TOPOLOGY = "pipeline/topology/topology.py::Topology"
+MEMORY = "connectors/memory/channel.py"
+FILE = "topology/nodes/source.py::FileSource.__post_init__"
+KAFKA = "topology/nodes/source.py::KafkaSource.__post_init__"
+DELTA = "topology/nodes/delta.py::DeltaSource.__post_init__"
+TABLE = "topology/nodes/sink.py::DeltaSink.__post_init__"
+TOPIC = "topology/nodes/sink.py::KafkaSink.__post_init__"
+CHAIN = "topology/chain.py"
+TOPOLOGY = "topology/topology.py::Topology"
 
 
 def from_delta(table="t", **how):
@@ -58,7 +58,7 @@ CASES = [
         lambda: hits().to_memory(channel()).build(),
     ),
     Case(
-        "pipeline/topology/source.py::ArraySource.__post_init__",
+        "topology/nodes/source.py::ArraySource.__post_init__",
         lambda: begin().from_array([]),
         "pass schema='...'",
         lambda: built(begin().from_array([], schema="page string")),
@@ -130,13 +130,13 @@ CASES = [
         lambda: (to_delta(), to_delta(mode="upsert", keys=["page"], order_by=["ms"])),
     ),
     Case(
-        "pipeline/check/rules.py::_to_delta",
+        "topology/check/rules.py::_to_delta",
         lambda: to_delta(mode="upsert", keys=["tags"]),
         "name fields of texts, whole numbers or times",
         lambda: to_delta(mode="upsert", keys=["page", "ms", "ts"]),
     ),
     Case(
-        "engine/sink/refusals.py::no_condition",
+        "connectors/messages.py::no_condition",
         lambda: to_delta(mode="upsert", keys=["page"], deletes="ms"),
         ".with_fields(ms='ms = 1')",
         lambda: hits().with_fields(ms="ms = 1").to_delta("t", mode="upsert", keys=["page"], deletes="ms").build(),
@@ -148,19 +148,19 @@ CASES = [
         lambda: (to_kafka(delivery="at_least_once"), to_kafka(delivery="exactly_once")),
     ),
     Case(
-        "pipeline/topology/shuffle.py::ShuffleWrite.__post_init__",
+        "topology/nodes/shuffle.py::ShuffleWrite.__post_init__",
         lambda: shuffled(strategy="kafka"),
         "shuffle(4, strategy='kafka', bootstrap_servers='localhost:9092')",
         lambda: shuffled(strategy="kafka", bootstrap_servers="localhost:9092"),
     ),
     Case(
-        "pipeline/topology/sqlite.py::_check_place",
+        "topology/nodes/sqlite.py::_check_place",
         lambda: hits().to_sqlite("a.db", "sqlite_rows"),
         "use another one",
         lambda: hits().to_sqlite("a.db", "rows").build(),
     ),
     Case(
-        "pipeline/topology/targets.py::check_targets",
+        "topology/targets.py::check_targets",
         lambda: hits().to_file("out", name="a").to_file("out", name="b").build(),
         "give each a place of its own; a table takes several sinks that append, or upsert by equal keys",
         lambda: (
@@ -169,7 +169,7 @@ CASES = [
         ),
     ),
     Case(
-        "pipeline/check/places.py::check_places",
+        "topology/check/io_overlap.py::check_places",
         lambda: begin().from_file("/in", schema="page string").to_file("/in/out").build(),
         "write into a folder beside it",
         lambda: begin().from_file("/in", schema="page string").to_file("/out").build(),
@@ -202,13 +202,13 @@ CASES = [
         ),
     ),
     Case(
-        "pipeline/check/united.py::check_kinds",
+        "topology/check/united.py::check_kinds",
         lambda: built(hits_and_pages()),
         "bring them to the same fields with select_fields or map",
         lambda: built(hits_and_pages("page")),
     ),
     Case(
-        "engine/source/schema.py::schema_text",
+        "records/schema.py::schema_text",
         lambda: hits(schema=5),
         "write it so, or give a StructType, a TypedDict, a dataclass or a Pydantic model",
         lambda: built(hits(schema="page string, ms bigint")),

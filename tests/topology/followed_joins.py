@@ -5,13 +5,13 @@ from __future__ import annotations
 from rs_assets import Dimension, HoppingWindow, Interval, Time
 from tests.topology.followed_programs import TEN, Case, begin, built, counted, hits, two
 
-SPEC = "engine/join/spec.py"
-STREAM = "pipeline/stream/join_stream.py::JoinSteps._beside"
-NODE = "pipeline/topology/join.py::StreamJoin._refused"
-CHECK = "pipeline/check/rules.py"
-UPDATES = "pipeline/topology/updates.py"
-DIMENSION = "engine/dimension/spec.py::Dimension"
-DIM_JOIN = "pipeline/topology/dim_join.py::DimJoin._refused"
+SPEC = "operators/join/spec.py"
+STREAM = "stream/join_stream.py::JoinSteps._beside"
+NODE = "topology/nodes/join.py::StreamJoin._refused"
+CHECK = "topology/check/rules.py"
+UPDATES = "topology/updates.py"
+DIMENSION = "operators/dimension/spec.py::Dimension"
+DIM_JOIN = "topology/nodes/dim_join.py::DimJoin._refused"
 USERS = Dimension.from_file("/data/users.jsonl", schema="page string, tier string")
 TEN_MINUTES = Time.minutes(10)
 HOPPING = HoppingWindow.of(Time.seconds(10), Time.seconds(5), "ts")
@@ -193,7 +193,7 @@ CASES = [
         ),
     ),
     Case(
-        "pipeline/topology/distinct.py::Distinct.__post_init__",
+        "topology/nodes/distinct.py::Distinct.__post_init__",
         lambda: built(hits().distinct(within=Time.minutes(1))),
         ".distinct('id', within=Time.minutes(10))",
         lambda: built(hits(schema="id string").distinct("id", within=Time.minutes(10))),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from rs_assets import F, SessionWindow, Time, column
-from rs_assets.pipeline.compile.plan import plan_queries
-from rs_assets.pipeline.function.names import check_names
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.udf.names import check_names
 from tests.topology.followed_programs import MINUTE, TEN, Case, built, counted, hits
 
-EXPRESSION = "pipeline/topology/expression.py"
-REDUCTION = "pipeline/stream/reduction.py::reduction"
-PLAN = "pipeline/compile/plan.py"
-NAMES = "pipeline/function/names.py::check_names"
+EXPRESSION = "topology/user_code/expression.py"
+REDUCTION = "stream/reduction.py::reduction"
+PLAN = "compile/planner/plan.py"
+NAMES = "udf/names.py::check_names"
 SESSION = SessionWindow.of(Time.seconds(7), "ts")
 
 

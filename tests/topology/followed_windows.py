@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from rs_assets import CalendarWindow, CumulateWindow, GlobalWindow, SessionWindow, Time, TumblingWindow
 from tests.topology.followed_programs import MINUTE, TEN, Case, built, counted, hits
 
-STREAM = "pipeline/stream/window_stream.py::WindowStream._split_mark"
-WINDOW = "pipeline/topology/window.py::WindowAggregate"
-UPDATES = "pipeline/topology/updates.py"
+STREAM = "stream/window_stream.py::WindowStream._split_mark"
+WINDOW = "topology/nodes/window.py::WindowAggregate"
+UPDATES = "topology/updates.py"
 SESSION = SessionWindow.of(Time.seconds(7), "ts")
 
 
@@ -134,43 +134,43 @@ CASES = [
         lambda: updates(SESSION, keys=["page", "start_time", "end_time"], deletes="retracted"),
     ),
     Case(
-        "engine/window/bounds.py::EventTimeBounds.__post_init__",
+        "operators/window/bounds.py::EventTimeBounds.__post_init__",
         lambda: counted().event_time(earliest=datetime(1960, 1, 1, tzinfo=UTC)),
         "use datetime(1970, 1, 1, tzinfo=UTC) or later",
         lambda: built(counted().event_time(earliest=datetime(1970, 1, 1, tzinfo=UTC))),
     ),
     Case(
-        "engine/window/result.py::Ranking.__post_init__",
+        "operators/window/result.py::Ranking.__post_init__",
         lambda: hits().window(TEN).top_n(3, by=[]),
         "top_n(3, by='ms')",
         lambda: built(hits().window(TEN).top_n(3, by="ms")),
     ),
     Case(
-        "engine/window/spec.py::_check_offset",
+        "operators/window/spec.py::_check_offset",
         lambda: TumblingWindow.of(Time.seconds(10), "ts", offset=Time.seconds(12)),
         "take whole distances away from it",
         lambda: TumblingWindow.of(Time.seconds(10), "ts", offset=Time.seconds(2)),
     ),
     Case(
-        "engine/window/spec.py::CumulateWindow.__post_init__",
+        "operators/window/spec.py::CumulateWindow.__post_init__",
         lambda: CumulateWindow.of(Time.seconds(10), Time.seconds(3), "ts"),
         "use a step that the size can be divided by",
         lambda: CumulateWindow.of(Time.seconds(10), Time.seconds(2), "ts"),
     ),
     Case(
-        "engine/window/spec.py::CalendarWindow.__post_init__",
+        "operators/window/spec.py::CalendarWindow.__post_init__",
         lambda: CalendarWindow("year", "UTC", "ts"),
         "use days(), weeks() or months()",
         lambda: (CalendarWindow.days("UTC"), CalendarWindow.weeks("UTC"), CalendarWindow.months("UTC")),
     ),
     Case(
-        "engine/window/spec.py::CalendarWindow.__post_init__",
+        "operators/window/spec.py::CalendarWindow.__post_init__",
         lambda: CalendarWindow.days("Berlin", "ts"),
         "'Europe/Berlin' or 'UTC'",
         lambda: (CalendarWindow.days("Europe/Berlin", "ts"), CalendarWindow.days("UTC", "ts")),
     ),
     Case(
-        "engine/window/refusals.py::no_event_time",
+        "operators/window/refusals.py::no_event_time",
         lambda: built(counted(window=TumblingWindow.of(Time.seconds(10), "paid"))),
         "use a timestamp, epoch milliseconds as bigint (seconds: timestamp_seconds())",
         lambda: (
@@ -180,7 +180,7 @@ CASES = [
         ),
     ),
     Case(
-        "engine/window/refusals.py::no_number",
+        "operators/window/refusals.py::no_number",
         lambda: built(hits().window(TEN).sum("page")),
         ".with_fields(page='cast(page as double)')",
         lambda: built(hits().with_fields(page="cast(page as double)").window(TEN).sum("page")),

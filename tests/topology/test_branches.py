@@ -3,8 +3,8 @@
 import pytest
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.errors import TopologyError
-from rs_assets.pipeline.compile.plan import plan_queries
 
 TEN = TumblingWindow.of(Time.seconds(10), "ts")
 

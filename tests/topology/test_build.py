@@ -8,12 +8,12 @@ import pytest
 
 from rs_assets import HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow, column
 from rs_assets.errors import RsError, SchemaError, TopologyError, UnknownFieldError
-from rs_assets.pipeline.check import build
-from rs_assets.pipeline.check.build import check_fields
-from rs_assets.pipeline.check.rules import RULES
-from rs_assets.pipeline.check.sql import read_sql
-from rs_assets.pipeline.check.types import fields_in
-from rs_assets.pipeline.topology.step import Filter
+from rs_assets.records.types import fields_in
+from rs_assets.topology.check import build
+from rs_assets.topology.check.build import check_fields
+from rs_assets.topology.check.rules import RULES
+from rs_assets.topology.check.sql import read_sql
+from rs_assets.topology.nodes.step import Filter
 from tests.topology.spark_sql import CONDITIONS, FIELDS, SELECTED, VALUES
 from tests.work import calls_of
 

@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from rs_assets import Dimension, HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
+from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.errors import TopologyError
-from rs_assets.pipeline.compile.plan import plan_queries
-from rs_assets.pipeline.topology.chain import Link
+from rs_assets.topology.chain import Link
 
 SCHEMA = "page string, ts timestamp"
 SECOND = timedelta(seconds=1)

@@ -13,8 +13,8 @@ from datetime import date
 import pytest
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
-from rs_assets.pipeline.topology.code import code_digest
-from rs_assets.pipeline.topology.shape import changes, shape_of
+from rs_assets.topology.shape import changes, shape_of
+from rs_assets.topology.user_code.code import code_digest
 
 LIMIT = 5
 

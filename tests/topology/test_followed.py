@@ -9,13 +9,13 @@ import pytest
 
 import rs_assets
 from rs_assets import HoppingWindow, OverWindow, StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.checkpoint.merge import layer
-from rs_assets.engine.connect.kafka.cluster import KafkaCluster
-from rs_assets.engine.connect.kafka.names import checked_topic
-from rs_assets.engine.home import Home
-from rs_assets.engine.names import checked_name, checked_owners, checked_path
+from rs_assets.catalog.offsets.merge import layer
+from rs_assets.common.home import Home
+from rs_assets.common.names import checked_name, checked_owners, checked_path
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.kafka.client.names import checked_topic
 from rs_assets.errors import RsError
-from rs_assets.pipeline.runtime.options import RunOptions
+from rs_assets.runtime.options import RunOptions
 from tests.project.remedies import table
 from tests.topology import followed_ends, followed_joins, followed_steps, followed_windows
 from tests.topology.followed_programs import TEN, Case
@@ -47,117 +47,117 @@ def from_kafka(**how):
 
 # What is refused, words of the remedy, and what it says to write instead.
 CASES = {
-    "pipeline/stream/draft.py::Draft.add": (
+    "stream/draft.py::Draft.add": (
         lambda: hits().filter("ms > 1").filter("ms > 2").to_print(name="file").build(),
         "name='...'",
         lambda: hits().filter("ms > 1").filter("ms > 2").to_print(name="other").build(),
     ),
-    "pipeline/stream/data_stream.py::DataStream.union": (
+    "stream/data_stream.py::DataStream.union": (
         lambda: hits().union(hits("other", "others")).to_print().build(),
         "begin them all from one StreamBuilder.data_stream(...)",
         lambda: united().build(),
     ),
-    "pipeline/stream/data_stream.py::_check_fresh": (
+    "stream/data_stream.py::_check_fresh": (
         lambda: hits().to_delta("t").build(fresh_within=5),
         "fresh_within=Time.minutes(5)",
         lambda: hits().window(TEN).group_by("page").count("n").to_delta("t").build(fresh_within=Time.minutes(5)),
     ),
-    "pipeline/stream/data_stream.py::DataStream.shuffle": (
+    "stream/data_stream.py::DataStream.shuffle": (
         lambda: hits().shuffle(2, strategy="disk"),
         "use 'delta' or 'kafka'",
         lambda: hits().shuffle(2, strategy="delta").to_print().build(),
     ),
-    "pipeline/stream/window_stream.py::WindowStream.__post_init__": (
+    "stream/window_stream.py::WindowStream.__post_init__": (
         lambda: hits().window("10 seconds"),
         "TumblingWindow.of(Time.seconds(10), 'ts')",
         lambda: hits().window(TumblingWindow.of(Time.seconds(10), "ts")).group_by("page").count("n").to_print().build(),
     ),
-    "engine/window/spec.py::HoppingWindow.__post_init__": (
+    "operators/window/spec.py::HoppingWindow.__post_init__": (
         lambda: HoppingWindow.of(Time.seconds(10), Time.seconds(20), "ts"),
         "use a slide that is at most the size",
         lambda: HoppingWindow.of(Time.seconds(10), Time.seconds(10), "ts"),
     ),
-    "engine/window/over.py::OverWindow.__post_init__": (
+    "operators/window/over.py::OverWindow.__post_init__": (
         lambda: OverWindow.rows(9, "ts", keep=[]),
         "OverWindow.rows(9, 'ts', keep=['ms'])",
         lambda: OverWindow.rows(9, "ts", keep=["ms"]),
     ),
-    "engine/window/durations.py::checked_duration": (
+    "operators/window/durations.py::checked_duration": (
         lambda: TumblingWindow.of(10, "ts"),
         "write it as Time.seconds(10)",
         lambda: TumblingWindow.of(Time.seconds(10), "ts"),
     ),
-    "engine/join/spec.py::pairs_of": (
+    "operators/join/spec.py::pairs_of": (
         lambda: joined([]),
         "on='user'",
         lambda: joined("page"),
     ),
-    "engine/names.py::checked_name": (
+    "common/names.py::checked_name": (
         lambda: checked_name("Shop", what="namespace"),
         "1 to 63 of a-z, 0-9 and _",
         lambda: checked_name("shop_2", what="namespace"),
     ),
-    "engine/names.py::checked_path": (
+    "common/names.py::checked_path": (
         lambda: checked_path("a#b", what="a path"),
         "without #",
         lambda: checked_path("a_b", what="a path"),
     ),
-    "engine/names.py::checked_owners": (
+    "common/names.py::checked_owners": (
         lambda: checked_owners(["team"]),
         "'team:team'",
         lambda: checked_owners(["team:team"]),
     ),
-    "engine/connect/kafka/names.py::checked_topic": (
+    "connectors/kafka/client/names.py::checked_topic": (
         lambda: checked_topic("a b", step="read"),
         "letters, digits",
         lambda: checked_topic("a_b", step="read"),
     ),
-    "engine/connect/kafka/cluster.py::KafkaCluster.__post_init__": (
+    "connectors/kafka/client/cluster.py::KafkaCluster.__post_init__": (
         lambda: KafkaCluster(bootstrap_servers="localhost:9092", username="me", password="pw"),
         "protocol='SASL_SSL', username='...', password=EnvVar('...')",
         lambda: KafkaCluster(bootstrap_servers="localhost:9092", protocol="SASL_SSL", username="me", password="pw"),
     ),
-    "engine/checkpoint/merge.py::layer": (
+    "catalog/offsets/merge.py::layer": (
         lambda: layer(-1),
         "count the parts of a row from 0",
         lambda: layer(0),
     ),
-    "engine/home.py::Home.at": (
+    "common/home.py::Home.at": (
         lambda: Home.at("s3://bucket/rs"),
         "give a path",
         lambda: Home.at("rs"),
     ),
-    "pipeline/runtime/options.py::RunOptions.__post_init__": (
+    "runtime/options.py::RunOptions.__post_init__": (
         lambda: RunOptions(metrics_endpoint="collector:4318"),
         "write it as http://collector:4318/v1/metrics",
         lambda: RunOptions(metrics_endpoint="http://collector:4318/v1/metrics"),
     ),
-    "pipeline/stream/builder.py::_read_committed": (
+    "stream/builder.py::_read_committed": (
         lambda: from_kafka(isolation="dirty"),
         "use 'read_committed' or 'read_uncommitted'",
         lambda: from_kafka(isolation="read_uncommitted"),
     ),
-    "pipeline/stream/habits.py::missing": (
+    "stream/habits.py::missing": (
         lambda: hits().where("ms > 1"),
         "filter",
         lambda: hits().filter("ms > 1").to_print().build(),
     ),
-    "engine/source/policy.py::BadRecords.of": (
+    "records/policy.py::BadRecords.of": (
         lambda: StreamBuilder.data_stream("shop", "p").from_file("a.jsonl", schema="a int", bad_records="drop"),
         "use 'fail', 'dead_letter', 'quarantine' or 'skip'",
         lambda: StreamBuilder.data_stream("shop", "p").from_file("a.jsonl", schema="a int", bad_records="dead_letter"),
     ),
-    "pipeline/check/rules.py::_filtered": (
+    "topology/check/rules.py::_filtered": (
         lambda: hits().filter("ms").to_print().build(),
         '"ms > 0"',
         lambda: hits().filter("ms > 0").to_print().build(),
     ),
-    "pipeline/check/sql.py::check_sql": (
+    "topology/check/sql.py::check_sql": (
         lambda: hits().filter("ms >").to_print().build(),
         "write it as Spark SQL",
         lambda: hits().filter("ms > 1 AND page = 'paid'").to_print().build(),
     ),
-    "pipeline/check/united.py::check_kinds": (
+    "topology/check/united.py::check_kinds": (
         lambda: _united("ms int", "ms string"),
         ".with_fields(ms='cast(ms as",
         lambda: _united("ms int", "ms string", cast="int"),
@@ -167,17 +167,17 @@ CASES = {
         "did you mean 'page'?",
         lambda: hits().select_fields("page").to_print().build(),
     ),
-    "pipeline/topology/deferred.py::Deferred.__bool__": (
+    "topology/user_code/deferred.py::Deferred.__bool__": (
         lambda: bool(rs_assets.F.col("a") > 1),
         "join them by &, | and ~",
         lambda: (rs_assets.F.col("a") > 1) & (rs_assets.F.col("b") > 1),
     ),
-    "engine/checkpoint/savepoints/store.py::SavepointStore.__init__": (
+    "recovery/savepoints/store.py::SavepointStore.__init__": (
         lambda: _store(" "),
         "give a path or a URI",
         lambda: _store("savepoints"),
     ),
-    "pipeline/runtime/run/trial.py::_by_source": (
+    "runtime/run/trial.py::_by_source": (
         lambda: united().build().try_([{"page": "/"}]),
         "try_({'a': [...]})",
         None,
@@ -192,7 +192,7 @@ def _united(one, other, *, cast=None):
 
 
 def _store(uri):
-    from rs_assets.engine.checkpoint.savepoints.store import SavepointStore
+    from rs_assets.recovery.savepoints.store import SavepointStore
 
     return SavepointStore(uri)
 

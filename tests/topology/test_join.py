@@ -6,10 +6,10 @@ from inspect import signature
 import pytest
 
 from rs_assets import HoppingWindow, Interval, StreamBuilder, Time, TumblingWindow
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.compile.provenance import fields_of, provenance
 from rs_assets.errors import TopologyError
-from rs_assets.pipeline.compile.plan import plan_queries
-from rs_assets.pipeline.compile.provenance import fields_of, provenance
-from rs_assets.pipeline.topology.chain import Link
+from rs_assets.topology.chain import Link
 
 SCHEMA = "id bigint, ms bigint, ts timestamp"
 SECOND = timedelta(seconds=1)

@@ -9,7 +9,7 @@ import pytest
 
 from rs_assets import StreamBuilder
 from rs_assets.errors import TopologyError
-from rs_assets.pipeline.stream.data_stream import DataStream
+from rs_assets.stream.data_stream import DataStream
 
 Step = Callable[[Path], str]
 

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict as OtherTypedDict
 
 from rs_assets import F, MemoryChannel, StreamBuilder, Time, TumblingWindow
 from rs_assets.errors import SchemaError, TopologyError, UnknownFieldError, UnknownMethodError
-from rs_assets.pipeline.topology.sink import PrintSink
+from rs_assets.topology.nodes.sink import PrintSink
 
 SCHEMA = "page string, ms bigint, ts timestamp"
 TEN = TumblingWindow.of(Time.seconds(10), "ts")

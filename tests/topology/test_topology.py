@@ -3,9 +3,9 @@
 import pytest
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.source.memory import MemoryChannel
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import SchemaError, TopologyError
-from rs_assets.pipeline.compile.plan import plan_queries
 
 TEN = TumblingWindow.of(Time.seconds(10), "ts")
 

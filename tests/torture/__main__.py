@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.spark.driver import SparkDriver
 from tests.faults.processes import QUICK_START
 from tests.torture.crashes import crashes
 from tests.torture.gate import Gate, begin_again

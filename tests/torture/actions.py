@@ -12,11 +12,11 @@ from types import MappingProxyType
 
 from deltalake import DeltaTable
 
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.dagster.runs.compaction import compact_everything
 from rs_assets.errors import RsError
-from rs_assets.orchestration.compaction import compact_everything
-from rs_assets.pipeline.compile.plan import plan_queries
-from rs_assets.pipeline.runtime.run.rescale import rescale
-from rs_assets.pipeline.runtime.upkeep import travel
+from rs_assets.runtime.run.rescale import rescale
+from rs_assets.runtime.upkeep import travel
 from tests.torture.history import EMPTY, Finding, History, Refusal, Saved, forget_state
 from tests.torture.model import Windows, copied
 from tests.torture.site import COPY, WINDOWS

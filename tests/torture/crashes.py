@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from itertools import takewhile
 from pathlib import Path
 
-from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.spark.driver import SparkDriver
 from tests.torture.operations import OPERATIONS, SHUFFLED
 from tests.torture.recorder import Crash, Recording, record
 from tests.torture.recover import Outcome, distinct, evenly, outcomes

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.spark.driver import SparkDriver
 from tests.torture.actions import ACTS, DEEDS, KILLED, Chances, act, kill
 from tests.torture.gate import Gate
 from tests.torture.history import Finding, History, forget_state

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from rs_assets.errors import RsError
-from rs_assets.pipeline.runtime.report import BatchProgress
-from rs_assets.pipeline.runtime.run.running import RunningPipeline
+from rs_assets.runtime.report import BatchProgress
+from rs_assets.runtime.run.running import RunningPipeline
 from tests.torture.gate import Gate
 from tests.torture.model import Numbers, Row, Windows, copied, difference, record
 from tests.torture.site import COPY, WINDOWS, Site

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from rs_assets import Pipeline, RunOptions, StreamBuilder
-from rs_assets.engine.home import Home
-from rs_assets.engine.spark.driver import SparkDriver
+from rs_assets.common.home import Home
+from rs_assets.spark.driver import SparkDriver
 from tests.torture.site import SMALL
 
 SCHEMA = "partition int, number bigint, attempt string, key string"

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rs_assets.engine.checkpoint.wish import Wish
-from rs_assets.orchestration.sensors.verdict import End, Kind, Ran, Verdict, judge
+from rs_assets.catalog.wish import Wish
+from rs_assets.dagster.sensors.verdict import End, Kind, Ran, Verdict, judge
 
 NOBODY, BATCH = -1, -2
 # dagster: launched by it. terminal: by a person, and recorded. plain: Python, which Dagster does not know.

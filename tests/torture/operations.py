@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rs_assets.engine.checkpoint.savepoints import Savepoint
-from rs_assets.engine.spark.driver import SparkDriver
-from rs_assets.orchestration.compaction import compact_everything
-from rs_assets.pipeline.runtime.run.rescale import rescale
-from rs_assets.pipeline.runtime.run.running import RunningPipeline
-from rs_assets.pipeline.runtime.upkeep import travel
+from rs_assets.dagster.runs.compaction import compact_everything
+from rs_assets.recovery.savepoints import Savepoint
+from rs_assets.runtime.run.rescale import rescale
+from rs_assets.runtime.run.running import RunningPipeline
+from rs_assets.runtime.upkeep import travel
+from rs_assets.spark.driver import SparkDriver
 from tests.torture.history import process_all
 from tests.torture.site import SMALL, Site
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rs_assets.errors import RsError
-from rs_assets.pipeline.runtime.upkeep import travel
+from rs_assets.runtime.upkeep import travel
 from tests.torture.history import forget_state
 from tests.torture.model import Row, all_read, difference
 from tests.torture.operations import FORK, JOB, OPERATIONS, ROWS, Operation

@@ -12,13 +12,13 @@ from typing import Any
 from deltalake import DeltaTable
 
 from rs_assets import Pipeline, StreamBuilder, Time, TumblingWindow
-from rs_assets.engine.home import Home
-from rs_assets.engine.sink.dead_letters import UNDONE
-from rs_assets.engine.spark.driver import SparkDriver
-from rs_assets.engine.spark.settings import SparkSettings
-from rs_assets.pipeline.runtime.options import RunOptions, SavepointPolicy
-from rs_assets.pipeline.stream.data_stream import DataStream
-from rs_assets.pipeline.stream.window_stream import WindowStream
+from rs_assets.common.home import Home
+from rs_assets.connectors.dead_letters import UNDONE
+from rs_assets.runtime.options import RunOptions, SavepointPolicy
+from rs_assets.spark.driver import SparkDriver
+from rs_assets.spark.settings import SparkSettings
+from rs_assets.stream.data_stream import DataStream
+from rs_assets.stream.window_stream import WindowStream
 from tests.torture.model import DELAY_S, WINDOW_S, Input, Row
 
 COPY, WINDOWS = "copy", "windows"

@@ -33,20 +33,20 @@ from dagster import (
 )
 
 from rs_assets import Pipeline, StreamBuilder, build_definitions
-from rs_assets.engine.checkpoint.lease import Lease, read_lease
-from rs_assets.engine.home import Home
-from rs_assets.engine.spark.resource import SparkResource
+from rs_assets.catalog.lease import Lease, read_lease
+from rs_assets.common.home import Home
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.instance import ensure_home
+from rs_assets.dagster.resources.spark import SparkResource
+from rs_assets.dagster.runs import runtime
+from rs_assets.dagster.runs.external_runs import run_recorded
+from rs_assets.dagster.runs.launch import launch
+from rs_assets.dagster.sensors import recovery_sensor
 from rs_assets.errors import RsError
-from rs_assets.orchestration import runtime
-from rs_assets.orchestration.instance import ensure_home
-from rs_assets.orchestration.launch import launch
-from rs_assets.orchestration.recorded import run_recorded
-from rs_assets.orchestration.sensors import recovery_sensor
-from rs_assets.orchestration.stream_assets import StreamAssets
-from rs_assets.pipeline.runtime.batch.query import QueryRun
-from rs_assets.pipeline.runtime.job import opening
-from rs_assets.pipeline.runtime.job.session import JobSession
-from rs_assets.pipeline.runtime.run import running
+from rs_assets.runtime.batch.query import QueryRun
+from rs_assets.runtime.job import opening
+from rs_assets.runtime.job.session import JobSession
+from rs_assets.runtime.run import running
 
 # What a run calls when it comes to a phase, in their order; those behind the word need Spark.
 PHASES: dict[str, tuple[object, str]] = {

@@ -1,0 +1,57 @@
+"""Compaction of a Delta table: few large files instead of many small ones, and nothing that no recent version names."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from rs_assets.connectors.delta.staging import YOUNG, clear_folders, old_folders
+
+HOUR = timedelta(hours=1)
+
+
+def compact_table(table: DeltaTable, *, retention: timedelta) -> dict[str, int]:
+    """Join small files, write a checkpoint of the log, and remove what no version younger than `retention` names.
+
+    Files that never became part of the table, and what they leave behind, go at that age too, but not before an hour:
+    somebody may be about to commit them. Readers of the table, streams too, do not notice: a compaction adds no rows.
+    """
+    # Decoded: the URI of a table has %20 for a space.
+    root, age = Path(unquote(urlsplit(table.table_uri).path)), max(retention, YOUNG)
+    done = _joined(table)
+    old = old_folders(root, age=age)
+    removed = _vacuumed(table, retention, full=retention >= YOUNG)
+    if retention < YOUNG:
+        removed += _vacuumed(table, YOUNG, full=True)
+    removed += clear_folders(root, old, age=age)
+    table.create_checkpoint()
+    table.cleanup_metadata()
+    return {
+        "files_added": int(done["numFilesAdded"]),
+        "files_joined": int(done["numFilesRemoved"]),
+        "files_removed": removed,
+        "delta_version": table.version(),
+    }
+
+
+@retry(
+    retry=retry_if_exception_type(CommitFailedError),
+    stop=stop_after_attempt(5),
+    wait=wait_random_exponential(multiplier=0.05, max=1.0),
+    reraise=True,
+)
+def _joined(table: DeltaTable) -> dict[str, Any]:
+    """Join the files; a merge that came in between is joined with the next try."""
+    table.update_incremental()
+    return table.optimize.compact()
+
+
+def _vacuumed(table: DeltaTable, retention: timedelta, *, full: bool) -> int:
+    hours = int(retention / HOUR)
+    return len(table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=full))

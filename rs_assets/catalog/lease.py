@@ -1,0 +1,401 @@
+"""Who may run a pipeline: a lease with a fencing token, kept in a Delta table of the catalog.
+
+A token is given out once and only grows. It travels into the transactions of the sinks, so a driver that was paused
+while another one took over finds its commits refused, whatever it believes. Whether a holder is still there is judged
+by its process (on this machine and in this container) or by its heartbeats, timed with our own monotonic clock: wall
+clocks may jump, and those of two machines differ.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from rs_assets.catalog.lease_table import (
+    SCHEMA,
+    check_writable,
+    read_beat,
+    rows_of,
+    tidy,
+    usable,
+    write_beat,
+    write_row,
+)
+from rs_assets.catalog.lease_table import open_leases as _open
+from rs_assets.common.background import Troubles
+from rs_assets.common.interrupts import held_back
+from rs_assets.common.processes import lives, started_s, this_host
+from rs_assets.errors import CheckpointError, LeaseLostError, PipelineBusyError
+
+# Long enough for a batch to outlast a slow disk, short enough that a dead machine is noticed soon.
+DEFAULT_TTL = timedelta(seconds=30)
+# Heartbeats in one time to live: two may be lost.
+BEATS = 3
+NOT_RENEWED = "the lease is not renewed"
+# How often a silent holder is looked at, in seconds.
+LOOK_S = 0.1
+# The leases that this process holds: one that it could not give back is known to be free.
+_HELD: set[tuple[str, int, str]] = set()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRow:
+    """The state of a pipeline's lease, as the catalog has it. `beat` grows with every renewal of one token."""
+
+    pipeline: str
+    token: int
+    beat: int
+    released: bool
+    host: str
+    pid: int
+    process_started: float
+    run_id: str
+    ttl_ms: int
+    acquired_at: datetime
+    renewed_at: datetime
+
+    @property
+    def age(self) -> timedelta:
+        """How long ago the last heartbeat was, by this machine's wall clock."""
+        return datetime.now(UTC) - self.renewed_at
+
+    @property
+    def here(self) -> bool:
+        """Whether its process id is one of this machine, boot and container."""
+        return self.host == this_host()
+
+    @property
+    def free(self) -> bool:
+        """Whether the lease is certainly free: released, or held by a process of this machine that has ended."""
+        return self.released or (self.here and (self._forgotten or not lives(self.pid, self.process_started)))
+
+    @property
+    def stale(self) -> bool:
+        """Whether it looks abandoned by the wall clock; only watching it tells.
+
+        A beat from far in the future says as little as an old one: one of the clocks was set.
+        """
+        return not self.free and abs(self.age) > timedelta(milliseconds=self.ttl_ms)
+
+    @property
+    def lease_id(self) -> tuple[str, int, str]:
+        """What tells it from all others of a home."""
+        return self.pipeline, self.token, self.run_id
+
+    @property
+    def _forgotten(self) -> bool:
+        """Whether this very process took it and has ended it, but could not write that down."""
+        return self.pid == os.getpid() and self.lease_id not in _HELD
+
+
+class Lease:
+    """A held lease; a context manager that renews it from a thread of its own and gives it back at the end."""
+
+    def __init__(self, path: Path, row: LeaseRow, *, taken_over: bool = False, before: LeaseRow | None = None) -> None:
+        self.path = path
+        self.row = row
+        # The lease that was there before it, by which it is known how long its holder has lived.
+        self.before = before
+        # Whether the holder before only was silent: it may wake, and must find its token outranked everywhere.
+        self.taken_over = taken_over
+        self._renewed = time.monotonic()
+        self.troubles = Troubles()
+        self._lost: LeaseLostError | None = None
+        self._guard = threading.Lock()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="rs-lease", daemon=True)
+
+    @property
+    def token(self) -> int:
+        """The fencing token: greater than every token given out before for this pipeline."""
+        return self.row.token
+
+    @classmethod
+    def acquire(
+        cls,
+        path: Path,
+        *,
+        pipeline: str,
+        run_id: str,
+        ttl: timedelta = DEFAULT_TTL,
+        above: int = 0,
+        within: ExitStack | None = None,
+    ) -> Self:
+        """Take the lease of `pipeline` in the Delta table at `path`, with a token greater than `above`.
+
+        PipelineBusyError names the holder if there is one. A holder that shows no sign of life is watched for up to
+        its time to live before its lease is taken. CheckpointError if the table cannot be read or written. The end of
+        `within` gives it back, wherever a signal comes between: the stack has it before the table does.
+        """
+        mine, taken_over = _claim(pipeline, run_id, ttl), False
+        while True:
+            with usable(path):
+                check_writable(path)
+                table = _open(path)
+                held = _rows(table, path).get(pipeline)
+                if held is not None and not held.free:
+                    taken_over |= _watch(path, held)
+                row = replace(mine, token=max(held.token if held else 0, above) + 1)
+                lease = cls(path, row, taken_over=taken_over, before=held)
+                if within is not None:
+                    within.push(lease)
+                if _taken(path, row, table, seen=held):
+                    return lease
+
+    def __enter__(self) -> Self:
+        """Begin to renew it."""
+        with held_back():
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give it back, unless somebody else has it by now; a signal that asks to end waits for that."""
+        with held_back():
+            self._give_back()
+
+    def _give_back(self) -> None:
+        self._end.set()
+        # It has not begun where the lease was not taken.
+        if self._thread.is_alive():
+            self._thread.join()
+        _HELD.discard(self.row.lease_id)
+        with self._guard, suppress(DeltaError, OSError, CheckpointError):
+            table = _open(self.path)
+            if self._lost is None and self._is_current(table):
+                released = replace(self.row, released=True, renewed_at=datetime.now(UTC))
+                _write(self.path, released, table, seen=self.row)
+                tidy(table)
+
+    def check(self) -> None:
+        """Return if this process still holds the lease; LeaseLostError otherwise. Called before each commit.
+
+        After a pause that was longer than half the time to live the catalog is asked, else the last heartbeat counts.
+        """
+        with self._guard:
+            if self._lost is None and time.monotonic() - self._renewed > self._ttl_s / 2:
+                self._renew()
+            if self._lost is not None:
+                raise self._lost
+
+    def outrank(self, token: int) -> None:
+        """Take a token above `token`, which a sink remembers of this pipeline; LeaseLostError if the lease is lost.
+
+        For a home whose leases were lost: it would begin to count anew, below what its own sinks have seen.
+        """
+        with self._guard, usable(self.path):
+            if token < self.token:
+                return
+            table, row = _open(self.path), replace(self.row, token=token + 1)
+            if not (self._is_current(table) and _taken(self.path, row, table, seen=self.row)):
+                raise _lost(self.row, read_lease(self.path, row.pipeline))
+            _HELD.discard(self.row.lease_id)
+            self.row = row
+
+    @property
+    def _ttl_s(self) -> float:
+        return self.row.ttl_ms / 1000
+
+    def _beat(self) -> None:
+        while not self._end.wait(self._ttl_s / BEATS):
+            # Whatever it raises: a thread that ends here would lose the lease without a word.
+            with self._guard, self.troubles.guarding(NOT_RENEWED):
+                if self._lost is None:
+                    self._renew(told=True)
+
+    def _renew(self, *, told: bool = False) -> None:
+        """Write a heartbeat. A store that cannot be reached is fatal only when the time to live is over.
+
+        With `told` what failed is raised all the same.
+        """
+        try:
+            if not self._is_current(_open(self.path)):
+                self._lost = _lost(self.row, read_lease(self.path, self.row.pipeline))
+                return
+            row = replace(self.row, beat=self.row.beat + 1, renewed_at=datetime.now(UTC))
+            _beat(self.path, row)
+            self.row, self._renewed = row, time.monotonic()
+        except (DeltaError, OSError, CheckpointError) as error:
+            if time.monotonic() - self._renewed > self._ttl_s:
+                self._lost = LeaseLostError(
+                    "the lease could not be renewed in time",
+                    remedy="see that the catalog can be written, then start again",
+                    pipeline=self.row.pipeline,
+                    cause=str(error)[:200],
+                )
+            if told:
+                raise
+
+    def _is_current(self, table: DeltaTable) -> bool:
+        current = _rows(table, self.path).get(self.row.pipeline)
+        return current is not None and _same(current, self.row)
+
+
+@contextmanager
+def held_lease(path: Path, *, pipeline: str, run_id: str, ttl: timedelta = DEFAULT_TTL) -> Iterator[Lease]:
+    """Within this the lease is held, as `Lease.acquire` takes it, and renewed."""
+    with ExitStack() as stack:
+        yield Lease.acquire(path, pipeline=pipeline, run_id=run_id, ttl=ttl, within=stack).__enter__()
+
+
+def read_lease(path: Path, pipeline: str) -> LeaseRow | None:
+    """The lease of `pipeline` as the catalog has it, None if it never had one."""
+    return read_leases(path).get(pipeline)
+
+
+def refuse_held(path: Path, pipeline: str) -> None:
+    """PipelineBusyError if somebody holds the lease of `pipeline`, as `acquire` sees it; nothing is taken."""
+    held = read_lease(path, pipeline)
+    if held is not None and not held.free:
+        _watch(path, held)
+
+
+def read_leases(path: Path) -> Mapping[str, LeaseRow]:
+    """The leases of all pipelines, by name."""
+    with usable(path):
+        return _rows(_open(path), path) if DeltaTable.is_deltatable(str(path)) else {}
+
+
+def _claim(pipeline: str, run_id: str, ttl: timedelta) -> LeaseRow:
+    now = datetime.now(UTC)
+    return LeaseRow(
+        pipeline=pipeline,
+        token=0,
+        beat=0,
+        released=False,
+        host=this_host(),
+        pid=os.getpid(),
+        process_started=started_s(psutil.Process()),
+        run_id=run_id,
+        ttl_ms=ttl // timedelta(milliseconds=1),
+        acquired_at=now,
+        renewed_at=now,
+    )
+
+
+def _watch(path: Path, held: LeaseRow) -> bool:
+    """Wait until `held` is free, or has shown no heartbeat for long enough: True. PipelineBusyError if it lives.
+
+    A fresh beat is believed at once only of a process of this machine: other clocks may be ahead of ours.
+    """
+    if held.here and not held.stale:
+        raise _busy(held)
+    pause = threading.Event()
+    # A living holder beats every third of its time to live, so half of it tells; all of it where the clocks agree that
+    # it was there just now.
+    silence_s = held.ttl_ms / 1000 / (2 if held.stale else 1)
+    deadline = time.monotonic() + silence_s
+    while time.monotonic() < deadline:
+        pause.wait(LOOK_S)
+        now = read_lease(path, held.pipeline)
+        if now is None or (now.token == held.token and now.free):
+            return False
+        if (now.lease_id, now.beat) != (held.lease_id, held.beat):
+            raise _busy(now)
+    return True
+
+
+def _rows(table: DeltaTable, path: Path) -> Mapping[str, LeaseRow]:
+    """The leases by pipeline, with their newest heartbeats."""
+    try:
+        return {row["pipeline"]: _beaten(LeaseRow(**row), path) for row in rows_of(table)}
+    except TypeError as error:
+        raise CheckpointError("the leases in the catalog have other columns than they should", file=path) from error
+
+
+def _beaten(row: LeaseRow, path: Path) -> LeaseRow:
+    found = None if row.released else read_beat(path, pipeline=row.pipeline, token=row.token, run_id=row.run_id)
+    return row if found is None else replace(row, beat=found[0], renewed_at=found[1])
+
+
+def _taken(path: Path, row: LeaseRow, table: DeltaTable, *, seen: LeaseRow | None) -> bool:
+    """Whether `row` is in the table by now, as a lease of this process."""
+    taken = False
+    _HELD.add(row.lease_id)
+    try:
+        taken = _write(path, row, table, seen=seen)
+    finally:
+        if not taken:
+            _HELD.discard(row.lease_id)
+    tidy(table)
+    return taken
+
+
+def _beat(path: Path, row: LeaseRow) -> None:
+    write_beat(path, pipeline=row.pipeline, token=row.token, run_id=row.run_id, beat=row.beat, at=row.renewed_at)
+
+
+@retry(
+    retry=retry_if_exception_type(CommitFailedError),
+    stop=stop_after_attempt(10),
+    wait=wait_random_exponential(multiplier=0.01, max=0.5),
+    reraise=True,
+)
+def _write(path: Path, row: LeaseRow, table: DeltaTable, *, seen: LeaseRow | None) -> bool:
+    """Put `row` in the place of `seen`, in one transaction; False if that is not the pipeline's lease any more."""
+    try:
+        write_row(table, _plain(row))
+    except CommitFailedError:
+        table.update_incremental()
+        current = _rows(table, path).get(row.pipeline)
+        if not (current is None if seen is None else current is not None and _same(current, seen)):
+            return False
+        raise
+    return True
+
+
+def _same(current: LeaseRow, row: LeaseRow) -> bool:
+    mine, theirs = ((r.token, r.host, r.pid, r.run_id, r.released) for r in (row, current))
+    return mine == theirs
+
+
+def _plain(row: LeaseRow) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in SCHEMA.names}
+
+
+def _busy(held: LeaseRow) -> PipelineBusyError:
+    return PipelineBusyError(
+        f"another run of {held.pipeline} is going",
+        remedy="wait for it, or stop it: Ctrl-C in its terminal, Terminate in Dagster",
+        **_holder(held),
+    )
+
+
+def _lost(mine: LeaseRow, current: LeaseRow | None) -> LeaseLostError:
+    if current is None:
+        return LeaseLostError(
+            f"the lease of {mine.pipeline} is gone from the catalog",
+            remedy="start again: the lease is made anew, with a token above those that the sinks remember",
+            token=mine.token,
+        )
+    return LeaseLostError(
+        f"another driver has taken over {mine.pipeline} while this one was silent",
+        remedy="nothing to do: this run ends here, the other one goes on",
+        token=mine.token,
+        **_holder(current),
+    )
+
+
+def _holder(row: LeaseRow) -> Mapping[str, object]:
+    """Host, process, run and age, for people."""
+    return {
+        "host": row.host.split("/")[0],
+        "pid": row.pid,
+        "run": row.run_id,
+        "since": row.acquired_at.isoformat(timespec="seconds"),
+        "last_heartbeat": f"{max(row.age, timedelta(0)).total_seconds():.0f} s ago",
+    }

@@ -1,0 +1,159 @@
+"""The storage `db`: the table checkpoint_snapshot in any database that SQLAlchemy knows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    DateTime,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    bindparam,
+    inspect,
+    select,
+)
+from sqlalchemy.dialects.mysql import VARCHAR
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from rs_assets.catalog.offsets.base import CheckpointRow, CheckpointStorage, newest_of_each, row_of
+from rs_assets.catalog.offsets.merge import parse_row_key
+from rs_assets.common.database import engine_of, parsed_url, secrets_of, where, without
+from rs_assets.errors import CheckpointError
+
+# The longest that MySQL can index; its usual collation would take two keys that differ in case for one.
+_KEY = String(700).with_variant(VARCHAR(700, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
+# SQLite counts ids by itself only in a column of this very type.
+_ID = BigInteger().with_variant(Integer, "sqlite")
+SNAPSHOT = Table(
+    "checkpoint_snapshot",
+    MetaData(),
+    Column("id", _ID, primary_key=True, autoincrement=True),
+    Column("gmt_create", DateTime, nullable=False),
+    Column("gmt_modified", DateTime, nullable=False),
+    Column("key", _KEY, nullable=False, unique=True),
+    Column("value", Text, nullable=False),
+)
+# Databases limit how many values one statement may have.
+KEYS_PER_QUERY = 500
+# What the key says is not said again in the value.
+KEY_PARTS = frozenset({"namespace", "group", "topic", "name", "pipeline", "queue"})
+TIMES = ("watermark", "at")
+
+
+class DbStorage(CheckpointStorage):
+    """Keeps the newest row of each key, its facts as a JSON object (`offset`, `batch_id`, ...) in the column `value`.
+
+    The table is made if it is missing; `gmt_create` and `gmt_modified` are UTC. No error and no repr shows the url's
+    password or parameters. Keys may be 700 characters long.
+    """
+
+    name = "db"
+
+    def __init__(self, url: str | None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(clock=clock)
+        parsed = parsed_url(url, what="the checkpoint storage 'db'")
+        self._secrets = secrets_of(parsed)
+        self._where = where(parsed)
+        self._engine = engine_of(parsed)
+        self._made = False
+
+    def __repr__(self) -> str:
+        return f"DbStorage({', '.join(str(fact) for fact in self._where.values() if fact)})"
+
+    def _write(self, rows: Sequence[CheckpointRow]) -> None:
+        with self._errors("written"):
+            self._make()
+            self._upsert(tuple(newest_of_each(rows).values()))
+
+    # Another process may insert a key between our look and our insert.
+    @retry(
+        retry=retry_if_exception_type(IntegrityError),
+        stop=stop_after_attempt(5),
+        wait=wait_random_exponential(multiplier=0.01, max=0.5),
+        reraise=True,
+    )
+    def _upsert(self, rows: Sequence[CheckpointRow]) -> None:
+        now = datetime.now(UTC).replace(tzinfo=None)
+        with self._engine.begin() as connection:
+            for start in range(0, len(rows), KEYS_PER_QUERY):
+                some = rows[start : start + KEYS_PER_QUERY]
+                stored = _places(connection, [row.key for row in some])
+                new = [row for row in some if row.key not in stored]
+                newer = [row for row in some if row.key in stored and row.place > stored[row.key]]
+                if new:
+                    inserts = [{"gmt_create": now, "gmt_modified": now, "key": r.key, "value": _value(r)} for r in new]
+                    connection.execute(SNAPSHOT.insert(), inserts)
+                if newer:
+                    change = SNAPSHOT.update().where(SNAPSHOT.c.key == bindparam("of_key"))
+                    updates = [{"of_key": r.key, "gmt_modified": now, "value": _value(r)} for r in newer]
+                    connection.execute(change, updates)
+
+    def _read(self, key: str | None) -> Iterable[CheckpointRow]:
+        query = select(SNAPSHOT.c.key, SNAPSHOT.c.value)
+        with self._errors("read"):
+            self._make()
+            with self._engine.connect() as connection:
+                found = connection.execute(query if key is None else query.where(SNAPSHOT.c.key == key)).all()
+        return [_row(each.key, each.value) for each in found]
+
+    def _make(self) -> None:
+        if self._made:
+            return
+        try:
+            SNAPSHOT.metadata.create_all(self._engine)
+        except SQLAlchemyError:
+            # Somebody else may have made it at this moment.
+            if not inspect(self._engine).has_table(SNAPSHOT.name):
+                raise
+        self._made = True
+
+    def _close(self) -> None:
+        self._engine.dispose()
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (SQLAlchemyError, OSError) as error:
+            # Without the cause: its text and its arguments are the driver's, and may hold what must not be shown.
+            raise CheckpointError(
+                f"the checkpoints cannot be {what}",
+                remedy="see that the database can be reached and its table checkpoint_snapshot be written",
+                **self._where,
+                cause=without(self._secrets, str(getattr(error, "orig", None) or error))[:200],
+            ) from None
+
+
+def _places(connection: Connection, keys: Sequence[str]) -> Mapping[str, tuple[int, int]]:
+    """Generation and batch of the stored rows with these keys, locked until the transaction ends where that exists."""
+    query = select(SNAPSHOT.c.key, SNAPSHOT.c.value).where(SNAPSHOT.c.key.in_(keys)).with_for_update()
+    return {found.key: _row(found.key, found.value).place for found in connection.execute(query)}
+
+
+def _value(row: CheckpointRow) -> str:
+    return orjson.dumps({name: fact for name, fact in asdict(row).items() if name not in KEY_PARTS}).decode()
+
+
+def _row(key: str, value: str) -> CheckpointRow:
+    """The row of a key and its JSON; CheckpointError if it is damaged."""
+    facts: dict[str, Any] = {}
+    try:
+        facts = {**asdict(parse_row_key(key)), **orjson.loads(value)}
+        facts.update({name: datetime.fromisoformat(facts[name]) for name in TIMES if facts.get(name) is not None})
+    except (orjson.JSONDecodeError, TypeError, ValueError):
+        # Too few facts are what is reported.
+        facts = {}
+    return row_of(facts, key=key)

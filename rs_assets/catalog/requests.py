@@ -1,0 +1,53 @@
+"""What one process asks of another that runs a pipeline, to stop, change or be started again: files in its folder.
+
+A run that stops by request ends well: it drains and returns, where a signal would look like a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+from rs_assets.common.files import write_atomically
+
+Request = Literal["stop", "resume", "change"]
+
+
+def ask(folder: Path, request: Request, *, reason: str) -> str:
+    """Leave a request; returns its id."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o750)
+    request_id = uuid.uuid4().hex[:12]
+    content = {"id": request_id, "reason": reason, "at": datetime.now(UTC).isoformat(), "pid": os.getpid()}
+    write_atomically(_path(folder, request), orjson.dumps(content))
+    return request_id
+
+
+def asked(folder: Path, request: Request) -> dict[str, Any] | None:
+    """The request that waits, None without one; a file that cannot be read is one without a reason.
+
+    Where the folder itself cannot be reached, nobody has asked for anything: a stream would end for good, and well.
+    """
+    path = _path(folder, request)
+    try:
+        content = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError:
+        content = None
+    except OSError:
+        if not os.path.lexists(path):
+            return None
+        content = None
+    return content if isinstance(content, dict) else {"id": "unknown", "reason": "unknown"}
+
+
+def clear(folder: Path, request: Request) -> None:
+    """Forget the request, if there is one."""
+    _path(folder, request).unlink(missing_ok=True)
+
+
+def _path(folder: Path, request: Request) -> Path:
+    return folder / f"{request}.wanted"

@@ -1,0 +1,340 @@
+"""What Spark wrote down about a batch: its offsets, its watermark, the files it planned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import orjson
+
+from rs_assets.common.files import lines_from_end, write_atomically
+from rs_assets.errors import CheckpointError
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+COMPACT = ".compact"
+# The scheme of a file here, as Java writes it.
+LOCAL = re.compile(r"^file:(?://)?(?=/)")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """A file that Spark's file source planned for a batch, as it was then."""
+
+    path: str
+    modified_ms: int
+    batch: int
+
+    @property
+    def local(self) -> Path:
+        """The path without its scheme."""
+        return Path(self.place)
+
+    @property
+    def place(self) -> str:
+        """The same as text; of many files, for a `Path` costs ten times as much."""
+        plain = LOCAL.sub("", self.path)
+        if plain.startswith("/") and "%" not in plain:
+            return plain
+        return str(Path(unquote(urlparse(self.path).path)))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOffsets:
+    """One line of Spark's offset log: the end offset of each named source, the watermark and the batch's clock."""
+
+    batch_id: int
+    watermark: datetime
+    started: datetime
+    sources: dict[str, str]
+
+
+class CheckpointLog:
+    """Reads the checkpoint folder of one query. Everything is read from files when asked for.
+
+    `aliases` gives the name that the log has for a source that was renamed since; all methods take and give new names.
+    """
+
+    def __init__(self, folder: Path, aliases: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.aliases: Mapping[str, str] = aliases or {}
+
+    @property
+    def stored_name(self) -> str:
+        """The name that the query had when its checkpoint was begun: that of the folder around it, which lasts."""
+        return self.folder.parent.name
+
+    def offsets(self, batch_id: int) -> BatchOffsets | None:
+        """The planned end of a batch; None if it was never planned. CheckpointError if the file is damaged."""
+        path = self.folder / "offsets" / str(batch_id)
+        try:
+            facts = path.stat()
+        except FileNotFoundError:
+            return None
+        planned = _offsets(path, facts.st_ino, facts.st_mtime_ns)
+        current = {stored: name for name, stored in self.aliases.items()}
+        return replace(planned, sources={current.get(name, name): end for name, end in planned.sources.items()})
+
+    def last_committed(self) -> int:
+        """The id of the last batch that Spark has committed, -1 for none."""
+        return max(_numbers(self.folder / "commits"), default=-1)
+
+    @property
+    def watermark_waits(self) -> bool:
+        """Whether the last committed batch has moved the watermark, and no batch is planned yet that goes by it."""
+        last = self.last_committed()
+        planned = self.offsets(last)
+        if planned is None or self.offsets(last + 1) is not None:
+            return False
+        return _next_watermark(self.folder / "commits" / str(last)) > planned.watermark
+
+    @property
+    def begun(self) -> bool:
+        """Whether a batch was ever planned; Spark removes the first files of a long log."""
+        return self.last_committed() >= 0 or self.offsets(0) is not None
+
+    def committed_batches(self) -> list[int]:
+        """The ids of the committed batches that the log still holds, in order."""
+        return sorted(_numbers(self.folder / "commits"))
+
+    def planned_batches(self) -> list[int]:
+        """The ids of the planned batches that the log still holds, in order."""
+        return sorted(_numbers(self.folder / "offsets"))
+
+    @property
+    def query_id(self) -> str | None:
+        """Spark's id of this checkpoint, None before the first start; CheckpointError if the file is damaged."""
+        path = self.folder / "metadata"
+        if not path.exists():
+            return None
+        try:
+            return str(orjson.loads(path.read_bytes())["id"])
+        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            raise _damaged(path) from error
+
+    def clear_cut_writes(self) -> None:
+        """Remove what writes of the log that were cut short have left; the query must be stopped.
+
+        Spark 4.2.0 begins batch 0 only in an empty log (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY), so a kill in its
+        very first write would be refused for ever.
+        """
+        for folder in (self.folder / "offsets", self.folder / "commits"):
+            for file in (*folder.glob(".*.tmp"), *folder.glob(".*.tmp.crc")):
+                file.unlink(missing_ok=True)
+
+    def pin_partitions(self, partitions: int) -> None:
+        """Write the number of state partitions into the offset files that lack it; the query must be stopped.
+
+        Spark 4.2.0 leaves it out of the named offset log and then cannot start again over a batch that was planned
+        but not committed (`None.get` in OfflineStateRepartitionUtils): just what a crash leaves. A file that has it
+        hands it on to the next batches, so this writes only behind a query's first run.
+        """
+        for batch_id in _numbers(self.folder / "offsets"):
+            version, metadata, *lines = (self.folder / "offsets" / str(batch_id)).read_text().split("\n")
+            content = _parsed(metadata, self.folder / "offsets" / str(batch_id))
+            if PARTITIONS not in content["conf"]:
+                content["conf"][PARTITIONS] = str(partitions)
+                self._rewrite(batch_id, [version, orjson.dumps(content).decode(), *lines])
+
+    def partitions(self, batch_id: int) -> int:
+        """The number of state partitions that a batch was planned with, 0 if its file does not say."""
+        path = self.folder / "offsets" / str(batch_id)
+        if not path.exists():
+            return 0
+        return int(_parsed(path.read_text().split("\n")[1], path)["conf"].get(PARTITIONS, 0))
+
+    def take_back(self, source: str, offset: str) -> None:
+        """Let a source that was taken out go on at `offset`; the query must be stopped.
+
+        Without it Spark would read the source from its beginning again: it forgets the offsets of sources that are not
+        in the last batch.
+        """
+        name = self.aliases.get(source, source)
+        last = self.last_committed()
+        for batch_id in _numbers(self.folder / "offsets"):
+            lines = (self.folder / "offsets" / str(batch_id)).read_text().split("\n")
+            if batch_id >= last and not any(line.startswith(f"{name}:") for line in lines[2:]):
+                self._rewrite(batch_id, [*(line for line in lines if line), f"{name}:{offset}"])
+
+    def go_on_at(self, source: str, offset: str) -> None:
+        """Let a source go on elsewhere behind the last committed batch; the query must be stopped, nothing planned."""
+        name, last = self.aliases.get(source, source), self.last_committed()
+        lines = (self.folder / "offsets" / str(last)).read_text().split("\n")
+        self._rewrite(last, [f"{name}:{offset}" if line.startswith(f"{name}:") else line for line in lines])
+
+    def plan_as(self, batch_id: int, ends: Mapping[str, str]) -> bool:
+        """Let a planned batch end at `ends`, by the stored names of its sources; whether that changes its plan.
+
+        The query must end without having computed the batch. Sources that are not in both stay as they are planned.
+        """
+        lines = (self.folder / "offsets" / str(batch_id)).read_text().split("\n")
+        head, planned = lines[:2], [line.split(":", 1) for line in lines[2:] if ":" in line]
+        now = [f"{name}:{ends.get(name, end)}" for name, end in planned]
+        if now == [f"{name}:{end}" for name, end in planned]:
+            return False
+        self._rewrite(batch_id, [*head, *now])
+        return True
+
+    def _rewrite(self, batch_id: int, lines: list[str]) -> None:
+        folder = self.folder / "offsets"
+        # A checksum of the old text would make Spark refuse the new one; without any it asks for none.
+        (folder / f".{batch_id}.crc").unlink(missing_ok=True)
+        write_atomically(folder / str(batch_id), "\n".join(lines).encode())
+
+    def withdraw(self, batch_id: int) -> None:
+        """Forget the plan of the last batch, so that the next start plans it anew; nothing of it may be committed."""
+        folder = self.folder / "offsets"
+        (folder / f".{batch_id}.crc").unlink(missing_ok=True)
+        (folder / str(batch_id)).unlink(missing_ok=True)
+
+    def take_away(self, batch_id: int) -> None:
+        """Forget the last batch, though it is committed: for one that only rewrote state."""
+        folder = self.folder / "commits"
+        (folder / f".{batch_id}.crc").unlink(missing_ok=True)
+        (folder / str(batch_id)).unlink(missing_ok=True)
+        self.withdraw(batch_id)
+
+    def planned_files(self, source: str, batch_id: int | None = None) -> list[PlannedFile]:
+        """The files that the file source `source` planned for a batch, or for all that its log still holds.
+
+        For a batch only those entries of the log are read that are its own.
+        """
+        if batch_id is None:
+            entries = self._source_log(source, first=0, last=None)
+        else:
+            first, last = self.source_offset(source, batch_id - 1) + 1, self.source_offset(source, batch_id)
+            entries = self._source_log(source, first=first, last=last)
+        return list({file.path: file for file in entries}.values())
+
+    def rewrite_files(self, source: str, changed: Mapping[str, PlannedFile | None]) -> None:
+        """Put other entries in the place of those that a file source planned, by path; None takes one out.
+
+        The query must be stopped. It may be cut off anywhere: what is done is done again by the next start.
+        """
+        folder = self.folder / "sources" / self.aliases.get(source, source)
+        for path in sorted(folder.iterdir()) if changed and folder.is_dir() else ():
+            if not (path.name.isdigit() or path.name.endswith(COMPACT)):
+                continue
+            lines = path.read_bytes().splitlines()
+            made = [new for line in lines if (new := _rewritten(line, changed)) is not None]
+            if made != lines:
+                (folder / f".{path.name}.crc").unlink(missing_ok=True)
+                write_atomically(path, b"\n".join(made))
+
+    def source_offset(self, source: str, batch_id: int) -> int:
+        """A file source's own counter at the end of a batch, -1 before its first."""
+        offsets = self.offsets(batch_id) if batch_id >= 0 else None
+        text = offsets.sources.get(source, "-") if offsets else "-"
+        return -1 if text == "-" else int(orjson.loads(text)["logOffset"])
+
+    def _source_log(self, source: str, *, first: int, last: int | None) -> Iterator[PlannedFile]:
+        """The entries from number `first` to `last` (None: to the newest) of the log of a file source."""
+        folder = self.folder / "sources" / self.aliases.get(source, source)
+        names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+        for name, numbers in _log_files(names, first, last):
+            yield from _planned(folder / name, numbers)
+
+
+@lru_cache(maxsize=64)
+def _offsets(path: Path, inode: int, written_ns: int) -> BatchOffsets:  # noqa: ARG001  they tell one content from another
+    """An offset file, by the names that it has; a batch asks for it, and the one before, many times."""
+    try:
+        version, metadata, *lines = path.read_text().splitlines()
+    except ValueError as error:
+        raise _damaged(path) from error
+    meta = _parsed(metadata, path)
+    if version != "v2":
+        raise CheckpointError(f"offset log of version {version}, this release reads v2", file=path)
+    sources = dict(line.split(":", 1) for line in lines if ":" in line)
+    return BatchOffsets(int(path.name), _instant(meta["batchWatermarkMs"]), _instant(meta["batchTimestampMs"]), sources)
+
+
+def _log_files(names: Collection[str], first: int, last: int | None) -> Iterator[tuple[str, range]]:
+    """The files of a source's log that have the entries from `first` to `last`, and which of these each has.
+
+    An entry has a file of its own, until Spark joins it with all before it in one that ends in `.compact`.
+
+    >>> list(_log_files({"9.compact", "10", "11"}, 8, 10))
+    [('9.compact', range(8, 10)), ('10', range(10, 11))]
+    """
+    single = {int(name) for name in names if name.isdigit()}
+    joined = sorted(int(name.removesuffix(COMPACT)) for name in names if name.endswith(COMPACT))
+    if last is None:
+        # Of all that there is the newest joined file has the most.
+        last = max([*single, *joined], default=-1)
+        single = {number for number in single if not joined or number > joined[-1]}
+        joined = joined[-1:]
+    number = first
+    while number <= last:
+        around = next((end for end in joined if end >= number), number)
+        if number in single:
+            yield str(number), range(number, number + 1)
+            number += 1
+        else:
+            if around in joined:
+                yield f"{around}{COMPACT}", range(number, min(around, last) + 1)
+            number = around + 1
+
+
+def _planned(path: Path, numbers: range) -> list[PlannedFile]:
+    """The entries in a file of a source's log that have these numbers; they stand in order, and history may be long."""
+    found = []
+    for line in lines_from_end(path):
+        if not line.startswith(b"{"):
+            # The version of the log.
+            break
+        entry = orjson.loads(line)
+        number = int(entry["batchId"])
+        if number < numbers.start:
+            break
+        if number in numbers:
+            found.append(PlannedFile(entry["path"], int(entry["timestamp"]), number))
+    return found[::-1]
+
+
+def _rewritten(line: bytes, changed: Mapping[str, PlannedFile | None]) -> bytes | None:
+    """A line of a source's log with the entry that takes its place; None if there is none."""
+    if not line.startswith(b"{"):
+        return line
+    entry = orjson.loads(line)
+    if entry["path"] not in changed:
+        return line
+    file = changed[entry["path"]]
+    return None if file is None else orjson.dumps({**entry, "path": file.path, "timestamp": file.modified_ms})
+
+
+def _parsed(metadata: str, path: Path) -> dict[str, Any]:
+    """The second line of an offset file."""
+    try:
+        content: dict[str, Any] = orjson.loads(metadata)
+        content["conf"], content["batchWatermarkMs"], content["batchTimestampMs"]
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise _damaged(path) from error
+    return content
+
+
+def _next_watermark(path: Path) -> datetime:
+    """The watermark behind a committed batch."""
+    try:
+        return _instant(orjson.loads(path.read_bytes().partition(b"\n")[2])["nextBatchWatermarkMs"])
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            "a commit file is damaged", remedy="restore it from a copy of the checkpoint", file=path
+        ) from error
+
+
+def _damaged(path: Path) -> CheckpointError:
+    return CheckpointError("an offset file is damaged", remedy="restore it from a copy of the checkpoint", file=path)
+
+
+def _numbers(folder: Path) -> list[int]:
+    return [int(p.name) for p in folder.iterdir() if p.name.isdigit()] if folder.is_dir() else []
+
+
+def _instant(epoch_ms: int) -> datetime:
+    return datetime.fromtimestamp(epoch_ms / 1000, tz=UTC)

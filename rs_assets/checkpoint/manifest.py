@@ -1,0 +1,196 @@
+"""The manifest of a job: its identity beside Spark's checkpoints, in one small durable file."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from rs_assets.common.files import write_atomically
+from rs_assets.errors import CheckpointError
+
+VERSION = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryFacts:
+    """What is known of one query; `shape` is what its state was made with, as plain data.
+
+    `generation` is that of its own checkpoint: a step that was reset is ahead of its pipeline. `query_id` is
+    Spark's id of the checkpoint, `left` holds the offsets of sources that were taken out, `origins` what each
+    source reads or has read, `targets` where each sink writes or has written, `rules` into which table each Delta
+    output writes and how its rows replace others there, `sinks` maps its sinks to the last batch that each had,
+    `rows_open` is how many groups were left in state (an idle run does not load it), `catalogued` the last batch
+    that the catalog has, `poisons` the records that are kept out of batches that failed on them. `path` are the
+    generations that lead to this one, oldest first, each with its last batch that counts. `ruled` are the `rules` of
+    before that a person has let be changed, oldest first, each with the last batch that went by them.
+    """
+
+    generation: int
+    stateful: str | None = None
+    mode: str = "append"
+    sinks: Mapping[str, int] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+    left: Mapping[str, str] = field(default_factory=dict)
+    shape: tuple[Mapping[str, Any], ...] = ()
+    query_id: str | None = None
+    rows_open: int = 0
+    catalogued: int = -1
+    poisons: tuple[Mapping[str, Any], ...] = ()
+    path: tuple[tuple[int, int], ...] = ()
+    origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    targets: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ruled: tuple[tuple[int, Mapping[str, tuple[str, ...]]], ...] = ()
+
+    def rules_at(self, batch: int) -> QueryFacts:
+        """These facts with the rules that the outputs had at the end of an earlier batch."""
+        later = [rules for last, rules in self.ruled if last >= batch]
+        then = tuple((last, rules) for last, rules in self.ruled if last < batch)
+        return replace(self, rules={**self.rules, **(later[0] if later else {})}, ruled=then)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What survives a run.
+
+    `pipeline_id` marks what sinks have committed; `generation` counts checkpoints begun afresh; `sealed` says that the
+    input ended; `schemas` pins inferred schemas (JSON); `inputs` holds the size of each whole file that was read, by
+    source. `partitions` is the number of state partitions, 0 before the first start: Spark's named offset log does not
+    keep it, and would load the wrong state with another number; `rescaling` is the number it is being changed to.
+    `aliases` gives the name under which the checkpoint knows a source or sink that was renamed; `queries` are the
+    queries by the name of their folder. `places` says where each durable shuffle lies, by the stored name of the step
+    that writes it: the name of a topic, or the folder of a table, which begins with the stored name of its query.
+    `token` is the greatest fencing token that was taken, `claims` has for each sink the claims of this home that it may
+    remember. `code` is a digest of the version of the pipeline that had the last batch with rows.
+    """
+
+    pipeline_id: str
+    generation: int = 1
+    sealed: bool = False
+    partitions: int = 0
+    rescaling: int = 0
+    schemas: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    queries: Mapping[str, QueryFacts] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+    token: int = 0
+    claims: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    code: str = ""
+
+    @classmethod
+    def new(cls) -> Manifest:
+        """A first generation with an id of its own."""
+        return cls(pipeline_id=uuid.uuid4().hex)
+
+    @property
+    def last_generation(self) -> int:
+        """The greatest generation that any query has used."""
+        return max((self.generation, *(facts.generation for facts in self.queries.values())))
+
+    def next_generation(self, *, above: int = 0) -> Manifest:
+        """The manifest of a fresh checkpoint, in a generation `above` another one; pinned schemas go."""
+        generation = max(self.last_generation, above) + 1
+        return Manifest(pipeline_id=self.pipeline_id, generation=generation, token=self.token, claims=self.claims)
+
+    def place(self, job: Path, query: str) -> Path:
+        """The folder of the query that is stored under this name, below the folder of the job."""
+        return job / generation_folder(self.queries[query].generation) / query
+
+    def stored_name(self, step: str) -> str:
+        """The name under which checkpoint and sinks know the source or sink `step`."""
+        return self.aliases.get(step, step)
+
+    def with_query(self, folder: str, facts: QueryFacts) -> Manifest:
+        """This manifest with other facts of one query."""
+        return replace(self, queries={**self.queries, folder: facts})
+
+    def body(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Manifest:
+        """The manifest that `body` describes; TypeError or KeyError if it describes none."""
+        queries = {
+            folder: QueryFacts(
+                **{
+                    **facts,
+                    "sources": tuple(facts["sources"]),
+                    "shape": tuple(facts["shape"]),
+                    "poisons": tuple(facts.get("poisons", ())),
+                    "origins": {name: tuple(of) for name, of in facts.get("origins", {}).items()},
+                    "rules": _rules(facts.get("rules", {})),
+                    "ruled": tuple((last, _rules(rules)) for last, rules in facts.get("ruled", ())),
+                    "path": tuple((generation, batch) for generation, batch in facts.get("path", ())),
+                }
+            )
+            for folder, facts in body["queries"].items()
+        }
+        claims = {sink: tuple(known) for sink, known in body.get("claims", {}).items()}
+        return cls(**{**body, "queries": queries, "claims": claims})
+
+
+def _rules(stored: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(rule) for name, rule in stored.items()}
+
+
+def generation_folder(generation: int) -> str:
+    """The name of a generation's folder in a job's folder.
+
+    >>> generation_folder(3)
+    'g0003'
+    """
+    return f"g{generation:04d}"
+
+
+def load(folder: Path) -> Manifest | None:
+    """The manifest in `folder`, None if there is none; CheckpointError if it is damaged or of another version."""
+    path = folder / "manifest.json"
+    if not path.exists():
+        return None
+    try:
+        stored: dict[str, Any] = orjson.loads(path.read_bytes())
+        body = stored["manifest"]
+        sound = stored["sha256"] == _digest(body)
+        version = stored["version"]
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise _damaged(path) from error
+    if version != VERSION:
+        raise CheckpointError(
+            f"the manifest has version {version}, this release reads {VERSION}",
+            remedy="run it with the release that wrote it",
+            file=path,
+        )
+    if not sound:
+        raise _damaged(path)
+    try:
+        return Manifest.from_body(body)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise _damaged(path) from error
+
+
+def save(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest so that a crash leaves the old or the new one, never a half."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o750)
+    body = manifest.body()
+    data = orjson.dumps({"version": VERSION, "sha256": _digest(body), "manifest": body}, option=orjson.OPT_INDENT_2)
+    write_atomically(folder / "manifest.json", data)
+
+
+def _digest(body: object) -> str:
+    return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def _damaged(path: Path) -> CheckpointError:
+    return CheckpointError(
+        "the manifest is damaged",
+        remedy="restore the file from a copy; without it nobody knows what the sinks have committed",
+        file=path,
+    )

@@ -1,0 +1,70 @@
+"""What Spark's log says of one source of a query: its offsets, batch by batch, as Spark's text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rs_assets.checkpoint.log import CheckpointLog, PlannedFile
+
+# What the log has for a source that Spark has not asked for anything yet; here it is None.
+NOTHING_READ = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLog:
+    """The log of one query, as far as it is about `source`, which is its current name."""
+
+    log: CheckpointLog
+    source: str
+
+    @property
+    def stored_name(self) -> str:
+        """The name under which the checkpoint knows the source."""
+        return self.log.aliases.get(self.source, self.source)
+
+    @property
+    def committed(self) -> str | None:
+        """The offset up to which Spark has committed the source; None if it has read nothing."""
+        return self.offset(self.log.last_committed())
+
+    @property
+    def planned(self) -> bool:
+        """Whether a batch is planned that Spark has not committed."""
+        return self.log.offsets(self.log.last_committed() + 1) is not None
+
+    def offset(self, batch_id: int) -> str | None:
+        """The offset at the end of a batch; None if there is no such batch, or nothing was read up to it."""
+        offsets = self.log.offsets(batch_id)
+        text = offsets.sources.get(self.source, NOTHING_READ) if offsets else NOTHING_READ
+        return None if text == NOTHING_READ else text
+
+    def batch(self, batch_id: int) -> SourceBatch:
+        """What a batch reads of the source."""
+        return SourceBatch(self, batch_id)
+
+    def files(self) -> list[PlannedFile]:
+        """All files that Spark's file source has planned, as far as its log still holds them."""
+        return self.log.planned_files(self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBatch:
+    """What a planned batch reads of one source: from behind `start` (None: from the first record) up to `end`."""
+
+    log: SourceLog
+    id: int
+
+    @property
+    def start(self) -> str | None:
+        """The offset at the end of the batch before."""
+        return self.log.offset(self.id - 1)
+
+    @property
+    def end(self) -> str | None:
+        """The offset at the end of this batch; None if nothing was read up to it."""
+        return self.log.offset(self.id)
+
+    @property
+    def files(self) -> list[PlannedFile]:
+        """The files that Spark's file source planned for this batch."""
+        return self.log.log.planned_files(self.log.source, self.id)

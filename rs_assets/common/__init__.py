@@ -1,0 +1,1 @@
+"""What every other package may use: files, names, the home folder, background threads."""

@@ -1,0 +1,214 @@
+"""Work beside the batches: on threads that go on behind a fault, and say what fails."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+
+from rs_assets.common.files import write_atomically
+from rs_assets.errors import RsError
+
+# Threads log here; a Dagster run shows it in its own log.
+LOG = logging.getLogger("rs_assets")
+# The first pause behind a fault, unless the work is done less often anyway; each further one is twice as long.
+FIRST_PAUSE = timedelta(seconds=1)
+LONGEST_PAUSE = timedelta(minutes=1)
+# How often somebody who waits for the end of a thread looks whether it lives, in seconds.
+LOOK_S = 0.5
+FILE = "troubles.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """What fails beside the batches. `effect` says what is not done because of it; `times` counts failures in a row."""
+
+    effect: str
+    what: str
+    remedy: str = ""
+    times: int = 1
+    since: datetime
+
+    def __str__(self) -> str:
+        often = f" ({self.times} times since {self.since:%Y-%m-%d %H:%M:%S} UTC)" if self.times > 1 else ""
+        return f"{self.effect}: {self.what}{often}"
+
+
+class Troubles:
+    """What fails beside the batches of one run, and what was lost by it. May be used from several threads.
+
+    With `folder` it is kept in a small file there as well, for other processes; see `troubles_in`.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._guard = threading.Lock()
+        self._open: dict[str, Trouble] = {}
+        self._lost: dict[str, str] = {}
+
+    def failed(self, effect: str, error: BaseException) -> None:
+        """Take note that something failed, and log it the first time."""
+        what, remedy = _told(error)
+        with self._guard:
+            known = self._open.get(effect)
+            made = Trouble(effect=effect, what=what, remedy=remedy, since=datetime.now(UTC))
+            self._open[effect] = replace(made, times=known.times + 1, since=known.since) if known else made
+            self._keep()
+        if known is None or known.what != what:
+            LOG.warning("%s: %s%s", effect, what, f"; remedy: {remedy}" if remedy else "")
+
+    def succeeded(self, effect: str) -> None:
+        """Take note that it works, again or still."""
+        with self._guard:
+            known = self._open.pop(effect, None)
+            if known is not None:
+                self._keep()
+        if known is not None:
+            LOG.warning("%s: over, after %d failures since %s", effect, known.times, known.since.isoformat())
+
+    def lost(self, subject: str, text: str) -> None:
+        """Take note of a loss that stays; a later text on the same `subject` takes the place of the one before."""
+        with self._guard:
+            fresh = subject not in self._lost
+            self._lost[subject] = text
+            self._keep()
+        if fresh:
+            LOG.warning("%s", text)
+
+    @contextmanager
+    def guarding(self, effect: str) -> Iterator[None]:
+        """Run a block whose failure must not end anything: it is noted, and forgotten at the next success."""
+        try:
+            yield
+        except BaseException as error:
+            if _ends_the_program(error):
+                raise
+            self.failed(effect, error)
+        else:
+            self.succeeded(effect)
+
+    @property
+    def open(self) -> tuple[Trouble, ...]:
+        """What fails now."""
+        with self._guard:
+            return tuple(self._open.values())
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What fails now and what was lost, for people."""
+        with self._guard:
+            return (*map(str, self._open.values()), *self._lost.values())
+
+    def begin(self) -> None:
+        """Forget what the run before has left in the file."""
+        with self._guard:
+            self._keep()
+
+    def _keep(self) -> None:
+        if self._folder is None:
+            return
+        path = self._folder / FILE
+        content = [*map(str, self._open.values()), *self._lost.values()]
+        try:
+            if content:
+                self._folder.mkdir(parents=True, exist_ok=True, mode=0o750)
+                data = orjson.dumps({"at": datetime.now(UTC).isoformat(), "warnings": content})
+                write_atomically(path, data, durable=False)
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            # The same disk may be what fails; report and log have it.
+            LOG.debug("the file of troubles cannot be written: %s", error)
+
+
+def troubles_in(folder: Path) -> tuple[str, ...]:
+    """What the newest run of the job in `folder` had to warn of, while it runs and behind its end."""
+    try:
+        content: dict[str, Any] = orjson.loads((folder / FILE).read_bytes())
+        return tuple(str(warning) for warning in content["warnings"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+
+
+class Repeated:
+    """Does some work again and again on a thread of its own, until it is stopped, whatever the work raises.
+
+    Behind a fault the pauses grow, up to a minute or to `every`, whichever is longer, and the fault is noted in
+    `troubles` under `effect` until the work succeeds.
+    """
+
+    def __init__(
+        self, work: Callable[[], object], *, name: str, every: timedelta, troubles: Troubles, effect: str
+    ) -> None:
+        self._work = work
+        self._every_s = every.total_seconds()
+        self._troubles = troubles
+        self._effect = effect
+        self._failures = 0
+        self._end = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> Self:
+        """Begin; the work is done for the first time after a pause."""
+        self._thread.start()
+        return self
+
+    def stop(self, *, patience_s: float = math.inf) -> None:
+        """End, and wait for work that has begun, so long; may be called twice, and from the work itself."""
+        self._end.set()
+        until = time.monotonic() + patience_s
+        # Event.wait, not Thread.join: an interrupt inside that can leave it broken.
+        while self._thread.is_alive() and threading.current_thread() is not self._thread and time.monotonic() < until:
+            self._ended.wait(LOOK_S)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to end."""
+        return self._end.is_set()
+
+    def once(self) -> bool:
+        """Do the work now, on the caller's thread; whether it succeeded."""
+        before = self._failures
+        with self._troubles.guarding(self._effect):
+            self._failures = before + 1
+            self._work()
+            self._failures = 0
+        return self._failures == 0
+
+    def _run(self) -> None:
+        try:
+            while not self._end.wait(self._pause_s()):
+                self.once()
+        finally:
+            self._ended.set()
+
+    def _pause_s(self) -> float:
+        if not self._failures:
+            return self._every_s
+        first = max(self._every_s, FIRST_PAUSE.total_seconds())
+        longest = max(self._every_s, LONGEST_PAUSE.total_seconds())
+        return float(min(first * 2 ** min(self._failures - 1, 10), longest))
+
+
+def _ends_the_program(error: BaseException) -> bool:
+    """Whether it is an interrupt or the like. A panic of delta-rs is a fault as others, and no Exception."""
+    return not isinstance(error, Exception) and type(error).__name__ != "PanicException"
+
+
+def _told(error: BaseException) -> tuple[str, str]:
+    """What to say of an error, and its remedy if it has one."""
+    if isinstance(error, RsError):
+        cause = error.facts.get("cause")
+        return (f"{error.what} ({cause})" if cause else error.what), error.remedy
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0][:200]}" if text else type(error).__name__, ""

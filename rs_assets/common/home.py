@@ -1,0 +1,107 @@
+"""RS_HOME: the folder that holds everything the project keeps."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from rs_assets.common.names import checked_path
+from rs_assets.common.project import anchored, project_folder
+from rs_assets.errors import ConfigurationError
+
+DEFAULT_HOME = ".rs"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where catalog, checkpoints and tables live, a folder; a relative one is meant from the working directory of now.
+
+    ConfigurationError for a path that Delta and Spark would read as another one.
+
+    >>> home = Home(Path("/data/rs"))
+    >>> str(home.job("shop", "clicks"))
+    '/data/rs/checkpoints/shop/clicks'
+    """
+
+    root: Path
+
+    def __post_init__(self) -> None:
+        """Anchor and check the path."""
+        object.__setattr__(self, "root", self.root.expanduser().absolute())
+        checked_path(str(self.root), what="the home")
+
+    @classmethod
+    def default(cls) -> Home:
+        """The home named by the environment variable RS_HOME, else `.rs` in the project's folder."""
+        named = os.environ.get("RS_HOME")
+        return cls.at(named) if named else cls(project_folder() / DEFAULT_HOME)
+
+    @classmethod
+    def at(cls, folder: str) -> Home:
+        """The home in the folder that people name; ConfigurationError for a URI."""
+        if "://" in folder:
+            raise ConfigurationError(
+                "the home is a URI, but checkpoints need a folder of this machine or one that is mounted",
+                remedy="give a path; savepoints may go to a URI: RS_SAVEPOINTS",
+                home=folder.partition("://")[0] + "://",
+            )
+        return cls(Path(folder))
+
+    @property
+    def catalog(self) -> Path:
+        """Delta tables about the pipelines themselves."""
+        return self.root / "catalog"
+
+    @property
+    def leases(self) -> Path:
+        """The Delta table of who runs which pipeline."""
+        return self.catalog / "leases"
+
+    @property
+    def deployments(self) -> Path:
+        """The Delta table of the texts that pipelines are to run, version by version."""
+        return self.catalog / "deployments"
+
+    @property
+    def savepoints(self) -> str:
+        """Where savepoints go: the URI in the environment variable RS_SAVEPOINTS, else a folder of the home."""
+        return os.environ.get("RS_SAVEPOINTS") or str(self.root / "savepoints")
+
+    @property
+    def dead_letters(self) -> Path:
+        """The Delta table of records that no pipeline could use."""
+        return self.catalog / "dead_letters"
+
+    @property
+    def state(self) -> Path:
+        """State as rows: a Delta table a step, by namespace and job."""
+        return self.root / "state"
+
+    @property
+    def shuffles(self) -> Path:
+        """Notes of how far the topics between the queries of a pipeline are whole."""
+        return self.root / "shuffles"
+
+    @property
+    def served(self) -> Path:
+        """Copies of state for lookups in milliseconds."""
+        return self.root / "served"
+
+    def dimensions(self, namespace: str, job: str) -> Path:
+        """The folder with the dimensions of a job, a folder a step."""
+        return self.root / "dimensions" / namespace / job
+
+    def dimension(self, namespace: str, job: str, step: str) -> Path:
+        """The folder with the versions of the dimension that a step of a job looks rows up in."""
+        return self.dimensions(namespace, job) / step
+
+    def job(self, namespace: str, job: str) -> Path:
+        """The folder of one job's checkpoints; its manifest lies in it too."""
+        return self.root / "checkpoints" / namespace / job
+
+    def table(self, namespace: str, table: str) -> str:
+        """The path of a Delta table: a plain name lies under `tables/`, others are meant from the project."""
+        if "://" in table:
+            return table
+        return anchored(table) if "/" in table else str(self.root / "tables" / namespace / table)

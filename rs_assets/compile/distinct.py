@@ -1,0 +1,46 @@
+"""Deduplication by Spark's own operator."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rs_assets.compile.planner.wiring import Flow, Wiring
+from rs_assets.compile.timed import timed
+from rs_assets.errors import TopologyError
+from rs_assets.records.columns import EVENT_TIME, check_fields, visible
+from rs_assets.topology.nodes.distinct import Distinct
+
+
+def compile_distinct(wiring: Wiring, node: Distinct, inputs: tuple[Flow, ...]) -> Flow:
+    """Keep the first row of each key. A replay stops at the gate of event times."""
+    df = inputs[0].df
+    check_fields(df, node.fields, step=node.name)
+    _check_comparable(df, node)
+    rows = timed(wiring, node, df, visible(df.columns), kept=node.within)
+    if not wiring.streaming:
+        return Flow(rows)
+    return Flow(rows.dropDuplicatesWithinWatermark(list(node.fields)).drop(EVENT_TIME))
+
+
+def _check_comparable(df: DataFrame, node: Distinct) -> None:
+    """Refuse maps, which Spark compares by the order of their entries here."""
+    for name in node.fields:
+        kind = df.schema[name].dataType.simpleString()
+        if "map<" in kind:
+            raise TopologyError(
+                f"step {node.name!r} cannot compare {name!r}, which is a {kind}",
+                remedy="compare a field of it, or its entries in order:"
+                f" .with_fields(entries='sort_array(map_entries({name}))')",
+                step=node.name,
+            )
+
+
+def late_for_distinct(node: Distinct, watermark: Column) -> Column:  # noqa: ARG001  the table's form
+    """Whether the watermark had passed the row."""
+    return F.col(EVENT_TIME) <= watermark
+
+
+def probe_distinct(node: Distinct, rows: DataFrame) -> DataFrame:  # noqa: ARG001  the table's form
+    """The rows: they are compared, nothing is computed."""
+    return rows

@@ -1,0 +1,69 @@
+"""Joins of two streams: event time, control rows and watermark of each side, then Spark's own join or a processor."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rs_assets.compile.join_spec import spec_of
+from rs_assets.compile.planner.self_join import replayed_self_join
+from rs_assets.compile.planner.wiring import Flow, Wiring
+from rs_assets.compile.timed import timed
+from rs_assets.operators.join.processed import both_sides, processed_join
+from rs_assets.operators.join.spec import AsOf, Interval
+from rs_assets.operators.join.stream_join import stream_join
+from rs_assets.operators.window.aggregate import last_end
+from rs_assets.records.columns import ADDRESS, EVENT_TIME, PREFIX, hidden, visible
+from rs_assets.topology.nodes.join import StreamJoin
+
+
+def compile_join(wiring: Wiring, node: StreamJoin, inputs: tuple[Flow, ...]) -> Flow:
+    """Join the two inputs. A replay stops at the gates of event times, of the sides that have passed no other state."""
+    frames = [flow.df for flow in inputs]
+    if not wiring.streaming:
+        return Flow(replayed_self_join(wiring, node, frames) if node.shared else _replayed(wiring, node, frames))
+    left, right = frames
+    spec = spec_of(wiring, node, left, right)
+    if node.bound is not None:
+        left, right = (
+            timed(wiring, node, frame, visible(frame.columns), kept=side.water_mark, side=side)
+            for frame, side in zip(frames, node.sides, strict=True)
+        )
+    if node.variable is not None:
+        return Flow(processed_join(both_sides(left, right), spec))
+    return Flow(stream_join(left, right, spec))
+
+
+def _replayed(wiring: Wiring, node: StreamJoin, frames: list[DataFrame]) -> DataFrame:
+    """The rows of both sides behind the gates of their event times: each with its fields in a struct of its own."""
+    sides = [side for side in node.sides if side.gate in wiring.controls]
+    if node.bound is not None:
+        frames = [
+            timed(wiring, node, frame, visible(frame.columns), kept=side.water_mark, side=side)
+            for frame, side in zip(frames, sides, strict=True)
+        ]
+    packed = [_packed(frame, number) for number, frame in enumerate(frames)]
+    return reduce(lambda one, two: one.unionByName(two, allowMissingColumns=True), packed)
+
+
+def _packed(frame: DataFrame, number: int) -> DataFrame:
+    """Where the rows were read, their event time, and their fields: the sides may have some of one name."""
+    kept = [F.col(name) for name in hidden(frame.columns) if name in {*ADDRESS, EVENT_TIME}]
+    fields = F.struct(*(F.col(f"`{name}`") for name in visible(frame.columns)))
+    return frame.select(*kept, fields.alias(f"{PREFIX}side_{number}"))
+
+
+def late_for_join(node: StreamJoin, watermark: Column) -> Column:
+    """Whether the watermark had passed the row, or the last of its windows."""
+    if node.bound is None:
+        return F.lit(False)  # noqa: FBT003  a literal
+    if isinstance(node.bound, Interval | AsOf):
+        return F.col(EVENT_TIME) <= watermark
+    return last_end(node.bound) <= watermark
+
+
+def probe_join(node: StreamJoin, rows: DataFrame) -> DataFrame:  # noqa: ARG001  the table's form
+    """The rows: a condition is computed of pairs, which no single record makes."""
+    return rows

@@ -1,0 +1,28 @@
+"""Late rows as a sink gets them."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from rs_assets.errors import TopologyError
+from rs_assets.records.columns import PASSED, visible
+
+# What a late row has beside its fields.
+WATERMARK = "watermark"
+
+
+def check_late(df: DataFrame, *, step: str) -> None:
+    """Refuse rows with a field of the name that the watermark has in a table of late rows."""
+    if WATERMARK in {name.casefold() for name in visible(df.columns)}:
+        raise TopologyError(
+            f"the rows of step {step!r} have a field {WATERMARK!r}, and so has a table of late rows",
+            remedy=f"rename it before: .with_fields(mark='{WATERMARK}'), then select_fields without it",
+            step=step,
+        )
+
+
+def late_rows(rows: DataFrame) -> DataFrame:
+    """`rows` (with PASSED) as a table of late rows has them: their fields, and the watermark that refused them."""
+    fields = [F.col(f"`{name}`") for name in visible(rows.columns)]
+    return rows.select(*fields, F.col(PASSED).alias(WATERMARK))

@@ -1,0 +1,133 @@
+"""Branches that meet again in a streaming query: each record goes through all of them in turn, in one frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rs_assets.compile.planner.wiring import Flow
+from rs_assets.compile.step import as_column, check_united, condition_column
+from rs_assets.errors import TopologyError
+from rs_assets.records.columns import LABEL, PREFIX, hidden, visible
+from rs_assets.topology.nodes import step as nodes
+from rs_assets.topology.nodes.base import Node
+from rs_assets.topology.nodes.shuffle import Shuffle
+from rs_assets.topology.rejoin import Rejoin
+
+# The record as it was where the branches part, whether it is still in the branch, and what the branches made of it.
+KEPT, ALIVE, MADE = f"{PREFIX}kept", f"{PREFIX}alive", f"{PREFIX}made"
+
+
+def compile_rejoin(node: Node, rejoin: Rejoin, flows: Mapping[str, Flow], known: Mapping[str, Node]) -> Flow:
+    """The rows of all branches, and those of other inputs, as `compile_union` would give them."""
+    check_united(node, tuple(flows[name] for name in node.inputs))
+    frame, made = through_branches(flows[rejoin.part].df, rejoin, known)
+    every = F.explode(F.array_compact(F.array(*made)))
+    united = frame.select(every.alias(MADE)).select(f"{MADE}.*")
+    return Flow(reduce(DataFrame.unionByName, [united, *(flows[name].df for name in rejoin.others)]))
+
+
+def through_branches(start: DataFrame, rejoin: Rejoin, known: Mapping[str, Node]) -> tuple[DataFrame, list[str]]:
+    """Each record of `start` in KEPT, and the columns with what each branch made of it, null if it left that one."""
+    frame = start.select(F.struct(*(F.col(f"`{name}`") for name in start.columns)).alias(KEPT))
+    made: list[str] = []
+    for number, branch in enumerate(rejoin.branches):
+        rows = frame.select("*", F.col(f"{KEPT}.*"), F.lit(True).alias(ALIVE))  # noqa: FBT003  Spark's form of a literal
+        for name in branch:
+            rows = SOFT[type(known[name])](rows, known[name])
+        made.append(f"{MADE}_{number}")
+        frame = rows.select(KEPT, *made[:-1], F.when(F.col(ALIVE), F.struct(*_fields(rows))).alias(made[-1]))
+    return frame, made
+
+
+def _fields(rows: DataFrame) -> list[Column]:
+    """What a branch makes of a record, in an order that all branches share."""
+    own = [name for name in hidden(rows.columns) if name not in {KEPT, ALIVE} and not name.startswith(MADE)]
+    return [F.col(f"`{name}`") for name in sorted([*visible(rows.columns), *own])]
+
+
+def _hidden(rows: DataFrame) -> list[Column]:
+    return [F.col(name) for name in hidden(rows.columns)]
+
+
+def _if_alive(expression: Column) -> Column:
+    """Not computed for a record that has left the branch: a filter before it may be there for that."""
+    return F.when(F.col(ALIVE), expression)
+
+
+def _own(rows: DataFrame, node: Node, expression: Column) -> Column:
+    """`expression`, if it speaks of fields by name and is computed in the JVM; else what a filter keeps would be lost.
+
+    A star would take our own columns for fields, and Spark calls Python functions before it looks at conditions.
+    """
+    plan = rows.select(expression)._jdf.queryExecution().analyzed()  # noqa: SLF001  there is no public way
+    names = plan.references().toSeq().mkString("\n").split("\n")
+    stars = any(name.split("#")[0] in {KEPT, ALIVE} for name in names)
+    jvm: Any = rows.sparkSession._jvm  # noqa: SLF001  nor here
+    if stars or plan.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()):
+        what = "uses '*'" if stars else "calls a Python function in a Column"
+        raise TopologyError(
+            f"step {node.name!r} {what}, in a branch that meets others again before a step with state",
+            remedy="name the fields one by one" if stars else "put .shuffle(n, strategy='delta') behind the union",
+            step=node.name,
+        )
+    return expression
+
+
+def _staying(rows: DataFrame, condition: Column) -> DataFrame:
+    return rows.withColumn(ALIVE, F.coalesce(_if_alive(condition), F.lit(False)))  # noqa: FBT003  a literal
+
+
+def _filter(rows: DataFrame, node: nodes.Filter) -> DataFrame:
+    return _staying(rows, _own(rows, node, condition_column(node, rows)))
+
+
+def _split(rows: DataFrame, node: nodes.Split) -> DataFrame:
+    return rows.withColumn(LABEL, _if_alive(_own(rows, node, as_column(node.label)).cast("string")))
+
+
+def _select(rows: DataFrame, node: nodes.Select) -> DataFrame:
+    return _staying(rows, F.col(LABEL) == node.label).drop(LABEL)
+
+
+def _with_fields(rows: DataFrame, node: nodes.WithFields) -> DataFrame:
+    return rows.withColumns({name: _if_alive(_own(rows, node, as_column(e))) for name, e in node.columns})
+
+
+def _select_fields(rows: DataFrame, node: nodes.SelectFields) -> DataFrame:
+    return rows.select(*(F.col(f"`{name}`") for name in node.fields), *_hidden(rows))
+
+
+def _map(rows: DataFrame, node: nodes.Map) -> DataFrame:
+    columns: list[Column] = []
+    for each in map(as_column, node.select):
+        names = rows.select(each).columns
+        if len(names) > 1:
+            raise TopologyError(
+                f"step {node.name!r} gives several fields by one expression, in a branch that meets others again",
+                remedy="list the fields one by one",
+                step=node.name,
+            )
+        columns.append(_if_alive(_own(rows, node, each)).alias(names[0]))
+    return rows.select(*columns, *_hidden(rows))
+
+
+def _as_it_is(rows: DataFrame, node: Node) -> DataFrame:  # noqa: ARG001  the table's form
+    return rows
+
+
+# What each step does to records of one branch, without touching those of others.
+SOFT: Final[Mapping[type[Node], Callable[[DataFrame, Any], DataFrame]]] = {
+    nodes.Filter: _filter,
+    nodes.Map: _map,
+    nodes.Select: _select,
+    nodes.SelectFields: _select_fields,
+    nodes.Split: _split,
+    nodes.Union: _as_it_is,
+    nodes.WithFields: _with_fields,
+    Shuffle: _as_it_is,
+}

@@ -1,0 +1,203 @@
+"""Which Spark queries a topology becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rs_assets.compile.late import gets_late, with_late
+from rs_assets.compile.planner.query_plan import OutputMode, QueryPlan
+from rs_assets.errors import TopologyError
+from rs_assets.operators.window.spec import InOrder, SessionWindow
+from rs_assets.topology.branches import dominators, rejoined
+from rs_assets.topology.chain import DURABLE, entries
+from rs_assets.topology.nodes.delta import DeltaSource
+from rs_assets.topology.nodes.shuffle import ShuffleRead
+from rs_assets.topology.nodes.sink import DeltaSink, Sink
+from rs_assets.topology.nodes.source import FileSource
+from rs_assets.topology.nodes.timed import TimedState
+from rs_assets.topology.nodes.window import WindowAggregate
+from rs_assets.topology.topology import Topology
+
+
+def plan_queries(topology: Topology) -> tuple[QueryPlan, ...]:
+    """The queries of `topology`: sinks behind one stateful step share a query, sinks without state share their reads.
+
+    TopologyError for what Spark cannot do in one query.
+    """
+    groups: dict[tuple[str, ...], list[Sink]] = {}
+    for sink in topology.sinks:
+        if not gets_late(sink):
+            groups.setdefault(_group(topology, sink), []).append(sink)
+    plans: list[QueryPlan] = []
+    known: set[str] = set()
+    for sinks in _splittable(topology, groups.values()):
+        plan = _plan(topology, sinks, known, taken={p.name for p in plans})
+        known |= set(plan.nodes)
+        plans.append(plan)
+    return with_late(topology, plans)
+
+
+def in_order(topology: Topology, plans: Iterable[QueryPlan]) -> tuple[tuple[QueryPlan, ...], ...]:
+    """The queries in groups: each reads only what queries of the groups before it have written into shuffles."""
+    waiting, groups = list(plans), list[tuple[QueryPlan, ...]]()
+    while waiting:
+        unwritten = {name for plan in waiting for name in plan.sinks}
+        ready = tuple(p for p in waiting if not unwritten & {w for s in p.sources for w in topology[s].follows})
+        groups.append(ready)
+        waiting = [plan for plan in waiting if plan not in ready]
+    return tuple(groups)
+
+
+def _group(topology: Topology, sink: Sink) -> tuple[str, ...]:
+    """Sinks of equal groups may share a query."""
+    states = _states(topology, sink)
+    if not states:
+        if _complete(sink):
+            raise TopologyError(f"sink {sink.name!r} is complete, but no window stands before it", step=sink.name)
+        return ("sources", *sorted(_sources(topology, sink.name)))
+    return ("state", states[-1], _mode(topology, sink, states))
+
+
+def _states(topology: Topology, sink: Sink) -> tuple[str, ...]:
+    """The stateful steps above `sink`, inputs first; every row of it must have passed the last of them."""
+    above = topology.ancestors(sink.name)
+    states = tuple(node.name for node in topology if node.stateful and node.name in above)
+    if not states:
+        return ()
+    last = states[-1]
+    apart = [name for name in states[:-1] if name not in topology.ancestors(last)]
+    if apart or last not in dominators(topology)[sink.name]:
+        raise TopologyError(
+            f"the rows of sink {sink.name!r} pass the stateful steps {', '.join(states)}, on different paths or not all"
+            " of them, in one query",
+            remedy=f"put {DURABLE} behind each of those steps: it parts the pipeline into queries",
+            step=sink.name,
+        )
+    if _complete(sink):
+        _check_complete(topology, sink, states)
+    return states
+
+
+def _check_complete(topology: Topology, sink: Sink, states: tuple[str, ...]) -> None:
+    node = topology[states[-1]]
+    if not isinstance(node, WindowAggregate):
+        raise TopologyError(f"sink {sink.name!r} is complete, but {node.name!r} before it is no window", step=sink.name)
+    if isinstance(node.window, SessionWindow | InOrder):
+        kind = "sessions merge" if isinstance(node.window, SessionWindow) else "Spark itself has no such windows"
+        raise TopologyError(f"sink {sink.name!r}: {kind}, so they have no complete mode", remedy="use append")
+    if len(states) > 1:
+        raise TopologyError(
+            f"sink {sink.name!r} is complete, which Spark does for a single step with state, not for"
+            f" {', '.join(states)}",
+            remedy=f"use append or upsert, or put {DURABLE} before {node.name!r}",
+            step=sink.name,
+        )
+
+
+def _splittable(topology: Topology, groups: Iterable[list[Sink]]) -> list[list[Sink]]:
+    """Groups whose sinks have no common trunk become one query a sink."""
+    parts = []
+    for group in groups:
+        whole = _trunk(topology, group, _states(topology, group[0])) is not None
+        parts += [group] if whole else [[sink] for sink in group]
+    return parts
+
+
+def _plan(topology: Topology, sinks: list[Sink], known: set[str], *, taken: set[str]) -> QueryPlan:
+    states = _states(topology, sinks[0])
+    trunk = _trunk(topology, sinks, states)
+    assert trunk is not None  # noqa: S101  a single sink always has one
+    used = {s.name for s in sinks}.union(*(topology.ancestors(s.name) for s in sinks))
+    sources = tuple(n.name for n in topology.sources if n.name in used)
+    _check_splits(topology, states, sources)
+    mode = _mode(topology, sinks[0], states)
+    nodes = [node for node in map(topology.__getitem__, states) if isinstance(node, TimedState)]
+    name = (states[-1] if states else "_".join(sources)) + ("_complete" if mode == "complete" else "")
+    return QueryPlan(
+        name=name if name not in taken else f"{name}_{sinks[0].name}",
+        nodes=tuple(n.name for n in topology if n.name in used),
+        trunk=trunk,
+        sinks=tuple(s.name for s in sinks),
+        sources=sources,
+        owns=tuple(s for s in sources if s not in known),
+        again=frozenset(used & known),
+        states=states,
+        roots=tuple(node.name for node in nodes if any(_fresh(topology, each, states) for each in node.inputs)),
+        entries=tuple(side.gate for node in nodes for side in entries(node, set(states), topology.ancestors)),
+        output_mode=mode,
+    )
+
+
+def _check_splits(topology: Topology, states: tuple[str, ...], sources: tuple[str, ...]) -> None:
+    """Refuse a watermark by split where rows do not tell their split, or where the query has another one."""
+    nodes = [node for node in map(topology.__getitem__, states) if isinstance(node, TimedState)]
+    for node in nodes:
+        if node.by_split is None:
+            continue
+        gates = [side.gate for each in nodes for side in entries(each, set(states), topology.ancestors)]
+        if len(gates) > 1:
+            raise TopologyError(
+                f"step {node.name!r} has a water mark per split, and its query has others: {', '.join(gates)}",
+                remedy=f"leave per='split' out, or put {DURABLE} behind {node.name!r}",
+                step=node.name,
+            )
+        shuffled = next((name for name in sources if isinstance(topology[name], ShuffleRead)), None)
+        if shuffled is not None:
+            raise TopologyError(
+                f"step {node.name!r} has a water mark per split, but behind the durable shuffle {shuffled!r} no row"
+                " knows its split",
+                remedy="leave per='split' out, or the shuffle",
+                step=node.name,
+            )
+        _check_places(topology, node, sources)
+
+
+def _check_places(topology: Topology, node: TimedState, sources: tuple[str, ...]) -> None:
+    """Refuse lateness by records where these have no order."""
+    if node.by_split is None or not node.by_split.by_record:
+        return
+    read = map(topology.__getitem__, sources)
+    whole = (each for each in read if isinstance(each, DeltaSource) or (isinstance(each, FileSource) and not each.tail))
+    unplaced = next(whole, None)
+    if unplaced is not None:
+        raise TopologyError(
+            f"step {node.name!r} judges by each record which ones are late, but {unplaced.name!r} reads whole files in"
+            " parts, in no order",
+            remedy="follow the files (tail=True), or leave lateness='record' out",
+            step=node.name,
+        )
+
+
+def _fresh(topology: Topology, name: str, states: tuple[str, ...]) -> bool:
+    """Whether the rows of step `name` have passed none of `states`."""
+    return (topology.ancestors(name) | {name}).isdisjoint(states)
+
+
+def _mode(topology: Topology, sink: Sink, states: tuple[str, ...]) -> OutputMode:
+    if _complete(sink):
+        return "complete"
+    updates = any(isinstance(node, WindowAggregate) and node.updates for node in map(topology.__getitem__, states))
+    return "update" if updates else "append"
+
+
+def _complete(sink: Sink) -> bool:
+    return isinstance(sink, DeltaSink) and sink.mode == "complete"
+
+
+def _sources(topology: Topology, name: str) -> set[str]:
+    return {s.name for s in topology.sources} & topology.ancestors(name)
+
+
+def _trunk(topology: Topology, sinks: list[Sink], states: tuple[str, ...]) -> str | None:
+    """The last node that every row of every sink passes, on one path, and behind all state.
+
+    Branches are computed in one frame only if there is no such node otherwise.
+    """
+    passed = dominators(topology)
+    common = frozenset.intersection(*(passed[sink.name] for sink in sinks))
+
+    def last(apart: frozenset[str]) -> str | None:
+        found = next((node.name for node in reversed(topology.nodes) if node.name in common - apart), None)
+        return found if found is not None and set(states) <= topology.ancestors(found) | {found} else None
+
+    return last(rejoined(topology)) or last(rejoined(topology, topology.merged))

@@ -1,0 +1,154 @@
+"""The compiler: one function a node type. A type without one fails here, when the project is imported.
+
+Sources and sinks share one, behind their rows in READERS and WRITERS.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from pkgutil import iter_modules
+from types import MappingProxyType
+from typing import Any, Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+
+from rs_assets.compile.dim_join import compile_dim_join
+from rs_assets.compile.distinct import compile_distinct, late_for_distinct, probe_distinct
+from rs_assets.compile.join import compile_join, late_for_join, probe_join
+from rs_assets.compile.planner.diamond import compile_rejoin
+from rs_assets.compile.planner.self_join import compile_self_join
+from rs_assets.compile.planner.wiring import Flow, Wiring
+from rs_assets.compile.python.fold import compile_fold
+from rs_assets.compile.python.udf import know_functions
+from rs_assets.compile.readers import READERS
+from rs_assets.compile.script import compile_script
+from rs_assets.compile.shuffle import compile_shuffle, compile_shuffle_read, compile_shuffle_write
+from rs_assets.compile.sink import WRITERS, compile_sink
+from rs_assets.compile.source import compile_source
+from rs_assets.compile.step import (
+    compile_filter,
+    compile_flat_map,
+    compile_for_each,
+    compile_map,
+    compile_select,
+    compile_select_fields,
+    compile_split,
+    compile_union,
+    compile_with_fields,
+)
+from rs_assets.compile.window import compile_window, late_for_window, probe_window
+from rs_assets.errors import RsError, TopologyError, UnknownFieldError
+from rs_assets.records.columns import visible
+from rs_assets.topology import nodes
+from rs_assets.topology.nodes import dim_join, distinct, fold, join, shuffle, sink, source, step, window
+from rs_assets.topology.nodes.base import Node
+from rs_assets.topology.nodes.timed import TimedState
+from rs_assets.topology.rejoin import Rejoin
+from rs_assets.topology.topology import Topology
+
+CompileFunction = Callable[[Wiring, Any, tuple[Flow, ...]], Flow]
+
+COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
+    {
+        **dict.fromkeys(READERS, compile_source),
+        **dict.fromkeys(WRITERS, compile_sink),
+        step.Map: compile_map,
+        step.FlatMap: compile_flat_map,
+        step.Filter: compile_filter,
+        step.ForEach: compile_for_each,
+        step.Script: compile_script,
+        step.SelectFields: compile_select_fields,
+        step.WithFields: compile_with_fields,
+        step.Union: compile_union,
+        step.Split: compile_split,
+        step.Select: compile_select,
+        shuffle.Shuffle: compile_shuffle,
+        shuffle.ShuffleWrite: compile_shuffle_write,
+        shuffle.ShuffleRead: compile_shuffle_read,
+        window.WindowAggregate: compile_window,
+        fold.Fold: compile_fold,
+        distinct.Distinct: compile_distinct,
+        join.StreamJoin: compile_join,
+        dim_join.DimJoin: compile_dim_join,
+    }
+)
+
+# Of the rows that a step with state gets in a replay, those that were late for it, by the watermark.
+LATE: Final[Mapping[type[Node], Callable[[Any, Column], Column]]] = {
+    window.WindowAggregate: late_for_window,
+    distinct.Distinct: late_for_distinct,
+    join.StreamJoin: late_for_join,
+}
+# What a step with state computes of the rows of one batch alone: to find those on which it fails.
+PROBE: Final[Mapping[type[Node], Callable[[Any, DataFrame], DataFrame]]] = {
+    window.WindowAggregate: probe_window,
+    distinct.Distinct: probe_distinct,
+    join.StreamJoin: probe_join,
+}
+
+
+def compile_node(wiring: Wiring, node: Node, inputs: tuple[Flow, ...]) -> Flow:
+    """The flow behind `node`; what Spark's analysis refuses becomes an error that names the step."""
+    know_functions(wiring.spark)
+    return _analysed(node, inputs, lambda: COMPILE[type(node)](wiring, node, inputs))
+
+
+def wire_node(wiring: Wiring, topology: Topology, trunk: str, name: str, flows: Mapping[str, Flow]) -> Flow:
+    """The flow behind the node `name` of a query whose streaming part ends at `trunk`; `flows` has its inputs'."""
+    node, rejoin = topology[name], topology.rejoins.get(name)
+    if rejoin is not None and name in topology.ancestors(trunk) | {trunk}:
+        return compile_branches(wiring, topology, node, rejoin, flows)
+    return compile_node(wiring, node, tuple(flows[i] for i in node.inputs))
+
+
+def compile_branches(wiring: Wiring, topology: Topology, node: Node, rejoin: Rejoin, flows: Mapping[str, Flow]) -> Flow:
+    """The flow behind a union or join whose branches part from one step of a streaming query, in one frame."""
+    known = {each.name: each for each in topology}
+    inputs = tuple(flows[name] for name in node.inputs)
+    if isinstance(node, join.StreamJoin):
+        return _analysed(node, inputs, lambda: compile_self_join(wiring, node, rejoin, flows, known))
+    return _analysed(node, inputs, lambda: compile_rejoin(node, rejoin, flows, known))
+
+
+def _analysed(node: Node, inputs: tuple[Flow, ...], compiled: Callable[[], Flow]) -> Flow:
+    try:
+        flow = compiled()
+        _ = flow.df.schema
+    except AnalysisException as error:
+        raise _refused(node, inputs, error) from error
+    return flow
+
+
+def _refused(node: Node, inputs: tuple[Flow, ...], error: AnalysisException) -> RsError:
+    known = tuple(dict.fromkeys(name for flow in inputs for name in visible(flow.df.columns)))
+    parameters = error.getMessageParameters() or {}
+    condition = error.getCondition() or ""
+    if condition.startswith("UNRESOLVED_COLUMN"):
+        return UnknownFieldError(parameters.get("objectName", "?").strip("`"), step=node.name, known=known)
+    return TopologyError(
+        f"Spark does not accept step {node.name!r}: {str(error).strip().splitlines()[0]}",
+        remedy=f"its fields are: {', '.join(known)}",
+        step=node.name,
+    )
+
+
+# Node types that only gather what their children have in common.
+ABSTRACT = frozenset({Node, source.Source, sink.Sink, TimedState})
+
+
+def _check_complete() -> None:
+    """Every concrete node type needs a compile function, every source a reader, every sink a writer."""
+    modules = [importlib.import_module(f"{nodes.__name__}.{m.name}") for m in iter_modules(nodes.__path__)]
+    kinds = {kind for module in modules for kind in vars(module).values() if isinstance(kind, type)}
+    concrete = {k for k in kinds if issubclass(k, Node)} - ABSTRACT
+    missing = [k.__name__ for k in concrete if k not in COMPILE]
+    missing += [k.__name__ for k in concrete if issubclass(k, source.Source) and k not in READERS]
+    missing += [k.__name__ for k in concrete if issubclass(k, sink.Sink) and k not in WRITERS]
+    missing += [k.__name__ for k in concrete if k.stateful and not (k in LATE and k in PROBE)]
+    if missing:
+        raise NotImplementedError(f"node types that the compiler does not know: {', '.join(sorted(missing))}")
+
+
+_check_complete()

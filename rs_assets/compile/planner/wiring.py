@@ -1,0 +1,198 @@
+"""What a compile function needs from outside, and what it hands on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from rs_assets.common.home import Home
+from rs_assets.compile.python.python_step import PythonStep, apply_python
+from rs_assets.connectors.files.lines.reading import MAX_LINE_BYTES
+from rs_assets.errors import SchemaError
+from rs_assets.operators.dimension.notes import Versions
+from rs_assets.operators.window.splits import Latest
+from rs_assets.records.admit import ROWS
+from rs_assets.records.columns import ADDRESS, PREFIX, REASON
+from rs_assets.records.policy import BadRecords
+from rs_assets.topology.chain import Link
+from rs_assets.topology.nodes.dim_join import DimJoin
+from rs_assets.topology.nodes.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A lazy frame with Python steps that wait to be fused into one pass over Arrow batches."""
+
+    frame: DataFrame
+    waiting: tuple[PythonStep, ...] = ()
+    guard: Callable[[DataFrame], DataFrame] | None = None
+
+    @property
+    def df(self) -> DataFrame:
+        """The frame behind all waiting steps, and behind the gate that keeps out what they raised on."""
+        if not self.waiting:
+            return self.frame
+        frame = apply_python(self.frame, self.waiting, quarantines=self.guard is not None)
+        return self.guard(frame) if self.guard is not None else frame
+
+    @property
+    def schema(self) -> StructType:
+        """The fields behind all waiting steps, without those that are hidden."""
+        made = next((step.schema for step in reversed(self.waiting) if step.schema is not None), self.frame.schema)
+        return StructType([field for field in made.fields if not field.name.startswith(PREFIX)])
+
+    def then(self, step: PythonStep, wiring: Wiring) -> Flow:
+        """This flow with one more Python step; where records are quarantined, behind a gate of that step's name."""
+
+        def guard(frame: DataFrame) -> DataFrame:
+            return wiring.gates.admit(frame, step=step.name, policy=BadRecords.QUARANTINE, counted=True)
+
+        return replace(self, waiting=(*self.waiting, step), guard=guard if wiring.quarantines else None)
+
+
+class Gates(Protocol):
+    """What becomes of rows that cannot be used."""
+
+    def admit(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:
+        """`frame` (with REASON) without bad rows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """Rows that a step of a replayed batch cannot use: their ADDRESS and REASON.
+
+    Whether a row is `late` depends on the batches of the query, so that no other query can speak for it.
+    """
+
+    step: str
+    rows: DataFrame
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CollectingGates:
+    """Keeps the bad rows of a replay, with their addresses, instead of dropping them."""
+
+    dead: list[Dead] = field(default_factory=list)
+
+    def admit(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
+        """Split good from bad; bad rows are kept in `dead`."""
+        # No filter passes what is observed. It would take all that a reason is made of along, once for each mention.
+        frame = frame.observe(f"replay {step}", F.count(F.lit(1)).alias(ROWS))
+        bad = frame.filter(F.col(REASON).isNotNull())
+        if step not in {known.step for known in self.dead}:
+            self.dead.append(Dead(step, bad.select(*ADDRESS, REASON)))
+        return frame.filter(F.col(REASON).isNull()).drop(REASON)
+
+
+Read = Callable[["Wiring", Source], DataFrame]
+
+
+def _nothing_behind(step: str) -> StructType:
+    raise KeyError(step)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldDimension:
+    """The folder with the versions of a dimension, and the fields that all of them have."""
+
+    root: Path
+    schema: StructType
+
+
+def _nothing_noted(batch_id: int) -> Versions:  # noqa: ARG001  the field's form
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """Spark, the folders of a query, and how its sources are read: as streams, or one batch again.
+
+    `policy` is the strictest of the pipeline's sources. `folder` is for a query's control rows and arrays. `pinned`
+    gives the schema of a source, inferred once, `stored_name` the name under which the checkpoint knows a source.
+    `behind` gives the schema of what goes into a durable shuffle, by the name of the step that writes it. `now` is the
+    clock of the batch. `quarantines`: a record on which a Python step raises is kept out of the batch. `poisons` are
+    records that were found to fail: by stored name of the source and digest, with the reason.
+    `ordered`: rows carry where they were read, `by_split`: those of a stream their ORIGIN, `by_record`: all of them
+    that and their PLACE. `latest` is how far the splits had come before a batch that is read again. `links` tell how
+    steps with state follow others of the query, `controls` the name of the source of control rows for each that
+    follows none. `watermarks` is filled while frames are made: the operator of each gate's watermark, by its id.
+    `late` are steps whose late rows a sink gets.
+    `dimension` gives what a step looks rows up in, `noted` the versions that were noted for a batch, by step, and
+    `versions` those to look into; None: those that the tasks of a batch are told.
+    `trace`: Python functions become plans, as far as they are understood. `pruned` are sources of which only what the
+    query uses is parsed; their watches count the records, and answer for what was passed over.
+    """
+
+    spark: SparkSession
+    folder: Path
+    read: Read
+    gates: Gates
+    pinned: Callable[[Source, Callable[[], StructType]], StructType]
+    stored_name: Callable[[str], str] = str
+    home: Home = field(default_factory=Home.default)
+    behind: Callable[[str], StructType] = _nothing_behind
+    policy: BadRecords = BadRecords.FAIL
+    quarantines: bool = False
+    ordered: bool = False
+    by_split: bool = False
+    by_record: bool = False
+    latest: Latest = field(default_factory=dict)
+    poisons: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    links: Mapping[str, Link] = field(default_factory=dict)
+    controls: Mapping[str, str] = field(default_factory=dict)
+    watermarks: dict[str, str] = field(default_factory=dict)
+    late: frozenset[str] = frozenset()
+    dimension: Callable[[DimJoin], HeldDimension] = lambda node: declared_dimension(node)  # noqa: PLW0108  it stands below
+    noted: Callable[[int], Versions] = _nothing_noted
+    versions: Versions | None = None
+    streaming: bool = True
+    now: Callable[[], Column] = F.current_timestamp
+    max_line_bytes: int = MAX_LINE_BYTES
+    trace: bool = True
+    pruned: frozenset[str] = frozenset()
+
+    def schema_of(self, source: Source, infer: Callable[[], StructType]) -> StructType:
+        """The declared schema of `source`, or the pinned one; SchemaError if the text does not parse."""
+        return parse_ddl(self.spark, source.schema, step=source.name) if source.schema else self.pinned(source, infer)
+
+
+def declared_dimension(node: DimJoin) -> HeldDimension:
+    """What is known of a dimension that is not loaded; SchemaError if its schema is found out by the first load."""
+    if node.dimension.schema is None:
+        raise SchemaError(
+            f"the schema of the dimension of step {node.name!r} is found out at the first start: nothing can be checked"
+            " before",
+            remedy="declare it: schema='user string, tier string'",
+            step=node.name,
+        )
+    return HeldDimension(Path(), ddl_type(node.dimension.schema, step=node.name))
+
+
+def parse_ddl(spark: SparkSession, ddl: str, *, step: str) -> StructType:  # noqa: ARG001  parsing needs a session
+    """DDL text as a schema; SchemaError names the step and what Spark says."""
+    return ddl_type(ddl, step=step)
+
+
+def ddl_type(ddl: str, *, step: str) -> StructType:
+    """DDL text as a schema, while a session is there; SchemaError names the step and what Spark says."""
+    from pyspark.errors import ArithmeticException, ParseException
+
+    try:
+        made = StructType.fromDDL(ddl)
+    # The latter for decimals of too many digits.
+    except (ParseException, ArithmeticException) as error:
+        first = str(error).strip().splitlines()[0]
+        raise SchemaError(
+            f"the schema of step {step!r} does not parse: {first}",
+            remedy="write it as 'page string, ms bigint'",
+            step=step,
+        ) from error
+    return made if isinstance(made, StructType) else StructType().add("value", made)

@@ -1,0 +1,39 @@
+"""Python functions of all rows of a window: they run as any step in Python does, on the rows of windows that fire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.types import StructField, StructType
+
+from rs_assets.compile.planner.wiring import Flow, Wiring, parse_ddl
+from rs_assets.compile.python.python_step import python_step
+from rs_assets.compile.python.record import Row
+from rs_assets.compile.python.results import mapping
+from rs_assets.topology.nodes.fold import Fold
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """The row of a window with the `fields` that `fold` makes of its rows, which stand in the field `rows` and go."""
+
+    fold: Callable[[list[Row]], Any]
+    fields: frozenset[str]
+    rows: str
+
+    def __call__(self, row: Row) -> Row:
+        """Call the function."""
+        return row | mapping(self.fold(row.pop(self.rows)), self.fields)
+
+
+def compile_fold(wiring: Wiring, node: Fold, inputs: tuple[Flow, ...]) -> Flow:
+    """One more Python step, whose fields stand where the rows stood."""
+    flow = inputs[0]
+    made = parse_ddl(wiring.spark, node.function.schema or "", step=node.name)
+    fields: list[StructField] = []
+    for field in flow.schema.fields:
+        fields += made.fields if field.name == node.rows else [field]
+    call = Folding(node.function.call, frozenset(made.names), node.rows)
+    return flow.then(python_step("map", node.name, call, StructType(fields)), wiring)

@@ -1,0 +1,333 @@
+"""Python functions over Arrow batches: consecutive steps are fused, so rows cross from the JVM once.
+
+Rows that a Python filter refuses never return to the JVM, and values that no function made stay in Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
+
+from rs_assets.common.errors_wire import to_wire
+from rs_assets.compile.python.contract import RAISED, check_sendable, remedy_for, text_of
+from rs_assets.compile.python.fields_read import fields_read
+from rs_assets.compile.python.memoize import once_each
+from rs_assets.compile.python.placeholders import blank
+from rs_assets.compile.python.purity import is_pure
+from rs_assets.compile.python.record import Columns, Record, Row, values_of
+from rs_assets.compile.python.results import mapping, mappings
+from rs_assets.errors import StepError
+from rs_assets.records.columns import LABEL, LINE, OFFSET, REASON, SPLIT, hidden, visible
+from rs_assets.records.rows import MisfitError, misfits, to_arrays
+from rs_assets.records.schema import quoted
+from rs_assets.spark.arrow import map_in_arrow
+
+Kind = Literal["map", "flat_map", "filter", "for_each", "label"]
+# Steps whose answer is not a record, so that records may share it.
+ONCE: frozenset[Kind] = frozenset({"filter", "label"})
+# How much of a record an error shows, in characters.
+SHOWN = 500
+# The fields that a step's function reads, where its code tells: see `fields_read`.
+Reads = tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class PythonStep:
+    """One call of a user's function; `schema` is what map and flat_map make.
+
+    With `pure` a filter or label is computed once for each distinct value of the one field that it reads, where there
+    are few.
+    """
+
+    kind: Kind
+    name: str
+    call: Callable[[Any], Any]
+    schema: StructType | None = None
+    pure: bool = False
+
+
+def python_step(kind: Kind, name: str, call: Callable[[Any], Any], schema: StructType | None = None) -> PythonStep:
+    """A step whose function can be sent to Spark's workers; TopologyError names one that cannot."""
+    check_sendable(call, f"of step {name!r}", step=name)
+    return PythonStep(kind, name, call, schema, pure=kind in ONCE and is_pure(call))
+
+
+def apply_python(frame: DataFrame, steps: Sequence[PythonStep], *, quarantines: bool = False) -> DataFrame:
+    """`frame` behind `steps`, in one pass. Hidden columns stay with the rows that they belong to.
+
+    With `quarantines` a row on which a step raises comes out with REASON and without values; otherwise it ends the
+    batch with StepError. Fields that no step reads, and that end with a map or flat_map, do not cross.
+    """
+    frame = _read_by(frame, steps)
+    schema = frame.schema
+    for step in steps:
+        if step.schema is not None:
+            kept = [f for f in schema.fields if f.name in hidden(schema.names)]
+            schema = StructType([*step.schema.fields, *kept])
+        elif step.kind == "label":
+            schema = StructType([f for f in schema.fields if f.name != LABEL]).add(LABEL, StringType())
+    if quarantines:
+        schema = StructType([*schema.fields, StructField(REASON, StringType())])
+    made = tuple(to_arrow_schema(s.schema, timezone="UTC") if s.schema is not None else None for s in steps)
+    fused = FusedSteps(tuple(steps), made, to_arrow_schema(schema, timezone="UTC"), quarantines)
+    return map_in_arrow(frame, fused, schema)
+
+
+def _read_by(frame: DataFrame, steps: Sequence[PythonStep]) -> DataFrame:
+    """`frame` without the fields that nobody sees: those that no step reads up to the one that makes other records."""
+    fields, wanted = visible(frame.columns), set[str]()
+    for step in steps:
+        reads = fields_read(step.call)
+        if reads is None or not set(reads) <= set(fields):
+            return frame
+        wanted.update(reads)
+        if step.schema is not None:
+            break
+    else:
+        return frame
+    # Of rows without any column Arrow would not tell how many there are.
+    kept = [name for name in frame.columns if name in wanted or name not in fields]
+    return frame.select(*map(quoted, kept)) if kept else frame
+
+
+@dataclass(frozen=True, slots=True)
+class FusedSteps:
+    """What a Python worker runs: batches in, batches of `schema` out. `made` are the schemas of what steps make."""
+
+    steps: tuple[PythonStep, ...]
+    made: tuple[pa.Schema | None, ...]
+    schema: pa.Schema
+    quarantines: bool = False
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run all steps over each batch, one after the other."""
+        reads = [fields_read(step.call) for step in self.steps]
+        for batch in batches:
+            records = Records(batch, self.quarantines)
+            for step, schema, fields in zip(self.steps, self.made, reads, strict=True):
+                records.run(step, schema, fields)
+            yield records.out(self.schema.names)
+
+
+@dataclass(slots=True)
+class Records:
+    """The records of one batch between two steps.
+
+    `places` tells of which row of `batch` each record was made. As long as `made` is None the records are rows of
+    `batch`, which are in `columns`; then those that the function of `maker` has returned. `reasons` are the rows of
+    `batch` on which a step failed.
+    """
+
+    batch: pa.RecordBatch
+    quarantines: bool
+    places: Sequence[int] = field(init=False)
+    columns: Columns = field(init=False)
+    made: list[Row] | None = None
+    schema: pa.Schema = field(init=False)
+    maker: PythonStep | None = None
+    labels: list[str | None] | None = None
+    reasons: dict[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin with all rows."""
+        self.places = range(self.batch.num_rows)
+        self.columns = Columns.of_batch(self.batch, self._fields)
+
+    @property
+    def _fields(self) -> list[str]:
+        return visible(self.batch.schema.names)
+
+    def run(self, step: PythonStep, schema: pa.Schema | None, reads: Reads) -> None:
+        """Let one step see every record."""
+        before = set(self.reasons)
+        match step.kind:
+            case "filter":
+                self._filter(step, reads)
+            case "for_each":
+                self._each(step, reads)
+            case "label":
+                self._label(step, reads)
+            case _:
+                assert schema is not None  # noqa: S101  such steps have one
+                self._make(step, schema, reads)
+        bad = self.reasons.keys() - before
+        if bad:
+            # Drop all rows of the record: half of a flat_map's output would be a wrong result.
+            self._keep([n for n, place in enumerate(self.places) if place not in bad])
+
+    def _filter(self, step: PythonStep, reads: Reads) -> None:
+        once = self._once(step, reads, bool, bool)
+        if once is not None:
+            self._keep(np.flatnonzero(once).tolist())
+            return
+        call, passed = step.call, list[int]()
+        for number, record in enumerate(self._shown(reads)):
+            try:
+                if call(record):
+                    passed.append(number)
+            except RAISED as error:
+                self._failed(step, number, error)
+        self._keep(passed)
+
+    def _each(self, step: PythonStep, reads: Reads) -> None:
+        for number, row in enumerate(self._rows(reads)):
+            try:
+                step.call(row)
+            except RAISED as error:
+                self._failed(step, number, error)
+
+    def _label(self, step: PythonStep, reads: Reads) -> None:
+        once = self._once(step, reads, _label_of, object)
+        if once is not None:
+            self.labels = once.tolist()
+            return
+        labels: list[str | None] = [None] * len(self.places)
+        for number, row in enumerate(self._rows(reads)):
+            try:
+                labels[number] = _label_of(step.call(row))
+            except RAISED as error:
+                self._failed(step, number, error)
+        self.labels = labels
+
+    def _once(self, step: PythonStep, reads: Reads, told: Callable[[Any], Any], kind: type) -> np.ndarray | None:
+        """What `told` makes of the answer to each record, of a pure function that is called once for each value.
+
+        None where it is to be called for each record: also if it fails, so that the first record on which it does is
+        told.
+        """
+        if not step.pure or self.made is not None or reads is None or len(reads) != 1 or reads[0] not in self._fields:
+            return None
+        (name,), call = reads, step.call
+        column = self.batch.column(name)
+        shown = column if len(self.places) == len(column) else column.take(pa.array(self.places, pa.int64()))
+        try:
+            return once_each(shown, lambda value: told(call({name: value})), kind)
+        except RAISED:
+            return None
+
+    def _make(self, step: PythonStep, schema: pa.Schema, reads: Reads) -> None:
+        names, several, call = frozenset(schema.names), step.kind == "flat_map", step.call
+        made, numbers = list[Row](), list[int]()
+        # What an earlier function has made is handed over: nobody else will see it.
+        for number, row in enumerate(self._rows(reads) if self.made is None else self.made):
+            try:
+                if several:
+                    rows = mappings(call(row), names)
+                    made += rows
+                    numbers += [number] * len(rows)
+                else:
+                    made.append(mapping(call(row), names))
+                    numbers.append(number)
+            except RAISED as error:
+                self._failed(step, number, error)
+        self.labels = None if self.labels is None else [self.labels[n] for n in numbers]
+        self.places = [self.places[n] for n in numbers]
+        self.made, self.schema, self.maker = made, schema, step
+
+    def _keep(self, numbers: Sequence[int]) -> None:
+        """Go on with some of the records."""
+        if len(numbers) == len(self.places):
+            return
+        self.places = [self.places[n] for n in numbers]
+        self.labels = None if self.labels is None else [self.labels[n] for n in numbers]
+        if self.made is None:
+            self.columns = Columns.of_batch(self.batch, self._fields, self.places)
+        else:
+            self.made = [self.made[n] for n in numbers]
+
+    def _looked_at(self) -> Columns:
+        """The records for one step, which may change what it gets and changes nothing for others."""
+        if self.made is not None:
+            return Columns.of_rows(self.made, self.schema)
+        self.columns = self.columns.renewed()
+        return self.columns
+
+    def _shown(self, reads: Reads) -> Iterable[Any]:
+        """The records for a function that only looks at them."""
+        columns = self._looked_at()
+        if reads is not None and set(reads) <= set(columns.fields):
+            return columns.rows(reads)
+        return (Record(columns, number) for number in range(columns.count))
+
+    def _rows(self, reads: Reads) -> Iterable[Row]:
+        """The records as dicts of their own, with all that the function reads."""
+        columns = self._looked_at()
+        return columns.rows(reads if reads is not None and set(reads) <= set(columns.fields) else None)
+
+    def out(self, names: Sequence[str]) -> pa.RecordBatch:
+        """What goes back to the JVM: the columns `names`, and at the end the rows on which a step failed."""
+        arrays = self._arrays()
+        rows = [*self.places, *self.reasons]
+        whole = rows == list(range(self.batch.num_rows))
+        taken = self.batch if whole else self.batch.take(pa.array(rows, pa.int64()))
+        found = {name: taken.column(name) for name in taken.schema.names}
+        failed = len(self.reasons)
+        if arrays is not None:
+            if failed:
+                blanks = (pa.array([blank(of)] * failed, of.type) for of in self.schema)
+                arrays = [pa.concat_arrays(both) for both in zip(arrays, blanks, strict=True)]
+            found.update(zip(self.schema.names, arrays, strict=True))
+        if self.labels is not None:
+            found[LABEL] = pa.array([*self.labels, *[None] * failed], pa.string())
+        if self.quarantines:
+            found[REASON] = pa.array([*[None] * len(self.places), *self.reasons.values()], pa.string())
+        return pa.RecordBatch.from_arrays([found[name] for name in names], names=list(names))
+
+    def _arrays(self) -> list[pa.Array] | None:
+        """The columns of what functions have made; None if nothing was."""
+        if self.made is None:
+            return None
+        try:
+            return to_arrays(self.made, self.schema)
+        except Exception:  # noqa: BLE001  what is wrong with which record comes out below
+            assert self.maker is not None  # noqa: S101  somebody made them
+            for misfit in list(misfits(self.made, self.schema)):
+                self._failed(self.maker, misfit.row, misfit)
+            self._keep([n for n, place in enumerate(self.places) if place not in self.reasons])
+            return to_arrays(self.made, self.schema)
+
+    def _failed(self, step: PythonStep, number: int, error: BaseException) -> None:
+        """Keep the record of a step that failed on it apart, or end the batch with an error that travels as text."""
+        place = self.places[number]
+        if self.quarantines:
+            self.reasons.setdefault(place, _clean(_what(step, error))[:SHOWN])
+            return
+        one = self.batch.slice(place, 1)
+        address = {
+            name.removeprefix("_rs_"): one.column(name)[0].as_py()
+            for name in (SPLIT, LINE, OFFSET)
+            if name in one.schema.names
+        }
+        fields = {name: values_of(one.column(name))[0] for name in self._fields}
+        record = fields if self.made is None else self.made[number]
+        wire = StepError(
+            _clean(_what(step, error)),
+            remedy=remedy_for(error, visible(list(record))),
+            step=step.name,
+            record=_clean(repr(record))[:SHOWN],
+            **address,
+        )
+        raise RuntimeError(to_wire(wire)) from error
+
+
+def _label_of(answer: Any) -> str | None:
+    return None if answer is None else str(answer).encode().decode()
+
+
+def _what(step: PythonStep, error: BaseException) -> str:
+    """What happened; the name of the step is read out of it where steps share a gate: see `BLAMED`."""
+    if isinstance(error, MisfitError):
+        return f"step {step.name!r} returned a record that does not fit its schema: {error.text}"
+    return f"step {step.name!r} raised {type(error).__name__}: {text_of(error)}"
+
+
+def _clean(text: str) -> str:
+    """`text` without what no file and no table takes: halves of characters."""
+    return text.encode("utf-8", "backslashreplace").decode()

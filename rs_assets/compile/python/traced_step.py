@@ -1,0 +1,101 @@
+"""Steps whose function Spark computes, as far as it is understood."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from rs_assets.compile.planner.wiring import Flow, Wiring
+from rs_assets.compile.python.fallback import ASKED, apply_to_asked
+from rs_assets.compile.python.python_step import PythonStep
+from rs_assets.compile.python.tracing.columns import Columns
+from rs_assets.compile.python.tracing.explore import Traced
+from rs_assets.compile.python.tracing.traced import trace_label, trace_map
+from rs_assets.compile.python.tracing.tree import Tree, constant_at, leading_to, verdicts_of
+from rs_assets.records.columns import LABEL, hidden, visible
+from rs_assets.records.schema import quoted
+from rs_assets.topology.user_code.expression import PythonFunction
+
+# Spark's hash of no boolean is this number. The optimizer does not know it.
+NO_HASH = 0
+
+
+def without_dropped(
+    wiring: Wiring, function: PythonFunction, flow: Flow, trace: Callable[[object, Mapping[str, str]], Traced]
+) -> tuple[Flow, bool]:
+    """`flow` without the records that `function` surely drops, and whether all others surely stay.
+
+    A filter stands behind the gate of the source, which counts all records, and above what it was written above.
+    """
+    fields = _fields(wiring, function, flow)
+    traced = trace(function.call, fields) if fields else Traced(None)
+    if traced.tree is None:
+        return flow, False
+    stays = leading_to(traced.tree, {"keep", "ask"})
+    if stays is False:
+        # Spark would take away what comes before it.
+        return flow, False
+    left = flow if stays is True else Flow(flow.frame.filter(Columns().of(stays)))
+    return left, not traced.asked
+
+
+def traced_map(wiring: Wiring, function: PythonFunction, step: PythonStep, flow: Flow) -> Flow | None:
+    """The records that `function` makes, with those that Python makes by `step`; None if those are all."""
+    fields, schema = _fields(wiring, function, flow), step.schema or StructType()
+    made = {field.name: field.dataType.simpleString() for field in schema.fields}
+    if not fields or not all(field.nullable for field in schema.fields):
+        return None
+    traced = trace_map(function.call, fields, made)
+    if traced.tree is None or "made" not in verdicts_of(traced.tree):
+        return None
+    frame = flow.frame
+    values = [*_values(frame, traced.tree, schema), *(F.col(name) for name in hidden(frame.columns))]
+    asks = leading_to(traced.tree, {"ask"})
+    if isinstance(asks, bool):
+        return Flow(frame.select(*values))
+    record = F.struct(*(F.col(quoted(name)) for name in fields))
+    asked = frame.select(*values, F.when(Columns().of(asks), record).alias(ASKED))
+    guard = flow.then(step, wiring).guard
+    patched = apply_to_asked(asked, step, quarantines=guard is not None)
+    return Flow(guard(patched) if guard is not None else patched)
+
+
+def traced_label(wiring: Wiring, function: PythonFunction, flow: Flow) -> Flow | None:
+    """The records with the labels that `function` gives; None if they are for Python."""
+    fields = _fields(wiring, function, flow)
+    traced = trace_label(function.call, fields) if fields else Traced(None)
+    if traced.tree is None or traced.asked:
+        return None
+    return Flow(flow.frame.withColumn(LABEL, Columns().case(traced.tree, 0, "string")))
+
+
+def _fields(wiring: Wiring, function: PythonFunction, flow: Flow) -> Mapping[str, str]:
+    """The types of the fields that `function` gets; none if it is not to be traced.
+
+    Behind a step that Python runs it is fused with that one: a record crosses from the JVM once.
+    """
+    schema = flow.frame.schema
+    names = visible(schema.names)
+    if not (wiring.trace and function.trace) or flow.waiting or len({name.lower() for name in names}) < len(names):
+        return {}
+    return {name: schema[name].dataType.simpleString() for name in names}
+
+
+def _values(frame: DataFrame, tree: Tree, schema: StructType) -> list[Column]:
+    """The fields of `schema`. Each may be null for Spark, as a Python function's may.
+
+    Otherwise the state of a window over them would depend on whether a function was traced: Spark knows when a field
+    is never null, and leaves constants out of the keys.
+    """
+    columns = Columns()
+    kinds = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    made = [columns.case(tree, place, kind).alias(name) for place, (name, kind) in enumerate(kinds)]
+    known = frame.select(*made).schema
+    some = F.hash(F.isnull(F.col(quoted(visible(frame.columns)[0])))) != NO_HASH
+    return [
+        F.when(some, column).alias(field.name) if constant_at(tree, place) or not field.nullable else column
+        for place, (column, field) in enumerate(zip(made, known.fields, strict=True))
+    ]

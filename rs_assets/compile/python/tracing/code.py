@@ -1,0 +1,118 @@
+"""What the code of a function does, looked up before it is called: nothing may happen outside of it."""
+
+from __future__ import annotations
+
+import dis
+import types
+from collections.abc import Iterator
+from itertools import pairwise
+
+from rs_assets.compile.python.tracing.path import RefusedError
+
+# Instructions of Python 3.11 to 3.13 that touch nothing but the function's own values. All others are refused.
+KNOWN = frozenset(
+    # ruff: noqa: SIM905  a list of words
+    """
+    RESUME NOP CACHE EXTENDED_ARG PRECALL CALL CALL_KW KW_NAMES CALL_FUNCTION_EX PUSH_NULL POP_TOP COPY SWAP
+    LOAD_CONST LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_AND_CLEAR LOAD_FAST_LOAD_FAST STORE_FAST STORE_FAST_LOAD_FAST
+    STORE_FAST_STORE_FAST DELETE_FAST LOAD_GLOBAL LOAD_DEREF LOAD_CLOSURE STORE_DEREF MAKE_CELL COPY_FREE_VARS
+    MAKE_FUNCTION SET_FUNCTION_ATTRIBUTE LOAD_ATTR LOAD_METHOD BINARY_OP BINARY_SUBSCR BINARY_SLICE BUILD_SLICE
+    BUILD_TUPLE BUILD_LIST BUILD_MAP BUILD_CONST_KEY_MAP BUILD_STRING LIST_APPEND LIST_EXTEND LIST_TO_TUPLE MAP_ADD
+    DICT_UPDATE DICT_MERGE STORE_SUBSCR DELETE_SUBSCR UNPACK_SEQUENCE FORMAT_VALUE FORMAT_SIMPLE FORMAT_WITH_SPEC
+    CONVERT_VALUE UNARY_NOT UNARY_NEGATIVE UNARY_POSITIVE COMPARE_OP CONTAINS_OP IS_OP TO_BOOL JUMP_FORWARD
+    JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP GET_ITER FOR_ITER END_FOR
+    RETURN_VALUE RETURN_CONST RAISE_VARARGS LOAD_ASSERTION_ERROR
+    """.split()
+)
+# Of a generator expression; elsewhere they make a generator.
+GENERATING = frozenset({"RETURN_GENERATOR", "YIELD_VALUE", "CALL_INTRINSIC_1", "RERAISE"})
+# How comprehensions of Python 3.12 give a variable back that they have hidden.
+RESTORING = frozenset({"RERAISE", "CALL_INTRINSIC_1"})
+JUMPS = "POP_JUMP_"
+ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+# What an instruction that is not known means to people.
+MEANS = {
+    "PUSH_EXC_INFO": "try or with",
+    "BEFORE_WITH": "with",
+    "IMPORT_NAME": "an import",
+    "STORE_GLOBAL": "it sets a global",
+    "DELETE_GLOBAL": "it sets a global",
+    "STORE_ATTR": "it sets an attribute",
+    "DELETE_ATTR": "it sets an attribute",
+    "BUILD_SET": "a set, which can be traced behind 'in' only",
+    "RETURN_GENERATOR": "a generator",
+    "MATCH_MAPPING": "a match of patterns",
+    "MATCH_CLASS": "a match of patterns",
+}
+# Operators by which one line may take for ever.
+GROWING = ("**", "<<")
+ONLY = (None, True, False)
+# How long the code of one function may be, in bytes: some 500 lines. What is longer takes seconds to look through.
+LONGEST_CODE = 20_000
+
+
+def check_code(code: types.CodeType) -> None:
+    """RefusedError if `code`, or code inside it, might do anything but compute."""
+    outside = frozenset(code.co_freevars)
+    for each in parts_of(code):
+        if len(each.co_code) > LONGEST_CODE:
+            raise RefusedError("it is too long", each.co_firstlineno)
+        _check(each, outside)
+
+
+def parts_of(code: types.CodeType) -> Iterator[types.CodeType]:
+    """`code` and all code inside it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from parts_of(constant)
+
+
+def instructions(code: types.CodeType) -> list[dis.Instruction]:
+    """What `code` does, step by step, without what only carries a large argument or waits for the interpreter."""
+    return [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
+
+
+def _check(code: types.CodeType, outside: frozenset[str]) -> None:
+    generating = code.co_name == "<genexpr>"
+    before: dis.Instruction | None = None
+    line = code.co_firstlineno
+    for step in dis.get_instructions(code):
+        line = step.positions.lineno or line if step.positions else line
+        name = step.opname
+        known = name in KNOWN or name.startswith(JUMPS) or name in (GENERATING if generating else RESTORING)
+        if not known:
+            raise RefusedError(MEANS.get(name, f"the instruction {name} is not known"), line)
+        if name == "IS_OP" and not _with_only(step, before):
+            raise RefusedError("'is' is known for None, True and False", line)
+        if name == "BINARY_OP" and step.argrepr.rstrip("=") in GROWING:
+            raise RefusedError(f"{step.argrepr} may take any time", line)
+        if name == "STORE_DEREF" and step.argval in outside:
+            raise RefusedError("it sets a variable outside of the function", line)
+        if name in ATTRIBUTES and str(step.argval).startswith(("_", "rs_")):
+            raise RefusedError(f"it uses .{step.argval}", line)
+        before = step
+
+
+def _with_only(step: dis.Instruction, before: dis.Instruction | None) -> bool:
+    """Whether `is` asks for one of ONLY. Behind a jump something else may, as in `is (x or None)`."""
+    known = before is not None and before.opname == "LOAD_CONST" and _is_only(before.argval)
+    return known and not step.is_jump_target
+
+
+def _is_only(value: object) -> bool:
+    return any(value is each for each in ONLY)
+
+
+def asked_for(code: types.CodeType) -> frozenset[str]:
+    """The global names that `code`, or code inside it, loads."""
+    return frozenset(
+        step.argval for each in parts_of(code) for step in dis.get_instructions(each) if step.opname == "LOAD_GLOBAL"
+    )
+
+
+def members_in(code: types.CodeType) -> frozenset[int]:
+    """The places of constants that stand behind `in`, as tuples."""
+    steps = list(dis.get_instructions(code))
+    behind_in = (a for a, b in pairwise(steps) if b.opname == "CONTAINS_OP")
+    return frozenset(a.arg for a in behind_in if a.opname == "LOAD_CONST" and a.arg is not None)

@@ -1,0 +1,83 @@
+"""What becomes of each Python function of a pipeline, told before Spark runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from rs_assets.compile.python.tracing.explore import Traced
+from rs_assets.compile.python.tracing.traced import trace_filter, trace_flat_map, trace_label, trace_map
+from rs_assets.compile.python.tracing.tree import leading_to, verdicts_of
+from rs_assets.records.types import fields_in
+from rs_assets.topology.check.build import check_fields
+from rs_assets.topology.check.fields import Fields
+from rs_assets.topology.nodes.base import Node
+from rs_assets.topology.nodes.fold import Fold
+from rs_assets.topology.nodes.step import Filter, FlatMap, Map, Split
+from rs_assets.topology.topology import Topology
+from rs_assets.topology.user_code.expression import PythonFunction, function_of
+
+COMPILED, IN_PART, PYTHON = "compiled", "compiled in part", "Python"
+FOLDED = f"{PYTHON}: of all rows of a window"
+# How many reasons are shown.
+SHOWN = 2
+# Those of which Spark can drop records before Python gets the rest.
+PREFILTERED: Mapping[type[Node], Callable[[object, Mapping[str, str]], Traced]] = MappingProxyType(
+    {Filter: trace_filter, FlatMap: trace_flat_map}
+)
+
+
+def compiled(topology: Topology) -> Mapping[str, str]:
+    """For each step with a Python function whether it is compiled, and if not wholly, why: by the name of the step.
+
+    Where the fields are found out at the start only, so is this.
+    """
+    fields, told, waiting = check_fields(topology), dict[str, str](), set[str]()
+    for node in topology:
+        function = function_of(node)
+        if function is None:
+            continue
+        if isinstance(node, Fold):
+            told[node.name] = FOLDED
+            continue
+        (before,) = node.inputs
+        fused = before in waiting
+        told[node.name] = f"{PYTHON}: with the step before it" if fused else _told(node, function, fields[before])
+        if told[node.name] != COMPILED and not (isinstance(node, Map) and told[node.name].startswith(IN_PART)):
+            waiting.add(node.name)
+    return told
+
+
+def _told(node: Node, function: PythonFunction, fields: Fields) -> str:
+    if not function.trace:
+        return f"{PYTHON}: trace=False"
+    if not fields.whole:
+        return "known at the start"
+    kinds = {name: kind.text if kind else "?" for name, kind in fields.types.items()}
+    traced = _traced(node, function, kinds)
+    if traced is None:
+        return f"{PYTHON}: for its side effect"
+    if traced.tree is not None and not traced.asked and not isinstance(node, FlatMap):
+        return COMPILED
+    shown = [*map(str, traced.asked[:SHOWN]), *(["..."] if len(traced.asked) > SHOWN else [])]
+    why = "; ".join(shown) or "what it makes of a record"
+    return f"{IN_PART if _in_part(node, traced) else PYTHON}: {why}"
+
+
+def _in_part(node: Node, traced: Traced) -> bool:
+    if traced.tree is None or isinstance(node, Split):
+        return False
+    if isinstance(node, Map):
+        return "made" in verdicts_of(traced.tree)
+    return not isinstance(leading_to(traced.tree, {"keep", "ask"}), bool)
+
+
+def _traced(node: Node, function: PythonFunction, kinds: Mapping[str, str]) -> Traced | None:
+    if type(node) in PREFILTERED:
+        return PREFILTERED[type(node)](function.call, kinds)
+    if isinstance(node, Split):
+        return trace_label(function.call, kinds)
+    if isinstance(node, Map):
+        made = fields_in(function.schema or "") or {}
+        return trace_map(function.call, kinds, {name: kind.text if kind else "?" for name, kind in made.items()})
+    return None

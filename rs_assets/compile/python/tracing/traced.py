@@ -1,0 +1,35 @@
+"""The functions of steps, traced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rs_assets.compile.python.tracing.explore import Traced, explore
+from rs_assets.compile.python.tracing.judges import judge_filter, judge_flat_map, judge_label, judge_map
+
+
+def trace_filter(function: object, fields: Mapping[str, str]) -> Traced:
+    """The function of a filter over records with `fields`, their types by name.
+
+    >>> traced = trace_filter(lambda row: row["ms"] is not None and row["ms"] > 5, {"ms": "bigint"})
+    >>> traced.asked
+    ()
+    >>> print(*trace_filter(lambda row: row["ms"] > 5, {"ms": "bigint"}).asked)
+    line 1: it raises TypeError
+    """
+    return explore(function, fields, judge_filter)
+
+
+def trace_flat_map(function: object, fields: Mapping[str, str]) -> Traced:
+    """The function of a flat_map: of which records it makes nothing."""
+    return explore(function, fields, judge_flat_map)
+
+
+def trace_label(function: object, fields: Mapping[str, str]) -> Traced:
+    """The function of a split."""
+    return explore(function, fields, judge_label)
+
+
+def trace_map(function: object, fields: Mapping[str, str], made: Mapping[str, str]) -> Traced:
+    """The function of a map, which makes records with the fields `made`."""
+    return explore(function, fields, judge_map(made))

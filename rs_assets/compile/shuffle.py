@@ -1,0 +1,70 @@
+"""Shuffles: inside a query, or through a table or topic between two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.common.home import Home
+from rs_assets.compile.planner.wiring import Flow, Wiring
+from rs_assets.operators.shuffle.base import ShufflePlace
+from rs_assets.operators.shuffle.memory import shuffle
+from rs_assets.operators.shuffle.table import TableShuffle
+from rs_assets.operators.shuffle.topic import TopicShuffle
+from rs_assets.records.columns import check_fields, hidden
+from rs_assets.topology.nodes.shuffle import Shuffle, ShuffleRead, ShuffleWrite
+
+DurableShuffle = ShuffleWrite | ShuffleRead
+# No namespace has this name: below the others lie tables.
+TOPICS = ".topics"
+
+
+def compile_shuffle(wiring: Wiring, node: Shuffle, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
+    """Spark's exchange inside the query."""
+    df = inputs[0].df
+    check_fields(df, node.keys, step=node.name)
+    return Flow(shuffle(df, node.partitions, node.keys))
+
+
+def compile_shuffle_write(wiring: Wiring, node: ShuffleWrite, inputs: tuple[Flow, ...]) -> Flow:
+    """The rows without hidden columns; the place is made when the query begins."""
+    df = inputs[0].df
+    check_fields(df, node.keys, step=node.name)
+    rows = df.drop(*hidden(df.columns))
+    place = place_of(node, wiring.home)
+    place.check(rows.schema, step=node.name)
+    if wiring.streaming:
+        # A reader may have looked into the place already, though nothing was written yet.
+        begun = CheckpointLog(wiring.folder / "checkpoint").begun or place.untouched(rows.schema)
+        place.resume() if begun else place.begin(rows.schema)
+    return Flow(rows)
+
+
+def compile_shuffle_read(wiring: Wiring, node: ShuffleRead, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001
+    """The rows of the place, spread as was asked for; a topic has them spread already."""
+    frame = wiring.gates.admit(wiring.read(wiring, node), step=node.name, policy=node.bad_records, counted=True)
+    return Flow(frame if node.strategy == "kafka" else shuffle(frame, node.partitions, node.keys))
+
+
+def _table(node: DurableShuffle, home: Home) -> ShufflePlace:
+    # Without a run, which knows its folder, nothing is there yet.
+    path = Path(node.folder) if node.folder else home.shuffles / node.place.replace(".", "/")
+    return TableShuffle(name=node.place, path=path)
+
+
+def _topic(node: DurableShuffle, home: Home) -> ShufflePlace:
+    assert node.cluster is not None  # noqa: S101  the node checked it
+    noted = home.shuffles / TOPICS / f"{node.place}.json"
+    return TopicShuffle(topic=node.place, cluster=node.cluster, partitions=node.partitions, noted=noted, keys=node.keys)
+
+
+PLACES: Mapping[str, Callable[[DurableShuffle, Home], ShufflePlace]] = MappingProxyType(
+    {"delta": _table, "kafka": _topic}
+)
+
+
+def place_of(node: DurableShuffle, home: Home) -> ShufflePlace:
+    """Where the rows of a durable shuffle lie."""
+    return PLACES[node.strategy](node, home)

@@ -1,0 +1,122 @@
+"""Stateless steps: SQL and Columns stay in the JVM, Python functions wait to be fused."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rs_assets.compile.planner.wiring import Flow, Wiring, parse_ddl
+from rs_assets.compile.python.python_step import python_step
+from rs_assets.compile.python.traced_step import traced_label, traced_map, without_dropped
+from rs_assets.compile.python.tracing.traced import trace_filter, trace_flat_map
+from rs_assets.compile.python.udf import know_functions
+from rs_assets.expressions.condition.bind import condition_sql
+from rs_assets.records.columns import LABEL, check_fields, hidden, visible
+from rs_assets.topology.check.united import check_kinds
+from rs_assets.topology.nodes import step as nodes
+from rs_assets.topology.nodes.base import Node
+from rs_assets.topology.user_code.expression import ColumnBuilder, ConditionText, Expression, PythonFunction, SqlText
+
+Inputs = tuple[Flow, ...]
+
+
+def compile_map(wiring: Wiring, node: nodes.Map, inputs: Inputs) -> Flow:
+    """A select list, or a Python function."""
+    if node.function is not None:
+        schema = parse_ddl(wiring.spark, node.function.schema or "", step=node.name)
+        step = python_step("map", node.name, node.function.call, schema)
+        return traced_map(wiring, node.function, step, inputs[0]) or inputs[0].then(step, wiring)
+    df = inputs[0].df
+    return Flow(df.select(*(as_column(e) for e in node.select), *_hidden(df)))
+
+
+def compile_flat_map(wiring: Wiring, node: nodes.FlatMap, inputs: Inputs) -> Flow:
+    """A generator, or a Python function."""
+    if isinstance(node.expression, PythonFunction):
+        schema = parse_ddl(wiring.spark, node.expression.schema or "", step=node.name)
+        left, _ = without_dropped(wiring, node.expression, inputs[0], trace_flat_map)
+        return left.then(python_step("flat_map", node.name, node.expression.call, schema), wiring)
+    df = inputs[0].df
+    return Flow(df.select(as_column(node.expression), *_hidden(df)))
+
+
+def compile_filter(wiring: Wiring, node: nodes.Filter, inputs: Inputs) -> Flow:
+    """A condition in the JVM, or a Python function."""
+    if isinstance(node.condition, PythonFunction):
+        left, whole = without_dropped(wiring, node.condition, inputs[0], trace_filter)
+        return left if whole else left.then(python_step("filter", node.name, node.condition.call), wiring)
+    return Flow(inputs[0].df.filter(condition_column(node, inputs[0].df)))
+
+
+def condition_column(node: nodes.Filter, df: DataFrame) -> Column:
+    """The condition of a filter over the fields of `df`."""
+    if isinstance(node.condition, ConditionText):
+        made = condition_sql(node.condition.text, field_types(df), step=node.name)
+        know_functions(df.sparkSession)
+        return F.expr(made)
+    return as_column(node.condition)
+
+
+def field_types(df: DataFrame) -> dict[str, str | None]:
+    """The fields of a frame that users see, with their types as Spark names them."""
+    shown = set(visible(df.columns))
+    return {each.name: each.dataType.simpleString() for each in df.schema.fields if each.name in shown}
+
+
+def compile_for_each(wiring: Wiring, node: nodes.ForEach, inputs: Inputs) -> Flow:
+    """A side effect in a Python worker."""
+    return inputs[0].then(python_step("for_each", node.name, node.function.call), wiring)
+
+
+def compile_select_fields(wiring: Wiring, node: nodes.SelectFields, inputs: Inputs) -> Flow:  # noqa: ARG001
+    """Some of the fields."""
+    df = inputs[0].df
+    check_fields(df, node.fields, step=node.name)
+    return Flow(df.select(*(F.col(f"`{name}`") for name in node.fields), *_hidden(df)))
+
+
+def compile_with_fields(wiring: Wiring, node: nodes.WithFields, inputs: Inputs) -> Flow:  # noqa: ARG001
+    """New fields beside the old ones."""
+    return Flow(inputs[0].df.withColumns({name: as_column(e) for name, e in node.columns}))
+
+
+def compile_union(wiring: Wiring, node: nodes.Union, inputs: Inputs) -> Flow:  # noqa: ARG001  the table's form
+    """Several streams of the same fields, matched by name."""
+    check_united(node, inputs)
+    return Flow(reduce(DataFrame.unionByName, [flow.df for flow in inputs]))
+
+
+def check_united(node: Node, inputs: Inputs) -> None:
+    """TopologyError if streams have different fields, by name or by type."""
+    kinds = [{f.name: f.dataType.simpleString() for f in flow.df.schema.fields} for flow in inputs]
+    shown = [{name: its[name] for name in visible(list(its))} for its in kinds]
+    check_kinds(node.name, list(zip(node.inputs, shown, strict=True)))
+
+
+def compile_split(wiring: Wiring, node: nodes.Split, inputs: Inputs) -> Flow:
+    """A hidden label on each row."""
+    if isinstance(node.label, PythonFunction):
+        made = traced_label(wiring, node.label, inputs[0])
+        return made or inputs[0].then(python_step("label", node.name, node.label.call), wiring)
+    return Flow(inputs[0].df.withColumn(LABEL, as_column(node.label).cast("string")))
+
+
+def compile_select(wiring: Wiring, node: nodes.Select, inputs: Inputs) -> Flow:  # noqa: ARG001  the table's form
+    """The rows of one label."""
+    return Flow(inputs[0].df.filter(F.col(LABEL) == node.label).drop(LABEL))
+
+
+def as_column(expression: Expression) -> Column:
+    """A native expression as a Column."""
+    match expression:
+        case SqlText(text):
+            return F.expr(text)
+        case ColumnBuilder(build):
+            return build()
+    raise TypeError(f"{expression!r} is no native expression")
+
+
+def _hidden(df: DataFrame) -> list[Column]:
+    return [F.col(name) for name in hidden(df.columns)]

@@ -1,0 +1,125 @@
+"""Windows: event time, control rows, watermark, aggregation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rs_assets.compile.planner.wiring import Flow, Wiring
+from rs_assets.compile.python.udaf import fields_of_own
+from rs_assets.compile.step import as_column
+from rs_assets.compile.timed import timed
+from rs_assets.operators.window.aggregate import (
+    aggregate,
+    aggregate_column,
+    at_clock,
+    at_close,
+    check_numbers,
+    check_ordered,
+    collected_rows,
+    last_end,
+    needed_fields,
+    rows_of,
+)
+from rs_assets.operators.window.fired import FiredWindows
+from rs_assets.operators.window.result import ROWS
+from rs_assets.operators.window.spec import SessionWindow
+from rs_assets.records.columns import EVENT_TIME, visible
+from rs_assets.topology.chain import link_of
+from rs_assets.topology.nodes.timed import NONE
+from rs_assets.topology.nodes.window import WindowAggregate
+
+
+def compile_window(wiring: Wiring, node: WindowAggregate, inputs: tuple[Flow, ...]) -> Flow:
+    """Aggregate into windows. A replay stops at the gate of event times: it looks for bad and late rows only."""
+    df = inputs[0].df
+    ranked = node.ranking.shown if node.ranking else ()
+    kept = _rows(node, df) or ()
+    fields = needed_fields(node.group_by, node.aggregates, [*fields_of_own(df, node), *ranked, *kept, *node.kept])
+    rows = timed(wiring, node, df, fields, kept=node.delay, late=partial(late_by_record, node))
+    check_numbers(rows, node.aggregates, step=node.name)
+    check_ordered(rows, [*ranked, *kept, *node.kept], step=node.name)
+    if not wiring.streaming:
+        return Flow(rows)
+    link = link_of(wiring.links, node)
+    fire_time = at_clock(wiring.now()) if node.often else at_close(link.lag + link.water_mark)
+    return Flow(_parted(node, _windows(node, rows, fire_time, link.lag, _fired(node)), kept))
+
+
+def _windows(
+    node: WindowAggregate,
+    rows: DataFrame,
+    fire_time: Callable[[Column], Column],
+    lag: timedelta = NONE,
+    fired: FiredWindows | None = None,
+) -> DataFrame:
+    return aggregate(
+        rows,
+        node.window,
+        group_by=node.group_by,
+        columns=_columns(node, rows),
+        ranking=node.ranking,
+        fire_time=fire_time,
+        lag=lag,
+        fired=fired,
+    )
+
+
+def _columns(node: WindowAggregate, df: DataFrame) -> Mapping[str, Column]:
+    """The aggregates by name, those of the user's own and rows last, as a preview of the state expects them."""
+    made = {a.alias: aggregate_column(a) for a in node.aggregates} | {name: as_column(e) for name, e in node.own}
+    kept = _rows(node, df)
+    return made if kept is None else {**made, ROWS: collected_rows(kept)}
+
+
+def _rows(node: WindowAggregate, df: DataFrame) -> Sequence[str] | None:
+    """The fields of the rows that are kept for functions in Python; None for no rows."""
+    if node.rows is None:
+        return None
+    return node.rows.fields or visible(df.columns)
+
+
+def _parted(node: WindowAggregate, windows: DataFrame, kept: Sequence[str]) -> DataFrame:
+    """`windows` with the rows that each function gets, in a column of its own."""
+    if node.rows is None:
+        return windows
+    made = [rows_of(F.col(f"`{ROWS}`"), of or kept).alias(name) for name, of in node.rows.columns.items()]
+    parts = [made if name == ROWS else [F.col(f"`{name}`")] for name in windows.columns]
+    return windows.select(*(column for part in parts for column in part))
+
+
+def _fired(node: WindowAggregate) -> FiredWindows | None:
+    """What fires the windows in the place of Spark's own operator; None if that does."""
+    if not node.fired:
+        return None
+    return FiredWindows(
+        window=node.window,
+        firing=node.firing,
+        emit=node.emit,
+        water_mark=node.water_mark,
+        ranked=node.ranking is not None,
+    )
+
+
+def late_for_window(node: WindowAggregate, watermark: Column) -> Column:
+    """Whether all windows of a row had closed."""
+    return last_end(node.window) <= watermark
+
+
+def late_by_record(node: WindowAggregate, watermark: Column) -> Column:
+    """The same where rows are judged one by one.
+
+    Sessions that were told before a row came, or not, must be the same ones: it may not meet one that has closed.
+    """
+    if isinstance(node.window, SessionWindow):
+        return F.col(EVENT_TIME) <= watermark
+    return late_for_window(node, watermark)
+
+
+def probe_window(node: WindowAggregate, rows: DataFrame) -> DataFrame:
+    """The windows over `rows`, for an error in the argument of an aggregate shows only there."""
+    return _windows(node, rows, at_close(node.water_mark))

@@ -1,0 +1,84 @@
+"""Who made a version of a table: what our commits leave in its history, and how it is read again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from deltalake import DeltaTable, Transaction
+
+from rs_assets.connectors.sink import BatchMark, LastWriter
+
+Entry = Mapping[str, Any]
+# `BatchMark.writer`: pipeline, generation, sink.
+WRITER = re.compile(r"([^/]+)/g([0-9]+)/([^/]+)")
+# Under which name a start wrote, which one, and from which home.
+CLAIMED, CLAIM, HOME = "rs.claimed", "rs.claim", "rs.home"
+# A commit of a token alone, and what names the writer in commits that bring no rows of a batch.
+FENCED, REWOUND = "rs.fenced_by", "rs.rewound_by"
+# How many entries of a history are searched for them at first.
+NEWEST = 50
+
+
+def written_by(mark: BatchMark) -> dict[str, str]:
+    """What the commit of a batch leaves."""
+    return {"rs.writer": mark.writer, "rs.batch_id": str(mark.batch_id), **claimed_by(mark)}
+
+
+def claimed_by(mark: BatchMark) -> dict[str, str]:
+    """What every commit leaves of the start that made it."""
+    claim = mark.claim
+    return {CLAIMED: mark.claimed, CLAIM: str(claim.number), HOME: claim.home} if claim is not None else {}
+
+
+def fence_of(mark: BatchMark) -> list[Transaction]:
+    """Token and claim of who writes, part of every commit of the native connector."""
+    claim = [Transaction(mark.claimed, mark.claim.number)] if mark.claim is not None else []
+    return [Transaction(mark.fence, mark.token), *claim]
+
+
+def last_writer_of(table: DeltaTable, mark: BatchMark) -> LastWriter:
+    """What a table knows of the mark's pipeline; of the connector inside Spark only what its history still has."""
+    token, claim = table.transaction_version(mark.fence) or 0, table.transaction_version(mark.claimed) or 0
+    entry = last_claim(table, mark)
+    writer = WRITER.fullmatch(str(entry.get("rs.writer") or entry.get("rs.rewound_by")))
+    return LastWriter(
+        token=token,
+        claim=claim or int(entry.get(CLAIM, 0)),
+        pipeline_id=writer[1] if writer else "",
+        home=str(entry.get(HOME, "")),
+    )
+
+
+def last_claim(table: DeltaTable, mark: BatchMark) -> Entry:
+    """The entry of the last commit under the mark's name; {} if the history has none, or no more."""
+    for limit in (NEWEST, None):
+        found = (noted(entry) for entry in table.history(limit))
+        last = next((entry for entry in found if entry.get(CLAIMED) == mark.claimed), None)
+        if last is not None or table.version() < NEWEST:
+            return last or {}
+    return {}
+
+
+def author(entry: Entry) -> tuple[str, str] | None:
+    """The pipeline and the sink that made an entry of a history, None if it does not say."""
+    told = noted(entry)
+    said = next((told[name] for name in ("rs.writer", REWOUND, FENCED) if told.get(name)), "")
+    match = WRITER.fullmatch(str(said))
+    return (match[1], match[3]) if match else None
+
+
+def as_user_metadata(mark: BatchMark) -> str:
+    """The same for the connector inside Spark, which has one field of text for it."""
+    return json.dumps(written_by(mark))
+
+
+def noted(entry: Entry) -> Entry:
+    """An entry of a history with what commits of either connector left."""
+    try:
+        told = json.loads(entry.get("userMetadata") or "{}")
+    except (TypeError, ValueError):
+        return entry
+    return {**entry, **told} if isinstance(told, dict) else entry

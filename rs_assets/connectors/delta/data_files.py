@@ -1,0 +1,133 @@
+"""Parquet files of a batch: written by Spark where no vacuum looks, known by name, size and rows, then moved in."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+from deltalake.transaction import AddAction
+from pyspark.sql import DataFrame
+
+from rs_assets.common.files import modified_ms
+from rs_assets.connectors.delta.partitions import PARTITION, partitioned, value_in
+from rs_assets.connectors.delta.staging import staging_of
+from rs_assets.connectors.delta.statistics import FileStatistics, file_statistics
+from rs_assets.connectors.sink import BatchMark
+from rs_assets.errors import SinkError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedFile:
+    """A file as it was when the batch was staged; `values` are those of the table's partition columns."""
+
+    path: Path
+    size: int
+    modified_ms: int
+    statistics: FileStatistics
+    values: Mapping[str, str | None]
+
+    @property
+    def there(self) -> bool:
+        """Whether it is still what it was."""
+        try:
+            return self.path.stat().st_size == self.size
+        except OSError:
+            return False
+
+    def nulls(self, column: str) -> int | None:
+        """How many nulls a column has, None if the file does not tell."""
+        if column in self.values:
+            return self.statistics.rows if self.values[column] is None else 0
+        return self.statistics.nulls.get(column)
+
+    def added(self, path: str) -> AddAction:
+        """The action that adds it under the name `path`."""
+        return AddAction(
+            path=path,
+            size=self.size,
+            partition_values=self.values,
+            modification_time=self.modified_ms,
+            data_change=True,
+            stats=self.statistics.text(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedFiles:
+    """The files of a batch in a folder of their own."""
+
+    folder: Path
+    files: tuple[StagedFile, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows they have."""
+        return sum(file.statistics.rows for file in self.files)
+
+    def without_nulls(self, column: str) -> bool:
+        """Whether it is certain that a column has no nulls."""
+        return all(file.nulls(column) == 0 for file in self.files if file.statistics.rows)
+
+    def discard(self) -> None:
+        """Remove them."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def moved_into(self, root: Path, *, step: str) -> list[AddAction]:
+        """Move the files with rows into the table's folder; SinkError if one is gone, and then none was moved."""
+        gone = [file for file in self.files if not file.there]
+        if gone:
+            raise SinkError(
+                f"{len(gone)} of the batch's {len(self.files)} staged files were removed or changed by somebody",
+                remedy="start again: the batch is computed once more",
+                step=step,
+                file=gone[0].path,
+            )
+        actions = []
+        for number, file in enumerate(f for f in self.files if f.statistics.rows):
+            name = f"{self.folder.name}-{number:05d}.parquet"
+            file.path.rename(root / name)
+            actions.append(file.added(name))
+        self.discard()
+        return actions
+
+
+def stage_files(
+    batch: DataFrame, root: Path, mark: BatchMark, *, partition_by: Sequence[str], step: str
+) -> StagedFiles:
+    """Compute `batch` and write it; SinkError if the files vanish at once."""
+    folder = staging_of(root, mark) / f"{mark.folder}-{uuid.uuid4().hex[:8]}"
+    if partition_by:
+        split, columns = partitioned(batch, partition_by)
+        split.write.partitionBy(*columns).parquet(str(folder))
+    else:
+        batch.write.parquet(str(folder))
+    try:
+        files = tuple(_staged(file, folder, partition_by) for file in sorted(folder.rglob("*.parquet")))
+        if not folder.is_dir():
+            raise FileNotFoundError(folder)
+    except OSError as error:
+        raise SinkError(
+            "the staged files of the batch cannot be read", remedy="start again", step=step, file=folder
+        ) from error
+    return StagedFiles(folder=folder, files=files)
+
+
+def _staged(file: Path, folder: Path, partition_by: Sequence[str]) -> StagedFile:
+    facts = file.stat()
+    parts = file.relative_to(folder).parts[:-1]
+    values = {
+        column: value_in(unquote(part.removeprefix(f"{PARTITION}{number}=")))
+        for number, (column, part) in enumerate(zip(partition_by, parts, strict=True))
+    }
+    return StagedFile(
+        path=file,
+        size=facts.st_size,
+        modified_ms=modified_ms(facts),
+        statistics=file_statistics(pq.read_metadata(file)),
+        values=values,
+    )

@@ -1,0 +1,137 @@
+"""Upsert: which of several rows of one key wins, and the merge that puts the winners into the table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from pyspark.sql import functions as F
+
+from rs_assets.connectors.delta.table_rules import nullable
+from rs_assets.records.columns import ORDER, PREFIX
+from rs_assets.records.schema import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+NUMBER = f"{PREFIX}number"
+
+
+def winners(rows: pa.Table, *, keys: Sequence[str], order_by: Sequence[str]) -> pa.Table:
+    """One row a key, so that a merge never meets a key twice: the last by `order_by`, else by where it was read.
+
+    Equal ones keep the order of the batch; null comes before all values. Columns of order that are hidden go.
+    """
+    by = [*order_by] or [name for name in ORDER if name in rows.column_names]
+    if by:
+        # Under numbers, for Arrow takes a name with a dot at its beginning for a path.
+        columns = pa.table([rows[name] for name in by], names=[str(n) for n in range(len(by))])
+        rows = rows.take(
+            pc.sort_indices(columns, sort_keys=[(n, "ascending", "at_start") for n in columns.column_names])
+        )
+    rows = rows.drop_columns([name for name in ORDER if name in rows.column_names])
+    names = [str(n) for n in range(len(keys))]
+    places = pa.table(
+        [*(rows[key] for key in keys), pa.array(range(rows.num_rows), pa.int64())], names=[*names, "place"]
+    )
+    last = places.group_by(names, use_threads=False).aggregate([("place", "max")])
+    return rows.take(last["place_max"].sort())
+
+
+def kept(rows: pa.Table, deletes: str | None) -> pa.Table:
+    """The rows that stay, in a table without others."""
+    return rows if deletes is None else rows.filter(pc.invert(pc.fill_null(rows[deletes], fill_value=False)))
+
+
+def merge(
+    table: DeltaTable,
+    rows: pa.Table,
+    *,
+    keys: Sequence[str],
+    order_by: Sequence[str],
+    deletes: str | None,
+    marker: CommitProperties,
+) -> None:
+    """Put `rows` into the table, or take out what `deletes` tells to; what is older by `order_by` changes nothing."""
+    merger = table.merge(
+        rows.cast(nullable(rows.schema)),
+        predicate=" AND ".join(same(key) for key in keys),
+        source_alias="s",
+        target_alias="t",
+        commit_properties=marker,
+    )
+    newer = not_older(order_by)
+    if deletes is None:
+        merger.when_matched_update_all(predicate=newer).when_not_matched_insert_all().execute()
+        return
+    merger.when_matched_delete(predicate=both(newer, f"NOT {stays('s.', deletes)}"))
+    merger.when_matched_update_all(predicate=both(newer, stays("s.", deletes)))
+    merger.when_not_matched_insert_all(predicate=stays("s.", deletes)).execute()
+
+
+def create(
+    place: str | DeltaTable, rows: pa.Table, *, partition_by: Sequence[str], marker: CommitProperties, replaces: bool
+) -> None:
+    """Make the table at `place` of `rows`, or replace all rows of it."""
+    write_deltalake(
+        place,
+        rows.cast(nullable(rows.schema)),
+        mode="overwrite" if replaces else "error",
+        partition_by=list(partition_by) or None,
+        commit_properties=marker,
+    )
+
+
+def winners_of(frame: DataFrame, *, keys: Sequence[str], order_by: Sequence[str]) -> DataFrame:
+    """The same as `winners`, for a frame that is kept in memory."""
+    from pyspark.sql import Window
+
+    by = [*order_by] or [name for name in ORDER if name in frame.columns]
+    newest = [F.col(quoted(name)).desc_nulls_last() for name in by]
+    window = Window.partitionBy(*(F.col(quoted(key)) for key in keys)).orderBy(*newest, F.col(NUMBER).desc())
+    ranked = frame.withColumn(NUMBER, F.monotonically_increasing_id()).withColumn(NUMBER, F.row_number().over(window))
+    return ranked.filter(F.col(NUMBER) == 1).drop(NUMBER, *(name for name in ORDER if name in frame.columns))
+
+
+def same(key: str) -> str:
+    """The condition that a row of the batch and one of the table have the same value of `key`; null equals null."""
+    return f"(t.{quoted(key)} IS NOT DISTINCT FROM s.{quoted(key)})"
+
+
+def stays(of: str, deletes: str) -> str:
+    """The condition that a row does not go.
+
+    >>> stays("s.", "gone")
+    '(s.`gone` IS NULL OR NOT s.`gone`)'
+    """
+    field = of + quoted(deletes)
+    return f"({field} IS NULL OR NOT {field})"
+
+
+def both(one: str | None, other: str) -> str:
+    """Both conditions; None holds always."""
+    return other if one is None else f"({one} AND {other})"
+
+
+def not_older(order_by: Sequence[str]) -> str | None:
+    """The condition that a row of the batch is at least as new as that of the table; None without an order.
+
+    >>> not_older(["v"])
+    '(t.`v` IS NULL OR s.`v` > t.`v` OR (t.`v` IS NOT DISTINCT FROM s.`v`))'
+    """
+    if not order_by:
+        return None
+    last, *before = reversed(order_by)
+    newest = f"(t.{quoted(last)} IS NULL OR s.{quoted(last)} > t.{quoted(last)} OR {same(last)})"
+    return reduce(_first_by, before, newest)
+
+
+def _first_by(rest: str, column: str) -> str:
+    t, s = f"t.{quoted(column)}", f"s.{quoted(column)}"
+    return (
+        f"(s.{quoted(column)} > t.{quoted(column)} OR ({t} IS NULL AND {s} IS NOT NULL) OR ({same(column)} AND {rest}))"
+    )

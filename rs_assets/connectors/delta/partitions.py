@@ -1,0 +1,65 @@
+"""Partition columns: Delta keeps their values as text beside each file, not in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from rs_assets.records.columns import PREFIX
+from rs_assets.records.schema import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+# Columns that Spark makes folders of, one for each partition column.
+PARTITION = f"{PREFIX}partition_"
+# A prefix tells a text that is empty, or looks like Spark's word for null, from a null.
+NULL, VALUE = "n", "v"
+PLAIN = (BooleanType, ByteType, DateType, DecimalType, IntegerType, LongType, ShortType, StringType)
+TIME_FORMATS: dict[type[DataType], str] = {
+    TimestampType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
+    TimestampNTZType: "yyyy-MM-dd HH:mm:ss.SSSSSS",
+}
+
+
+def may_partition(kind: DataType) -> bool:
+    """Whether values of this type have one exact text in Delta."""
+    return isinstance(kind, PLAIN) or type(kind) in TIME_FORMATS
+
+
+def partitioned(batch: DataFrame, partition_by: Sequence[str]) -> tuple[DataFrame, list[str]]:
+    """`batch` with its partition columns as texts for Spark's `partitionBy`, and their names."""
+    texts = {f"{PARTITION}{n}": _text(batch, column) for n, column in enumerate(partition_by)}
+    kept = [F.col(quoted(name)) for name in batch.columns if name not in partition_by]
+    return batch.select(*kept, *(text.alias(name) for name, text in texts.items())), list(texts)
+
+
+def _text(batch: DataFrame, name: str) -> Column:
+    column, kind = F.col(quoted(name)), batch.schema[name].dataType
+    form = TIME_FORMATS.get(type(kind))
+    text = F.date_format(column, form) if form else column.cast("string")
+    return F.coalesce(F.concat(F.lit(VALUE), text), F.lit(NULL))
+
+
+def value_in(text: str) -> str | None:
+    """The value in Delta's log; there an empty text is null for every type.
+
+    >>> value_in("v2026-01-05"), value_in("v"), value_in("n")
+    ('2026-01-05', None, None)
+    """
+    return text.removeprefix(VALUE) or None if text.startswith(VALUE) else None

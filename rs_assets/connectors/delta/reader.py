@@ -1,0 +1,147 @@
+"""The reader of a Delta table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import reduce
+from pathlib import Path
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from rs_assets.checkpoint.source_log import SourceBatch
+from rs_assets.connectors.delta.versions import ALL_FILES, check_same, files_added, next_version, versions_of
+from rs_assets.connectors.source import Ends, Known, Positions, Reading, Start
+from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError
+from rs_assets.records.calendar import judged
+from rs_assets.records.columns import LINE, OFFSET, RAW, SPLIT
+from rs_assets.records.poison import exact_text
+
+# What a row of the change feed has besides.
+KIND, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
+CHANGE_FIELDS = (
+    StructField(KIND, StringType()),
+    StructField(VERSION, LongType()),
+    StructField(TIME, TimestampType()),
+)
+FEED = "delta.enableChangeDataFeed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaReader:
+    """Exactly once: a batch is whole versions of the table at `path`, by Delta's own source.
+
+    Without `starting` the first batch is the rows that are there then; of `changes` it begins with version 0.
+    """
+
+    name: str
+    path: str
+    changes: bool = False
+    starting: int | None = None
+
+    def stream(self, reading: Reading) -> DataFrame:
+        """The rows of each version, once; SchemaError if the table lacks a field that is declared."""
+        schema = self._schema(reading)
+        reader = reading.spark.readStream.name(reading.name).format("delta").option("maxFilesPerTrigger", ALL_FILES)
+        if self.changes:
+            reader = reader.option("readChangeFeed", "true")
+        if self._first is not None:
+            reader = reader.option("startingVersion", self._first)
+        return judged(reader.load(self.path), schema)
+
+    def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
+        """The rows of the versions of a batch; the line is the version that a row came with."""
+        schema, spark = self._schema(reading), reading.spark
+        versions = versions_of(batch, self._first or 0)
+        if not versions:
+            return self._addressed(spark.createDataFrame([], schema), schema, version=-1)
+        if self.changes:
+            feed = spark.read.format("delta").option("readChangeFeed", "true")
+            feed = feed.option("startingVersion", versions[0]).option("endingVersion", versions[-1])
+            return self._addressed(feed.load(self.path), schema, version=None)
+        if batch.start is None and self._first is None:
+            return self._addressed(self._at(spark, versions[-1]), schema, version=versions[-1])
+        parts = [self._added(spark, schema, version) for version in versions]
+        return reduce(DataFrame.unionByName, parts)
+
+    def splits(self, batch: SourceBatch) -> Positions:
+        """The table is one split; its offset is the version that is read next."""
+        return {Path(self.path).name: str(next_version(str(batch.end)))}
+
+    def check(self, start: Start) -> Known:
+        """The table must be there, be the one that was read, and have a change feed if it is to be read."""
+        table = self._table()
+        for log in start.logs:
+            check_same(log, table, self.path)
+        if self.changes and table.metadata().configuration.get(FEED) != "true":
+            raise SourceReadError(
+                "the table has no change feed",
+                remedy=f"switch it on: ALTER TABLE delta.`{self.path}` SET TBLPROPERTIES ({FEED} = true);"
+                " then read from the version behind that: starting_version=n",
+                source=self.name,
+            )
+        return start.known
+
+    def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  nobody has to be asked
+        """The version that the next commit gets; 0 while there is no table."""
+        there = (Path(self.path) / "_delta_log").is_dir()
+        return {Path(self.path).name: self._table().version() + 1 if there else 0}
+
+    @property
+    def _first(self) -> int | None:
+        """The version that is read first; None: all rows of the newest one, whatever versions they came with."""
+        return 0 if self.changes and self.starting is None else self.starting
+
+    def _table(self) -> DeltaTable:
+        if not (Path(self.path) / "_delta_log").is_dir():
+            raise ConfigurationError(
+                f"there is no Delta table at {self.path}",
+                remedy="run what writes it first, or check the name",
+                step=self.name,
+            )
+        try:
+            return DeltaTable(self.path)
+        except DeltaError as error:
+            raise SourceReadError(f"the table cannot be read: {error}", source=self.name, table=self.path) from error
+
+    def _schema(self, reading: Reading) -> StructType:
+        """The schema declared, or that of the table at the first start, each with what the change feed adds."""
+        self._table()
+        there = reading.spark.read.format("delta").load(self.path).schema
+        extra = CHANGE_FIELDS if self.changes else ()
+        wanted = reading.schema_of(lambda: StructType([*there.fields, *extra]))
+        known = {field.name: field.dataType.simpleString() for field in (*there.fields, *extra)}
+        fields = [*wanted.fields, *(field for field in extra if field.name not in wanted.names)]
+        for field in fields:
+            found = known.get(field.name)
+            if found != field.dataType.simpleString():
+                what = f"has no column {field.name!r}" if found is None else f"has {field.name!r} as {found}"
+                columns = ", ".join(f"{name} {kind}" for name, kind in known.items())
+                raise SchemaError(
+                    f"step {self.name!r}: the table {what}",
+                    remedy=f"leave the schema out, or write it as the table has it: {columns}",
+                    step=self.name,
+                )
+        return StructType(fields)
+
+    def _at(self, spark: SparkSession, version: int) -> DataFrame:
+        return spark.read.format("delta").option("versionAsOf", version).load(self.path)
+
+    def _added(self, spark: SparkSession, schema: StructType, version: int) -> DataFrame:
+        names = files_added(Path(self.path), version)
+        rows = self._at(spark, version).filter(F.col("_metadata.file_name").isin(names))
+        return self._addressed(rows, schema, version=version)
+
+    def _addressed(self, rows: DataFrame, schema: StructType, *, version: int | None) -> DataFrame:
+        """The rows with their ADDRESS; without `version` each tells its own."""
+        address = {
+            SPLIT: F.lit(Path(self.path).name),
+            LINE: F.col(VERSION) if version is None else F.lit(version).cast("bigint"),
+            OFFSET: F.lit(None).cast("bigint"),
+            RAW: exact_text(schema.names),
+        }
+        return judged(rows, schema, address)

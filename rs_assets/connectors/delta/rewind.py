@@ -1,0 +1,236 @@
+"""Bring the rows of a Delta table back, or forward again, to the end of a batch: planned first, then done at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import DeltaError
+
+from rs_assets.connectors.delta.commit_info import REWOUND, claimed_by, fence_of, written_by
+from rs_assets.connectors.delta.history import NO_ROWS, CannotReturn, Change, History, strange_changes
+from rs_assets.connectors.delta.table import commit_no_rows
+from rs_assets.connectors.generations import Point
+from rs_assets.connectors.sink import BatchMark, SinkChange
+from rs_assets.errors import SinkError
+
+# How many entries of a history are read at first; more, if they do not tell.
+FIRST_ENTRIES = 1_000
+# How many are read to find the last commit of ours.
+LAST_ENTRIES = 16
+CONSTRAINT = "delta.constraints."
+AFRESH = "begin a new generation (--new-generation)"
+
+
+def plan_rewind(table: DeltaTable, kept: BatchMark, begun: BatchMark, *, had: int, path: str) -> int | None:
+    """The version that has exactly the rows of `kept`, NO_ROWS for none, None if the newest one has them already.
+
+    Changes nothing. SinkError if no version has them, or if rows of others, or files, are in the way.
+    """
+    try:
+        history, version = _resolved(table, kept, begun, path)
+    except CannotReturn as refused:
+        raise SinkError(refused.what, remedy=refused.remedy, step=kept.sink, table=path) from refused
+    marker = table.transaction_version(kept.writer)
+    known = max(-1 if marker is None else marker, history.last_batch(kept.generation))
+    if known < min(kept.batch_id, had):
+        raise lacking(kept, known=known, had=had, path=path)
+    if history.same(version):
+        return None
+    return version if version == NO_ROWS else _whole_version(table, history.alike(version), step=kept.sink, path=path)
+
+
+def lacking(kept: BatchMark, *, known: int, had: int, path: str) -> SinkError:
+    """The error for a table that knows less than it once had."""
+    back = f"go back to batch {known} or before, " if known >= 0 else ""
+    return SinkError(
+        f"the table ends at {f'batch {known}' if known >= 0 else 'no batch'} and had batch {had}:"
+        f" it cannot be brought to batch {kept.batch_id}",
+        remedy=f"{back}restore the table as it was, or {AFRESH}",
+        step=kept.sink,
+        table=path,
+    )
+
+
+def is_rewound(table: DeltaTable, begun: BatchMark) -> bool:
+    """Whether nothing was written since the return to `begun`."""
+    if table.transaction_version(begun.writer) != begun.batch_id:
+        return False
+    last = _last_entries(table, begun).last_own
+    return last is not None and (last.kind, last.point) == ("return", Point(begun.generation, begun.batch_id))
+
+
+def act(table: DeltaTable, version: int | None, kept: BatchMark, begun: BatchMark) -> str:
+    """Do what `plan_rewind` has found, in one transaction with the marker; says what was done."""
+    properties = CommitProperties(
+        app_transactions=[Transaction(begun.writer, begun.batch_id), *fence_of(begun)],
+        custom_metadata={
+            REWOUND: begun.writer,
+            "rs.rewound_to": str(begun.batch_id),
+            "rs.rewound_from": kept.writer,
+            **claimed_by(begun),
+        },
+    )
+    if version is not None and version != NO_ROWS:
+        settings = dict(table.metadata().configuration)
+        table.restore(version, commit_properties=properties)
+        _keep_settings(table, settings)
+        return f"restored to version {version}"
+    commit_no_rows(table, properties, mode="append" if version is None else "overwrite")
+    return "had nothing to undo" if version is None else "emptied: it had no batch before"
+
+
+def _keep_settings(table: DeltaTable, settings: Mapping[str, str]) -> None:
+    """Set again what a RESTORE took back with the rows: properties and constraints."""
+    table.update_incremental()
+    now = table.metadata().configuration
+    lost = {name: value for name, value in settings.items() if now.get(name) != value}
+    constraints = {n.removeprefix(CONSTRAINT): value for n, value in lost.items() if n.startswith(CONSTRAINT)}
+    others = {name: value for name, value in lost.items() if not name.startswith(CONSTRAINT)}
+    if others:
+        table.alter.set_table_properties(others, raise_if_not_exists=False)
+    for name, condition in constraints.items():
+        table.alter.add_constraint({name: condition})
+
+
+def changes_by_others(table: DeltaTable, mark: BatchMark, path: str) -> Sequence[SinkChange]:
+    """What a start should know of the table: see `rs_assets.connectors.sink.Watched`."""
+    history = _last_entries(table, mark)
+    own = history.last_own
+    if own is None or own.point is None:
+        return ()
+    if own.point.generation > mark.generation:
+        return (
+            SinkChange(
+                f"version {own.version} of {path} is of generation {own.point.generation}, this is the checkpoint of"
+                f" generation {mark.generation}: a return was cut short, or the checkpoint is an old copy",
+                remedy=f"go back once more (rs-assets rewind or restore), or {AFRESH}",
+            ),
+        )
+    return tuple(_told(change, own, path) for change in strange_changes(history))
+
+
+def refuse_changes(table: DeltaTable, mark: BatchMark, *, own: int, path: str) -> None:
+    """SinkError if others took rows of this sink out of the table since `own`, a commit of ours (-1: the last one)."""
+    history = _history(table, mark, table.version() - own + 1, path) if own >= 0 else _last_entries(table, mark)
+    if history.last_own is None:
+        return
+    for change in strange_changes(history):
+        told = _told(change, history.last_own, path)
+        if told.severity == "error":
+            raise SinkError(told.what, remedy=told.remedy, step=mark.sink, table=path)
+
+
+def _told(change: Change, own: Change, path: str) -> SinkChange:
+    what = f"{change.what} by others in version {change.version} of {path}, after our last commit {own.version}"
+    if change.kind in {"removed", "edited"}:
+        return SinkChange(f"{what}, changed rows", remedy="", severity="warning")
+    back = f"restore the table to version {own.version} (DeltaTable.restore, RESTORE TABLE)"
+    return SinkChange(
+        f"{what}: rows that were written are not in it",
+        remedy=f"{back}; or rewind the pipeline to a batch that it still knows (rs-assets rewind); or {AFRESH};"
+        " or, if it was done on purpose, take the table as it is",
+        acceptable=True,
+    )
+
+
+def accept(table: DeltaTable, mark: BatchMark) -> None:
+    """Commit, without rows, that the table is as it should be after the newest batch of ours."""
+    own = _last_entries(table, mark).last_own
+    if own is None or own.point is None:
+        return
+    now = replace(mark, generation=own.point.generation, batch_id=own.point.batch)
+    commit_no_rows(table, CommitProperties(custom_metadata={**written_by(now), "rs.accepted": "true"}))
+
+
+def _resolved(table: DeltaTable, kept: BatchMark, begun: BatchMark, path: str) -> tuple[History, int]:
+    """As much of the history as is needed, and the version with the rows of `kept`; CannotReturn if there is none."""
+    limit = FIRST_ENTRIES
+    while True:
+        history = _history(table, kept, limit, path)
+        try:
+            return history, history.version_for(Point(kept.generation, kept.batch_id))
+        except CannotReturn as refused:
+            whole = history.oldest == 0 or len(history.changes) < limit
+            if refused.older and whole and history.last_own is None and not _was_written(table, kept, begun):
+                return history, history.newest
+            if whole or not refused.older:
+                raise
+        limit *= 4
+
+
+def _was_written(table: DeltaTable, kept: BatchMark, begun: BatchMark) -> bool:
+    """Whether the table has a marker of any generation; markers outlive the history."""
+    writers = (kept.of_generation(g).writer for g in range(1, begun.generation + 1))
+    return any(table.transaction_version(writer) is not None for writer in writers)
+
+
+def _last_entries(table: DeltaTable, mark: BatchMark) -> History:
+    """The newest entries, back to the last commit of ours; all there are, if there is none."""
+    limit = LAST_ENTRIES
+    while True:
+        history = _history(table, mark, limit, table.table_uri)
+        if history.last_own is not None or history.oldest == 0 or len(history.changes) < limit:
+            return history
+        limit *= 4
+
+
+def _history(table: DeltaTable, mark: BatchMark, limit: int, path: str) -> History:
+    try:
+        return History(table.history(limit), mark)
+    except (ValueError, DeltaError) as error:
+        # delta-rs finds no log at a path with `#` or `?`.
+        raise SinkError(
+            "the history of the table cannot be read, so nobody knows what is in it",
+            remedy="a table's path must not hold # or ?: move the table, and name its new path",
+            step=mark.sink,
+            table=path,
+        ) from error
+
+
+def _whole_version(table: DeltaTable, alike: Sequence[int], *, step: str, path: str) -> int:
+    """The first of the versions `alike`, which have the same rows, whose files are all there.
+
+    A compaction makes such a version, and a vacuum behind it removes the files of the one before. SinkError, about the
+    first of them, if files of each have been vacuumed, or its log is gone.
+    """
+    refused: SinkError | None = None
+    for version in alike:
+        try:
+            _check_files(table, version, step=step, path=path)
+        except SinkError as error:
+            refused = refused or error
+        else:
+            return version
+    assert refused is not None  # noqa: S101  a version is like itself
+    raise refused
+
+
+def _check_files(table: DeltaTable, version: int, *, step: str, path: str) -> None:
+    """SinkError if a file of `version` has been vacuumed, or its log is gone."""
+    try:
+        then = _files(DeltaTable(path, version=version))
+    except DeltaError as error:
+        raise SinkError(
+            f"version {version} of the table cannot be read any more", remedy=AFRESH, step=step, table=path
+        ) from error
+    if "://" in path:
+        return
+    root = Path(path)
+    gone = [name for name in then - _files(table) if not any((root / n).exists() for n in (name, unquote(name)))]
+    if gone:
+        raise SinkError(
+            f"{len(gone)} files of version {version} of the table are gone, a vacuum has removed them",
+            remedy=f"go back to a later batch, or {AFRESH}",
+            step=step,
+            table=path,
+            file=gone[0],
+        )
+
+
+def _files(table: DeltaTable) -> set[str]:
+    return set(pa.table(table.get_add_actions()).column("path").to_pylist())

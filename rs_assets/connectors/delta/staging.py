@@ -1,0 +1,79 @@
+"""Where batches wait inside a table's folder, and how what never became part of the table goes again.
+
+A name with an underscore is left alone by the vacuum of every engine. Files of a table must not lie there, for then
+none would ever remove them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+from rs_assets.connectors.sink import BatchMark
+
+STAGING = "_rs_staged"
+# What is younger may belong to a commit under way, whatever retention somebody wishes for.
+YOUNG = timedelta(hours=1)
+
+
+def staging_of(root: Path, mark: BatchMark) -> Path:
+    """The folder in which a sink of one pipeline stages its batches."""
+    return root / STAGING / re.sub(r"[^A-Za-z0-9_.-]", "_", f"{mark.pipeline_id}-{mark.sink}")
+
+
+def clear_staging(root: Path, mark: BatchMark) -> None:
+    """Remove what earlier runs of this sink staged and never committed: its lease is ours, so nobody will."""
+    shutil.rmtree(staging_of(root, mark), ignore_errors=True)
+
+
+def old_folders(root: Path, *, age: timedelta) -> list[Path]:
+    """The folders in a table's folder, deepest first, in which nothing came or went for `age`; hidden ones left out."""
+    limit = time.time() - age.total_seconds()
+    places = (Path(folder) for folder, _, _ in os.walk(root, topdown=False))
+    inner = (place for place in places if place != root and not _hidden(place.relative_to(root)))
+    return [place for place in inner if _touched(place) < limit]
+
+
+def clear_folders(root: Path, old: list[Path], *, age: timedelta) -> int:
+    """Remove what no vacuum takes, and return how many files went.
+
+    Batches that nobody touched for `age`, checksums without a file, and folders of `old` that are empty by now.
+    """
+    limit = time.time() - age.total_seconds()
+    removed = 0
+    for batch in root.glob(f"{STAGING}/*/*"):
+        if max(map(_touched, (batch, *batch.rglob("*")))) < limit:
+            removed += sum(1 for file in batch.rglob("*") if file.is_file())
+            shutil.rmtree(batch, ignore_errors=True)
+    for place in (root, *old):
+        removed += _clear_checksums(place, limit)
+    for place in old:
+        with suppress(OSError):
+            # Unless it holds something.
+            place.rmdir()
+    return removed
+
+
+def _clear_checksums(place: Path, limit: float) -> int:
+    lone = [f for f in place.glob(".*.crc") if not (place / f.name[1:].removesuffix(".crc")).exists()]
+    old = [file for file in lone if _touched(file) < limit]
+    for file in old:
+        file.unlink(missing_ok=True)
+    return len(old)
+
+
+def _hidden(inner: Path) -> bool:
+    return inner.parts[0].startswith(("_", "."))
+
+
+def _touched(path: Path) -> float:
+    """When `path` was changed last; now, if it goes at this moment."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return time.time()

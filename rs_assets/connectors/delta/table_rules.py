@@ -1,0 +1,183 @@
+"""What a table asks of its writers: each rule is kept, or the batch is refused before it is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake import Schema as DeltaSchema
+
+from rs_assets.connectors.delta.data_files import StagedFiles
+from rs_assets.errors import SinkError
+
+# Features of a table that ask nothing of who adds whole files with statistics, or are looked for one by one below.
+SERVED = frozenset(
+    {
+        *("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping"),
+        *("deletionVectors", "timestampNtz", "v2Checkpoint"),
+    }
+)
+# What the metadata of a column may ask for, and how a person would call it.
+OF_COLUMNS = {
+    "delta.generationExpression": "a generated column",
+    "delta.identity.start": "an identity column",
+    "delta.invariants": "an invariant",
+    "__CHAR_VARCHAR_TYPE_STRING": "a length limit",
+    "CURRENT_DEFAULT": "a default",
+}
+CONSTRAINT = "delta.constraints."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What a sink wants to write. `by_delta`: delta-rs computes and checks the rows; else Spark wrote the files."""
+
+    step: str
+    schema: DeltaSchema
+    partition_by: tuple[str, ...] = ()
+    only_adds: bool = True
+    by_delta: bool = False
+
+
+def check_rules(table: DeltaTable, demand: Demand) -> None:
+    """SinkError names the first rule of `table` that the rows of `demand` would break, or that nobody would check."""
+    for what, remedy in (*_unserved(table, demand), *_other_columns(table, demand), *_other_partitions(table, demand)):
+        raise SinkError(what, remedy=remedy, step=demand.step, table=table.table_uri)
+
+
+def check_files(table: DeltaTable, demand: Demand, files: StagedFiles) -> None:
+    """SinkError if staged files are split by other columns than the table, or may have nulls where it allows none.
+
+    Both follow from the table as it was when the files were staged, and it may be another one when they are committed.
+    """
+    columns = tuple(table.metadata().partition_columns)
+    if any(tuple(file.values) != columns for file in files.files):
+        raise SinkError(
+            f"the table is partitioned by {', '.join(columns) or 'nothing'} since the batch was staged",
+            remedy="start again: the batch is computed once more",
+            step=demand.step,
+            table=table.table_uri,
+        )
+    safe = {column.name for column in demand.schema.fields if not column.nullable}
+    for column in table.schema().fields:
+        if not (column.nullable or column.name in safe or files.without_nulls(column.name)):
+            raise SinkError(
+                f"the table allows no nulls in the column {column.name!r}, and the rows may have some",
+                remedy="filter them out before the sink, or drop NOT NULL from the table",
+                step=demand.step,
+                table=table.table_uri,
+            )
+
+
+def signature(table: DeltaTable) -> object:
+    """What the rules of a table follow from: as long as it is equal, they need not be looked at again."""
+    about = table.metadata()
+    protocol = table.protocol()
+    features = (tuple(protocol.reader_features or ()), tuple(protocol.writer_features or ()))
+    return table.schema().to_json(), tuple(about.partition_columns), tuple(about.configuration.items()), features
+
+
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """`schema` with nulls allowed everywhere: what a batch happens not to have is no rule of its table.
+
+    Spark cannot read a table whose nested fields are NOT NULL beside some features (TIMESTAMP_NTZ).
+    """
+    return pa.schema([_nullable(field) for field in schema])
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_nullable(member) for member in kind])
+    elif pa.types.is_map(kind):
+        kind = pa.map_(kind.key_type, _nullable(kind.item_field))
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_nullable(kind.value_field))
+    return pa.field(field.name, kind, nullable=True)
+
+
+Refusals = Iterator[tuple[str, str]]
+
+
+def _unserved(table: DeltaTable, demand: Demand) -> Refusals:
+    jvm = "write it with connector='jvm', which serves it, or take it off the table"
+    about, protocol = table.metadata(), table.protocol()
+    features = sorted(set(protocol.writer_features or ()) - SERVED)
+    if features:
+        yield f"the table has features that connector='native' does not serve: {', '.join(features)}", jvm
+    if about.configuration.get("delta.columnMapping.mode", "none") != "none":
+        yield "the table maps its columns to other names in its files (delta.columnMapping.mode)", jvm
+    if about.configuration.get("delta.appendOnly") == "true" and not demand.only_adds:
+        yield "the table takes rows only, none may be replaced (delta.appendOnly)", "write to it with mode='append'"
+    constraints = sorted(n.removeprefix(CONSTRAINT) for n in about.configuration if n.startswith(CONSTRAINT))
+    if constraints and not demand.by_delta:
+        yield f"the table has constraints that connector='native' does not check: {', '.join(constraints)}", jvm
+    for column in table.schema().fields:
+        asked = [word for key, word in OF_COLUMNS.items() if key in column.metadata]
+        if asked:
+            yield f"the table's column {column.name!r} has {asked[0]}, which connector='native' does not serve", jvm
+
+
+def _other_columns(table: DeltaTable, demand: Demand) -> Refusals:
+    have, want = _columns(table.schema()), _columns(demand.schema)
+    different = sorted(
+        name
+        for name in have.keys() | want.keys()
+        if name not in have or name not in want or not _fits(have, want, name)
+    )
+    if different:
+        yield (
+            f"the table has other columns than the rows: {', '.join(different)}",
+            "write to another table, or change the table first",
+        )
+
+
+def _other_partitions(table: DeltaTable, demand: Demand) -> Refusals:
+    have = tuple(table.metadata().partition_columns)
+    if demand.partition_by and demand.partition_by != have:
+        yield (
+            f"the table is partitioned by {', '.join(have) or 'nothing'}, not by {', '.join(demand.partition_by)}",
+            "leave partition_by out: a table that is there keeps its partitions",
+        )
+
+
+def _columns(schema: DeltaSchema) -> dict[str, Any]:
+    return {field["name"]: field["type"] for field in json.loads(schema.to_json())["fields"]}
+
+
+def _fits(have: Mapping[str, Any], want: Mapping[str, Any], name: str) -> bool:
+    return fits(have[name], want[name])
+
+
+def fits(have: Any, want: Any) -> bool:
+    """Whether values of the type `want` may stand in a column of the type `have`, both as Delta's JSON.
+
+    Equal types do; within them what may be null must be allowed to.
+
+    >>> array = {"type": "array", "elementType": "long", "containsNull": True}
+    >>> fits(array, {**array, "containsNull": False}), fits({**array, "containsNull": False}, array)
+    (True, False)
+    """
+    if isinstance(have, str) or isinstance(want, str) or have["type"] != want["type"]:
+        return bool(have == want)
+    if have["type"] == "array":
+        return _allows(have, want, "containsNull") and fits(have["elementType"], want["elementType"])
+    if have["type"] == "map":
+        members = fits(have["keyType"], want["keyType"]) and fits(have["valueType"], want["valueType"])
+        return members and _allows(have, want, "valueContainsNull")
+    return _same_members(have["fields"], want["fields"])
+
+
+def _same_members(have: Sequence[Mapping[str, Any]], want: Sequence[Mapping[str, Any]]) -> bool:
+    return [m["name"] for m in have] == [m["name"] for m in want] and all(
+        _allows(mine, theirs, "nullable") and fits(mine["type"], theirs["type"])
+        for mine, theirs in zip(have, want, strict=True)
+    )
+
+
+def _allows(have: Mapping[str, Any], want: Mapping[str, Any], key: str) -> bool:
+    return bool(have[key]) or not want[key]

@@ -1,0 +1,344 @@
+"""The Delta sink.
+
+`native`: Spark's tasks write Parquet into a folder beside the table's files, then one delta-rs transaction adds the
+files and remembers the batch. A crash in between leaves files that no version names; the next start removes them.
+`jvm`: the Delta connector inside Spark, with the same marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake import Schema as DeltaSchema
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+from pyspark.sql import DataFrame
+
+from rs_assets.connectors.delta.commit_info import last_writer_of
+from rs_assets.connectors.delta.data_files import StagedFiles, stage_files
+from rs_assets.connectors.delta.jvm_commit import merge_jvm, write_jvm
+from rs_assets.connectors.delta.merge import create, kept, merge, stays, winners, winners_of
+from rs_assets.connectors.delta.ownership import ALONE
+from rs_assets.connectors.delta.rewind import (
+    accept,
+    act,
+    changes_by_others,
+    is_rewound,
+    lacking,
+    plan_rewind,
+    refuse_changes,
+)
+from rs_assets.connectors.delta.staging import clear_staging
+from rs_assets.connectors.delta.table import (
+    TableHandle,
+    arrow_schema,
+    check_fence,
+    commit_again,
+    commit_fence,
+    last_batch,
+    newest_for,
+    properties,
+    sink_errors,
+)
+from rs_assets.connectors.delta.table_rules import Demand, check_files, check_rules, nullable, signature
+from rs_assets.connectors.sink import BatchMark, LastWriter, SinkChange, Staged
+from rs_assets.errors import SinkError
+
+Mode = Literal["append", "upsert", "complete"]
+# What the first commit of a table tells: no version before it has rows of others.
+NEW = {ALONE: "-1"}
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaWriter:
+    """Writes batches to the table at `path`; see the module for `connector`.
+
+    A commit stands on the version at which the marker was read: delta-rs refuses it if the same writer or a newer
+    token committed in between, so two drivers can never both write a batch. Of rows of the same `keys` in one batch
+    the last by `order_by` is kept, else the last as they were read; it goes if its field `deletes` is true.
+    `partition_by` makes the partitions of a new table.
+    """
+
+    name: str
+    path: str
+    mode: Mode = "append"
+    keys: tuple[str, ...] = ()
+    connector: Literal["native", "jvm"] = "native"
+    order_by: tuple[str, ...] = ()
+    deletes: str | None = None
+    partition_by: tuple[str, ...] = ()
+    handle: TableHandle = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Make the handle of the table."""
+        object.__setattr__(self, "handle", TableHandle(self.path, self.name))
+
+    def location(self) -> str:
+        """The table's path."""
+        return self.path
+
+    def committed(self, mark: BatchMark) -> bool:
+        """Whether the table remembers this batch, or a later one, of this writer.
+
+        LeaseLostError if it remembers a newer fencing token: another driver has taken over. SinkError if it knows less
+        than it did in this process, or if others took our rows out of it.
+        """
+        handle = self.handle
+        handle.look()
+        last = handle.last(mark)
+        if handle.table is not None and -1 < handle.own < handle.version != handle.looked:
+            refuse_changes(handle.table, mark, own=handle.own, path=self.path)
+        handle.looked = handle.version
+        return last >= mark.batch_id
+
+    def last_committed(self, mark: BatchMark) -> int | None:
+        """The marker in the table, -1 for none."""
+        table = self.handle.newest()
+        known = -1 if table is None else last_batch(table, mark)
+        return self.handle.remembered.hold(mark, known, step=self.name, place=self.path)
+
+    def last_writer(self, mark: BatchMark) -> LastWriter:
+        """Token and claim in the table."""
+        table = self.handle.newest()
+        return LastWriter() if table is None else last_writer_of(table, mark)
+
+    def raise_fence(self, mark: BatchMark) -> None:
+        """Commit the token alone."""
+        table = self.handle.newest()
+        if table is not None:
+            with sink_errors(self.name, self.path, mark):
+                commit_fence(table, mark)
+
+    def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
+        """SinkError if no version of the table has exactly the rows of `kept`."""
+        self._planned(self._newest(kept, begun, had), kept, begun, had)
+
+    def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
+        """Bring the table to the version with exactly the rows of `kept`, in one transaction with the marker."""
+        table = self._newest(kept, begun, had)
+        if table is None:
+            return "there is no table"
+        if is_rewound(table, begun):
+            return "is rewound already"
+        version = self._planned(table, kept, begun, had)
+        with sink_errors(self.name, self.path, begun):
+            return act(table, version, kept, begun)
+
+    def changes_by_others(self, mark: BatchMark) -> Sequence[SinkChange]:
+        """What others did to the rows since our last commit."""
+        table = self.handle.newest()
+        return () if table is None else changes_by_others(table, mark, self.path)
+
+    def accept_changes(self, mark: BatchMark) -> None:
+        """Take the table as it is."""
+        table = self.handle.newest()
+        if table is not None:
+            with sink_errors(self.name, self.path, mark):
+                accept(table, mark)
+
+    def _newest(self, kept: BatchMark, begun: BatchMark, had: int) -> DeltaTable | None:
+        table = self.handle.newest()
+        if table is None and had >= 0:
+            raise lacking(kept, known=-1, had=had, path=self.path)
+        if table is not None:
+            check_fence(table, begun)
+        return table
+
+    def _planned(self, table: DeltaTable | None, kept: BatchMark, begun: BatchMark, had: int) -> int | None:
+        return None if table is None else plan_rewind(table, kept, begun, had=had, path=self.path)
+
+    def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
+        """Write the files, or collect the rows of an upsert; SinkError if the table's rules forbid the rows."""
+        schema = arrow_schema(batch)
+        table = self.handle.table
+        if table is not None:
+            self._check(table, schema, mark)
+        if self.connector == "jvm":
+            frame = winners_of(batch, keys=self.keys, order_by=self.order_by) if self.mode == "upsert" else batch
+            frame = frame.persist()
+            rows = frame.count()
+            return Staged(lambda: self._commit_jvm(frame, rows, mark))
+        if self.mode == "upsert":
+            merged = winners(batch.toArrow(), keys=self.keys, order_by=self.order_by)
+            return Staged(lambda: self._merge(merged, schema, mark))
+        files = self._staged_files(batch, mark)
+        if table is not None:
+            check_files(table, self._demand(schema), files)
+        return Staged(lambda: self._add(files, schema, mark))
+
+    def _staged_files(self, batch: DataFrame, mark: BatchMark) -> StagedFiles:
+        root = Path(self.path)
+        if not self.handle.staged:
+            clear_staging(root, mark)
+            self.handle.staged = True
+        return stage_files(batch, root, mark, partition_by=self._partitions(self.handle.table), step=self.name)
+
+    def _add(self, files: StagedFiles, schema: pa.Schema, mark: BatchMark) -> int:
+        if not files.rows and self.mode != "complete":
+            files.discard()
+            return 0
+        try:
+            actions = files.moved_into(Path(self.path), step=self.name)
+        except SinkError:
+            # A driver that has taken over clears away what we staged; with a table the files go as well.
+            self.handle.newest()
+            self.handle.last(mark)
+            raise
+        if not self._appended(actions, schema, mark):
+            self._commit(mark, partial(self._add_to, files=files, actions=actions, schema=schema, mark=mark))
+        return files.rows
+
+    def _appended(self, actions: list[AddAction], schema: pa.Schema, mark: BatchMark) -> bool:
+        """Whether the files were added without reading the log."""
+        table = self.handle.table
+        if table is None or not self.handle.known or self._check(table, schema, mark):
+            return False
+        done = self.handle.append(actions, mark, partition_by=self._partitions(table))
+        if done:
+            self.handle.remembered.hold(mark, mark.batch_id, step=self.name, place=self.path)
+        return done
+
+    def _add_to(
+        self,
+        table: DeltaTable | None,
+        *,
+        files: StagedFiles,
+        actions: list[AddAction],
+        schema: pa.Schema,
+        mark: BatchMark,
+    ) -> None:
+        """Commit the files on the version that `table` stands at; None: make the table of them."""
+        if table is None:
+            made = DeltaSchema.from_arrow(nullable(schema))
+            columns, marker = list(self.partition_by), properties(mark, **NEW)
+            create_table_with_add_actions(
+                self.path, made, actions, mode="error", partition_by=columns, commit_properties=marker
+            )
+            return
+        mode: Literal["append", "overwrite"] = "overwrite" if self._check(table, schema, mark) else "append"
+        check_files(table, self._demand(schema), files)
+        added: list[AddAction | RemoveAction] = [*actions]
+        table.create_write_transaction(
+            added,
+            mode=mode,
+            schema=table.schema(),
+            partition_by=list(self._partitions(table)),
+            commit_properties=properties(mark, **self._told(table, mark)),
+        )
+
+    def _merge(self, rows: pa.Table, schema: pa.Schema, mark: BatchMark) -> int:
+        if rows.num_rows:
+            self._commit(mark, partial(self._merge_into, rows=rows, schema=schema, mark=mark))
+        return int(rows.num_rows)
+
+    def _merge_into(self, table: DeltaTable | None, *, rows: pa.Table, schema: pa.Schema, mark: BatchMark) -> None:
+        if table is None:
+            made = kept(rows, self.deletes)
+            create(self.path, made, partition_by=self.partition_by, marker=properties(mark, **NEW), replaces=False)
+            return
+        replaces = self._check(table, schema, mark)
+        marker = properties(mark, **self._told(table, mark))
+        if replaces:
+            made = kept(rows, self.deletes)
+            create(table, made, partition_by=self._partitions(table), marker=marker, replaces=True)
+        else:
+            merge(table, rows, keys=self.keys, order_by=self.order_by, deletes=self.deletes, marker=marker)
+
+    def _commit(self, mark: BatchMark, commit: Callable[[DeltaTable | None], None]) -> None:
+        """Commit, also over commits of others in between, and remember that the batch is there."""
+
+        def noted(table: DeltaTable | None) -> None:
+            table = self._unchanged(table, mark)
+            # A merge moves the table on to its own version.
+            on = -1 if table is None else table.version()
+            commit(table)
+            self.handle.committed(on)
+
+        with sink_errors(self.name, self.path, mark):
+            commit_again(self.handle, mark, noted)
+        self.handle.remembered.hold(mark, mark.batch_id, step=self.name, place=self.path)
+
+    def _unchanged(self, table: DeltaTable | None, mark: BatchMark) -> DeltaTable | None:
+        """The table at hand, or as others have left it since the marker was read; SinkError if they took our rows out.
+
+        Behind this commit nobody would look at what was before it.
+        """
+        handle = self.handle
+        if table is not None and not handle.known:
+            table = newest_for(handle, mark)
+        if table is not None and handle.version != handle.looked:
+            refuse_changes(table, mark, own=handle.own, path=self.path)
+            handle.looked = handle.version
+        return table
+
+    def _told(self, table: DeltaTable, mark: BatchMark) -> dict[str, str]:
+        """What the commit says of whose rows the table holds."""
+        self.handle.authors.others(table, mark, deep=False)
+        return self.handle.authors.facts(table.version())
+
+    def _partitions(self, table: DeltaTable | None) -> tuple[str, ...]:
+        return self.partition_by if table is None else tuple(table.metadata().partition_columns)
+
+    def _demand(self, schema: pa.Schema, *, replaces: bool = False) -> Demand:
+        return Demand(
+            step=self.name,
+            schema=DeltaSchema.from_arrow(schema),
+            partition_by=self.partition_by,
+            only_adds=self.mode == "append" and not replaces,
+            by_delta=self.mode == "upsert",
+        )
+
+    def _check(self, table: DeltaTable, schema: pa.Schema, mark: BatchMark) -> bool:
+        """Whether the rows replace all that the table holds; SinkError if they may not stand in it, or may not do that.
+
+        What the JVM connector writes, that checks by itself.
+        """
+        anew = self._begins_anew(mark)
+        replaces = anew or self.mode == "complete"
+        if replaces and not self.handle.at_hand:
+            table = self.handle.newest() or table
+            self.handle.last(mark)
+        others = self.handle.authors.others(table, mark, deep=True) if replaces else ""
+        if others:
+            raise SinkError(
+                f"{'a new generation' if anew else 'complete'} would replace the whole table, but {others}",
+                remedy="write to a table of its own, or move this one away and start again",
+                step=self.name,
+                table=self.path,
+            )
+        seen = (signature(table), schema, replaces)
+        if self.connector == "native" and self.handle.checked != seen:
+            check_rules(table, self._demand(schema, replaces=replaces))
+            self.handle.checked = seen
+        return replaces
+
+    def _begins_anew(self, mark: BatchMark) -> bool:
+        """Whether this is the first commit of a later generation: it replaces the rows of the generations before."""
+        earlier = (self.handle.marker(mark.of_generation(g)) for g in range(1, mark.generation))
+        return self.handle.remembered.last(mark) < 0 and any(batch >= 0 for batch in earlier)
+
+    def _commit_jvm(self, frame: DataFrame, rows: int, mark: BatchMark) -> int:
+        try:
+            if rows or self.mode == "complete":
+                self._write_jvm(frame, mark)
+                self.handle.remembered.hold(mark, mark.batch_id, step=self.name, place=self.path)
+        finally:
+            frame.unpersist()
+        return rows
+
+    def _write_jvm(self, frame: DataFrame, mark: BatchMark) -> None:
+        table = self.handle.newest()
+        schema = arrow_schema(frame)
+        replaces = self.mode == "complete" if table is None else self._check(table, schema, mark)
+        if self.mode == "upsert" and table is not None and not replaces:
+            merge_jvm(frame, self.path, mark, keys=self.keys, order_by=self.order_by, deletes=self.deletes)
+        else:
+            if self.deletes is not None:
+                frame = frame.filter(stays("", self.deletes))
+            write_jvm(frame, self.path, mark, replaces=replaces, partition_by=self._partitions(table))
+        self.handle.committed(-1 if table is None else table.version())

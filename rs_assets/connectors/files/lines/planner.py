@@ -1,0 +1,276 @@
+"""Planning: what is new under a path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from enum import StrEnum
+from itertools import takewhile
+from pathlib import Path
+
+from rs_assets.connectors.files.lines.files import (
+    ARCHIVE_BLOCK_BYTES,
+    FileKey,
+    Identity,
+    LineCounter,
+    Seen,
+    archive_blocks,
+    codec_of,
+    file_key,
+    files_in,
+    look_at,
+    plain_blocks,
+    sibling_of,
+    unreadable,
+)
+from rs_assets.connectors.files.lines.offsets import Ended, Offsets, Split
+from rs_assets.connectors.files.listing import is_hidden, walked
+from rs_assets.errors import ConfigurationError, SourceReadError
+
+# Unread bytes, of all splits together, up to which the lag is counted in lines: about 10 ms.
+LAG_SCAN_BYTES = 16 << 20
+
+
+class FinalLine(StrEnum):
+    """What happens to a last line without a newline: WAIT for the rest of it, or DELIVER it as it is."""
+
+    WAIT = "wait"
+    DELIVER = "deliver"
+
+
+class Planner:
+    """Finds what is new under a path: a file, a directory (all below it) or a glob.
+
+    Names that are hidden (`is_hidden`) are left alone. A plan depends on its start and on the files alone. Files
+    are taken oldest first: known splits in the order in which they were found, new ones by time of change.
+    """
+
+    def __init__(self, path: str, *, final_line: FinalLine = FinalLine.WAIT) -> None:
+        self.path = path.removeprefix("file://")
+        self.final_line = final_line
+        self._frozen: dict[FileKey, int] | None = None
+
+    def freeze(self) -> None:
+        """From now on plan nothing that is written later."""
+        folders = {seen.file.parent for _, seen in self._listed()} | {_fixed_root(self.path)}
+        files = [seen for folder in folders for seen in files_in(folder)] + [seen for _, seen in self._listed()]
+        self._frozen = {seen.key: seen.size for seen in files}
+
+    def plan(self, start: Offsets, *, max_rows: int | None = None) -> Offsets:
+        """The next offsets, at most `max_rows` lines on; `start` itself if there is nothing new.
+
+        ConfigurationError if nothing was ever read and the file or directory does not exist; SourceReadError if an
+        archive is damaged.
+        """
+        if not start:
+            self.check_path()
+        left = max_rows
+
+        def advance(split: Split, seen: Seen) -> Split:
+            nonlocal left
+            if left == 0:
+                return split
+            size = seen.size if self._frozen is None else min(seen.size, self._frozen.get(seen.key, 0))
+            moved = _advanced(split, seen, size, rows=left, final_line=self.final_line)
+            left = None if left is None else left - (moved.line - split.line)
+            return moved
+
+        return self._walk(start, advance)
+
+    def reach(self, start: Offsets) -> Offsets:
+        """How far there is data, to tell the lag; bytes are exact for plain files.
+
+        `line` is a lower bound where more than LAG_SCAN_BYTES lie unread; archives count only what was planned.
+        """
+        left = LAG_SCAN_BYTES
+
+        def advance(split: Split, seen: Seen) -> Split:
+            nonlocal left
+            if codec_of(seen.file) or seen.size <= split.byte:
+                return split
+            if seen.size - split.byte > left:
+                return replace(split, file=str(seen.file), byte=seen.size)
+            left -= seen.size - split.byte
+            return _advanced(split, seen, seen.size, rows=None, final_line=self.final_line)
+
+        return self._walk(start, advance)
+
+    def _walk(self, start: Offsets, advance: Callable[[Split, Seen], Split]) -> Offsets:
+        """Pair every known split with its file, then take the files that no split owns, and advance each in turn."""
+        owners: dict[FileKey, str] = {}
+        found: dict[str, Seen | Ended] = {}
+        listed = dict(self._listed())
+        inodes = {seen.key.inode: seen for seen in listed.values()}
+        # The newest incarnation has the first claim on a file that was truncated in place.
+        for name in reversed(list(start)):
+            seen = _found(start[name], owners)
+            if seen is Ended.GONE:
+                there = (inodes.get(start[name].identity.key.inode), listed.get(_incarnation(name)[0]))
+                seen = _moved(start[name], owners, there) or seen
+            found[name] = seen
+            if isinstance(seen, Seen):
+                owners[seen.key] = name
+        end: dict[str, Split] = {}
+        for name, split in start.items():
+            seen = found[name]
+            if isinstance(seen, Seen):
+                end[name] = advance(split, seen)
+            elif split.ended in (Ended.GONE, Ended.REPLACED) and _is_superseded(name, start):
+                continue
+            else:
+                end[name] = replace(split, ended=seen)
+        for name, seen in listed.items():
+            if seen.key not in owners:
+                nothing_read = Identity(key=seen.key, head_bytes=0, head_hash="")
+                fresh = Split(file=str(seen.file), identity=nothing_read, line=0, byte=0)
+                moved = advance(fresh, seen)
+                if moved.byte > 0:
+                    end[_fresh_name(name, [*start, *end])] = moved
+        # A file that moved, or an old split that can be forgotten, is no reason for a batch of its own.
+        news = [name for name in end if name not in start or _news(start[name]) != _news(end[name])]
+        return end if news else start
+
+    def _listed(self) -> list[tuple[str, Seen]]:
+        """The files under the path, oldest first, each once however many names it has."""
+        root = _fixed_root(self.path)
+        one = Path(self.path).absolute()
+        if one.is_dir():
+            files = [Path(file) for file in walked(str(one), follow=True)]
+        elif _is_glob(self.path):
+            files = [file for file in root.glob(str(one.relative_to(root))) if not is_hidden(file.name)]
+        else:
+            files = [one]
+        names: dict[FileKey, tuple[str, Seen]] = {}
+        for file in sorted(files):
+            seen = look_at(file)
+            if seen is not None:
+                names.setdefault(seen.key, (file.relative_to(root).as_posix(), seen))
+        return sorted(names.values(), key=lambda pair: (pair[1].mtime_ns, pair[0]))
+
+    def check_path(self) -> None:
+        """ConfigurationError if the file or directory does not exist; a glob may match nothing yet."""
+        if not _is_glob(self.path) and not Path(self.path).exists():
+            raise ConfigurationError(
+                f"{self.path} does not exist", remedy="name a file or directory that exists, or a glob", path=self.path
+            )
+
+
+def _advanced(split: Split, seen: Seen, size: int, *, rows: int | None, final_line: FinalLine) -> Split:
+    """The split after up to `rows` more lines within the first `size` bytes; itself if there is no whole line."""
+    archive = codec_of(seen.file)
+    if size == 0 or (split.size == size if archive else size <= split.byte):
+        return split
+    try:
+        file = seen.file.open("rb")
+    except FileNotFoundError:
+        return split
+    except OSError as error:
+        raise unreadable(seen.file, error) from error
+    with file:
+        if file_key(os.fstat(file.fileno())) != seen.key:
+            # Renamed since it was looked at: the next plan finds it.
+            return split
+        counter = LineCounter(line=split.line, byte=split.byte, rows=rows)
+        if archive:
+            blocks = archive_blocks(file, seen.file, split.byte, None, ARCHIVE_BLOCK_BYTES, counter)
+        else:
+            blocks = plain_blocks(file, split.byte, size)
+        more = any(counter.feed(block) for block in blocks)
+        if more and counter.seen == counter.byte:
+            more = _has_more(blocks)
+        if not more and (archive or final_line is FinalLine.DELIVER):
+            counter.end_of_input()
+        complete = bool(archive) and not more
+        if counter.byte == split.byte and not complete:
+            return split
+        return Split(
+            file=str(seen.file),
+            identity=Identity.of(file, size if archive else counter.byte),
+            line=counter.line,
+            byte=counter.byte,
+            size=size if complete else None,
+            ended=Ended.COMPLETE if complete else None,
+        )
+
+
+def _has_more(blocks: Iterator[bytes]) -> bool:
+    try:
+        return next(blocks, None) is not None
+    except SourceReadError:
+        # What was counted so far is good; the next plan comes upon the damage again.
+        return True
+
+
+def _found(split: Split, owners: Mapping[FileKey, str]) -> Seen | Ended:
+    """Where the split's file is now, or why it is no more; a file that a newer split owns was replaced."""
+    if split.ended is Ended.REPLACED:
+        return Ended.REPLACED
+    here = look_at(Path(split.file))
+    moved = here is None or not split.identity.fits(here.key)
+    seen = sibling_of(Path(split.file), split.identity) if moved else here
+    if seen is None:
+        return Ended.GONE
+    consumed = split.size if split.size is not None else 0 if codec_of(seen.file) else split.byte
+    if seen.key not in owners and seen.size >= consumed:
+        try:
+            with seen.file.open("rb") as file:
+                if split.identity.same_head(file):
+                    return seen
+        except FileNotFoundError:
+            return Ended.GONE
+        except OSError as error:
+            raise unreadable(seen.file, error) from error
+    return Ended.GONE if moved else Ended.REPLACED
+
+
+def _moved(split: Split, owners: Mapping[FileKey, str], there: Iterable[Seen | None]) -> Seen | None:
+    """The file of a split that is gone, in another folder: the same one, or a copy of it that has its name."""
+    for seen in there:
+        if seen is None or seen.key in owners or str(seen.file) == split.file or not split.identity.head_bytes:
+            continue
+        consumed = split.size if split.size is not None else 0 if codec_of(seen.file) else split.byte
+        if seen.size < consumed:
+            continue
+        try:
+            with seen.file.open("rb") as file:
+                if split.identity.same_head(file):
+                    return seen
+        except OSError:
+            # It is gone, or is told of where it is read.
+            continue
+    return None
+
+
+def _news(split: Split) -> tuple[int, bool]:
+    """What makes a new batch worth while: more data, or a file that is no more."""
+    return split.byte, split.ended in (Ended.GONE, Ended.REPLACED)
+
+
+def _incarnation(name: str) -> tuple[str, int]:
+    base, mark, number = name.rpartition("@")
+    return (base, int(number)) if mark and number.isdecimal() else (name, 1)
+
+
+def _fresh_name(name: str, taken: list[str]) -> str:
+    numbers = [number for base, number in map(_incarnation, taken) if base == name]
+    return f"{name}@{max(numbers) + 1}" if numbers else name
+
+
+def _is_superseded(name: str, splits: Offsets) -> bool:
+    base, number = _incarnation(name)
+    return any(other == base and later > number for other, later in map(_incarnation, splits))
+
+
+def _is_glob(path: str) -> bool:
+    return any(mark in path for mark in "*?[") and not Path(path).exists()
+
+
+def _fixed_root(path: str) -> Path:
+    """The directory that split names are relative to."""
+    whole = Path(path).absolute()
+    if whole.is_dir():
+        return whole
+    if not _is_glob(path):
+        return whole.parent
+    return Path(*takewhile(lambda part: not any(mark in part for mark in "*?["), whole.parts))

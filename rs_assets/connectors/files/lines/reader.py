@@ -1,0 +1,101 @@
+"""The reader of growing files, which are followed line by line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import orjson
+from pyspark.sql import DataFrame
+
+from rs_assets.checkpoint.source_log import SourceBatch
+from rs_assets.connectors.files.lines.files import codec_of
+from rs_assets.connectors.files.lines.offsets import Ended, load_offsets, ranges_between, splits_of
+from rs_assets.connectors.files.lines.planner import Planner
+from rs_assets.connectors.files.lines.spark_source import FORMAT, register
+from rs_assets.connectors.files.listing import existing_files
+from rs_assets.connectors.files.parse import LineFormat, parse_lines
+from rs_assets.connectors.files.whole.line_format import file_sizes, form_with_schema, read_ranges
+from rs_assets.connectors.files.whole.modified_files import check_columns, check_followed
+from rs_assets.connectors.source import Ends, Known, Lag, Positions, Reading, Start, Watch, Watching
+from rs_assets.errors import BadRecordError, RsError
+
+
+class LinesWatch(Watch):
+    """A file with a bad record can be mended, and is planned anew then."""
+
+    __slots__ = ()
+
+    def plans_again(self, failure: RsError) -> bool | None:
+        """Behind a bad record."""
+        return True if isinstance(failure, BadRecordError) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinesReader:
+    """Exactly once: offsets are bytes and lines of each file, and a batch is a range of them."""
+
+    name: str
+    path: str
+    form: LineFormat
+    schema: str | None = None
+    max_rows_per_batch: int | None = None
+
+    def stream(self, reading: Reading) -> DataFrame:
+        """The records of whole lines, as they come."""
+        form = self._form(reading)
+        register(reading.spark)
+        reader = reading.spark.readStream.name(reading.name).format(FORMAT).option("path", self.path)
+        reader = reader.options(**form.line_options)
+        if self.max_rows_per_batch:
+            reader = reader.option("max_rows_per_batch", self.max_rows_per_batch)
+        return parse_lines(reader.load(), form, addressed=reading.placed)
+
+    def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
+        """The records between the offsets of a batch."""
+        end = batch.end
+        return read_ranges(reading, self._form(reading), ranges_between(batch.start, end) if end is not None else [])
+
+    @property
+    def placed(self) -> bool:
+        """A line knows its file."""
+        return True
+
+    def splits(self, batch: SourceBatch) -> Positions:
+        """A file is a split for as long as it is there; its offset is the next byte and line."""
+        there = {n: s for n, s in load_offsets(batch.end).items() if s.ended not in (Ended.GONE, Ended.REPLACED)}
+        return {name: orjson.dumps({"byte": s.byte, "line": s.line}).decode() for name, s in there.items()}
+
+    def check(self, start: Start) -> Known:
+        """Refuse headers that do not fit, and files that grew after the windows over them were ended."""
+        for file in existing_files(self.path, follow=True):
+            check_columns(self.form, self.schema, file)
+        check_followed(self.name, self.path, start)
+        return start.known
+
+    def watch(self, watching: Watching) -> Watch:  # noqa: ARG002
+        """Tasks see themselves whether a file is still what was planned."""
+        return LinesWatch()
+
+    def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  nobody has to be asked
+        """The sizes of the files."""
+        return file_sizes(self.path, follow=True)
+
+    def size(self) -> int:
+        """The sizes of all files."""
+        return sum(file_sizes(self.path, follow=True).values())
+
+    def done(self, offset: str) -> int:
+        """The bytes of all splits."""
+        return sum(split.byte for split in splits_of(offset))
+
+    def lag(self, offset: str | None, patience: timedelta) -> Lag:  # noqa: ARG002
+        """The bytes that were not read; archives do not count."""
+        start = load_offsets(offset)
+        end = Planner(self.path).reach(start)
+        unread = {name: split.byte - (start[name].byte if name in start else 0) for name, split in end.items()}
+        return Lag(bytes=sum(left for name, left in unread.items() if not codec_of(Path(end[name].file))))
+
+    def _form(self, reading: Reading) -> LineFormat:
+        return form_with_schema(self.form, reading, step=self.name, path=self.path)

@@ -1,0 +1,134 @@
+"""Lines of CSV as records: the wanted columns of each, and the lines that are no record by themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from rs_assets.connectors.files.header import Columns, columns_of
+from rs_assets.connectors.files.lines.offsets import LineRange
+from rs_assets.connectors.files.lines.reading import MAX_LINE_BYTES, SCHEMA, bytes_before, read_range
+
+# The wanted columns of a line as CSV, null where they are the line; and why it is no record.
+RECORD, FAULT = "record", "fault"
+RECORDS = SCHEMA.append(pa.field(RECORD, pa.binary())).append(pa.field(FAULT, pa.string()))
+# How far a quoted value is followed behind the line that leaves it open.
+REACH_BYTES = 1 << 16
+QUOTE = ord('"')
+QUOTED = rb'"(?:[^"]|"")*+"[ \t]*+'
+PLAIN = rb'(?:[^",][^,]*+)?+'
+# Each column with the comma before it: the line gets one in front.
+COLUMN = re.compile(rb",(" + QUOTED + rb"|" + PLAIN + rb")")
+OPENS = re.compile(rb"(?:(?:" + QUOTED + rb"|" + PLAIN + rb'),)*+"(?:[^"]|"")*+')
+INSIDE = re.compile(rb'(?:[^"]|"")*+')
+WITHIN = "malformed CSV: the line may belong to a quoted value that a line before it leaves open"
+
+
+def read_records(
+    planned: LineRange, names: Sequence[str] | None, *, max_line_bytes: int = MAX_LINE_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """The lines of the range as `read_range` gives them, as batches of RECORDS and without the header.
+
+    `names` are the columns wanted of a file with a header, None if there is none. SourceReadError for a header that
+    lacks one.
+    """
+    head = columns_of(planned, names) if names is not None else None
+    number, columns = head or (0, None)
+    pick = None if columns is None or columns.in_place else picker(columns)
+    quotes = OpenQuotes.before(planned)
+    for batch in read_range(planned, max_line_bytes=max_line_bytes):
+        kept = batch.filter(pa.compute.greater(batch["line"], number)) if planned.start_line <= number else batch
+        if kept.num_rows:
+            yield _with_records(kept, quotes, pick)
+
+
+def picker(columns: Columns) -> Callable[[bytes], bytes | None]:
+    """A function that gives the wanted columns of a line, as they are written; None if the line does not fit.
+
+    >>> picker(Columns((2, 0), 3))(b'1,"x,y",z')
+    b'z,1'
+    """
+
+    def pick(line: bytes) -> bytes | None:
+        if QUOTE not in line:
+            values = line.split(b",")
+        else:
+            values = COLUMN.findall(b"," + line)
+            # What stands behind a closing quote belongs to no column.
+            if sum(map(len, values)) + len(values) != len(line) + 1:
+                return None
+        return b",".join([values[place] for place in columns.places]) if len(values) == columns.width else None
+
+    return pick
+
+
+class OpenQuotes:
+    r"""Knows the lines that may be part of a quoted value: those behind a line that leaves one open.
+
+    The value ends with the line that closes it, with one that could not stand in it, or REACH_BYTES on.
+
+    >>> OpenQuotes().within([b'1,"a', b"2,b", b'3,c"', b"4,d"])
+    [1, 2]
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = 0
+
+    @classmethod
+    def before(cls, planned: LineRange) -> OpenQuotes:
+        """What is open where a range begins."""
+        made = cls()
+        if planned.start_byte:
+            # Behind the last newline is nothing, and before the first one half a line, if the file began before.
+            most = 2 * REACH_BYTES
+            made.within(bytes_before(planned, most).split(b"\n")[planned.start_byte > most : -1])
+        return made
+
+    def within(self, lines: Sequence[bytes]) -> list[int]:
+        """Which of the next lines may be part of a value."""
+        found = []
+        for number, line in enumerate(lines):
+            inside = self.left > 0
+            self.left -= len(line) + 1
+            rest: bytes | None = line
+            if inside:
+                closed = INSIDE.match(line)
+                end = closed.end() if closed else 0
+                after = line[end + 1 :].lstrip(b" \t\r")
+                if end < len(line) and after and not after.startswith(b","):
+                    inside = False
+                else:
+                    found.append(number)
+                    rest = after[1:] if end < len(line) else None
+            if rest is not None:
+                self.left = REACH_BYTES if QUOTE in rest and OPENS.fullmatch(rest.rstrip(b"\r")) else 0
+        return found
+
+
+def _with_records(
+    batch: pa.RecordBatch, quotes: OpenQuotes, pick: Callable[[bytes], bytes | None] | None
+) -> pa.RecordBatch:
+    values = batch["value"]
+    lines = values.to_pylist() if pick is not None or quotes.left > 0 or _has_odd(values) else []
+    faults: list[str | None] = [None] * len(lines)
+    records = [pick(line) for line in lines] if pick is not None else []
+    for number, record in enumerate(records):
+        if record is None:
+            faults[number] = "malformed CSV: its columns are not those of the header"
+    for number in quotes.within(lines):
+        faults[number] = WITHIN
+    made = pa.array(records, pa.binary()) if records else pa.nulls(len(batch), pa.binary())
+    told = pa.array(faults, pa.string()) if faults else pa.nulls(len(batch), pa.string())
+    return pa.RecordBatch.from_arrays([*batch.columns, made, told], schema=RECORDS)
+
+
+def _has_odd(values: pa.BinaryArray) -> bool:
+    """Whether a line has an odd number of quotes: no other leaves one open."""
+    ends = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, 4 * values.offset)
+    places = np.flatnonzero(np.frombuffer(values.buffers()[2], np.uint8)[ends[0] : ends[-1]] == QUOTE)
+    return bool(np.any(np.diff(np.searchsorted(places, ends - ends[0])) & 1))

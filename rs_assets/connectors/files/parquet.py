@@ -1,0 +1,142 @@
+"""The reader of Parquet files, which no longer change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
+from rs_assets.connectors.files.header import schema_names
+from rs_assets.connectors.files.parse import LineFormat
+from rs_assets.connectors.files.whole import spark_files as native
+from rs_assets.connectors.files.whole.counting import FileWatch
+from rs_assets.connectors.files.whole.fast_check import PlainLines
+from rs_assets.connectors.files.whole.line_format import file_sizes
+from rs_assets.connectors.files.whole.modified_files import check_all_read, check_whole
+from rs_assets.connectors.files.whole.watch import FilesWatch
+from rs_assets.connectors.source import Ends, Known, Positions, Reading, Start, Watch, Watching
+from rs_assets.errors import SourceReadError
+from rs_assets.records.calendar import judged
+from rs_assets.records.columns import LINE, OFFSET, RAW, SPLIT
+from rs_assets.records.poison import exact_text
+
+# What the guards of whole files ask of the form of a file: that it has no header and no lines.
+FORM = LineFormat("parquet", header=False)
+# A cap that no file has: there are no lines to count.
+NO_LINES = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetReader:
+    """Exactly once: Spark plans whole files, which must stay as they were."""
+
+    name: str
+    path: str
+    schema: str | None = None
+    max_files_per_batch: int | None = None
+
+    def stream(self, reading: Reading) -> DataFrame:
+        """The rows of each file, once; ConfigurationError if there is nothing at the path."""
+        schema = self._schema(reading)
+        files = native.file_stream(
+            reading.spark, name=reading.name, path=self.path, max_files_per_batch=self.max_files_per_batch
+        )
+        return judged(files.schema(schema).parquet(native.as_glob(self.path)), schema)
+
+    def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
+        """The rows of the planned files; the line is the number of the row in its file, from 1."""
+        schema = self._schema(reading)
+        files = [str(file.local) for file in batch.files]
+        if not files:
+            return judged(reading.spark.createDataFrame([], schema), schema, _address(schema, F.lit(""), F.lit(0)))
+        reader = reading.spark.read.schema(schema).option("recursiveFileLookup", value=True)
+        place = _address(schema, F.col("_metadata.file_path"), F.col("_metadata.row_index") + 1)
+        return judged(reader.parquet(*map(native.as_glob, files)), schema, place)
+
+    def splits(self, batch: SourceBatch) -> Positions:
+        """A file is a split of the batch that reads it, with its size."""
+        sizes = {str(f.local): f.local.stat().st_size if f.local.exists() else 0 for f in batch.files}
+        return {file: orjson.dumps({"bytes": size}).decode() for file, size in sizes.items()}
+
+    def check(self, start: Start) -> Known:
+        """Refuse files that have changed since they were read."""
+        return check_whole(self.name, self.path, FORM, self.schema, start)
+
+    def check_all_read(self, log: SourceLog, before_ms: int) -> None:
+        """Refuse a file that Spark did not list."""
+        check_all_read(self.name, self.path, log, before_ms)
+
+    def watch(self, watching: Watching) -> Watch:
+        """The files of a batch must have the fields, and stay as they were planned."""
+        return ParquetWatch(watching, schema_names(self.schema) or ())
+
+    def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  nobody has to be asked
+        """The sizes of the files."""
+        return file_sizes(self.path)
+
+    def order(self) -> tuple[Column, Column, Column]:
+        """By the time of the file, its path, and the part of it."""
+        return native.file_order()
+
+    def _schema(self, reading: Reading) -> StructType:
+        return reading.schema_of(lambda: self._inferred(reading))
+
+    def _inferred(self, reading: Reading) -> StructType:
+        first = native.sample_file(self.path, step=self.name)
+        columns_of(first)
+        return reading.spark.read.parquet(native.as_glob(str(first))).schema
+
+
+class ParquetWatch(FilesWatch):
+    """Guards the files of one batch after another: Spark gives nulls for a column that a file has not."""
+
+    __slots__ = ("_log", "_names")
+
+    def __init__(self, watching: Watching, names: Sequence[str]) -> None:
+        super().__init__(self._files, watching)
+        self._log = watching.log
+        self._names = names
+
+    def planned(self, batch_id: int) -> None:
+        """SourceReadError names a file without one of the fields, or that is no Parquet."""
+        super().planned(batch_id)
+        for file in self._log.batch(batch_id).files:
+            self._check_columns(file.local)
+
+    def _files(self, batch_id: int, plain: PlainLines | None) -> FileWatch:  # noqa: ARG002  it has no lines
+        files = self._log.batch(batch_id).files
+        return FileWatch(files, batch_id=batch_id, counted=False, form=FORM.format, header=False, cap=NO_LINES)
+
+    def _check_columns(self, file: Path) -> None:
+        there = columns_of(file)
+        known = {name.lower() for name in there}
+        missing = next((name for name in self._names if name.lower() not in known), None)
+        if missing is not None:
+            raise SourceReadError(
+                f"the file has no column {missing!r}",
+                remedy=f"name the fields of the schema as its columns: {', '.join(there)}",
+                file=file,
+            )
+
+
+def columns_of(file: Path) -> list[str]:
+    """The names of the columns of a Parquet file; SourceReadError if it is none."""
+    try:
+        return list(pq.read_schema(file).names)
+    except (OSError, pa.ArrowException) as error:
+        raise SourceReadError(
+            "a file is no Parquet, or is damaged", remedy="replace it by a whole one, or move it away", file=file
+        ) from error
+
+
+def _address(schema: StructType, file: Column, row: Column) -> dict[str, Column]:
+    return {SPLIT: file, LINE: row.cast("bigint"), OFFSET: F.lit(None).cast("bigint"), RAW: exact_text(schema.names)}

@@ -1,0 +1,201 @@
+"""From lines to fields: JSON, CSV, plain text and text with a pattern, with a reason for each line that is none."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType, TimestampType
+
+from rs_assets.connectors.files.lines.reading import MAX_LINE_BYTES
+from rs_assets.connectors.files.lines.records import FAULT, RECORD
+from rs_assets.errors import ConfigurationError
+from rs_assets.records.calendar import calendar_reason
+from rs_assets.records.columns import ADDRESS, CORRUPT, LINE, OFFSET, PREFIX, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
+from rs_assets.records.schema import quoted
+
+# Marks between the groups of a matched pattern; lines that hold one are refused, so they cannot be forged.
+GROUP, MATCHED = "\x01", "\x02"
+# The line with those marks, and the text of its groups.
+MATCH, PARTS = f"{PREFIX}match", f"{PREFIX}parts"
+UNBALANCED = "malformed CSV: a quote is not closed in its line"
+# What a line may hold and still be blank, for every reader alike.
+WHITE_SPACE = " \t\r\n\v\f"
+
+
+@dataclass(frozen=True, slots=True)
+class LineFormat:
+    """How a line is read. `schema` is None for plain text; `pattern` belongs to format text."""
+
+    format: str
+    schema: StructType | None = None
+    pattern: str | None = None
+    time_format: str | None = None
+    header: bool = True
+    max_line_bytes: int = MAX_LINE_BYTES
+
+    @property
+    def reader_options(self) -> dict[str, str]:
+        """Options of Spark's own parser that make it keep what it refuses."""
+        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+        if self.format == "csv":
+            # As RFC 4180, and everybody who writes CSV: a quote within quotes is doubled.
+            options["escape"] = '"'
+        if self.time_format:
+            options["timestampFormat"] = self.time_format
+        return options
+
+    @property
+    def reader_schema(self) -> StructType:
+        """The schema with the column for refused text."""
+        return StructType([*(self.schema or StructType()).fields]).add(CORRUPT, StringType())
+
+    @property
+    def line_options(self) -> dict[str, str]:
+        """Options of `rs_lines`, which knows of CSV what no line tells by itself."""
+        options = {"max_line_bytes": str(self.max_line_bytes)}
+        if self.format == "csv" and self.schema is not None:
+            options["records"] = json.dumps(self.schema.names if self.header else None)
+        return options
+
+
+def parse_lines(lines: DataFrame, form: LineFormat, *, addressed: bool = False) -> DataFrame:
+    """Fields and REASON of each line of an `rs_lines` frame (split, line, offset, length, value; record, fault of CSV).
+
+    Blank lines are no records. With `addressed` the ADDRESS columns come along.
+    """
+    text = F.col("value").cast("string")
+    kept = lines.filter(~is_blank(text))
+    csv = form.format == "csv"
+    record = F.coalesce(F.col(RECORD).cast("string"), text) if csv else text
+    kept, fields, refused = _fields(kept, record, form)
+    reason = F.coalesce(
+        F.when(
+            F.col("length") > F.octet_length("value"),
+            F.concat(F.lit("the line has "), F.col("length"), F.lit(f" bytes, more than {form.max_line_bytes}")),
+        ),
+        F.when(~F.is_valid_utf8(text), F.lit("invalid UTF-8")),
+        *([F.when(_is_unbalanced(text), F.lit(UNBALANCED)), F.col(FAULT)] if csv else []),
+        refused,
+    )
+    address = (
+        F.col("split").alias(SPLIT),
+        F.col("line").alias(LINE),
+        F.col("offset").alias(OFFSET),
+        F.make_valid_utf8(F.left(text, F.lit(RAW_LIMIT_BYTES))).alias(RAW),
+    )
+    return kept.select(*fields, reason.alias(REASON), *(address if addressed else ()))
+
+
+def _is_unbalanced(text: Column) -> Column:
+    """Whether a line of CSV has a quote without a partner: a value goes on in the next line, or ends in this one."""
+    quotes = F.length(text) - F.length(F.replace(text, F.lit('"'), F.lit("")))
+    return text.contains('"') & (quotes % 2 == 1)
+
+
+def parsed_text(lines: DataFrame, form: LineFormat) -> DataFrame:
+    """Fields and REASON of each line of a frame with the column `value`; blank lines are no records."""
+    text = F.col("value")
+    kept, fields, refused = _fields(lines.filter(~is_blank(text)), text, form)
+    return kept.select(*fields, F.coalesce(text_reason(text), refused).alias(REASON))
+
+
+def is_blank(text: Column) -> Column:
+    """Whether a line has nothing but white space."""
+    return F.length(F.btrim(text, F.lit(WHITE_SPACE))) == 0
+
+
+def text_reason(column: Column) -> Column:
+    """Why a line of plain text cannot be used, null for a good one."""
+    return F.when(~F.is_valid_utf8(column), F.lit("invalid UTF-8"))
+
+
+def matched_fields(lines: DataFrame, text: Column, form: LineFormat) -> tuple[DataFrame, list[Column], Column]:
+    """`lines` with what a pattern finds in `text`, the fields made of that, and the reason why a line has none.
+
+    Fields and reason mention the match, its groups and their values many times. They stand in projections of their own,
+    so that Spark computes each of them once a line.
+    """
+    names, expression = java_pattern(form.pattern or "")
+    assert form.schema is not None  # noqa: S101  the node checked it
+    unknown = next((field.name for field in form.schema.fields if field.name not in names), None)
+    if unknown is not None:
+        raise ConfigurationError(
+            f"the pattern has no group called {unknown!r}", remedy=f"its groups are: {', '.join(names)}"
+        )
+    replacement = MATCHED + GROUP.join(f"${i + 1}" for i in range(len(names)))
+    marked = lines.withColumn(MATCH, F.regexp_replace(text, expression, replacement))
+    parted = marked.withColumn(PARTS, F.split(F.substring(MATCH, 2, 1 << 30), GROUP))
+    typed = [
+        (field, F.get(PARTS, F.lit(names.index(field.name))), f"{PREFIX}field_{number}")
+        for number, field in enumerate(form.schema.fields)
+    ]
+    valued = parted.select(
+        "*", *(_typed(part, field.dataType.simpleString(), form).alias(value) for field, part, value in typed)
+    )
+    reasons = [
+        F.when(text.contains(GROUP) | text.contains(MATCHED), F.lit("control characters in the line")),
+        F.when(~F.col(MATCH).startswith(MATCHED), F.lit("the line does not match the pattern")),
+        *(_unread(field, part, F.col(value)) for field, part, value in typed),
+    ]
+    return valued, [F.col(value).alias(field.name) for field, _part, value in typed], F.coalesce(*reasons)
+
+
+def _unread(field: StructField, part: Column, value: Column) -> Column:
+    """Why the text of a group is no value of its field."""
+    kind = field.dataType.simpleString()
+    no_value = F.concat(F.lit(f"{field.name}: '"), F.left(part, F.lit(100)), F.lit(f"' is no {kind}"))
+    return F.coalesce(
+        calendar_reason([field], {field.name: value}.__getitem__),
+        F.when(value.isNull() & (F.length(part) > 0), no_value),
+    )
+
+
+def java_pattern(pattern: str) -> tuple[list[str], str]:
+    """The names of a pattern's groups, and the pattern as Java reads it, matching the whole line.
+
+    >>> java_pattern("(?P<user>[a-z]+) (?P<ms>[0-9]+)")
+    (['user', 'ms'], '^(?:([a-z]+) ([0-9]+))$')
+    """
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ConfigurationError(f"the pattern is no regular expression: {error}") from error
+    if compiled.groups != len(compiled.groupindex) or not compiled.groupindex:
+        raise ConfigurationError("every group of the pattern needs a name", remedy="(?P<page>...), or (?:...) for none")
+    return list(compiled.groupindex), f"^(?:{re.sub(r'[(][?]P<[^>]+>', '(', pattern)})$"
+
+
+def _fields(lines: DataFrame, text: Column, form: LineFormat) -> tuple[DataFrame, list[Column], Column]:
+    """`lines`, the fields of each, and why it has none."""
+    if form.pattern is not None:
+        return matched_fields(lines, text, form)
+    if form.format == "text" or form.schema is None:
+        return lines, [text.alias("value")], F.lit(None).cast("string")
+    if form.format == "json":
+        parsed = F.from_json(text, form.reader_schema, form.reader_options)
+    else:
+        parsed = F.from_csv(text, _csv_ddl(form), form.reader_options)
+    refused = F.when(parsed.isNull() | parsed[CORRUPT].isNotNull(), F.lit(f"malformed {form.format.upper()}"))
+    reason = F.coalesce(refused, calendar_reason(form.schema.fields, parsed.__getitem__))
+    return lines, [parsed[f.name].alias(f.name) for f in form.schema.fields], reason
+
+
+def _csv_ddl(form: LineFormat) -> str:
+    return ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in form.reader_schema.fields)
+
+
+def _typed(part: Column, kind: str, form: LineFormat) -> Column:
+    if kind == "string":
+        return part
+    if kind == TimestampType().simpleString() and form.time_format:
+        return F.try_to_timestamp(part, F.lit(form.time_format))
+    return part.try_cast(kind)
+
+
+def without_address(frame: DataFrame) -> DataFrame:
+    """`frame` without its ADDRESS columns."""
+    return frame.drop(*ADDRESS)

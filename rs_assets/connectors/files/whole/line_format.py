@@ -1,0 +1,38 @@
+"""How the lines of files are read once the schema is known, and how far files go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+from pyspark.sql import DataFrame
+
+from rs_assets.connectors.files.lines.spark_source import FORMAT as LINES
+from rs_assets.connectors.files.lines.spark_source import register
+from rs_assets.connectors.files.listing import existing_files
+from rs_assets.connectors.files.parse import LineFormat, parse_lines
+from rs_assets.connectors.files.whole import spark_files as native
+from rs_assets.connectors.source import Ends, Reading
+
+
+def form_with_schema(form: LineFormat, reading: Reading, *, step: str, path: str) -> LineFormat:
+    """`form` with the limits of the run, and with the schema declared, inferred or pinned."""
+    made = replace(form, max_line_bytes=reading.max_line_bytes)
+    if made.format == "text" and made.pattern is None:
+        return made
+    schema = reading.schema_of(lambda: native.infer_schema(reading.spark, step=step, path=path, form=made))
+    return replace(made, schema=schema)
+
+
+def read_ranges(reading: Reading, form: LineFormat, ranges: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """The records in ranges of files, with REASON and ADDRESS."""
+    register(reading.spark)
+    reader = reading.spark.read.format(LINES).option("ranges", orjson.dumps(ranges).decode())
+    return parse_lines(reader.options(**form.line_options).load(), form, addressed=True)
+
+
+def file_sizes(path: str, *, follow: bool = False) -> Ends:
+    """The files below `path`, with their sizes; with `follow` those behind links to folders, too."""
+    return {str(file): file.stat().st_size for file in existing_files(path, follow=follow)}

@@ -1,0 +1,166 @@
+"""Files against what was read of them: what Spark would overlook is refused before a run begins."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from rs_assets.checkpoint.log import PlannedFile
+from rs_assets.checkpoint.source_log import SourceLog
+from rs_assets.common.files import modified_ms
+from rs_assets.connectors.files.codecs import CODECS
+from rs_assets.connectors.files.header import check_header
+from rs_assets.connectors.files.lines.offsets import load_offsets, splits_of
+from rs_assets.connectors.files.lines.planner import Planner
+from rs_assets.connectors.files.listing import existing_files, fixed_root, is_hidden
+from rs_assets.connectors.files.parse import LineFormat
+from rs_assets.connectors.files.whole.known_files import Former, Noted, Same, compared
+from rs_assets.connectors.files.whole.spark_files import check_name, check_path
+from rs_assets.connectors.source import BEGIN_ANEW, ENDED, Known, Start
+from rs_assets.errors import DataLossError, SealedError, SourceReadError
+
+# How the name of a file ends that Hadoop is still copying; Spark passes over it.
+COPYING = "._COPYING_"
+
+
+def check_columns(form: LineFormat, schema: str | None, file: Path) -> None:
+    """SourceReadError if the header of a CSV file does not fit the declared schema, or should not be there."""
+    if form.format == "csv":
+        check_header(file, schema, header=form.header)
+
+
+def check_whole(name: str, path: str, form: LineFormat, schema: str | None, start: Start) -> Known:
+    """What is known of the files now. SealedError or DataLossError if whole files have changed since they were read.
+
+    `Start.known` has a number of `Noted` for each. Files that were moved, with the folder of the source or in it, go on
+    as what they were. ConfigurationError if there is nothing at the path.
+    """
+    check_path(path, step=name)
+    present = {str(file): file.stat() for file in existing_files(path)}
+    known = start.known
+    planned: dict[str, PlannedFile] = {}
+    for log in reversed(start.logs):
+        _mend_plan(log, known, present)
+        known, planned = _follow_moves(name, path, log, known, present)
+    fresh = [Path(file) for file in present if file not in planned]
+    for file in fresh:
+        check_name(file)
+        check_columns(form, schema, file)
+    changed = [
+        Path(file)
+        for file, facts in present.items()
+        if (file in planned or file in known)
+        and compared(file, facts, planned[file].modified_ms if file in planned else None, known.get(file))
+        is not Same.YES
+    ]
+    fresh = [file for file in fresh if str(file) not in known]
+    if start.sealed and (changed or fresh):
+        way = "with tail=True for a file that grows" if changed else "and run without finish=True while files come"
+        remedy = f"{BEGIN_ANEW}, {way}"
+        raise SealedError(ENDED, remedy=remedy, source=name, file=(changed or fresh)[0])
+    if changed:
+        raise _changed(name, changed[0], known.get(str(changed[0])))
+    return known
+
+
+def check_all_read(name: str, path: str, log: SourceLog, before_ms: int) -> None:
+    """SourceReadError for a file that lay there at a time, in milliseconds since 1970, and was never planned."""
+    planned = {file.place for file in log.files()}
+    for file in existing_files(path):
+        hidden = is_hidden(file.name) or file.name.endswith(COPYING)
+        if str(file) in planned or hidden or not file.exists():
+            continue
+        facts = file.stat()
+        if facts.st_size and max(modified_ms(facts), facts.st_ctime_ns // 1_000_000) < before_ms:
+            raise SourceReadError(
+                "a file lies there that Spark did not list: it was not read",
+                remedy="give it another name, or put it right into the folder of the source; then run again",
+                source=name,
+                file=file,
+            )
+
+
+def _changed(name: str, file: Path, number: int | None) -> DataLossError:
+    before, now = Noted.of(number).size if number is not None else None, file.stat().st_size
+    return DataLossError(
+        "a file changed after it was read; what was added or replaced would be ignored",
+        remedy="put new records into new files; for files that grow use tail=True",
+        source=name,
+        file=file,
+        range="unknown" if before is None else f"bytes {before} to {now}" if before != now else "the whole file",
+    )
+
+
+def _mend_plan(log: SourceLog, known: Known, present: Mapping[str, os.stat_result]) -> None:
+    """Take out of a batch that is planned and not committed what was refused as renamed and has its name back."""
+    if not log.planned:
+        return
+    files = [(file.place, file) for file in log.files()]
+    committed = log.log.source_offset(log.source, log.log.last_committed())
+    times = {file.modified_ms for path, file in files if file.batch <= committed and path in present}
+    gone = [file for path, file in files if file.batch > committed and path not in present and path not in known]
+    log.log.rewrite_files(log.source, {file.path: None for file in gone if file.modified_ms in times})
+
+
+def _follow_moves(
+    name: str, path: str, log: SourceLog, known: Known, present: Mapping[str, os.stat_result]
+) -> tuple[Known, dict[str, PlannedFile]]:
+    """Let files that were moved go on as what they were: what is known of the files, and what is planned, by path.
+
+    DataLossError for one that may be read twice.
+    """
+    planned = {file.place: file for file in log.files()}
+    former = Former({path: file for path, file in planned.items() if path not in present}, known)
+    fresh = ((Path(file), facts) for file, facts in present.items() if file not in planned)
+    below, moves, noted = Path(fixed_root(path)), dict[str, PlannedFile | None](), dict(known)
+    gone = dict[object, list[str]]()
+    for file, facts in fresh if len(former) else ():
+        moved = former.moved(file, facts, below)
+        entry = moved.entry(file, facts) if moved is not None else None
+        if moved is None or entry is None:
+            again = moved.former if moved is not None else former.renamed(file, facts, gone)
+            if again is not None:
+                raise read_twice(name, file, again)
+            continue
+        moves[moved.former.path] = entry
+        before = moved.former.place
+        if before in noted:
+            noted[str(file)] = noted.pop(before)
+    log.log.rewrite_files(log.source, moves)
+    for entry in filter(None, moves.values()):
+        planned[entry.place] = entry
+    return noted, planned
+
+
+def read_twice(name: str, file: Path, former: PlannedFile, *, touch: bool = True) -> DataLossError:
+    """The error for a file that is probably one that was read under another name.
+
+    With `touch` it may also be made a new one, which a batch that has planned it does not allow.
+    """
+    other = f"; or run `touch {shlex.quote(str(file))}` if it is another file, whose records were not read"
+    return DataLossError(
+        f"a file that was read as {former.local} seems to have another name now, and would be read again",
+        remedy=f"give it that name back: {former.local}{other if touch else ''}",
+        source=name,
+        file=file,
+    )
+
+
+def check_followed(name: str, path: str, start: Start) -> None:
+    """A followed file may grow, unless the windows over it were ended on purpose: SealedError.
+
+    ConfigurationError if there is nothing at the path, and nothing was ever read there.
+    """
+    if not start.sealed and not all(log.planned or load_offsets(log.committed) for log in start.logs):
+        Planner(path).check_path()
+    text = start.logs[0].committed if start.sealed else None
+    if text is None:
+        return
+    read = {split.file: split.byte for split in splits_of(text)}
+    # Archives count in unpacked bytes, so only their names tell. Splits know where a link leads.
+    files = [file for file in existing_files(path, follow=True) if file.suffix not in CODECS]
+    longer = [file for file in files if file.stat().st_size > read.get(str(file.resolve()), 0)]
+    if longer:
+        raise SealedError(ENDED, remedy=BEGIN_ANEW, source=name, file=longer[0])

@@ -1,0 +1,240 @@
+"""Files that no longer change, read by Spark's own file source, and the guards around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType
+
+from rs_assets.common.errors_wire import wired
+from rs_assets.connectors.files.codecs import CODECS
+from rs_assets.connectors.files.lines.offsets import LineRange
+from rs_assets.connectors.files.lines.records import read_records
+from rs_assets.connectors.files.lines.spark_source import RECORDS_DDL
+from rs_assets.connectors.files.listing import existing_files, located
+from rs_assets.connectors.files.parse import LineFormat, is_blank, parse_lines, parsed_text, text_reason
+from rs_assets.errors import ConfigurationError, SourceReadError
+from rs_assets.records.calendar import calendar_reason
+from rs_assets.records.columns import ADDRESS, CORRUPT, REASON
+from rs_assets.records.poison import exact_text
+from rs_assets.records.schema import quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.readwriter import DataFrameReader
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+# Spark forgets files that are older than the newest by more than `maxFileAge` (7 days) and would never read them.
+MAX_FILE_AGE = "36500d"
+# What Java's decoder leaves where bytes were no UTF-8; the CSV parser gives no other sign of it.
+REPLACEMENT = "\ufffd"
+# Lines of this size, newline and a carriage return included, are passed over by Hadoop's reader without a word.
+LINE_LIMIT, LINE_SLACK_BYTES = "mapreduce.input.linerecordreader.line.maxlength", 2
+# Endings by which Hadoop unpacks a file.
+UNPACKED = frozenset({".bz2", ".deflate", ".lz4", ".snappy", ".Z", ".passthrough"})
+# What Spark knows of a file without opening it, and what it asks for if it does.
+BINARY_FILE = "path string, modificationTime timestamp, length bigint, content binary"
+# What means something in a Hadoop glob.
+GLOB_CHARACTERS = re.compile(r"[\[\]{}*?,\\]")
+
+
+def read_stream(
+    spark: SparkSession,
+    *,
+    name: str,
+    path: str,
+    form: LineFormat,
+    in_parser: bool = True,
+    pruned: bool = False,
+    max_files_per_batch: int | None = None,
+) -> DataFrame:
+    """Fields and REASON of the records below `path`, as a stream. `name` keys the source in the checkpoint.
+
+    Without `in_parser` JSON and CSV are parsed line by line: Spark's own reader makes any number of rows of a line of
+    JSON that holds an array, says nothing of a quote in CSV that is not closed, and takes columns by place. A `pruned`
+    stream of JSON has no REASON: somebody else finds out that its lines are plain.
+    """
+    reader = file_stream(spark, name=name, path=path, max_files_per_batch=max_files_per_batch)
+    if form.format == "csv" and not in_parser:
+        return parse_lines(_lines(reader, as_glob(path), form), form)
+    if form.format == "json" and not in_parser:
+        return parsed_text(_load(reader, as_glob(path), LineFormat("text")), form)
+    if pruned:
+        assert form.schema is not None  # noqa: S101  it was declared, or nobody could find that out
+        # Plain lines end as any reader thinks they do, and Hadoop's own way of finding the ends is faster.
+        return reader.schema(form.schema).json(as_glob(path))
+    return _with_reason(_load(reader, as_glob(path), form), form)
+
+
+def file_stream(
+    spark: SparkSession, *, name: str, path: str, max_files_per_batch: int | None = None
+) -> DataStreamReader:
+    """A reader of files that no longer change; ConfigurationError if there is nothing at `path`."""
+    check_path(path, step=name)
+    # Without the lookup Spark reads files twice if another one of the batch has a name like a glob, and takes folders
+    # called `a=1` for columns.
+    reader = spark.readStream.name(name).option("maxFileAge", MAX_FILE_AGE).option("recursiveFileLookup", value=True)
+    return reader.option("maxFilesPerTrigger", max_files_per_batch) if max_files_per_batch else reader
+
+
+def file_order() -> tuple[Column, Column, Column]:
+    """What orders the rows of files: the time of the file, its path, and the part of it."""
+    return (
+        F.col("_metadata.file_modification_time"),
+        F.col("_metadata.file_path"),
+        F.col("_metadata.file_block_start"),
+    )
+
+
+def _lines(reader: DataStreamReader, path: str, form: LineFormat) -> DataFrame:
+    """The lines of the files, read by our own reader; Spark only tells which files there are."""
+    listed = reader.format("binaryFile").schema(BINARY_FILE).load(path).select("path")
+    names = form.schema.names if form.schema is not None and form.header else None
+    return listed.mapInArrow(partial(_read_files, names=names, max_line_bytes=form.max_line_bytes), RECORDS_DDL)
+
+
+def _read_files(
+    paths: Iterable[pa.RecordBatch], *, names: Sequence[str] | None, max_line_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """Runs in Spark's Python workers."""
+    for batch in paths:
+        for path in batch.column(0).to_pylist():
+            file = Path("/", path.removeprefix("file:").lstrip("/"))
+            with wired():
+                planned = LineRange(file=str(file), split=file.name)
+                yield from read_records(planned, names, max_line_bytes=max_line_bytes)
+
+
+def as_glob(path: str) -> str:
+    """`path` as Spark's globs write it; one file always is a glob, Spark takes it for a folder otherwise.
+
+    >>> as_glob("/no/such/folder")
+    '/no/such/folder'
+    """
+    path = located(path)
+    place = Path(path)
+    if not place.exists():
+        return path
+    escaped = GLOB_CHARACTERS.sub(r"\\\g<0>", path)
+    return str(place.parent / f"[{place.name[0]}]{place.name[1:]}") if place.is_file() and escaped == path else escaped
+
+
+def read_spool(spark: SparkSession, *, name: str, folder: Path, schema: StructType) -> DataFrame:
+    """The rows of a spool folder as a stream; they were checked when they were written, so there is no REASON."""
+    stream = spark.readStream.name(name).schema(schema).option("maxFileAge", MAX_FILE_AGE)
+    return stream.parquet(str(folder)).withColumn(REASON, F.lit(None).cast("string"))
+
+
+def read_spool_files(spark: SparkSession, *, files: list[str], schema: StructType, split: str) -> DataFrame:
+    """The rows of some spool files with their ADDRESS; the line is the row's number, from 1."""
+    frame = spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
+    nothing = dict(zip(ADDRESS, (F.lit(""), *[F.lit(0).cast("bigint")] * 2, F.lit("")), strict=True))
+    address = spool_address(schema, split=split) if files else nothing
+    fields = [F.col(f"`{n}`") for n in schema.names]
+    return frame.select(*fields, F.lit(None).cast("string").alias(REASON), *(c.alias(n) for n, c in address.items()))
+
+
+def spool_address(schema: StructType, *, split: str) -> dict[str, Column]:
+    """The ADDRESS of a row of a spool file."""
+    first = F.regexp_extract(F.col("_metadata.file_name"), r"rows-(\d+)", 1).cast("bigint")
+    row = first + F.col("_metadata.row_index") + 1
+    return dict(zip(ADDRESS, (F.lit(split), row, row, exact_text(schema.names)), strict=True))
+
+
+def infer_schema(spark: SparkSession, *, step: str, path: str, form: LineFormat) -> StructType:
+    """The schema of the first file below `path`; ConfigurationError if there is nothing to infer it from."""
+    sample = sample_file(path, step=step)
+    reader = spark.read.options(**form.reader_options)
+    if form.format == "csv":
+        return reader.option("header", form.header).option("inferSchema", "true").csv(str(sample)).schema
+    inferred = reader.json(str(sample)).schema
+    fields = [field for field in inferred.fields if field.name != CORRUPT]
+    if not fields:
+        raise ConfigurationError(f"no line of {sample} is JSON", remedy="pass schema='...'", step=step)
+    return StructType(fields)
+
+
+def sample_file(path: str, *, step: str) -> Path:
+    """The first file below `path` that has something in it; ConfigurationError if there is none."""
+    sample = next((file for file in existing_files(path, follow=True) if file.stat().st_size), None)
+    if sample is None:
+        raise ConfigurationError(
+            f"step {step!r} has no schema and no input to infer one from", remedy="pass schema='...'", step=step
+        )
+    return sample
+
+
+def check_name(file: Path) -> None:
+    """Raise SourceReadError for a file that Spark cannot read, or would unpack though nobody here does."""
+    remedy = "rename it"
+    if ":" in file.name:
+        what = "Spark cannot read a file with a colon in its name"
+    elif not file.name.isprintable() and any("\ud800" <= char <= "\udfff" for char in file.name):
+        what = "Spark cannot read a file whose name is no UTF-8"
+    elif file.suffix in UNPACKED or (file.suffix not in CODECS and file.suffix.lower() in CODECS):
+        what = f"files ending in {file.suffix} are not read"
+        remedy = "unpack it, or pack it as .gz or .zst"
+    else:
+        return
+    raise SourceReadError(what, remedy=remedy, file=file)
+
+
+def check_path(path: str, *, step: str) -> None:
+    """ConfigurationError if there is no file and no folder at `path`, which is no glob either."""
+    if not has_input(path):
+        raise ConfigurationError(f"there is no file at {path}", remedy="check the path of the source", step=step)
+
+
+def has_input(path: str) -> bool:
+    """Whether `path` is a file, a folder, or a glob (which may match nothing yet)."""
+    return Path(path).exists() or any(c in path for c in "*?[")
+
+
+def _load(reader: DataStreamReader | DataFrameReader, path: str, form: LineFormat) -> DataFrame:
+    # Spark would hold a whole line in memory, however long; the runtime counts those that are passed over.
+    reader = reader.option(LINE_LIMIT, form.max_line_bytes + LINE_SLACK_BYTES)
+    if form.format != "csv":
+        # A lone carriage return ends no line; only CSV's parser has to find the ends by itself.
+        reader = reader.option("lineSep", "\n")
+    if form.format == "text":
+        lines = reader.text(path)
+        value = F.col("value")
+        return lines.select(
+            F.when(value.endswith("\r"), F.left(value, F.length(value) - 1)).otherwise(value).alias("value")
+        )
+    made = reader.options(**form.reader_options).schema(form.reader_schema)
+    if form.format == "json":
+        return made.json(path)
+    # Spark itself refuses a file with another header, whenever it came.
+    return made.option("header", form.header).option("enforceSchema", "false").csv(path)
+
+
+def _with_reason(frame: DataFrame, form: LineFormat) -> DataFrame:
+    """The fields of `form` and REASON; blank lines are no records."""
+    if form.format == "text":
+        text = F.col("value")
+        if form.pattern is None:
+            return frame.filter(~is_blank(text)).withColumn(REASON, text_reason(text))
+        return parsed_text(frame, form)
+    assert form.schema is not None  # noqa: S101  given or inferred before
+    reason = F.when(F.col(CORRUPT).isNotNull(), F.lit(f"malformed {form.format.upper()}"))
+    if form.format == "csv":
+        reason = F.coalesce(reason, _replaced(form.schema))
+    reason = F.coalesce(reason, calendar_reason(form.schema.fields, lambda name: F.col(quoted(name))))
+    return frame.withColumn(REASON, reason).drop(CORRUPT)
+
+
+def _replaced(schema: StructType) -> Column:
+    texts = [F.col(quoted(f.name)).contains(REPLACEMENT) for f in schema.fields if isinstance(f.dataType, StringType)]
+    if not texts:
+        return F.lit(None).cast("string")
+    found = texts[0]
+    for other in texts[1:]:
+        found = found | other
+    return F.when(found, F.lit("invalid UTF-8"))

@@ -1,0 +1,80 @@
+"""The guard of whole files while a query reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rs_assets.checkpoint.log import PlannedFile
+from rs_assets.connectors.files.whole.counting import FileWatch
+from rs_assets.connectors.files.whole.fast_check import PlainLines
+from rs_assets.connectors.files.whole.known_files import Former
+from rs_assets.connectors.files.whole.modified_files import read_twice
+from rs_assets.connectors.source import Known, Watch, Watching
+from rs_assets.errors import BadRecordError, RsError
+
+
+class FilesWatch(Watch):
+    """Guards the files of one batch after another; `over` makes the guard of a batch.
+
+    With `plain` it finds out whether all lines are, until some are not.
+    """
+
+    __slots__ = ("_batch", "_former", "_over", "_plain", "_watching")
+
+    def __init__(
+        self, over: Callable[[int, PlainLines | None], FileWatch], watching: Watching, plain: PlainLines | None = None
+    ) -> None:
+        self._over = over
+        self._watching = watching
+        self._former: Former | None = None
+        self._plain = plain
+        self._batch: FileWatch | None = None
+
+    def planned(self, batch_id: int) -> None:
+        """Check the files, and begin to count what Spark does not tell."""
+        self._batch = None
+        self._batch = self._over(batch_id, self._plain)
+        self._refuse_renamed(self._batch.files)
+
+    def _refuse_renamed(self, files: Sequence[PlannedFile]) -> None:
+        """DataLossError for a file that was read under another name while the query ran."""
+        log = self._watching.log
+        if self._former is None:
+            planned = {file.place: file for file in log.files()}
+            self._former = Former(planned, self._watching.known())
+        gone = dict[object, list[str]]()
+        for file in files:
+            again = self._former.renamed(file.local, file.local.stat(), gone)
+            if again is not None:
+                raise read_twice(log.source, file.local, again, touch=False)
+        self._former.add({file.place: file for file in files}, {})
+
+    def plain(self) -> int | None:
+        """The records of the batch if all lines are plain; where some are not, the next batches are only counted."""
+        rows = self._batch.plain_rows() if self._batch is not None else 0
+        if rows is None:
+            self._plain = None
+        return rows
+
+    def computed(self) -> None:
+        """Raise for a record that Spark's reader took for another; waits for the count."""
+        if self._batch is not None:
+            self._batch.check_records()
+
+    def check(self, batch_id: int) -> None:  # noqa: ARG002
+        """DataLossError if a file is gone or was touched since Spark planned it."""
+        if self._batch is not None:
+            self._batch.check()
+
+    def read(self) -> Known:
+        """What tells the files of the batch from others."""
+        if self._batch is None:
+            return {}
+        noted = self._batch.noted()
+        if self._former is not None:
+            self._former.add({file.place: file for file in self._batch.files}, noted)
+        return noted
+
+    def plans_again(self, failure: RsError) -> bool | None:
+        """Files that Spark planned itself must stay as they were."""
+        return False if isinstance(failure, BadRecordError) else None

@@ -1,0 +1,250 @@
+"""JSON lines: one folder a batch, made visible by one rename."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pyspark.sql import DataFrame
+
+from rs_assets.common.files import write_atomically
+from rs_assets.connectors.files.rewind import Folders, Return, note_return, noted_returns, planned
+from rs_assets.connectors.generations import Point
+from rs_assets.connectors.progress_guard import Remembered
+from rs_assets.connectors.sink import BatchMark, LastWriter, Staged
+from rs_assets.errors import SinkError
+from rs_assets.records.poison import EXACT
+
+# The folder of a batch: its generation and its number.
+FOLDER = re.compile(r"batch=g([0-9]{4,})-b([0-9]{12,})")
+# A file in the folder of each batch that says whose it is; readers of JSON pass over it.
+OWNER = "_rs_writer"
+# Another one says which start wrote it.
+WROTE = ".rs_start"
+
+
+@dataclass(frozen=True, slots=True)
+class FileWriter:
+    """Writes `path/batch=<generation and id>/part-*.json`; Spark, DuckDB and friends read `path` as a whole.
+
+    Times have their microseconds and nulls are written. A rename is atomic on a local or mounted file system; object
+    stores have none.
+    """
+
+    name: str
+    path: str
+    remembered: Remembered = field(default_factory=Remembered, compare=False, repr=False)
+
+    def location(self) -> str:
+        """The folder of all batches."""
+        return self.path
+
+    def committed(self, mark: BatchMark) -> bool:
+        """Whether the folder of this batch is there; SinkError if it is of others, or one is gone that was there."""
+        self._hold(mark)
+        target = self._target(mark)
+        if not target.exists():
+            return False
+        self._check_owner(target, mark)
+        mark.check(self._wrote(target, mark), where=self.path)
+        return True
+
+    def last_writer(self, mark: BatchMark) -> LastWriter:
+        """Token and claim beside the newest batch."""
+        newest = self._newest()
+        return LastWriter() if newest is None else self._wrote(newest, mark)
+
+    def raise_fence(self, mark: BatchMark) -> None:
+        """Note the token beside the newest batch, if that is of this sink."""
+        newest = self._newest()
+        if newest is not None and (wrote := _noted(newest)).get("fence") == mark.fence:
+            write_atomically(newest / WROTE, orjson.dumps({**wrote, "token": mark.token}))
+
+    def last_committed(self, mark: BatchMark) -> int | None:
+        """The greatest batch that has a folder, or that a return went back to; empty batches leave none.
+
+        SinkError if it is of others.
+        """
+        known = self._folders(mark)
+        last = max((point.batch for point in known.batches if point.generation == mark.generation), default=-1)
+        if last >= 0:
+            self._check_owner(self._target(replace(mark, batch_id=last)), mark)
+        self.remembered.hold(mark, last, step=self.name, place=self.path)
+        return known.last_batch(mark.generation)
+
+    def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
+        """Write the batch into a hidden folder of this sink, and note what is in it."""
+        sink = hashlib.sha256(f"{mark.pipeline_id}/{mark.sink}".encode()).hexdigest()[:8]
+        hidden = Path(self.path) / f".{mark.folder}-{sink}.tmp"
+        shutil.rmtree(hidden, ignore_errors=True)
+        batch.write.options(**EXACT).json(str(hidden))
+        with self._errors():
+            files = {file: file.stat().st_size for file in hidden.iterdir() if file.suffix == ".json"}
+        return Staged(lambda: self._publish(hidden, files, mark))
+
+    def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:  # noqa: ARG002  the protocol's form
+        """SinkError if folders that belong to `kept` were removed, or are of others, or cannot be moved."""
+        known = self._folders(kept)
+        if known.batches and not os.access(self.path, os.W_OK | os.X_OK):
+            raise self._not_moved("permission denied")
+        for point in known.batches:
+            self._check_owner(self._folder(point), kept)
+        planned(known, kept, had, self.path)
+
+    def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
+        """Remove the folders that do not belong to `kept`, and let the others belong to the new generation."""
+        self.check_rewind(kept, begun, had)
+        known = self._folders(kept)
+        last = planned(known, kept, had, self.path)
+        later = sorted(point for point in known.batches if not known.stays(point, last))
+        begun.check(self.last_writer(begun), where=self.path)
+        made = Return(
+            writer=kept.fence,
+            begun=begun.generation,
+            generation=kept.generation,
+            batch=kept.batch_id,
+            undone=min((point.batch for point in later), default=None),
+        )
+        try:
+            note_return(Path(self.path), kept, made)
+            for point in reversed(later):
+                shutil.rmtree(self._folder(point))
+            stays = sorted(set(known.batches) - set(later))
+            for point in stays[-1:]:
+                self._note(self._folder(point), begun)
+            for point in stays:
+                self._folder(point).rename(self._folder(point._replace(generation=begun.generation)))
+        except OSError as error:
+            raise self._not_moved(error.strerror or str(error)) from error
+        return f"{len(later)} batches removed"
+
+    def _not_moved(self, why: str) -> SinkError:
+        return SinkError(
+            f"the folders of batches cannot be moved or removed: {why}",
+            remedy="let this user write to the folder and to those in it, then go back once more",
+            step=self.name,
+            folder=self.path,
+        )
+
+    def _folders(self, mark: BatchMark) -> Folders:
+        """What is there; SinkError if the notes of returns are damaged."""
+        found = [FOLDER.fullmatch(folder.name) for folder in Path(self.path).glob("batch=g*-b*")]
+        returns = [each for each in noted_returns(Path(self.path), mark) if each.writer == mark.fence]
+        return Folders([Point(int(match[1]), int(match[2])) for match in found if match], returns)
+
+    def _newest(self) -> Path | None:
+        return max(Path(self.path).glob("batch=g*-b*"), default=None)
+
+    def _folder(self, point: Point) -> Path:
+        return Path(self.path) / f"batch=g{point.generation:04d}-b{point.batch:012d}"
+
+    def _target(self, mark: BatchMark) -> Path:
+        return Path(self.path) / f"batch={mark.folder}"
+
+    def _publish(self, hidden: Path, files: Mapping[Path, int], mark: BatchMark) -> int:
+        with self._errors():
+            gone = [file for file, size in files.items() if not file.exists() or file.stat().st_size != size]
+            if gone:
+                raise SinkError(
+                    f"{len(gone)} of the batch's {len(files)} staged files were removed or changed by somebody",
+                    remedy="start again: the batch is computed once more",
+                    step=self.name,
+                    file=gone[0],
+                )
+            rows = sum(map(_lines, files))
+            if rows:
+                self._move(hidden, mark)
+                self.remembered.hold(mark, mark.batch_id, step=self.name, place=self.path)
+            else:
+                shutil.rmtree(hidden)
+        return rows
+
+    def _move(self, hidden: Path, mark: BatchMark) -> None:
+        earlier = [f for f in Path(self.path).glob("batch=g*-b*") if f.name < f"batch=g{mark.generation:04d}"]
+        for folder in earlier:
+            self._check_owner(folder, mark)
+        for file in hidden.iterdir():
+            if file.suffix != ".json" or not file.stat().st_size:
+                file.unlink()
+        (hidden / OWNER).write_text(_owner(mark))
+        self._note(hidden, mark)
+        hidden.rename(self._target(mark))
+        # A new generation writes everything again, so the folders of the ones before go.
+        for folder in earlier:
+            shutil.rmtree(folder)
+
+    def _wrote(self, folder: Path, mark: BatchMark) -> LastWriter:
+        """Who wrote a batch; earlier releases did not say."""
+        wrote = _noted(folder)
+        same_id, same_name = wrote.get("fence") == mark.fence, wrote.get("claimed") == mark.claimed
+        return LastWriter(
+            token=wrote.get("token", 0) if same_id else 0,
+            claim=wrote.get("claim", 0) if same_name else 0,
+            pipeline_id=wrote.get("pipeline_id", ""),
+            home=wrote.get("home", ""),
+        )
+
+    def _note(self, folder: Path, mark: BatchMark) -> None:
+        """Write down which start writes a batch."""
+        content: dict[str, Any] = {"pipeline_id": mark.pipeline_id, "fence": mark.fence, "token": mark.token}
+        if mark.claim is not None:
+            content |= {"claimed": mark.claimed, "claim": mark.claim.number, "home": mark.claim.home}
+        write_atomically(folder / WROTE, orjson.dumps(content))
+
+    def _hold(self, mark: BatchMark) -> None:
+        last = self.remembered.last(mark)
+        if last >= 0 and not self._target(replace(mark, batch_id=last)).exists():
+            self.remembered.hold(mark, -1, step=self.name, place=self.path)
+
+    def _check_owner(self, folder: Path, mark: BatchMark) -> None:
+        """SinkError if another pipeline or sink wrote `folder`; earlier releases did not say who did."""
+        try:
+            owner = (folder / OWNER).read_text()
+        except FileNotFoundError:
+            return
+        if owner != _owner(mark):
+            raise SinkError(
+                f"the folder has batches of the sink {owner}, this is {_owner(mark)}",
+                remedy="write to a folder of its own, or move what is there away; if the step was renamed, declare it:"
+                " .build(renamed={'old': 'new'})",
+                step=self.name,
+                folder=folder,
+            )
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise SinkError(
+                f"the batch's folder cannot be written or moved: {error}",
+                remedy="see to the folder and start again: the batch is computed once more",
+                step=self.name,
+                folder=self.path,
+            ) from error
+
+
+def _noted(folder: Path) -> dict[str, Any]:
+    """Which start wrote a batch; {} if that is not known."""
+    try:
+        wrote: dict[str, Any] = orjson.loads((folder / WROTE).read_bytes())
+    except (FileNotFoundError, orjson.JSONDecodeError):
+        return {}
+    return wrote
+
+
+def _owner(mark: BatchMark) -> str:
+    return f"{mark.pipeline_id}/{mark.sink}"
+
+
+def _lines(file: Path) -> int:
+    with file.open("rb") as lines:
+        return sum(block.count(b"\n") for block in iter(lambda: lines.read(1 << 20), b""))

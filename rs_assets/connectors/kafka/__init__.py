@@ -1,0 +1,1 @@
+"""Kafka: the client, the source and the sink."""

@@ -1,0 +1,234 @@
+"""How a Kafka cluster is reached: one description for Spark's connector (Java names) and for kafka-python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, Self, get_args, runtime_checkable
+
+from rs_assets.common.extras import check_extra
+from rs_assets.connectors.kafka.client.quiet import keep_quiet
+from rs_assets.errors import ConfigurationError
+
+Protocols = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+# A host name, an IPv4 address or an IPv6 address in brackets, and a port.
+ADDRESS = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\]):([0-9]{1,5})")
+LOGIN_MODULES: Mapping[str, str] = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+@runtime_checkable
+class Deferred(Protocol):
+    """A value that is looked up when it is used; Dagster's `EnvVar` is one."""
+
+    def get_value(self) -> str | None:
+        """The value, None if there is none."""
+        ...
+
+
+Secret = str | Deferred
+
+
+class Hidden:
+    """A secret that was given as text: shown by nothing that prints, copies or takes apart what it is in.
+
+    >>> Hidden("p")
+    ***
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return "***"
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def get_value(self) -> str:
+        """The text."""
+        return self._text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaCluster:
+    """Addresses and credentials of a cluster. Passwords are never shown, compared or written down.
+
+    `bootstrap_servers` is `host:port`, several with commas between. `password` and `key_password` are text or, better,
+    Dagster's `EnvVar("NAME")`, which is read when a connection is made. `ca_file` holds the authorities in PEM form;
+    `certificate_file` and `key_file` are this client's own, for brokers that ask for one.
+
+    >>> KafkaCluster(bootstrap_servers="localhost:9092", username="me", password="p", protocol="SASL_SSL")
+    KafkaCluster(bootstrap_servers='localhost:9092', protocol='SASL_SSL', username='me', mechanism='PLAIN')
+    """
+
+    bootstrap_servers: str | Deferred
+    protocol: Protocols = "PLAINTEXT"
+    username: str | None = None
+    password: Secret | None = field(default=None, repr=False, compare=False)
+    mechanism: Mechanism = "PLAIN"
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    key_password: Secret | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Hide secrets that are text; refuse addresses that are none, and options that do not go together.
+
+        ConfigurationError without the client for Kafka.
+        """
+        check_extra("kafka", "Kafka")
+        for name in ("password", "key_password"):
+            secret = getattr(self, name)
+            if isinstance(secret, str) and not isinstance(secret, Deferred):
+                object.__setattr__(self, name, Hidden(secret))
+        if isinstance(self.bootstrap_servers, Deferred):
+            object.__setattr__(self, "bootstrap_servers", revealed(self.bootstrap_servers, what="bootstrap_servers"))
+        for address in self.servers:
+            match = ADDRESS.fullmatch(address)
+            if match is None or not 0 < int(match[1]) < 65_536:
+                raise ConfigurationError(
+                    f"{without_userinfo(address)!r} is no address of a broker", remedy="write it as 'host:port'"
+                )
+        if self.protocol not in get_args(Protocols):
+            raise ConfigurationError(f"{self.protocol!r} is no protocol", remedy=f"use one of {get_args(Protocols)}")
+        if self.mechanism not in get_args(Mechanism):
+            raise ConfigurationError(f"{self.mechanism!r} is no mechanism", remedy=f"use one of {get_args(Mechanism)}")
+        if {self.username is not None, self.password is not None} != {self.with_login}:
+            raise ConfigurationError(
+                "username and password belong to the protocols SASL_PLAINTEXT and SASL_SSL, which need both",
+                remedy="protocol='SASL_SSL', username='...', password=EnvVar('...')",
+            )
+
+    def __repr__(self) -> str:
+        """Without passwords, and without what was left out."""
+        shown = {"bootstrap_servers": ",".join(self.servers), "protocol": self.protocol}
+        if self.with_login:
+            shown |= {"username": str(self.username), "mechanism": self.mechanism}
+        return f"KafkaCluster({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+    @classmethod
+    def of(cls, servers: str | KafkaCluster | Deferred) -> KafkaCluster:
+        """A cluster without credentials for text or an `EnvVar`; a cluster stays as it is.
+
+        >>> KafkaCluster.of("localhost:9092").protocol
+        'PLAINTEXT'
+        """
+        if isinstance(servers, KafkaCluster):
+            return servers
+        if not isinstance(servers, str | Deferred):
+            raise ConfigurationError(f"bootstrap_servers must be 'host:port' or a KafkaCluster, not {servers!r}")
+        # An EnvVar is text too, namely its name.
+        return cls(bootstrap_servers=servers)
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The addresses, one by one."""
+        return tuple(part.strip() for part in str(self.bootstrap_servers).split(","))
+
+    @property
+    def with_login(self) -> bool:
+        """Whether the protocol asks for user name and password."""
+        return self.protocol.startswith("SASL_")
+
+    @property
+    def with_tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self.protocol.endswith("SSL")
+
+    def for_spark(self) -> dict[str, str]:
+        """Options of Spark's connector, with the secrets in them: to be handed to Spark and to nobody else."""
+        self._prepare()
+        made: dict[str, str | None] = {
+            "kafka.bootstrap.servers": ",".join(self.servers),
+            "kafka.security.protocol": self.protocol if self.protocol != "PLAINTEXT" else None,
+        }
+        if self.with_login:
+            login = LOGIN_MODULES[self.mechanism]
+            user, password = quoted(str(self.username)), quoted(revealed(self.password, what="password"))
+            made["kafka.sasl.mechanism"] = self.mechanism
+            made["kafka.sasl.jaas.config"] = f"{login} required username={user} password={password};"
+        if self.with_tls and self.ca_file:
+            made |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": self.ca_file}
+        if self.with_tls and self.certificate_file and self.key_file:
+            made |= {
+                "kafka.ssl.keystore.type": "PEM",
+                "kafka.ssl.keystore.key": _text_of(self.key_file),
+                "kafka.ssl.keystore.certificate.chain": _text_of(self.certificate_file),
+            }
+            if self.key_password is not None:
+                made["kafka.ssl.key.password"] = revealed(self.key_password, what="key_password")
+        return {name: value for name, value in made.items() if value is not None}
+
+    def for_python(self) -> dict[str, Any]:
+        """Arguments of kafka-python's clients, with the secrets in them."""
+        self._prepare()
+        made: dict[str, Any] = {"bootstrap_servers": list(self.servers), "security_protocol": self.protocol}
+        if self.with_login:
+            made |= {
+                "sasl_mechanism": self.mechanism,
+                "sasl_plain_username": self.username,
+                "sasl_plain_password": revealed(self.password, what="password"),
+            }
+        if self.with_tls:
+            password = self.key_password
+            made |= {
+                "ssl_cafile": self.ca_file,
+                "ssl_certfile": self.certificate_file,
+                "ssl_keyfile": self.key_file,
+                "ssl_password": None if password is None else revealed(password, what="key_password"),
+            }
+        return made
+
+    def _prepare(self) -> None:
+        """Keep logs clean of what is handed out; ConfigurationError for a file that the clients would trip over."""
+        keep_quiet()
+        for path in (self.ca_file, self.certificate_file, self.key_file) if self.with_tls else ():
+            if path is not None:
+                _text_of(path)
+
+
+def revealed(secret: Secret | None, *, what: str) -> str:
+    """The text behind a secret; ConfigurationError names what is empty, never its content."""
+    value = secret.get_value() if isinstance(secret, Deferred) else secret
+    if not value:
+        name = getattr(secret, "env_var_name", None)
+        raise ConfigurationError(
+            f"the {what} for Kafka is empty", remedy="set the environment variable that it is read from", variable=name
+        )
+    return value
+
+
+def without_userinfo(address: str) -> str:
+    """An address without what stands before an `@`: people paste passwords into URLs.
+
+    >>> without_userinfo("me:secret@broker")
+    '***@broker'
+    """
+    return f"***@{address.rsplit('@', 1)[1]}" if "@" in address else address
+
+
+def quoted(text: str) -> str:
+    """`text` as JAAS, Java's way to name logins, takes it."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _text_of(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"a file of the TLS settings cannot be read: {error.strerror}",
+            remedy="correct its name or its permissions",
+            file=path,
+        ) from error

@@ -1,0 +1,237 @@
+"""Records by transactions: a batch and the note that it was sent become visible together, or not at all.
+
+A batch is sent in one transaction, which stays open until the runtime commits. Readers with
+`isolation.level=read_committed` see each batch once: one that was computed again is found in the topic of commits and
+skipped. The transactional id belongs to the pipeline and the sink, so the first batch of a new driver fences off an
+older one and aborts what it left open.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from pyspark import SparkContext
+from pyspark.sql import DataFrame
+
+from rs_assets.connectors.generations import Point
+from rs_assets.connectors.kafka.client.admin import connected
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.kafka.client.names import COMMITS
+from rs_assets.connectors.kafka.sink.commits import (
+    Commit,
+    ensure_topic,
+    key_of,
+    last_commit,
+    last_writer_of,
+    noted,
+    noted_return,
+    settled_commit,
+)
+from rs_assets.connectors.kafka.sink.failures import Attempt, notes_gone, sent_again
+from rs_assets.connectors.kafka.sink.jvm_producer import JvmProducer
+from rs_assets.connectors.kafka.sink.producer import Producer, ProducerFailed, cannot_be_written, tasks_share_producers
+from rs_assets.connectors.kafka.sink.python_producer import PythonProducer
+from rs_assets.connectors.kafka.sink.records import records
+from rs_assets.connectors.kafka.sink.settings import TRANSACTIONAL
+from rs_assets.connectors.kafka.sink.shape import RecordShape
+from rs_assets.connectors.kafka.sink.target import asking, check_topic, known_partitions
+from rs_assets.connectors.sink import BatchMark, LastWriter, Staged
+from rs_assets.errors import SinkError, SourceReadError
+
+# How long an orderly end may take, in seconds: a broker that hangs must not hold up the end of a run.
+END_S = 10
+# Brokers forget a producer that was silent for long (transactional.id.expiration.ms): behind so many seconds they are
+# asked for it before a batch is computed.
+IDLE_S = 10.0
+
+
+@dataclass(slots=True, kw_only=True)
+class TransactionalWriter:
+    """Sends batches in transactions; one producer for all batches of a run, another one behind each failure."""
+
+    name: str
+    cluster: KafkaCluster
+    shape: RecordShape
+    options: Mapping[str, str] = field(default_factory=dict)
+    _producer: Producer | None = field(default=None, repr=False)
+    # What is known to be noted; stays when a producer is given up.
+    _last: Commit | None = None
+    # When a batch was begun, and when the producer was used last, by the monotonic clock.
+    _opened: float = 0.0
+    _used: float = 0.0
+
+    def location(self) -> str:
+        """The brokers and the topic."""
+        return f"kafka://{','.join(self.cluster.servers)}/{self.shape.topic or self.shape.topic_field}"
+
+    def committed(self, mark: BatchMark) -> bool:
+        """Whether this batch, or a later one, was sent; fences off older drivers. LeaseLostError for one of those."""
+        with self._errors(mark):
+            self._ready(mark)
+            return self._last is not None and self._last.last_batch(mark) >= mark.batch_id
+
+    def last_committed(self, mark: BatchMark) -> int | None:
+        """The last batch of the mark's generation, -1 for none; only looks, so one that may be committed counts."""
+        with asking(self.name, self.shape.topic):
+            found = last_commit(self.cluster, mark)
+        known = (commit for commit in (found.commit, found.hidden) if commit is not None)
+        return max((commit.batch_id for commit in known if commit.generation == mark.generation), default=-1)
+
+    def last_writer(self, mark: BatchMark) -> LastWriter:
+        """Token and claim in the topic of commits."""
+        with asking(self.name, self.shape.topic):
+            return last_writer_of(self.cluster, mark, self.shape.topic or "")
+
+    def check_start(self) -> None:
+        """The brokers let us in, and the topic is there."""
+        check_topic(self.cluster, self.shape, step=self.name)
+
+    def raise_fence(self, mark: BatchMark) -> None:
+        """Nothing: records cannot be taken back, and the first batch's `initTransactions` fences the sleeper."""
+
+    def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
+        """Compute the batch and send it in a transaction that stays open; nobody who reads committed sees it."""
+        made = records(
+            batch, self.shape, step=self.name, partitions=known_partitions(self.cluster, self.shape, self.name)
+        )
+        with self._errors(mark, made):
+            producer = self._ready(mark)
+            self._opened = time.monotonic()
+            rows = producer.send(made, mark)
+        return Staged(
+            lambda: self._commit(producer, mark, noted(mark, rows, self.shape.topic or ""), made) if rows else 0
+        )
+
+    def check_begin(self, begun: BatchMark) -> str:
+        """A warning if earlier generations have sent to the topic: what they sent stays, and comes again."""
+        last = last_commit(self.cluster, begun).commit
+        earlier = last is not None and last.generation < begun.generation and last.batch_id >= 0
+        return sent_again(self.name, self.location()) if earlier else ""
+
+    def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
+        """SinkError if the topic has other records than those of the batches up to `kept`; only looks."""
+        found = last_commit(self.cluster, kept)
+        if found.commit is not None:
+            found.commit.last_batch(begun)
+        self._refuse(found.hidden, kept, -1)
+        self._refuse(found.commit, kept, had)
+
+    def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
+        """Only notes the later generation: what was sent stays."""
+        with self._errors(begun):
+            producer = self._ready(begun)
+        self._refuse(self._last, kept, had)
+        with self._errors(begun):
+            self._opened = time.monotonic()
+            producer.begin()
+        self._commit(producer, begun, noted_return(self._last, kept, begun, self.shape.topic or ""))
+        return "had nothing to undo"
+
+    def _refuse(self, last: Commit | None, kept: BatchMark, had: int) -> None:
+        lost = f"no batch is noted, and the pipeline had sent batch {had}" if had >= 0 else None
+        why = last.why_not(Point(kept.generation, kept.batch_id), had) if last is not None else lost
+        if why is not None:
+            raise SinkError(
+                why,
+                remedy="go back to a batch behind that one; or name another topic in the pipeline, and begin a new"
+                " generation (rs-assets run --new-generation), which sends everything again",
+                step=self.name,
+            )
+
+    def close(self) -> None:
+        """Abort what is open and give the connection back; may be called twice, and raises nothing."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            _end(producer)
+
+    def _ready(self, mark: BatchMark) -> Producer:
+        """The producer; the first call, and one that finds it forgotten, fences off others and reads the last note."""
+        idle = time.monotonic() - self._used
+        if self._producer is not None and idle > IDLE_S and not self._producer.alive(COMMITS):
+            self.close()
+        if self._producer is None:
+            self._producer, noted = self._begun(mark)
+            if self._last is not None and (noted is None or noted.place < self._last.place):
+                raise notes_gone(mark, step=self.name)
+            self._last = noted
+        self._used = time.monotonic()
+        return self._producer
+
+    def _begun(self, mark: BatchMark) -> tuple[Producer, Commit | None]:
+        with connected(self.cluster) as admin:
+            ensure_topic(admin)
+        # An old driver that wakes up late must not fence off the one that has written since.
+        known = last_commit(self.cluster, mark).commit
+        if known is not None:
+            known.last_batch(mark)
+        made = JvmProducer if tasks_share_producers(SparkContext.getOrCreate()) else PythonProducer
+        producer = made(
+            transactional_id=f"{mark.pipeline_id}/{mark.sink}",
+            cluster=self.cluster,
+            settings={**TRANSACTIONAL, **self.options},
+        )
+        try:
+            producer.connect()
+            # Only now: what the one before had open is committed or aborted. Without the note there is no producer.
+            return producer, settled_commit(self.cluster, mark)
+        except BaseException:
+            _end(producer)
+            raise
+
+    def _commit(self, producer: Producer, mark: BatchMark, note: Commit, sent: DataFrame | None = None) -> int:
+        with self._errors(mark, sent):
+            producer.commit(COMMITS, key=key_of(mark), value=note.dumped())
+        self._last, self._used = note, time.monotonic()
+        return note.rows
+
+    @contextmanager
+    def _errors(self, mark: BatchMark, sent: DataFrame | None = None) -> Iterator[None]:
+        """Turn a producer's errors into ours; behind any error it is given up, with the transaction.
+
+        Its transaction is lost, or a task that was cut off may be sending still.
+        """
+        try:
+            yield
+        except ProducerFailed as failed:
+            self.close()
+            raise self._attempt(mark, sent).error(failed) from failed
+        except SourceReadError as refused:
+            self.close()
+            raise cannot_be_written(refused, step=self.name, topic=self.shape.topic) from refused
+        except BaseException:
+            self.close()
+            raise
+
+    def _attempt(self, mark: BatchMark, sent: DataFrame | None) -> Attempt:
+        settings = {**TRANSACTIONAL, **self.options}
+        return Attempt(
+            cluster=self.cluster,
+            step=self.name,
+            topic=self.shape.topic or self.shape.topic_field,
+            mark=mark,
+            took_s=time.monotonic() - self._opened,
+            timeout_s=int(settings["transaction.timeout.ms"]) / 1000,
+            sent=sent,
+        )
+
+
+def _end(producer: Producer) -> None:
+    """Abort and close without raising. What cannot be aborted now, the next start aborts, or the broker's timeout."""
+
+    def end() -> None:
+        left = 0
+        # Behind a commit that timed out a client refuses to abort: then nothing more may be sent.
+        with suppress(Exception):
+            producer.abort()
+            left = END_S
+        with suppress(Exception):
+            producer.close(left)
+
+    # Aborting waits as long as it likes.
+    ending = threading.Thread(target=end, name="end of a Kafka producer", daemon=True)
+    ending.start()
+    ending.join(END_S)

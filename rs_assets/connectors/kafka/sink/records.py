@@ -1,0 +1,142 @@
+"""Rows as records of Kafka: which fields become topic, key, value, headers and partition."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, IntegralType, MapType, StringType, StructType
+
+from rs_assets.connectors.kafka.client.names import INTERNAL, TOPIC
+from rs_assets.connectors.kafka.sink.record_time import TIMESTAMP, record_time
+from rs_assets.connectors.kafka.sink.shape import RecordShape
+from rs_assets.errors import TopologyError
+from rs_assets.records.columns import check_fields
+from rs_assets.records.schema import quoted
+
+# Nulls are written, and times to the microsecond: a reader gets the row as it was.
+JSON_OPTIONS = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+# How a row says that it cannot become a record, in the text of Spark's error.
+FAULT = re.compile(r"<<record: (?P<field>[^|]*)\|(?P<what>.*?)>>", re.DOTALL)
+
+
+def records(rows: DataFrame, shape: RecordShape, *, step: str, partitions: int | None = None) -> DataFrame:
+    """The columns topic, key, value, and, where there are such fields, partition, headers and TIMESTAMP.
+
+    A row whose topic or partition cannot be raises FAULT when it is computed; `partitions` is how many its topic has,
+    if that is known. UnknownFieldError or TopologyError for fields that are not there or of a type that Kafka has no
+    place for.
+    """
+    check_fields(rows, shape.fields, step=step)
+    made: dict[str, Column] = {
+        "topic": F.lit(shape.topic) if shape.topic is not None else _text(rows, shape.topic_field, "topic", step),
+        "key": _bytes(rows, shape.key, "key", step),
+        "value": _value(rows, shape, step),
+    }
+    if shape.partition is not None:
+        _expect(rows, shape.partition, IntegralType, "the number of a partition", step)
+        made["partition"] = _partition(shape.partition, partitions)
+    if shape.headers is not None:
+        made["headers"] = _headers(rows, shape.headers, step)
+    time = record_time(rows, shape, step=step)
+    if time is not None:
+        made[TIMESTAMP] = time
+    return rows.select(*(column.alias(name) for name, column in made.items()))
+
+
+def _value(rows: DataFrame, shape: RecordShape, step: str) -> Column:
+    if shape.value is not None:
+        return _bytes(rows, shape.value, "value", step)
+    apart = {shape.topic_field, shape.partition, shape.headers}
+    kept = [_column(name) for name in rows.columns if name not in apart]
+    return F.to_json(F.struct(*kept), JSON_OPTIONS).cast("binary")
+
+
+def _column(name: str) -> Column:
+    return F.col(quoted(name))
+
+
+def _expect(rows: DataFrame, name: str, kind: type, what: str, step: str) -> None:
+    found = rows.schema[name].dataType
+    if not isinstance(found, kind):
+        raise TopologyError(
+            f"step {step!r}: the field {name!r} is {found.simpleString()}, which is not {what}", step=step
+        )
+
+
+def _text(rows: DataFrame, name: str | None, what: str, step: str) -> Column:
+    assert name is not None  # noqa: S101  the node checked that one of the two is given
+    _expect(rows, name, StringType, f"the name of a {what}", step)
+    column = _column(name)
+    wrong = ~column.rlike(f"^{TOPIC.pattern}$") | column.isin(".", "..")
+    return _sound(
+        column,
+        name,
+        F.when(column.isNull(), F.lit("its topic is null"))
+        .when(wrong, F.concat(F.lit("the name of its topic, "), column, F.lit(", cannot be one")))
+        .when(column.rlike(f"^(?:{INTERNAL})"), F.concat(F.lit("its topic, "), column, F.lit(", is an internal one"))),
+    )
+
+
+def _partition(name: str, partitions: int | None) -> Column:
+    """The number of a partition; null leaves the choice to Kafka's client."""
+    column = _column(name)
+    wrong = (column < 0) | (column >= F.lit(partitions if partitions is not None else 1 << 31))
+    has = f", and the topic has {partitions}" if partitions is not None else ""
+    said = F.concat(F.lit("there is no partition "), column.cast("string"), F.lit(has))
+    return _sound(column, name, F.when(wrong, said)).cast("int")
+
+
+def _sound(column: Column, name: str, reason: Column) -> Column:
+    """`column`, or the error of FAULT where there is a reason."""
+    fault = F.concat(F.lit(f"<<record: {name}|"), reason, F.lit(">>"))
+    return F.when(reason.isNotNull(), F.raise_error(fault)).otherwise(column)
+
+
+def _bytes(rows: DataFrame, name: str | None, what: str, step: str) -> Column:
+    """A field as bytes: text and binary as they are, numbers and times as their text; nested ones are refused."""
+    if name is None:
+        return F.lit(None).cast("binary")
+    found = rows.schema[name].dataType
+    if isinstance(found, StructType | ArrayType | MapType):
+        raise TopologyError(
+            f"step {step!r}: the field {name!r} is {found.simpleString()}, which cannot be the {what} of a record",
+            remedy=f"make text of it: .with_fields({name}='to_json({name})')",
+            step=step,
+        )
+    column = _column(name)
+    return column if isinstance(found, BinaryType) else column.cast("string").cast("binary")
+
+
+def _headers(rows: DataFrame, name: str, step: str) -> Column:
+    found = rows.schema[name].dataType
+    for kind, made in HEADERS.items():
+        if isinstance(found, kind):
+            return made(_column(name))
+    raise TopologyError(
+        f"step {step!r}: the field {name!r} is {found.simpleString()}, which cannot be headers",
+        remedy="use a map<string,string>, or an array<struct<key:string,value:binary>>",
+        step=step,
+    )
+
+
+def _of_map(column: Column) -> Column:
+    return F.transform(
+        F.map_entries(column), lambda e: F.struct(e["key"].alias("key"), e["value"].cast("binary").alias("value"))
+    )
+
+
+def _of_array(column: Column) -> Column:
+    return F.transform(column, lambda e: F.struct(e["key"].alias("key"), e["value"].cast("binary").alias("value")))
+
+
+HEADERS: Mapping[type, Callable[[Column], Column]] = MappingProxyType({MapType: _of_map, ArrayType: _of_array})

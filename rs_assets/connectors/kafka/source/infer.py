@@ -1,0 +1,61 @@
+"""The schema of JSON records, from the first ones that the topics hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from rs_assets.connectors.kafka.client.admin import connected, partitions_of
+from rs_assets.connectors.kafka.source.reading import KafkaReader
+from rs_assets.errors import ConfigurationError, SourceReadError
+from rs_assets.records.columns import CORRUPT
+
+# How many records of each partition are looked at.
+SAMPLE = 200
+
+
+def infer_schema(spark: SparkSession, reader: KafkaReader, *, step: str) -> StructType:
+    """The schema of the first records of each partition.
+
+    ConfigurationError if there are none or none is JSON, SourceReadError if Spark cannot read them.
+    """
+    with connected(reader.cluster) as admin:
+        partitions = partitions_of(admin.topics(reader.topics, reader.pattern))
+        first, last = admin.earliest(partitions), admin.latest(partitions, read_committed=reader.read_committed)
+    until = {p: min(first[p] + SAMPLE, last[p]) for p in partitions}
+    values = reader.records(spark, first, until).select(F.col("value").cast("string")).dropna()
+    with _spark_errors(step):
+        texts = values.toArrow()
+    lines = [str(text) for text in texts.column(0).to_pylist()]
+    # Spark infers from files and from RDDs of lines only.
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    found = spark.read.options(**options).json(spark.sparkContext.parallelize(lines, 1)) if lines else None
+    fields = [field for field in found.schema.fields if field.name != CORRUPT] if found is not None else []
+    if not fields:
+        raise ConfigurationError(
+            f"step {step!r} has no schema, and the topics no JSON to infer one from",
+            remedy="pass schema='...'",
+            step=step,
+        )
+    return StructType(fields)
+
+
+@contextmanager
+def _spark_errors(step: str) -> Iterator[None]:
+    """Turn what Spark raises in the block into SourceReadError, with its innermost cause."""
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        causes = re.findall(r"Caused by: ([^\n]{1,200})", str(error)) or [str(error)[:200]]
+        raise SourceReadError(
+            f"the records to infer a schema from cannot be read: {causes[-1]}",
+            remedy="let this user read the topics",
+            step=step,
+        ) from error

@@ -1,0 +1,115 @@
+"""The reader of topics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from rs_assets.checkpoint.source_log import SourceBatch
+from rs_assets.connectors.kafka.client.admin import connected, partitions_of
+from rs_assets.connectors.kafka.source.dead_letters import refused_of, send_refused
+from rs_assets.connectors.kafka.source.groups import GroupMirror
+from rs_assets.connectors.kafka.source.infer import infer_schema
+from rs_assets.connectors.kafka.source.offsets import initial_offsets, parse_offsets, range_of, split_name
+from rs_assets.connectors.kafka.source.reading import KafkaReader, starting_options
+from rs_assets.connectors.kafka.source.starting import resolved
+from rs_assets.connectors.kafka.source.topics import Watched
+from rs_assets.connectors.source import Ends, Follower, Known, Lag, Positions, Reading, Start, Watch, Watching
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsReader:
+    """Exactly once for as long as Kafka keeps the records; what it deleted before it was read is an error by default.
+
+    `read` says what is read and how it becomes fields, without a schema that is inferred; `starting` where the first
+    start begins. `group` is the consumer group in which the committed offsets are shown.
+    """
+
+    name: str
+    read: KafkaReader
+    starting: object = "earliest"
+    group: str | None = None
+    dead_letter_topic: str | None = None
+
+    def stream(self, reading: Reading) -> DataFrame:
+        """The records from where the first start began."""
+        # Spark looks at it once; later starts need not ask the brokers.
+        begun = bool(initial_offsets(reading.folder / "checkpoint", reading.name))
+        read = self.read
+        starting = "earliest" if begun else resolved(read.cluster, read.topics, read.pattern, self.group, self.starting)
+        options = starting_options(starting)
+        return self._read(reading).stream(reading.spark, name=reading.name, starting=options, addressed=reading.placed)
+
+    def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
+        """The records between the offsets of a batch."""
+        return self._read(reading).batch(reading.spark, *range_of(batch))
+
+    @property
+    def placed(self) -> bool:
+        """A record knows its partition."""
+        return True
+
+    def splits(self, batch: SourceBatch) -> Positions:
+        """A partition is a split; its offset is that of the next record."""
+        return {split_name(p): str(offset) for p, offset in parse_offsets(str(batch.end)).items()}
+
+    def check(self, start: Start) -> Known:
+        """The ids of the topics; what Kafka has lost is refused, or noted."""
+        return self._watched.check(start)
+
+    def watch(self, watching: Watching) -> Watch:
+        """Each batch is checked against the topics as they are before it is committed."""
+        return self._watched.watch(watching)
+
+    def follower(self) -> Follower | None:
+        """The offsets in the consumer group, if there is one."""
+        return GroupMirror(self.read.cluster, self.group) if self.group is not None else None
+
+    def send_letters(self, reading: Reading, batch: SourceBatch, letters: pa.Table) -> None:
+        """Send the records as they were to the dead-letter topic, if there is one."""
+        if self.dead_letter_topic is None:
+            return
+        start, end = range_of(batch)
+        refused = refused_of(letters, end)
+        send_refused(
+            self.read.records(reading.spark, start, end),
+            refused,
+            cluster=self.read.cluster,
+            topic=self.dead_letter_topic,
+        )
+
+    def ends(self, patience: timedelta) -> Ends:
+        """The next offset of each partition."""
+        with connected(self.read.cluster, patience=patience) as admin:
+            partitions = partitions_of(admin.topics(self.read.topics, self.read.pattern))
+            ends = admin.latest(partitions, read_committed=self.read.read_committed)
+        return {split_name(partition): ends[partition] for partition in partitions}
+
+    def lag(self, offset: str | None, patience: timedelta) -> Lag:
+        """The records that were not read."""
+        known = parse_offsets(offset) if offset is not None else {}
+        start = {split_name(partition): position for partition, position in known.items()}
+        ends = self.ends(patience)
+        return Lag(records=sum(max(end - start.get(split, 0), 0) for split, end in ends.items()))
+
+    @property
+    def _watched(self) -> Watched:
+        return Watched(
+            name=self.name,
+            cluster=self.read.cluster,
+            topics=self.read.topics,
+            pattern=self.read.pattern,
+            on_data_loss=self.read.on_data_loss,
+            read_committed=self.read.read_committed,
+            group=self.group if self.starting == "committed" else None,
+        )
+
+    def _read(self, reading: Reading) -> KafkaReader:
+        """How the records are read, with the schema declared, inferred or pinned."""
+        if self.read.form != "json":
+            return self.read
+        schema = reading.schema_of(lambda: infer_schema(reading.spark, self.read, step=self.name))
+        return replace(self.read, schema=schema)

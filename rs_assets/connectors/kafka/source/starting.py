@@ -1,0 +1,51 @@
+"""Where a source begins at its first start, with every partition named, as Spark's connector wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rs_assets.connectors.kafka.client.admin import connected, partitions_of
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.kafka.source.offsets import EARLIEST
+from rs_assets.errors import ConfigurationError
+
+
+def resolved(
+    cluster: KafkaCluster, topics: Sequence[str], pattern: str | None, group: str | None, starting: object
+) -> object:
+    """`starting` with offsets for all partitions there are, if it names some or means a group's; else as it is.
+
+    Partitions for which nothing is named or committed begin at their first record, and so do those that do not hold
+    what a group has committed. ConfigurationError for offsets of partitions that do not exist, and for named ones that
+    a partition does not hold.
+    """
+    if not isinstance(starting, Mapping) and starting != "committed":
+        return starting
+    with connected(cluster) as admin:
+        there = partitions_of(admin.topics(topics, pattern))
+        named = (
+            {(t, p): o for t, partitions in starting.items() for p, o in partitions.items()}
+            if isinstance(starting, Mapping)
+            else {p: o for p, o in admin.group_offsets(str(group)).items() if p in there}
+        )
+        known = [partition for partition in named if partition in there]
+        first, last = admin.earliest(known), admin.latest(known)
+    unknown = sorted(set(named) - set(there))
+    if unknown:
+        raise ConfigurationError(
+            f"there is no partition {unknown[0][1]} of topic {unknown[0][0]!r} to start from",
+            remedy=f"the topics read have: {', '.join(f'{t}-{p}' for t, p in there) or 'no partitions'}",
+        )
+    outside = [p for p in sorted(first) if not first[p] <= named[p] <= last[p]]
+    for topic, number in outside:
+        if not isinstance(starting, Mapping):
+            del named[topic, number]
+            continue
+        held = f"{first[topic, number]} to {last[topic, number]}"
+        raise ConfigurationError(
+            f"{topic}-{number} cannot be read from offset {named[topic, number]}", remedy=f"name one from {held}"
+        )
+    offsets: dict[str, dict[int, int]] = {}
+    for topic, partition in there:
+        offsets.setdefault(topic, {})[partition] = named.get((topic, partition), EARLIEST)
+    return offsets or "earliest"

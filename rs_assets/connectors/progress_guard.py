@@ -1,0 +1,33 @@
+"""What a sink has held, it must hold: a place that knows less than it did was removed or brought back meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rs_assets.connectors.sink import BatchMark
+from rs_assets.errors import SinkError
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """The last batch that a sink was seen to hold, by writer, for as long as this process lives."""
+
+    batches: dict[str, int] = field(default_factory=dict)
+
+    def last(self, mark: BatchMark) -> int:
+        """The last batch of the writer of `mark` that was seen, -1 for none."""
+        return self.batches.get(mark.writer, -1)
+
+    def hold(self, mark: BatchMark, now: int, *, step: str, place: str) -> int:
+        """Note that batch `now` is the last one there is, and return it; SinkError if there was a later one before."""
+        before = self.last(mark)
+        if now < before:
+            has = "holds no batch" if now < 0 else f"ends at batch {now}"
+            raise SinkError(
+                f"the sink {has} of this pipeline and had batch {before}: somebody removed it or brought it back",
+                remedy="put it back as it was and start again, or read everything again (--new-generation)",
+                step=step,
+                place=place,
+            )
+        self.batches[mark.writer] = now
+        return now

@@ -1,0 +1,149 @@
+"""The reader of a table of SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import orjson
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from rs_assets.checkpoint.source_log import SourceBatch
+from rs_assets.connectors.files.parse import LineFormat, parse_lines
+from rs_assets.connectors.source import BEGIN_ANEW, ENDED, Ends, Known, Lag, Positions, Reading, Start
+from rs_assets.connectors.sqlite.database import PATIENCE, connected
+from rs_assets.connectors.sqlite.spark_source import FORMAT, register
+from rs_assets.connectors.sqlite.table import Offset, Table
+from rs_assets.errors import DataLossError, SchemaError, SealedError, SourceReadError
+from rs_assets.records.columns import REASON
+
+# What a declared type holds, by a part of it, the first that fits; SQLite itself goes by such parts.
+KINDS: Mapping[str, DataType] = {
+    "BOOL": BooleanType(),
+    "INT": LongType(),
+    "CHAR": StringType(),
+    "CLOB": StringType(),
+    "TEXT": StringType(),
+    "BLOB": BinaryType(),
+    "REAL": DoubleType(),
+    "FLOA": DoubleType(),
+    "DOUB": DoubleType(),
+    "DATETIME": TimestampType(),
+    "TIMESTAMP": TimestampType(),
+    "DATE": DateType(),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteReader:
+    """Exactly once, for a table that rows are added to: a batch is the rows between two keys."""
+
+    name: str
+    path: str
+    table: str
+    max_rows_per_batch: int | None = None
+
+    def stream(self, reading: Reading) -> DataFrame:
+        """The rows by their keys, those that are there and those that will be added."""
+        schema = self._schema(reading)
+        register(reading.spark)
+        reader = reading.spark.readStream.name(reading.name).format(FORMAT).options(**self._options(schema))
+        if self.max_rows_per_batch is not None:
+            reader = reader.option("max_rows_per_batch", self.max_rows_per_batch)
+        return _parsed(reader.load(), schema, addressed=reading.placed)
+
+    def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
+        """The rows between the offsets of a batch; the line is the key."""
+        schema = self._schema(reading)
+        register(reading.spark)
+        start, end = Offset.load(batch.start), Offset.load(batch.end)
+        reader = reading.spark.read.format(FORMAT).options(**self._options(schema))
+        return _parsed(reader.option("start", start.text).option("end", end.text).load(), schema, addressed=True)
+
+    @property
+    def placed(self) -> bool:
+        """A row knows its table, and stands by its key."""
+        return True
+
+    def splits(self, batch: SourceBatch) -> Positions:
+        """The table is one split; its offset is the key of the last row that was read."""
+        return {self.table: str(Offset.load(batch.end).key)}
+
+    def check(self, start: Start) -> Known:
+        """The table must be there and not end before what was read of it: it would give keys away again."""
+        with self._opened() as table:
+            table.columns()
+            end = table.end()
+            for log in start.logs:
+                read = Offset.load(log.committed)
+                if read.rows and end < read.key:
+                    raise DataLossError(
+                        f"the table {self.table!r} was read up to the key {read.key} and ends before it",
+                        remedy="put its rows back; or, if they were removed on purpose, let the key be AUTOINCREMENT"
+                        f" so that none is given twice, and {BEGIN_ANEW}",
+                        source=self.name,
+                        database=self.path,
+                    )
+                if start.sealed and table.plan(read) != read:
+                    raise SealedError(ENDED, remedy=BEGIN_ANEW, source=self.name)
+        return start.known
+
+    def ends(self, patience: timedelta) -> Ends:
+        """The greatest key."""
+        with self._opened(patience) as table:
+            return {self.table: table.end()}
+
+    def lag(self, offset: str | None, patience: timedelta) -> Lag:
+        """The rows that were not read."""
+        start = Offset.load(offset)
+        with self._opened(patience) as table:
+            return Lag(records=table.plan(start).rows - start.rows)
+
+    @contextmanager
+    def _opened(self, patience: timedelta = PATIENCE) -> Iterator[Table]:
+        with connected(self.path, SourceReadError, patience=patience) as database:
+            yield Table(database, self.table)
+
+    def _options(self, schema: StructType) -> dict[str, str]:
+        fields = {field.name: field.dataType.simpleString() for field in schema.fields}
+        return {"path": self.path, "table": self.table, "fields": orjson.dumps(fields).decode()}
+
+    def _schema(self, reading: Reading) -> StructType:
+        """The schema declared, or that of the table at the first start; SchemaError for a field that it has not."""
+        with self._opened() as table:
+            columns = table.columns()
+        schema = reading.schema_of(lambda: StructType([StructField(c.name, _type(c.kind)) for c in columns]))
+        known = {column.name.lower() for column in columns}
+        missing = [field for field in schema.names if field.lower() not in known]
+        if missing:
+            raise SchemaError(
+                f"step {self.name!r}: the table {self.table!r} has no column {missing[0]!r}",
+                remedy=f"its columns are: {', '.join(column.name for column in columns)}",
+                step=self.name,
+            )
+        return schema
+
+
+def _type(declared: str) -> DataType:
+    return next((kind for part, kind in KINDS.items() if part in declared.upper()), StringType())
+
+
+def _parsed(lines: DataFrame, schema: StructType, *, addressed: bool = False) -> DataFrame:
+    rows = parse_lines(lines, LineFormat("json", schema=schema), addressed=addressed)
+    reason = F.when(F.col(REASON) == "malformed JSON", F.lit("a value is not of its field's type"))
+    return rows.withColumn(REASON, F.coalesce(reason, F.col(REASON)))

@@ -1,0 +1,308 @@
+"""Rows into a table of SQLite, each batch in one transaction with its marker."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    FractionalType,
+    IntegralType,
+    MapType,
+    StructField,
+    StructType,
+)
+
+from rs_assets.connectors.generations import Point
+from rs_assets.connectors.progress_guard import Remembered
+from rs_assets.connectors.sink import BatchMark, LastWriter, Staged
+from rs_assets.connectors.sqlite.database import columns_of, connected, quoted
+from rs_assets.errors import SinkError
+from rs_assets.records.poison import EXACT
+from rs_assets.records.schema import quoted as quoted_in_spark
+
+# Which batch of whom the table has, by generation, and with which token it was written.
+MARKS = """CREATE TABLE IF NOT EXISTS _rs_marks (
+    pipeline_id TEXT NOT NULL, sink TEXT NOT NULL, generation INTEGER NOT NULL, batch INTEGER NOT NULL,
+    token INTEGER NOT NULL, PRIMARY KEY (pipeline_id, sink, generation)) WITHOUT ROWID"""
+# Which start has written last under a pipeline's name.
+CLAIMS = """CREATE TABLE IF NOT EXISTS _rs_claims (
+    name TEXT PRIMARY KEY, claim INTEGER NOT NULL, pipeline_id TEXT NOT NULL, home TEXT NOT NULL) WITHOUT ROWID"""
+# Which batch of which generation the rows of a later generation began behind.
+RETURNS = """CREATE TABLE IF NOT EXISTS _rs_returns (
+    pipeline_id TEXT NOT NULL, sink TEXT NOT NULL, begun INTEGER NOT NULL, generation INTEGER NOT NULL,
+    batch INTEGER NOT NULL, PRIMARY KEY (pipeline_id, sink, begun)) WITHOUT ROWID"""
+NESTED = (ArrayType, MapType, StructType)
+Row = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteWriter:
+    """Exactly once: a batch and its marker are one transaction, fenced by the token.
+
+    A batch passes through the driver, so limit its rows. What is written cannot be taken back: the pipeline goes back
+    only to where nothing was written since, and begins a new generation only when the table is empty.
+    """
+
+    name: str
+    path: str
+    table: str
+    remembered: Remembered = field(default_factory=Remembered, compare=False, repr=False)
+
+    def location(self) -> str:
+        """The database and the table."""
+        return f"{self.path}:{self.table}"
+
+    def committed(self, mark: BatchMark) -> bool:
+        """Whether the batch is there; LeaseLostError if somebody else has written since."""
+        mark.check(self.last_writer(mark), where=self.location())
+        return self._last(mark) >= mark.batch_id
+
+    def last_committed(self, mark: BatchMark) -> int | None:
+        """The batch of the marker, -1 for none."""
+        return self._last(mark)
+
+    def last_writer(self, mark: BatchMark) -> LastWriter:
+        """Token and claim in the database."""
+        with self._looking() as database:
+            return _last_writer(database, mark)
+
+    def raise_fence(self, mark: BatchMark) -> None:
+        """Write the token, and no batch."""
+        with connected(self.path, SinkError, write=True) as database:
+            _begin(database)
+            _note(database, mark, batch=-1)
+            database.execute("COMMIT")
+
+    def check_begin(self, begun: BatchMark) -> str:
+        """SinkError if the table has rows, and earlier generations of this sink wrote some: they would come twice."""
+        with self._looking() as database:
+            points = _points(database, begun)
+            earlier = any(point.generation < begun.generation and point.batch >= 0 for point in points)
+            if earlier and columns_of(database, self.table) and _has_rows(database, self.table):
+                raise SinkError(
+                    f"the table {self.table!r} has rows of an earlier generation, and a new one would add its own",
+                    remedy=f"{self._emptied}, then begin the new generation as you did now; or write to another table",
+                    step=self.name,
+                    database=self.path,
+                )
+        return ""
+
+    def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
+        """SinkError if rows were written behind `kept`: nothing tells those of one batch from those of another."""
+        with self._looking() as database:
+            begun.check(_last_writer(database, begun), where=self.location())
+            self._check_return(database, kept, had)
+
+    def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
+        """Only note the later generation: nothing was written since."""
+        with connected(self.path, SinkError, write=True) as database:
+            _begin(database)
+            begun.check(_last_writer(database, begun), where=self.location())
+            self._check_return(database, kept, had)
+            _note(database, begun, batch=begun.batch_id)
+            database.execute(
+                "INSERT OR REPLACE INTO _rs_returns (pipeline_id, sink, begun, generation, batch)"
+                " VALUES (?, ?, ?, ?, ?)",
+                [begun.pipeline_id, begun.sink, begun.generation, kept.generation, kept.batch_id],
+            )
+            database.execute("COMMIT")
+        return "had nothing to undo"
+
+    def _check_return(self, database: sqlite3.Connection, kept: BatchMark, had: int) -> None:
+        wanted, found = Point(kept.generation, kept.batch_id), tuple(_newest(database, kept))
+        if any(point.generation == wanted.generation and point.batch <= wanted.batch for point in found):
+            known = max(point.batch for point in found if point.generation == wanted.generation)
+            if known >= min(wanted.batch, had):
+                return
+            why = f"the table {self.table!r} ends at batch {known} and had batch {had}: restore the database as it was"
+            raise SinkError(why, remedy=self._instead(f"go back to batch {known}"), step=self.name, database=self.path)
+        if not found and min(wanted.batch, had) < 0:
+            return
+        last = found[0] if found else Point(wanted.generation, -1)
+        raise SinkError(
+            f"the rows of the table {self.table!r} cannot be taken back, and it has those of batch {last.batch}"
+            f" of generation {last.generation}",
+            remedy=self._instead(f"go to batch {last.batch}, which takes none back"),
+            step=self.name,
+            database=self.path,
+        )
+
+    def _instead(self, first: str) -> str:
+        afresh = f"{self._emptied} and begin a new generation (--new-generation), which writes all rows again"
+        return f"{first}; or {afresh}"
+
+    @property
+    def _emptied(self) -> str:
+        return f"empty the table ({'DELETE FROM'} {quoted(self.table)})"
+
+    def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
+        """Compute the rows; they wait in memory. SinkError for a table that lacks a field of them."""
+        fields = batch.schema.fields
+        with self._looking() as database:
+            self._check_fields(database, fields)
+        columns = batch.select(*map(_encoded, fields)).toArrow().to_pydict().values()
+        rows = [tuple(map(_value, row)) for row in zip(*columns, strict=True)]
+        return Staged(lambda: self._commit(fields, rows, mark))
+
+    def _commit(self, fields: Sequence[StructField], rows: Sequence[Row], mark: BatchMark) -> int:
+        with connected(self.path, SinkError, write=True) as database:
+            _begin(database)
+            # Within the transaction nobody else writes: what is seen here holds until its end.
+            mark.check(_last_writer(database, mark), where=self.location())
+            if self._hold(mark, _last_batch(database, mark)) >= mark.batch_id:
+                database.execute("ROLLBACK")
+                return 0
+            names = ", ".join(quoted(f.name) for f in fields)
+            kinds = ", ".join(f"{quoted(f.name)} {_declared(f.dataType)}" for f in fields)
+            places = ", ".join("?" * len(fields))
+            database.execute(f"CREATE TABLE IF NOT EXISTS {quoted(self.table)} ({kinds})")
+            database.executemany(f"INSERT INTO {quoted(self.table)} ({names}) VALUES ({places})", rows)  # noqa: S608
+            _note(database, mark, batch=mark.batch_id)
+            database.execute("COMMIT")
+        self._hold(mark, mark.batch_id)
+        return len(rows)
+
+    def _check_fields(self, database: sqlite3.Connection, fields: Sequence[StructField]) -> None:
+        known = {column.name.lower() for column in columns_of(database, self.table)}
+        missing = [f for f in fields if known and f.name.lower() not in known]
+        if missing:
+            raise SinkError(
+                f"the table {self.table!r} has no column {missing[0].name!r}",
+                remedy=f"ALTER TABLE {quoted(self.table)} ADD COLUMN {quoted(missing[0].name)}"
+                f" {_declared(missing[0].dataType)}, or write to another table",
+                step=self.name,
+                database=self.path,
+            )
+
+    @contextmanager
+    def _looking(self) -> Iterator[sqlite3.Connection]:
+        """The database as it is, an empty one if it is not there: only a commit makes it."""
+        if Path(self.path).exists():
+            with connected(self.path, SinkError) as database:
+                yield database
+        else:
+            with closing(sqlite3.connect(":memory:")) as empty:
+                yield empty
+
+    def _last(self, mark: BatchMark) -> int:
+        with self._looking() as database:
+            return self._hold(mark, _last_batch(database, mark))
+
+    def _hold(self, mark: BatchMark, batch: int) -> int:
+        return self.remembered.hold(mark, batch, step=self.name, place=self.location())
+
+
+def _begin(database: sqlite3.Connection) -> None:
+    """Begin to write, with the tables of markers."""
+    database.execute("BEGIN IMMEDIATE")
+    database.execute(MARKS)
+    database.execute(CLAIMS)
+    database.execute(RETURNS)
+
+
+def _last_batch(database: sqlite3.Connection, mark: BatchMark) -> int:
+    if not columns_of(database, "_rs_marks"):
+        return -1
+    found = database.execute(
+        "SELECT batch FROM _rs_marks WHERE pipeline_id = ? AND sink = ? AND generation = ?",
+        [mark.pipeline_id, mark.sink, mark.generation],
+    ).fetchone()
+    return int(found[0]) if found else -1
+
+
+def _points(database: sqlite3.Connection, mark: BatchMark) -> list[Point]:
+    """The last batch of each generation of the mark's sink, the newest generation first; -1 is none."""
+    if not columns_of(database, "_rs_marks"):
+        return []
+    found = database.execute(
+        "SELECT generation, batch FROM _rs_marks WHERE pipeline_id = ? AND sink = ? ORDER BY generation DESC",
+        [mark.pipeline_id, mark.sink],
+    ).fetchall()
+    return [Point(*row) for row in found]
+
+
+def _newest(database: sqlite3.Connection, mark: BatchMark) -> Iterator[Point]:
+    """The points at which the table has exactly its rows: the last batch, and those that it went back to since."""
+    points = [point for point in _points(database, mark) if point.batch >= 0]
+    returns = {}
+    if columns_of(database, "_rs_returns"):
+        found = database.execute(
+            "SELECT begun, generation, batch FROM _rs_returns WHERE pipeline_id = ? AND sink = ?",
+            [mark.pipeline_id, mark.sink],
+        ).fetchall()
+        returns = {begun: Point(generation, batch) for begun, generation, batch in found}
+    for point in points[:1]:
+        here: Point | None = point
+        while here is not None:
+            yield here
+            before = returns.get(here.generation)
+            here = before if before is not None and before.batch == here.batch else None
+
+
+def _has_rows(database: sqlite3.Connection, table: str) -> bool:
+    return database.execute(f"SELECT 1 FROM {quoted(table)} LIMIT 1").fetchone() is not None  # noqa: S608
+
+
+def _last_writer(database: sqlite3.Connection, mark: BatchMark) -> LastWriter:
+    if not columns_of(database, "_rs_marks"):
+        return LastWriter()
+    (token,) = database.execute(
+        "SELECT max(token) FROM _rs_marks WHERE pipeline_id = ? AND sink = ?", [mark.pipeline_id, mark.sink]
+    ).fetchone()
+    claimed = database.execute(
+        "SELECT claim, pipeline_id, home FROM _rs_claims WHERE name = ?", [mark.claimed]
+    ).fetchone()
+    claim, pipeline_id, home = claimed or (0, "", "")
+    return LastWriter(token=token or 0, claim=claim, pipeline_id=pipeline_id, home=home)
+
+
+def _note(database: sqlite3.Connection, mark: BatchMark, *, batch: int) -> None:
+    """Write the marker of a batch, or of none (-1), the token and the claim."""
+    database.execute(
+        "INSERT INTO _rs_marks (pipeline_id, sink, generation, batch, token) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET batch = max(batch, excluded.batch), token = max(token, excluded.token)",
+        [mark.pipeline_id, mark.sink, mark.generation, batch, mark.token],
+    )
+    if mark.claim is not None:
+        database.execute(
+            "INSERT OR REPLACE INTO _rs_claims (name, claim, pipeline_id, home) VALUES (?, ?, ?, ?)",
+            [mark.claimed, mark.claim.number, mark.pipeline_id, mark.claim.home],
+        )
+
+
+def _encoded(column: StructField) -> Column:
+    """What SQLite has no type for is JSON."""
+    value = F.col(quoted_in_spark(column.name))
+    return F.to_json(value, dict(EXACT)).alias(column.name) if isinstance(column.dataType, NESTED) else value
+
+
+def _declared(kind: DataType) -> str:
+    """The type of a column that is made; the values have types of their own."""
+    if isinstance(kind, IntegralType | BooleanType):
+        return "BOOLEAN" if isinstance(kind, BooleanType) else "INTEGER"
+    if isinstance(kind, BinaryType):
+        return "BLOB"
+    floating = isinstance(kind, FractionalType) and not kind.simpleString().startswith("decimal")
+    named = {"timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP", "date": "DATE"}
+    return "REAL" if floating else named.get(kind.simpleString(), "TEXT")
+
+
+def _value(value: object) -> object:
+    """Times as ISO 8601, exact numbers as text."""
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ")
+    if isinstance(value, date):
+        return value.isoformat()
+    return str(value) if isinstance(value, Decimal) else value

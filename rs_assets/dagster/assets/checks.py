@@ -1,0 +1,181 @@
+"""Asset checks: what must hold of checkpoints, state and outputs, judged from what is kept, without a run."""
+
+# No `from __future__ import annotations` here: Dagster looks at the annotations of a check's function.
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from dagster import (
+    AssetCheckExecutionContext,
+    AssetCheckResult,
+    AssetChecksDefinition,
+    AssetCheckSeverity,
+    AssetKey,
+    asset_check,
+)
+
+from rs_assets.catalog.lease import read_lease
+from rs_assets.catalog.offsets import CheckpointRow
+from rs_assets.catalog.offsets.merge import compare_offsets
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.common.background import troubles_in
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.connectors.delta.table import open_table
+from rs_assets.dagster.assets.output_checks import OUTPUT_CHECKS, checked_outputs
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.catalogued import checkpoints_of
+from rs_assets.dagster.place import Place, place_of
+from rs_assets.errors import RsError
+from rs_assets.recovery.savepoints import verify
+from rs_assets.runtime.identity import log_of
+from rs_assets.runtime.record.journal import queue_of
+from rs_assets.runtime.upkeep.ownership import newest_of, readable, savepoints_of
+from rs_assets.topology.topology import Topology
+
+# A running stream that shows no checkpoint for so long is stuck or has no input.
+FRESH = timedelta(minutes=15)
+# Batches wait a while for one another before they are written.
+BEHIND = timedelta(minutes=2)
+# As many checkpoints of splits as are looked through in a second.
+MOST_ROWS = 5_000
+# A sink may flush some splits later than others.
+OWNED_WITHIN = 100
+# As much as a person reads in a check's text.
+SHOWN = 5
+
+
+def checks_of(assets: StreamAssets) -> list[AssetChecksDefinition]:
+    """All checks over the assets of a pipeline."""
+    topology = assets.topology
+    return [_check(assets.key(step), name, judge, topology, step) for step, name, judge in judges_of(topology)]
+
+
+Judge = Callable[[Topology, str, Place], AssetCheckResult]
+
+
+def judges_of(topology: Topology) -> Iterator[tuple[str, str, Judge]]:
+    """Each step with the checks of its asset and their names: sources, steps with state, Delta outputs."""
+    steps: tuple[tuple[str, Mapping[str, Judge]], ...] = (
+        *((source.name, SOURCE_CHECKS) for source in topology.origins),
+        *((node.name, STATE_CHECKS) for node in topology if node.stateful),
+        *((sink, OUTPUT_CHECKS) for sink in checked_outputs(topology)),
+    )
+    return ((step, name, judge) for step, judges in steps for name, judge in judges.items())
+
+
+def _check(key: AssetKey, name: str, judge: Judge, topology: Topology, step: str) -> AssetChecksDefinition:
+    @asset_check(asset=key, name=name, description=(judge.__doc__ or "").splitlines()[0])
+    def check(context: AssetCheckExecutionContext) -> AssetCheckResult:
+        try:
+            return judge(topology, step, place_of(context, topology))
+        except RsError as error:
+            return AssetCheckResult(passed=False, description=str(error))
+
+    return check
+
+
+def offsets_never_go_back(topology: Topology, source: str, place: Place) -> AssetCheckResult:
+    """Within a generation no split's offset is smaller than in a batch before, as far as the newest 5,000 tell."""
+    splits = len(checkpoints_of(topology, place, source=source))
+    rows = checkpoints_of(topology, place, source=source, batches=max(MOST_ROWS // max(splits, 1), 2))
+    last: dict[tuple[str, str, int], CheckpointRow] = {}
+    back = []
+    for row in sorted(rows, key=lambda row: row.place):
+        split = (row.name, row.queue, row.generation)
+        if split in last and compare_offsets(row.offset, last[split].offset) < 0:
+            back.append(f"{row.queue}: batch {row.batch_id} at {row.offset}, behind {last[split].offset}")
+        last[split] = row
+    return _result(back, checkpoints=len(rows))
+
+
+def no_split_without_owner(topology: Topology, source: str, place: Place) -> AssetCheckResult:
+    """Every split that came and did not go is in the newest checkpoints of its query."""
+    rows = checkpoints_of(topology, place, source=source, batches=OWNED_WITHIN)
+    newest = {query: max(row.generation for row in rows if row.name == query) for query in {row.name for row in rows}}
+    there: set[tuple[str, str]] = set()
+    for event in place.catalog.rows("splits", pipeline=topology.name, source=source):
+        if event["generation"] == newest.get(event["query"]):
+            split = event["query"], queue_of(event["split"])
+            (there.add if event["event"] == "added" else there.discard)(split)
+    owned = {(row.name, row.queue) for row in rows if row.generation == newest[row.name]}
+    lost = [f"{split} of {query}" for query, split in sorted(there - owned)]
+    return _result(lost, splits=len(there))
+
+
+def checkpoint_is_fresh(topology: Topology, source: str, place: Place) -> AssetCheckResult:
+    """While the pipeline is started, its newest checkpoint is younger than 15 minutes."""
+    lease = read_lease(place.home.leases, topology.name)
+    newest = max((row.at for row in checkpoints_of(topology, place, source=source)), default=None)
+    if lease is None or lease.free or newest is None:
+        return AssetCheckResult(passed=True, metadata={"running": False})
+    age = datetime.now(UTC) - max(newest, lease.acquired_at)
+    return AssetCheckResult(
+        passed=age <= FRESH,
+        severity=AssetCheckSeverity.WARN,
+        metadata={"running": True, "age_seconds": age.total_seconds()},
+    )
+
+
+def nothing_fails_beside_the_batches(topology: Topology, source: str, place: Place) -> AssetCheckResult:
+    """The catalog, savepoints and whatever else is written beside the batches of the newest run are up to date."""
+    plans = [plan for plan in plan_queries(topology) if source in plan.sources]
+    behind = [text for plan in plans if (text := _behind(topology, plan, place)) is not None]
+    return _result([*troubles_in(place.job(topology)), *behind], severity=AssetCheckSeverity.WARN)
+
+
+def _behind(topology: Topology, plan: QueryPlan, place: Place) -> str | None:
+    """What to say of a query with batches that Spark has committed a while ago and the catalog lacks."""
+    folder = place.job(topology)
+    log = log_of(manifests.load(folder), plan, folder)
+    last = -1 if log is None else log.last_committed()
+    told = place.catalog.newest_batch(topology.name, plan.name)
+    offsets = log.offsets(told + 1) if log is not None and told < last else None
+    if offsets is None or datetime.now(UTC) - offsets.started < BEHIND:
+        return None
+    return f"the catalog is behind: it lacks batches {told + 1} to {last} of query {plan.name!r}"
+
+
+def savepoint_can_be_read(topology: Topology, step: str, place: Place) -> AssetCheckResult:  # noqa: ARG001  one for all
+    """Every file of the newest savepoint is there and has its digest."""
+    options = place.options()
+    mine = readable(options, topology.namespace, topology.job)
+    newest = newest_of(options, topology.namespace, topology.job, mine.pipeline_id) if mine is not None else None
+    if newest is None:
+        return AssetCheckResult(passed=True, description="no savepoint yet", metadata={"files": 0})
+    problems = verify(savepoints_of(options), newest)
+    return _result(problems, files=len(newest.files), savepoint=newest.id)
+
+
+def state_rows_equal_the_snapshot(topology: Topology, step: str, place: Place) -> AssetCheckResult:
+    """The table of the step's state has as many rows as its newest snapshot says."""
+    newest = place.catalog.last("snapshots", pipeline=topology.name, kind="state", step=step)
+    if newest is None:
+        return AssetCheckResult(passed=True, description="no snapshot of state yet", metadata={"rows": 0})
+    table = open_table(newest["uri"])
+    rows = -1 if table is None else table.count()
+    wrong = [] if rows == newest["rows"] else [f"the table has {rows} rows, the snapshot {newest['rows']}"]
+    return _result(wrong, rows=rows, batch_id=newest["batch_id"])
+
+
+SOURCE_CHECKS: dict[str, Judge] = {
+    "offsets_never_go_back": offsets_never_go_back,
+    "no_split_without_owner": no_split_without_owner,
+    "checkpoint_is_fresh": checkpoint_is_fresh,
+    "nothing_fails_beside_the_batches": nothing_fails_beside_the_batches,
+}
+STATE_CHECKS: dict[str, Judge] = {
+    "savepoint_can_be_read": savepoint_can_be_read,
+    "state_rows_equal_the_snapshot": state_rows_equal_the_snapshot,
+}
+
+
+def _result(
+    problems: Sequence[str], *, severity: AssetCheckSeverity = AssetCheckSeverity.ERROR, **metadata: Any
+) -> AssetCheckResult:
+    return AssetCheckResult(
+        passed=not problems,
+        severity=severity,
+        description="; ".join(problems[:SHOWN]) or None,
+        metadata={**metadata, "problems": len(problems)},
+    )

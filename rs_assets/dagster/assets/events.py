@@ -1,0 +1,327 @@
+"""From finished batches to Dagster's events: what went through each step, as metadata that plots."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from dagster import (
+    AssetMaterialization,
+    MetadataValue,
+    OpExecutionContext,
+    TableColumn,
+    TableColumnDep,
+    TableColumnLineage,
+    TableSchema,
+)
+
+from rs_assets.common.background import Troubles
+from rs_assets.compile.provenance import Columns, fields_of, provenance
+from rs_assets.connectors.delta.table import open_table
+from rs_assets.connectors.source import Positions
+from rs_assets.dagster.assets.newest_rows import newest_rows
+from rs_assets.dagster.assets.positions import as_records, reached
+from rs_assets.dagster.assets.roles import Role, roles_of
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.assets.verdicts import IDLE_EVERY_S, JUDGED_EVERY_S
+from rs_assets.dagster.place import Place
+from rs_assets.operators.window.event_time import moving, watermark_in_words
+from rs_assets.records.types import SIMPLE
+from rs_assets.runtime.report import BatchProgress, RunReport
+
+# Each event costs Dagster tens of milliseconds and stays in its memory, so a live stream reports this often at most.
+LIVE_EVERY_S = 10.0
+# A stream says in its run's log what it does: each batch, but not more often than this, and if there was none for long.
+SAID_EVERY_S, WAITING_EVERY_S = 2.0, 30.0
+Metadata = dict[str, Any]
+
+
+class StepEvents:
+    """Gathers the batches of one run. `put` is called by the runtime; a thread of its own talks to Dagster.
+
+    `place` is where the run keeps what it has. `tables` are the paths of the Delta tables by sink: what is in them is
+    shown too, while a stream runs as at its end. `computing_s` tells for how many seconds a batch has been computed.
+    `judge` is called now and then, and at the end: it tells what the checks say.
+    """
+
+    def __init__(
+        self,
+        assets: StreamAssets,
+        context: OpExecutionContext,
+        place: Place,
+        *,
+        live: bool,
+        tables: Mapping[str, str],
+        computing_s: Callable[[], float],
+        judge: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.assets = assets
+        self.place = place
+        self.topology = assets.topology
+        self.context = context
+        self.live = live
+        self._queue: SimpleQueue[BatchProgress | None] = SimpleQueue()
+        self._latest: dict[str, BatchProgress] = {}
+        self._passed: dict[str, str] = {}
+        self._splits: dict[str, tuple[BatchProgress, Mapping[str, Positions]]] = {}
+        self._sums: dict[tuple[str, str], int] = {}
+        self._batches: dict[str, int] = {}
+        self._provenance: dict[str, Columns] = {}
+        self._first: dict[str, int] = {}
+        self._replayed: dict[str, int] = {}
+        self._seconds: dict[str, float] = {}
+        # When the assets were shown last, and whether there were batches since.
+        self._logged = -math.inf
+        self._unshown = False
+        self._said = -math.inf
+        # When the checks were judged last.
+        self._judged = -math.inf
+        self._closed = False
+        self._tables = tables
+        self._computing_s = computing_s
+        self._judging = judge
+        self.troubles = Troubles()
+        self._thread = threading.Thread(target=self._work, name="rs-events", daemon=True)
+        self._thread.start()
+
+    def put(self, progress: BatchProgress) -> None:
+        """Take note of a finished batch."""
+        self._queue.put(progress)
+
+    def close(self) -> None:
+        """Wait until every batch has been noted; may be called twice."""
+        self._queue.put(None)
+        self._thread.join(timeout=30)
+        if not self._closed:
+            self._closed = True
+            self._judge()
+
+    def seen(self) -> list[tuple[str, Role]]:
+        """The steps that data went through, with their roles."""
+        return [(step, role) for step, role in roles_of(self.topology) if self._query_of(step) is not None]
+
+    def summary(self, report: RunReport) -> str:
+        """One line on the run."""
+        return f"{report.rows_in_words}, {report.batches} batches in {report.seconds:.1f} s"
+
+    def metadata(self, step: str, role: Role) -> Metadata:
+        """What is known of `step`; numbers lie flat, so that the UI plots them."""
+        progress = self._query_of(step)
+        if progress is None:
+            return {}
+        common: Metadata = {
+            # As text: nobody wants it drawn as a line.
+            "batch": str(progress.batch_id),
+            "batches": self._batches[progress.query],
+            "seconds": round(self._seconds[progress.query], 3),
+            "batch_seconds": round(progress.seconds, 3),
+            "rows_per_second": self._rate(progress.query),
+        }
+        return (
+            common
+            | self._recovery()
+            | {"checkpoint": self._checkpoint, "state": self._state, "output": self._output}[role](step, progress)
+        )
+
+    def _rate(self, query: str) -> float:
+        """Rows for each second of computing, over the run: the last batch often reads nothing, and fires windows."""
+        seconds = self._seconds[query]
+        return round(self._sums.get((query, "rows_in"), 0) / seconds, 1) if seconds else 0.0
+
+    def _recovery(self) -> Metadata:
+        """What a restart by the recovery sensor is about: after which run, why, how long it was away."""
+        tags = self.context.run.tags
+        if "rs/recovers" not in tags:
+            return {}
+        return {
+            "recovered_from_run": tags["rs/recovers"],
+            "recovery_reason": tags["rs/recovery_reason"],
+            "lost_seconds": float(tags["rs/lost_seconds"]),
+            "recovered_from_batch": min(self._first.values(), default=0) - 1,
+            "replayed_rows": sum(self._replayed.values()),
+        }
+
+    def _checkpoint(self, step: str, progress: BatchProgress) -> Metadata:
+        made: Metadata = {
+            "rows_in": self._sums.get((progress.query, "rows_in"), 0),
+            "rows_dead": self._sums.get((progress.query, "rows_dead"), 0),
+        }
+        splits = self._reached(progress).get(step)
+        return made | ({"splits": len(splits), "offsets": MetadataValue.table(as_records(splits))} if splits else {})
+
+    def _state(self, step: str, progress: BatchProgress) -> Metadata:  # noqa: ARG002  the table's form
+        made: Metadata = {
+            "dagster/row_count": progress.state_rows,
+            "rows_late": self._sums.get((progress.query, "rows_late"), 0),
+        }
+        if progress.watermark is not None:
+            made |= shown_watermark(progress.watermark)
+        return made
+
+    def _output(self, step: str, progress: BatchProgress) -> Metadata:
+        made: Metadata = {"rows_out": self._sums.get((progress.query, step), 0)}
+        # The rows are committed: a table that somebody removed meanwhile, or a row that cannot be shown, fails no run.
+        with self.troubles.guarding(f"Dagster does not show the table of {step}"):
+            made |= self._table(step, progress)
+        return made
+
+    def _table(self, step: str, progress: BatchProgress) -> Metadata:
+        path = self._tables.get(step)
+        table = open_table(path) if path else None
+        if path is None or table is None:
+            return {}
+        fields = [(field.name, str(field.type.type)) for field in table.schema().fields]
+        # Delta calls some types otherwise than SQL, and so than the schemas that people write.
+        columns = [TableColumn(name, SIMPLE.get(kind, kind)) for name, kind in fields]
+        return {
+            "dagster/uri": MetadataValue.path(path),
+            "dagster/column_schema": TableSchema(columns=columns),
+            "dagster/row_count": table.count(),
+            "delta_version": table.version(),
+            "generation": str(progress.generation),
+            "newest_rows": MetadataValue.md(newest_rows(table) or "none"),
+            "dagster/column_lineage": self._column_lineage(step, [column.name for column in columns]),
+            "made_from": self._made_from(progress),
+        }
+
+    def _made_from(self, progress: BatchProgress) -> MetadataValue[Any] | str:
+        """Where each source stood at the end of the batch."""
+        rows = [row for name, splits in self._reached(progress).items() for row in as_records(splits, source=name)]
+        return MetadataValue.table(rows) if rows else "nothing"
+
+    def _reached(self, progress: BatchProgress) -> Mapping[str, Positions]:
+        """How far the sources of a batch were read, which all steps of its query show."""
+        known, splits = self._splits.get(progress.query, (None, {}))
+        if known is not progress:
+            splits = {}
+            with self.troubles.guarding("Dagster does not show how far the sources were read"):
+                splits = reached(self.topology, self.place, progress)
+            self._splits[progress.query] = progress, splits
+        return splits
+
+    def _column_lineage(self, step: str, columns: Sequence[str]) -> TableColumnLineage:
+        """For each column the fields of the sources that it is made of, as the topology tells."""
+        if step not in self._provenance:
+            self._provenance[step] = provenance(self.topology, step)
+        known = self._provenance[step]
+        return TableColumnLineage(
+            {
+                column: [
+                    TableColumnDep(self.assets.key(source), name) for source, name in sorted(fields_of(known, column))
+                ]
+                for column in columns
+            }
+        )
+
+    def _work(self) -> None:
+        while True:
+            try:
+                progress = self._queue.get(timeout=self._patience_s())
+            except Empty:
+                self._without_batch()
+                continue
+            if progress is None:
+                return
+            self._note(progress)
+            if self.live:
+                self._show(progress)
+
+    def _without_batch(self) -> None:
+        """What is done while none comes."""
+        if self._unshown:
+            self._show_all()
+        else:
+            self._say(self._waiting())
+        if time.monotonic() - self._judged >= IDLE_EVERY_S:
+            self._judge()
+
+    def _judge(self) -> None:
+        """Let Dagster have what the checks say now."""
+        self._judged = time.monotonic()
+        with self.troubles.guarding("Dagster does not show what the checks say"):
+            self._judging()
+
+    def _show(self, progress: BatchProgress) -> None:
+        """Let Dagster have a batch of a live stream, unless it has just had another one."""
+        now = time.monotonic()
+        if now - self._said >= SAID_EVERY_S:
+            self._said = now
+            self._say(in_words(progress))
+        self._unshown = True
+        if now - self._logged >= LIVE_EVERY_S:
+            self._show_all()
+        if now - self._judged >= JUDGED_EVERY_S:
+            self._judge()
+
+    def _show_all(self) -> None:
+        """Let the assets show what went through them; if no batch comes, that is made up for."""
+        self._unshown = False
+        with self.troubles.guarding("Dagster does not show the newest batches"):
+            self._log()
+
+    def _patience_s(self) -> float | None:
+        """How long the next batch is waited for, before something is done without one."""
+        if not self.live:
+            return None
+        return max(self._logged + LIVE_EVERY_S - time.monotonic(), 0.0) if self._unshown else WAITING_EVERY_S
+
+    def _say(self, text: str) -> None:
+        with self.troubles.guarding("Dagster's log does not tell of the newest batches"):
+            self.context.log.info(text)
+
+    def _waiting(self) -> str:
+        batches, seconds = sum(self._batches.values()), self._computing_s()
+        if seconds:
+            return f"a batch has been computed for {seconds:.0f} s; batches so far: {batches:,}"
+        return f"waiting for input; batches so far: {batches:,}"
+
+    def _note(self, progress: BatchProgress) -> None:
+        query = progress.query
+        self._latest[query] = progress
+        self._passed.update(dict.fromkeys(progress.steps, query))
+        self._batches[query] = self._batches.get(query, 0) + 1
+        if query not in self._first:
+            self._first[query] = progress.batch_id
+            self._replayed[query] = progress.rows_in if progress.replayed else 0
+        self._seconds[query] = self._seconds.get(query, 0.0) + progress.seconds
+        counts = {"rows_in": progress.rows_in, "rows_dead": progress.rows_dead, "rows_late": progress.rows_late}
+        for name, rows in (*counts.items(), *progress.rows_out.items()):
+            self._sums[query, name] = self._sums.get((query, name), 0) + rows
+
+    def _log(self) -> None:
+        self._logged = time.monotonic()
+        for step, role in self.seen():
+            key = self.assets.key(step)
+            self.context.log_event(AssetMaterialization(key, metadata=self.metadata(step, role)))
+
+    def _query_of(self, step: str) -> BatchProgress | None:
+        """The latest batch of the query of which a batch went through `step`."""
+        query = self._passed.get(step)
+        return None if query is None else self._latest[query]
+
+
+def shown_watermark(watermark: datetime) -> Metadata:
+    """A watermark and how far it is from the clock; words where it is not a time of the rows."""
+    at = moving(watermark)
+    if at is None:
+        return {"watermark": watermark_in_words(watermark)}
+    lag = round((datetime.now(UTC) - at).total_seconds(), 1)
+    return {"watermark": MetadataValue.timestamp(at), "watermark_lag_seconds": lag}
+
+
+def in_words(progress: BatchProgress) -> str:
+    """One line on a batch."""
+    parts = [
+        f"{progress.rows_in:,} rows in",
+        *(f"{rows:,} to {sink}" for sink, rows in progress.rows_out.items() if rows),
+        *([f"{progress.rows_dead:,} dead"] if progress.rows_dead else []),
+        *([f"{progress.rows_late:,} late"] if progress.rows_late else []),
+        *([f"{progress.state_rows:,} groups open"] if progress.state_rows else []),
+        *([f"watermark {watermark_in_words(progress.watermark)}"] if progress.watermark is not None else []),
+    ]
+    return f"{progress.query}, batch {progress.batch_id}: {', '.join(parts)}; {progress.seconds:.1f} s"

@@ -1,0 +1,107 @@
+"""Freshness of outputs by event time: how far a watermark may lie behind the clock."""
+
+# No `from __future__ import annotations` here: Dagster looks at the annotations of a check's function.
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckExecutionContext,
+    AssetCheckResult,
+    AssetChecksDefinition,
+    MetadataValue,
+    asset_check,
+)
+
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.catalogued import checkpoints_of
+from rs_assets.dagster.place import Place, place_of
+from rs_assets.errors import RsError
+from rs_assets.operators.window.durations import EPOCH
+from rs_assets.operators.window.event_time import has_ended
+from rs_assets.topology.topology import Topology
+
+NAME = "event_time_is_fresh"
+AHEAD = "the watermark is ahead of the clock, so rows of now are late: a row came with a time of the future"
+
+
+def freshness_checks(assets: StreamAssets) -> list[AssetChecksDefinition]:
+    """One for each output behind a step with event time, if the pipeline says how fresh it has to be."""
+    within = assets.pipeline.fresh_within
+    if within is None:
+        return []
+    return [_check(assets, sink, query, within) for sink, query in fresh_sinks(assets.topology).items()]
+
+
+def fresh_sinks(topology: Topology) -> dict[str, str]:
+    """The sinks whose rows a watermark has let go, with their queries."""
+    return {sink: plan.name for plan in plan_queries(topology) if plan.stateful is not None for sink in plan.outputs}
+
+
+def watermarks(topology: Topology, place: Place) -> Mapping[str, datetime]:
+    """The newest watermark of each query that has had one."""
+    known: dict[str, datetime] = {}
+    for row in checkpoints_of(topology, place):
+        if row.watermark is not None and row.watermark > EPOCH:
+            known[row.name] = max(known.get(row.name, row.watermark), row.watermark)
+    return known
+
+
+def event_time_is_fresh(watermark: datetime | None, within: timedelta) -> AssetCheckResult:
+    """The watermark of an output's query is at most as old as the pipeline promises (`fresh_within`).
+
+    Nor is it further ahead of the clock than that: rows of now would be late, and nothing would ever seem old.
+    """
+    if watermark is None:
+        return AssetCheckResult(passed=False, description="no batch has had a watermark yet")
+    if has_ended(watermark):
+        return AssetCheckResult(passed=True, description="the input has ended, and everything was told")
+    lag = datetime.now(UTC) - watermark
+    return AssetCheckResult(
+        passed=abs(lag) <= within,
+        description=AHEAD if lag < -within else None,
+        metadata={
+            "watermark": MetadataValue.timestamp(watermark),
+            "watermark_lag_seconds": round(lag.total_seconds(), 1),
+            "fresh_within_seconds": within.total_seconds(),
+        },
+    )
+
+
+def judged(topology: Topology, query: str, place: Place, within: timedelta) -> AssetCheckResult:
+    """Whether the outputs of a query are fresh; where that cannot be known they are not."""
+    try:
+        return event_time_is_fresh(watermarks(topology, place).get(query), within)
+    except RsError as error:
+        return AssetCheckResult(passed=False, description=str(error))
+
+
+def evaluations(assets: StreamAssets, place: Place) -> list[AssetCheckEvaluation]:
+    """What the checks say now, without a run."""
+    within, topology = assets.pipeline.fresh_within, assets.topology
+    if within is None:
+        return []
+    found = []
+    for sink, query in fresh_sinks(topology).items():
+        result = judged(topology, query, place, within)
+        found.append(
+            AssetCheckEvaluation(
+                asset_key=assets.key(sink),
+                check_name=NAME,
+                passed=bool(result.passed),
+                metadata=result.metadata,
+                description=result.description,
+            )
+        )
+    return found
+
+
+def _check(assets: StreamAssets, sink: str, query: str, within: timedelta) -> AssetChecksDefinition:
+    topology = assets.topology
+
+    @asset_check(asset=assets.key(sink), name=NAME, description=f"Event time is at most {within} behind the clock.")
+    def check(context: AssetCheckExecutionContext) -> AssetCheckResult:
+        return judged(topology, query, place_of(context, topology), within)
+
+    return check

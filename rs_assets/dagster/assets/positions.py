@@ -1,0 +1,77 @@
+"""How far a source was read, split by split, in words for who looks at an asset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import orjson
+from dagster import TableRecord
+
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.checkpoint.source_log import SourceLog
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.connectors.source import Positions
+from rs_assets.dagster.place import Place
+from rs_assets.runtime.identity import log_of
+from rs_assets.runtime.record.positions import positions
+from rs_assets.runtime.report import BatchProgress
+from rs_assets.topology.nodes.source import Source
+from rs_assets.topology.topology import Topology
+
+# As many splits as an event shows: Dagster keeps each event for ever.
+SHOWN = 20
+# What an offset says, by the names that are in it; any other is shown as it is.
+WORDS: Mapping[frozenset[str], str] = MappingProxyType(
+    {
+        frozenset({"bytes"}): "whole, {bytes:,} bytes",
+        frozenset({"byte", "line"}): "line {line:,}, byte {byte:,}",
+        frozenset({"logOffset"}): "portion {logOffset:,}, counted from 0",
+    }
+)
+
+
+def reached(topology: Topology, place: Place, progress: BatchProgress) -> Mapping[str, Positions]:
+    """By source what was read of each split up to a batch, from Spark's log; of whole files the newest batch of them.
+
+    Nothing of a source that had read nothing yet, or nothing new for so long that the log has forgotten its batch.
+    """
+    folder = place.job(topology)
+    plan = next((plan for plan in plan_queries(topology) if plan.name == progress.query), None)
+    log = log_of(manifests.load(folder), plan, folder) if plan is not None else None
+    if log is None:
+        return {}
+    sources = [node for node in map(topology.__getitem__, progress.offsets) if isinstance(node, Source)]
+    batches = {node.name: _last_read(log, node.name, progress.batch_id) for node in sources}
+    found = {node.name: positions(node, log, batches[node.name], place.home) for node in sources}
+    return {name: splits for name, splits in found.items() if splits}
+
+
+def _last_read(log: CheckpointLog, source: str, batch_id: int) -> int:
+    """The last batch up to `batch_id` that read something of `source`; -1 if the log does not tell.
+
+    At the end of the input windows fire in a batch that reads nothing.
+    """
+    batch = SourceLog(log, source).batch(batch_id)
+    while batch.id > 0 and batch.start == batch.end:
+        batch = batch.log.batch(batch.id - 1)
+    return batch.id if batch.id == 0 or log.offsets(batch.id - 1) is not None else -1
+
+
+def as_records(splits: Positions, **beside: str) -> list[TableRecord]:
+    """A row a split, with `beside` in front of each; of many the first, and how many there are besides."""
+    rows = [TableRecord({**beside, "split": name, "offset": offset_in_words(splits[name])}) for name in sorted(splits)]
+    more = [TableRecord({**beside, "split": f"{len(rows) - SHOWN:,} more", "offset": ""})] if len(rows) > SHOWN else []
+    return rows[:SHOWN] + more
+
+
+def offset_in_words(offset: str) -> str:
+    """What the JSON text of an offset says.
+
+    >>> offset_in_words('{"byte": 4000, "line": 31}'), offset_in_words("17")
+    ('line 31, byte 4,000', '17')
+    """
+    said = orjson.loads(offset)
+    words = WORDS.get(frozenset(said)) if isinstance(said, dict) else None
+    return words.format(**said) if words is not None else offset

@@ -1,0 +1,153 @@
+"""The assets of one pipeline: one a step that leaves something behind, as a translator describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dagster import AssetKey, AssetSpec
+
+from rs_assets.common.home import Home
+from rs_assets.dagster.assets.roles import ROLE_OF, looked_up, looking_up, upstream_roles
+from rs_assets.dagster.assets.translator import StreamStep, StreamTranslator
+from rs_assets.errors import ConfigurationError
+from rs_assets.operators.dimension.spec import DeltaOrigin
+from rs_assets.stream.pipeline import Pipeline
+from rs_assets.topology.nodes.base import Node
+from rs_assets.topology.nodes.dim_join import DimJoin
+from rs_assets.topology.nodes.sink import DeltaSink
+from rs_assets.topology.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class StreamAssets:
+    """A pipeline and the specs of its assets, by step. Everything in Dagster that names an asset asks here.
+
+    `dimensions` are assets that its runs read and never write, by the step that looks rows up in them; those that are
+    tables of pipelines are `tables_read`, by that step, and have their specs there.
+    """
+
+    pipeline: Pipeline
+    specs: Mapping[str, AssetSpec]
+    dimensions: Mapping[str, AssetSpec] = field(default_factory=dict)
+    tables_read: Mapping[str, AssetKey] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, translator: StreamTranslator | None = None) -> StreamAssets:
+        """The assets as `translator` describes them, with the dependencies between them.
+
+        ConfigurationError for what describes none, and for two steps of one key.
+        """
+        topology, describe = pipeline.topology, (translator or StreamTranslator()).get_asset_spec
+        nodes = [node for node in topology if node.family in ROLE_OF]
+        bare = {node.name: _spec(describe(StreamStep(pipeline, node)), node.name) for node in nodes}
+        found = [node for node in topology if isinstance(node, DimJoin)]
+        dimensions = {node.name: _spec(describe(StreamStep(pipeline, node)), node.name) for node in found}
+        _check_keys(bare | dimensions)
+        above = {node.name: [bare[step].key for step, _ in upstream_roles(topology, node)] for node in nodes}
+        specs = {step: spec.merge_attributes(deps=above[step]) for step, spec in bare.items()}
+        return cls(pipeline, specs, dimensions)
+
+    def reading(self, written: Mapping[str, AssetKey], known: Mapping[str, AssetKey]) -> StreamAssets:
+        """The same, where assets depend on the dimensions and the tables `written`, by path, that they have rows of.
+
+        `known` are all tables of pipelines: a dimension that is one of them is not an asset of its own.
+        """
+        origins = {
+            name: node.dimension.origin for name in self.dimensions if isinstance(node := self.topology[name], DimJoin)
+        }
+        paths = {name: self._path(each.table) for name, each in origins.items() if isinstance(each, DeltaOrigin)}
+        read = {name: known[path] for name, path in paths.items() if path in known}
+        own = {name: spec for name, spec in self.dimensions.items() if name not in read}
+
+        def deps(name: str) -> list[AssetKey]:
+            node = self.topology[name]
+            tables = {written[path] for path in self._looked_up(node) if path in written}
+            return sorted(tables | {own[each.name].key for each in looking_up(self.topology, node) if each.name in own})
+
+        specs = {name: spec.merge_attributes(deps=deps(name)) for name, spec in self.specs.items()}
+        return replace(self, specs=specs, dimensions=own, tables_read=read)
+
+    @property
+    def tables(self) -> Mapping[str, AssetKey]:
+        """The Delta tables that it writes, by path, with their assets."""
+        sinks = (sink for sink in self.topology.sinks if isinstance(sink, DeltaSink))
+        return {self._path(sink.table): self.key(sink.name) for sink in sinks}
+
+    @property
+    def looked_up(self) -> frozenset[str]:
+        """The paths of the Delta tables that rows of it are looked up in."""
+        return frozenset().union(*(self._looked_up(node) for node in self.topology))
+
+    def _looked_up(self, node: Node) -> frozenset[str]:
+        return frozenset(map(self._path, looked_up(self.topology, node)))
+
+    def _path(self, table: str) -> str:
+        """Where a table lies, in any home: pipelines of one code location share one."""
+        return Home(Path("/")).table(self.topology.namespace, table)
+
+    @property
+    def topology(self) -> Topology:
+        """The pipeline as data."""
+        return self.pipeline.topology
+
+    @property
+    def name(self) -> str:
+        """Namespace and job, joined by a dot."""
+        return self.pipeline.name
+
+    @property
+    def label(self) -> str:
+        """The name of the pipeline's graph, and what those of its jobs and sensors begin with."""
+        return self.topology.label
+
+    def key(self, step: str) -> AssetKey:
+        """The key of the asset of `step`, of one that looks rows up that of the dimension."""
+        if step in self.tables_read:
+            return self.tables_read[step]
+        return (self.specs.get(step) or self.dimensions[step]).key
+
+
+def _spec(described: object, step: str) -> AssetSpec:
+    if isinstance(described, AssetSpec):
+        return described
+    raise ConfigurationError(
+        f"the translator describes {step!r} by a {type(described).__name__}", remedy="return an AssetSpec for each step"
+    )
+
+
+def _check_keys(specs: Mapping[str, AssetSpec]) -> None:
+    known: dict[AssetKey, str] = {}
+    for step, spec in specs.items():
+        other = known.setdefault(spec.key, step)
+        if other != step:
+            raise ConfigurationError(
+                f"the translator gives {other!r} and {step!r} one key, {spec.key.to_user_string()}",
+                remedy="have the name of the step in it: step.node.name",
+            )
+
+
+def with_lineage(every: Sequence[StreamAssets]) -> list[StreamAssets]:
+    """`every`, where what looks rows up in a table of another pipeline depends on the asset of that table.
+
+    Pipelines that look rows up in tables of each other, or in their own, go round in a circle, of which Dagster knows
+    nothing: there the dependencies are left out.
+    """
+    reads = {one.name: {other.name for other in every if other.tables.keys() & one.looked_up} for one in every}
+
+    def above(name: str) -> set[str]:
+        found: set[str] = set()
+        waiting = [name]
+        while waiting:
+            fresh = reads[waiting.pop()] - found
+            found |= fresh
+            waiting += fresh
+        return found
+
+    def written(one: StreamAssets) -> dict[str, AssetKey]:
+        others = [other for other in every if other.name in reads[one.name] and one.name not in above(other.name)]
+        return {path: key for other in others if other is not one for path, key in other.tables.items()}
+
+    known = {path: key for one in every for path, key in one.tables.items()}
+    return [one.reading(written(one), known) for one in every]

@@ -1,0 +1,95 @@
+"""How the steps of pipelines look as assets of Dagster, and how somebody has it otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from dagster import AssetKey, AssetSpec
+
+from rs_assets.dagster.assets.descriptions import does
+from rs_assets.dagster.assets.roles import Role, role_of
+from rs_assets.stream.pipeline import Pipeline
+from rs_assets.topology.nodes.base import Node
+from rs_assets.topology.nodes.sink import DeltaSink
+from rs_assets.topology.topology import Topology
+
+# What an asset is, beside the system that it lies in: Dagster shows both as tags with icons.
+KIND_OF: Mapping[Role, str] = MappingProxyType(
+    {"checkpoint": "source", "state": "spark", "output": "table", "dimension": "table"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStep:
+    """A step that is an asset: what a translator is asked about."""
+
+    pipeline: Pipeline
+    node: Node
+
+    @property
+    def topology(self) -> Topology:
+        """The pipeline as data."""
+        return self.pipeline.topology
+
+    @property
+    def role(self) -> Role:
+        """What the step leaves behind: a checkpoint (sources), state (windows, joins) or an output (sinks).
+
+        A join with a dimension stands for the dimension itself, which no run writes.
+        """
+        return role_of(self.node)
+
+
+class StreamTranslator:
+    """Describes a step as an asset: key, group, description, owners, tags and kinds.
+
+    Make a subclass and give an object of it to `build_definitions(translator=...)`. Whatever it changes holds for the
+    assets, their checks, and every event of theirs. Keys must differ from one another. The dependencies between the
+    steps of a pipeline are added to those that the spec has.
+
+    >>> from rs_assets import StreamBuilder, StreamStep, StreamTranslator, build_definitions
+    >>> class Lake(StreamTranslator):
+    ...     def get_asset_spec(self, step: StreamStep) -> AssetSpec:
+    ...         return super().get_asset_spec(step).replace_attributes(group_name="lake", owners=["team:orders"])
+    >>> pipeline = StreamBuilder.data_stream("shop", "hello").from_array([{"page": "/"}]).to_delta("pages").build()
+    >>> specs = build_definitions([pipeline], translator=Lake()).resolve_all_asset_specs()
+    >>> sorted((spec.key.to_user_string(), spec.group_name, *spec.owners) for spec in specs)
+    [('shop/hello/array', 'lake', 'team:orders'), ('shop/hello/pages', 'lake', 'team:orders')]
+    """
+
+    def get_asset_spec(self, step: StreamStep) -> AssetSpec:
+        """The spec of a step's asset: `namespace/job/table` for a table, `namespace/job/step` for anything else.
+
+        A step that is called as a table of the pipeline is has what it leaves behind added: `pages_state`. A dimension
+        is called after the step that looks rows up in it, `users_dimension`.
+        """
+        topology, node, pipeline = step.topology, step.node, step.pipeline
+        return AssetSpec(
+            key=AssetKey([topology.namespace, topology.job, _last_part(step)]),
+            group_name=topology.label,
+            kinds={KIND_OF[step.role], node.icon} - {""},
+            description=_described(step),
+            owners=list(pipeline.owners),
+            tags={"rs/pipeline": topology.name, "rs/step": node.name, "rs/family": node.family, "rs/role": step.role},
+            code_version=topology.fingerprint,
+        )
+
+
+def _described(step: StreamStep) -> str:
+    """What the step does, below what the pipeline is about."""
+    return f"{step.pipeline.description}\n\n{does(step.node)}".strip()
+
+
+def _last_part(step: StreamStep) -> str:
+    """The part of the key that the graph shows: a table by its own name, any other step by its name."""
+    tables = [_table(sink) for sink in step.topology.sinks]
+    table, name = _table(step.node), step.node.name
+    if table and tables.count(table) == 1:
+        return table
+    return f"{name}_{step.role}" if name in tables or step.role == "dimension" else name
+
+
+def _table(node: Node) -> str:
+    return node.table.rstrip("/").rpartition("/")[2] if isinstance(node, DeltaSink) else ""

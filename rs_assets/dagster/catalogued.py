@@ -1,0 +1,66 @@
+"""What is stored of one pipeline's checkpoints, for everything that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rs_assets.catalog.offsets import CheckpointRow
+from rs_assets.catalog.offsets.merge import source_key
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.dagster.place import Place
+from rs_assets.runtime.identity import folder_of, log_of
+from rs_assets.runtime.record.journal import queue_of
+from rs_assets.runtime.record.positions import positions
+from rs_assets.topology.nodes.source import Source
+from rs_assets.topology.topology import Topology
+
+
+def checkpoints_of(
+    topology: Topology, place: Place, *, source: str | None = None, batches: int = 1
+) -> list[CheckpointRow]:
+    """The rows of the newest `batches` checkpoints of each source (or of one) in each query, the newest last.
+
+    Where the storage cannot show them to another process, the newest one is taken from Spark's own log.
+    """
+    wanted = [
+        (plan, name) for plan in plan_queries(topology) for name in plan.sources if source is None or name == source
+    ]
+    with place.storage() as storage:
+        rows = [row for plan, name in wanted for row in storage.newest(key_of(topology, plan, name), batches=batches)]
+    if not rows and (storage.name == "memory" or not (place.home.catalog / "checkpoints").exists()):
+        rows = [row for plan, name in wanted for row in _from_log(topology, place, plan, name)]
+    return sorted(rows, key=lambda row: (row.at, row.place, row.queue))
+
+
+def key_of(topology: Topology, plan: QueryPlan, source: str) -> str:
+    """The key under which the checkpoints of a source in a query are stored."""
+    return source_key(topology.namespace, topology.job, source, plan.name)
+
+
+def _from_log(topology: Topology, place: Place, plan: QueryPlan, name: str) -> Iterator[CheckpointRow]:
+    """The newest checkpoint as Spark has it."""
+    folder = place.job(topology)
+    manifest = manifests.load(folder)
+    log = log_of(manifest, plan, folder)
+    offsets = log.offsets(log.last_committed()) if log is not None else None
+    source = topology[name]
+    if manifest is None or log is None or offsets is None or not isinstance(source, Source):
+        return
+    for split, offset in positions(source, log, offsets.batch_id, place.home).items():
+        yield CheckpointRow(
+            namespace=topology.namespace,
+            group=topology.job,
+            topic=name,
+            name=plan.name,
+            queue=queue_of(split),
+            offset=offset,
+            query=plan.name,
+            generation=manifest.queries[folder_of(manifest, plan) or plan.name].generation,
+            batch_id=offsets.batch_id,
+            run_id="",
+            watermark=offsets.watermark if plan.stateful else None,
+            at=offsets.started,
+            reconciled=True,
+        )

@@ -1,0 +1,117 @@
+"""`build_definitions`: everything that Dagster shows of some pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from rs_assets.dagster.resources.families import resources_of
+from rs_assets.errors import ConfigurationError, TopologyError
+
+if TYPE_CHECKING:
+    from dagster import Definitions
+
+    from rs_assets.dagster.assets.stream_assets import StreamAssets
+    from rs_assets.dagster.assets.translator import StreamTranslator
+    from rs_assets.dagster.sensors.alerts import OnAlert
+    from rs_assets.stream.pipeline import Pipeline
+
+# Their names are taken, as long as somebody has their definitions.
+_OF_CODE: WeakValueDictionary[int, Pipeline] = WeakValueDictionary()
+
+
+def build_definitions(
+    pipelines: Sequence[Pipeline],
+    resources: Mapping[str, Any] | None = None,
+    *,
+    translator: StreamTranslator | None = None,
+    on_alert: OnAlert | None = None,
+) -> Definitions:
+    """Assets, checks, jobs, sensors and schedules for `pipelines`, with the families' resources.
+
+    Use it in a code location of your own: `defs = build_definitions([pipeline])`, or merge it with your own:
+    `Definitions.merge(mine, build_definitions([pipeline]))`, as often as you like. `resources` replaces those of some
+    families (spark, source, shuffle, window, join, sink, run) by others of the same class: made with
+    `configure_at_launch` its settings are defaults, which the Launchpad shows and may change; made directly they are
+    fixed. Their keys in Dagster are `rs_spark`, `rs_source`... Calls that are merged must be given the same objects.
+    `translator` says how the steps look as assets. Assets whose rows were looked up in a Delta table that another of
+    the pipelines writes, or that read such a table, depend on that table's. `on_alert` is called with an `Alert` when
+    a run has failed, an output has become stale, or dead letters came.
+    TopologyError if two pipelines have one name, ConfigurationError if a resource is of no family.
+
+    >>> from rs_assets import StreamBuilder
+    >>> pipeline = StreamBuilder.data_stream("shop", "hello").from_array([{"page": "/"}]).to_delta("pages").build()
+    >>> definitions = build_definitions([pipeline])
+    >>> [job.name for job in definitions.resolve_all_job_defs() if not job.name.startswith("__")]
+    ['shop_hello_run', 'shop_hello_start', 'shop_hello_upkeep']
+    >>> sorted(spec.key.to_user_string() for spec in definitions.resolve_all_asset_specs())
+    ['shop/hello/array', 'shop/hello/pages']
+    """
+    from dagster import Definitions
+
+    from rs_assets.dagster.assets.stream_assets import StreamAssets, with_lineage
+
+    _check_built(pipelines)
+    _check_names(pipelines)
+    shared = resources_of(resources or {})
+    every = with_lineage([StreamAssets.of(pipeline, translator) for pipeline in pipelines])
+    _OF_CODE.update((id(pipeline), pipeline) for pipeline in pipelines)
+    return Definitions.merge(*(_definitions(assets, shared, on_alert) for assets in every))
+
+
+def labels_of_code() -> set[str]:
+    """What the pipelines are called in Dagster that this process has made definitions for and still has."""
+    return {pipeline.topology.label for pipeline in _OF_CODE.values()}
+
+
+def _definitions(assets: StreamAssets, resources: Mapping[str, Any], on_alert: OnAlert | None) -> Definitions:
+    """What Dagster shows of one pipeline."""
+    from dagster import Definitions
+
+    from rs_assets.dagster.assets.checks import checks_of
+    from rs_assets.dagster.assets.freshness import freshness_checks
+    from rs_assets.dagster.assets.graph import pipeline_assets
+    from rs_assets.dagster.runs.jobs import pipeline_job
+    from rs_assets.dagster.runs.upkeep import nightly_compaction, upkeep_job
+    from rs_assets.dagster.sensors import sensors_of
+
+    graph, upkeep = pipeline_assets(assets), upkeep_job(assets)
+    return Definitions(
+        assets=[graph, *assets.dimensions.values()],
+        jobs=[*(pipeline_job(assets, graph, mode) for mode in ("run", "start")), upkeep],
+        schedules=[nightly_compaction(assets, upkeep)],
+        sensors=sensors_of(assets, on_alert),
+        asset_checks=[*checks_of(assets), *freshness_checks(assets)],
+        resources=dict(resources),
+    )
+
+
+def _check_names(pipelines: Sequence[Pipeline]) -> None:
+    """Names differ, also as Dagster has them: `a_b.c` and `a.b_c` would be one there."""
+    known: dict[str, str] = {}
+    for pipeline in pipelines:
+        name, label = pipeline.name, pipeline.topology.label
+        other = known.setdefault(label, name)
+        if other != name:
+            what = f"the pipelines {other} and {name} are both called {label} in Dagster"
+            raise TopologyError(what, remedy="give one another job name")
+    names = [pipeline.name for pipeline in pipelines]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise TopologyError(f"two pipelines are called {twice[0]}", remedy="give one another job name")
+
+
+def _check_built(pipelines: Sequence[object]) -> None:
+    from rs_assets.stream.pipeline import Pipeline
+
+    if isinstance(pipelines, Pipeline):
+        raise ConfigurationError(
+            "build_definitions() takes a list of pipelines", remedy="build_definitions([pipeline]), with brackets"
+        )
+    wrong = [type(each).__name__ for each in pipelines if not isinstance(each, Pipeline)]
+    if wrong:
+        raise ConfigurationError(
+            f"build_definitions() takes pipelines, not a {wrong[0]}",
+            remedy="end it with a sink and .build()" if wrong[0].endswith("Stream") else "begin with StreamBuilder",
+        )

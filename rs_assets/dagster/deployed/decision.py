@@ -1,0 +1,121 @@
+"""What the sensor does about one deployed pipeline, from what is known of it; nothing is touched here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+from dagster import DagsterRun, DagsterRunStatus
+
+from rs_assets.catalog.lease import LeaseRow
+from rs_assets.dagster.sensors.recovery import RecoveryPolicy
+from rs_assets.deploy.history import Standing
+
+Act = Literal["nothing", "launch", "ask", "settle"]
+ALIVE = (DagsterRunStatus.STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED)
+HOUR_S = timedelta(hours=1).total_seconds()
+POLICY = RecoveryPolicy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of a pipeline at one tick.
+
+    `run` is the run that goes on, else the one that decides (`sensors.verdict`); `failed` whether that is to be
+    followed by another one, `calm` says why it is not. `resume` is the id of a request to start it again, which nobody
+    has answered. `restarts` are the times at which it was started again because a run failed.
+    """
+
+    standing: Standing
+    lease: LeaseRow | None = None
+    run: DagsterRun | None = None
+    failed: bool = False
+    calm: str = ""
+    resume: str | None = None
+    restarts: Sequence[float] = ()
+    now: float = 0.0
+
+    @property
+    def held(self) -> bool:
+        """Whether somebody runs it."""
+        return self.lease is not None and not self.lease.free
+
+    @property
+    def died(self) -> bool:
+        """Whether the run has ended without a word."""
+        lease, run = self.lease, self.run
+        if lease is None or run is None or lease.run_id != run.run_id or lease.released:
+            return False
+        return lease.free or lease.stale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What is to be done, and why, in words for people. `restart`: because a run has failed."""
+
+    act: Act
+    why: str
+    restart: bool = False
+
+
+def decide(known: Known, policy: RecoveryPolicy = POLICY) -> Decision:
+    """What the sensor does: launch a run, ask the one that goes on to change, settle what needs no run, or nothing."""
+    if known.held and not known.died:
+        return _of_a_holder(known)
+    if known.run is not None and known.run.status in ALIVE and not (known.died or known.failed):
+        return Decision(act="nothing", why="its run begins or ends")
+    if known.standing.chosen is None:
+        settled = known.standing.settled
+        return Decision(act="nothing" if settled else "settle", why=_rest(known.standing) if settled else "nothing ran")
+    return _of_none(known, policy)
+
+
+def _of_none(known: Known, policy: RecoveryPolicy) -> Decision:
+    """What is to be done for a pipeline that should run, and has no run."""
+    wished = known.standing.wished
+    news = known.resume or ("it has no run" if known.run is None else None)
+    if known.standing.last is None or news is not None:
+        return Decision(act="launch", why=news or f"version {wished.version} is new")
+    assert known.run is not None  # noqa: S101  there is no news
+    if known.died or known.failed or known.run.status == DagsterRunStatus.FAILURE:
+        return _restarted(known, policy)
+    return Decision(act="nothing", why="it was stopped by a person; a new version starts it again")
+
+
+def _of_a_holder(known: Known) -> Decision:
+    state, lease = known.standing, known.lease
+    assert lease is not None  # noqa: S101  it is held
+    if known.run is None or known.run.run_id != lease.run_id:
+        return Decision(act="nothing", why=f"run {lease.run_id} holds it, which does not heed the table")
+    if state.last is None:
+        return Decision(act="ask", why=f"version {state.wished.version} is new")
+    return Decision(act="nothing", why=_rest(state))
+
+
+def _restarted(known: Known, policy: RecoveryPolicy) -> Decision:
+    recent = [at for at in known.restarts if known.now - at < HOUR_S]
+    if known.calm and not known.died:
+        return Decision(act="nothing", why=known.calm)
+    if len(recent) >= policy.restarts_per_hour:
+        return Decision(
+            act="nothing", why=f"it was started again {len(recent)} times within the hour: see why it fails"
+        )
+    wait = policy.wait_s(len(recent)) - (known.now - max(recent, default=0.0))
+    if wait > 0:
+        return Decision(act="nothing", why=f"its run failed; the next restart comes in {wait:.0f} s")
+    return Decision(act="launch", why="its run failed" if not known.died else "its process ended", restart=True)
+
+
+def _rest(state: Standing) -> str:
+    last = f"version {state.wished.version} {state.last.event}" if state.last is not None else "new"
+    if state.broken:
+        runs = f"version {state.chosen.version} runs on" if state.chosen is not None else "none runs"
+        return f"{last}: {runs}"
+    return last
+
+
+def restarts_of(seen: dict[str, Any], now: float) -> list[float]:
+    """The restarts within the hour that a cursor tells of."""
+    return [at for at in seen.get("restarts", []) if now - at < HOUR_S]

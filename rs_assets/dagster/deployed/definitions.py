@@ -1,0 +1,74 @@
+"""`deployed_definitions`: what Dagster shows of the pipelines that the table of deployments names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rs_assets.common.home import Home
+from rs_assets.dagster.resources.families import resources_of
+
+if TYPE_CHECKING:
+    from dagster import Definitions
+
+    from rs_assets.dagster.assets.stream_assets import StreamAssets
+    from rs_assets.dagster.assets.translator import StreamTranslator
+    from rs_assets.stream.pipeline import Pipeline
+
+
+def deployed_definitions(
+    resources: Mapping[str, Any] | None = None,
+    *,
+    translator: StreamTranslator | None = None,
+    others: Collection[Pipeline] = (),
+) -> Definitions:
+    """Assets of the pipelines in the table of deployments of RS_HOME, the job that runs them, and its sensor.
+
+    Merge it with your own: `Definitions.merge(build_definitions([pipeline]), deployed_definitions())`. The assets are
+    those of the versions that run when it is called; the sensor has the code location loaded again when they change.
+    `resources` and `translator` are as for `build_definitions`. A deployed pipeline that is called like one of
+    `others`, or like one that `build_definitions` was given before, is left out, and told by the sensor.
+
+    >>> definitions = deployed_definitions()
+    >>> definitions.resolve_job_def("rs_deployed").name
+    'rs_deployed'
+    """
+    from dagster import Definitions
+
+    from rs_assets.dagster.assets.stream_assets import StreamAssets, with_lineage
+    from rs_assets.dagster.definitions_of import labels_of_code
+    from rs_assets.dagster.deployed.job import deployed_job
+    from rs_assets.dagster.deployed.sensor import deployment_sensor
+    from rs_assets.dagster.deployed.shown import Shown, shown_pipelines
+
+    taken = {pipeline.topology.label for pipeline in others} | labels_of_code()
+    pipelines = shown_pipelines(Home.default(), taken)
+    every = with_lineage([StreamAssets.of(pipeline, translator) for _, pipeline in pipelines])
+    shown = [Shown(version, assets) for (version, _), assets in zip(pipelines, every, strict=True)]
+    own = Definitions(
+        jobs=[deployed_job(translator)],
+        sensors=[deployment_sensor(shown, taken)],
+        resources=resources_of(resources or {}),
+    )
+    return Definitions.merge(own, *(_definitions(assets) for assets in every))
+
+
+def _definitions(assets: StreamAssets) -> Definitions:
+    """What Dagster shows of one deployed pipeline: what runs it is the common job."""
+    from dagster import Definitions
+
+    from rs_assets.dagster.assets.checks import checks_of
+    from rs_assets.dagster.assets.freshness import freshness_checks
+    from rs_assets.dagster.assets.graph import pipeline_assets
+    from rs_assets.dagster.runs.upkeep import nightly_compaction, upkeep_job
+    from rs_assets.dagster.sensors import checkpoint_sensor, split_change_sensor
+
+    upkeep = upkeep_job(assets)
+    sensors = (make(assets) for make in (checkpoint_sensor, split_change_sensor))
+    return Definitions(
+        assets=[pipeline_assets(assets), *assets.dimensions.values()],
+        jobs=[upkeep],
+        schedules=[nightly_compaction(assets, upkeep)],
+        sensors=[sensor for sensor in sensors if sensor is not None],
+        asset_checks=[*checks_of(assets), *freshness_checks(assets)],
+    )

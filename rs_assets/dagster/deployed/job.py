@@ -1,0 +1,136 @@
+"""The job that runs one deployed pipeline, whichever version of it is wished for."""
+
+# No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from dagster import (
+    AssetMaterialization,
+    DagsterExecutionInterruptedError,
+    Field,
+    JobDefinition,
+    OpExecutionContext,
+    String,
+    in_process_executor,
+    job,
+    op,
+)
+
+from rs_assets.catalog.deployments import Version
+from rs_assets.common.interrupts import held_back
+from rs_assets.dagster.assets.events import StepEvents
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.assets.translator import StreamTranslator
+from rs_assets.dagster.assets.verdicts import tell_verdicts
+from rs_assets.dagster.runs.compaction import delta_outputs
+from rs_assets.dagster.runs.ending import DRAINED, refuse_if_unfinished, shown_in, was_wished
+from rs_assets.dagster.runs.runtime import Ended, RuntimeResource
+from rs_assets.deploy.supervisor import Supervisor
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.report import BatchProgress
+from rs_assets.stream.pipeline import Pipeline
+
+JOB = "rs_deployed"
+
+
+def deployed_job(translator: StreamTranslator | None) -> JobDefinition:
+    """One job for all deployed pipelines: its setting names the one that a run is for."""
+
+    @op(name="deployed", config_schema={"pipeline": Field(String, description="namespace.job of a deployed pipeline")})
+    def deployed(context: OpExecutionContext, rs_runtime: RuntimeResource) -> None:
+        name = context.op_config["pipeline"]
+        # By these the sensor finds it, also where a person has launched it.
+        context.instance.add_run_tags(context.run_id, {"rs/pipeline": name})
+        shown = _Shown(context, rs_runtime, translator)
+        options = rs_runtime.options(context.run_id)
+        supervisor = Supervisor(name, options, shown.begun)
+        shown.computing_s = supervisor.computing_s
+        with shown_in(context), shown.closing():
+            ended = _supervised(supervisor, context)
+        if ended is not None and ended.interrupted:
+            context.log.info(DRAINED)
+            refuse_if_unfinished(ended, "start")
+
+    @job(
+        name=JOB,
+        description="Runs a deployed pipeline; the sensor rs_deployments launches it. Terminate drains and stops it.",
+        tags={"rs/mode": "start", "dagster/max_runtime": "0", "dagster/max_retries": "0"},
+        executor_def=in_process_executor,
+    )
+    def rs_deployed() -> None:
+        deployed()
+
+    return rs_deployed
+
+
+def _supervised(supervisor: Supervisor, context: OpExecutionContext) -> Ended | None:
+    """Run to the end; None where no version is to run. An interrupt drains what runs."""
+    interrupted = wished = False
+    report = None
+    try:
+        report = supervisor.run()
+    except DagsterExecutionInterruptedError:
+        interrupted = True
+        with held_back():
+            wished = was_wished(context)
+            if wished:
+                supervisor.stop_wished()
+    finally:
+        report = supervisor.stop() or report
+    return None if report is None else Ended(report=report, interrupted=interrupted, wished=wished)
+
+
+class _Shown:
+    """Shows Dagster the batches of the version that runs, as events of its assets."""
+
+    def __init__(
+        self, context: OpExecutionContext, runtime: RuntimeResource, translator: StreamTranslator | None
+    ) -> None:
+        self.context = context
+        self.runtime = runtime
+        self.translator = translator
+        self.computing_s: Callable[[], float] = float
+        self._events: StepEvents | None = None
+
+    def begun(self, version: Version, pipeline: Pipeline) -> RunOptions:
+        """Take note of the version that is about to run; the options that it runs with."""
+        self._close()
+        assets = StreamAssets.of(pipeline, self.translator)
+        place = self.runtime.run.place()
+        tables = delta_outputs(pipeline.topology, place.home)
+        computing_s = self.computing_s
+        self._events = StepEvents(
+            assets,
+            self.context,
+            place,
+            live=True,
+            tables=tables,
+            computing_s=computing_s,
+            judge=lambda: tell_verdicts(self.context.instance, assets, place),
+        )
+        self.context.log.info("%s runs version %d", pipeline.name, version.version)
+        return self.runtime.options(self.context.run_id)
+
+    def put(self, progress: BatchProgress) -> None:
+        """Take note of a finished batch."""
+        if self._events is not None:
+            self._events.put(progress)
+
+    @contextmanager
+    def closing(self) -> Iterator[None]:
+        """Within this the batches are shown."""
+        self.runtime.listen(self.put)
+        try:
+            yield
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        """Show what was not shown yet of the version that ran."""
+        events, self._events = self._events, None
+        if events is None:
+            return
+        events.close()
+        for step, role in events.seen():
+            key = events.assets.key(step)
+            self.context.log_event(AssetMaterialization(key, metadata=events.metadata(step, role)))

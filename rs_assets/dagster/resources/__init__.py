@@ -1,0 +1,1 @@
+"""The operator families as Dagster resources."""

@@ -1,0 +1,66 @@
+"""The families' resources, as Dagster gets them: one object each, so that several definitions can be merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from rs_assets.dagster.resources.resource_keys import FAMILIES, IN_PROCESS, RUNTIME, key_of
+from rs_assets.errors import ConfigurationError
+
+# Dagster merges definitions only if what goes by one key is one object: runtimes by the resources that they tie.
+_RUNTIMES: list[tuple[Mapping[str, Any], Any]] = []
+
+
+def resources_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """All resources by their keys: of each family the given one, else one that is configured in the Launchpad.
+
+    The same objects for the same `given`, in one process. ConfigurationError if one is of no family.
+    """
+    from dagster import mem_io_manager
+
+    strays = sorted(given.keys() - set(FAMILIES))
+    if strays:
+        raise ConfigurationError(
+            f"there is no family {', '.join(map(repr, strays))} of resources", remedy=f"use: {', '.join(FAMILIES)}"
+        )
+    families = {**_defaults(), **given}
+    return {
+        **{key_of(name): families[name] for name in FAMILIES},
+        RUNTIME: _runtime(families),
+        IN_PROCESS: mem_io_manager,
+    }
+
+
+@cache
+def _defaults() -> Mapping[str, Any]:
+    from rs_assets.dagster.resources.join import JoinResource
+    from rs_assets.dagster.resources.shuffle import ShuffleResource
+    from rs_assets.dagster.resources.sink import SinkResource
+    from rs_assets.dagster.resources.source import SourceResource
+    from rs_assets.dagster.resources.spark import SparkResource
+    from rs_assets.dagster.resources.window import WindowResource
+    from rs_assets.dagster.runs.runtime import RunResource
+
+    classes: dict[str, Any] = {
+        "spark": SparkResource,
+        "source": SourceResource,
+        "shuffle": ShuffleResource,
+        "window": WindowResource,
+        "join": JoinResource,
+        "sink": SinkResource,
+        "run": RunResource,
+    }
+    return {name: made.configure_at_launch() for name, made in classes.items()}
+
+
+def _runtime(families: Mapping[str, Any]) -> Any:
+    """The runtime over `families`: one object for the same ones."""
+    from rs_assets.dagster.runs.runtime import RuntimeResource
+
+    for tied, runtime in _RUNTIMES:
+        if all(tied[name] is families[name] for name in FAMILIES):
+            return runtime
+    _RUNTIMES.append((families, RuntimeResource(**families)))
+    return _RUNTIMES[-1][1]

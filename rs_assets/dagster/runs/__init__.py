@@ -1,0 +1,1 @@
+"""Runs of Dagster: ops, jobs, launches and how each run ends."""

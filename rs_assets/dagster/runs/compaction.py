@@ -1,0 +1,73 @@
+"""Compaction: small files of many batches become few large ones."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from rs_assets.catalog.catalog import Catalog
+from rs_assets.catalog.compaction import compact_table
+from rs_assets.catalog.tidying import kept_for, tidy_catalog
+from rs_assets.common.home import Home
+from rs_assets.connectors.delta.table import open_table
+from rs_assets.recovery.savepoints import SavepointStore, collect_garbage
+from rs_assets.recovery.savepoints.listing import SHUFFLES
+from rs_assets.stream.pipeline import Pipeline
+from rs_assets.topology.nodes.sink import DeltaSink
+from rs_assets.topology.topology import Topology
+
+# Longer than any reader of an old version should take; what no version names by then is removed.
+RETENTION = timedelta(days=7)
+# What was done to a table: files that were joined, added and removed.
+Counts = dict[str, int]
+
+
+def delta_outputs(topology: Topology, home: Home) -> dict[str, str]:
+    """The path of every Delta sink, by its step."""
+    sinks = (sink for sink in topology.sinks if isinstance(sink, DeltaSink))
+    return {sink.name: home.table(topology.namespace, sink.table) for sink in sinks}
+
+
+def compact_everything(
+    pipelines: Sequence[Pipeline], home: Home, *, savepoints: str | None = None
+) -> dict[str, Counts]:
+    """Compact what `pipelines` have in `home`, and what all that run there share. Returns what was done, by table."""
+    done: dict[str, Counts] = {}
+    for pipeline in pipelines:
+        done |= compact_pipeline(pipeline.topology, home)
+    return done | compact_shared(home, savepoints=savepoints)
+
+
+def compact_pipeline(topology: Topology, home: Home) -> dict[str, Counts]:
+    """Compact Delta outputs, tables of state and of shuffles; clear what going back moved aside."""
+    done: dict[str, Counts] = {}
+    for path in (*delta_outputs(topology, home).values(), *map(str, _own_tables(topology, home))):
+        table = open_table(path)
+        if table is not None:
+            done[path] = compact_table(table, retention=RETENTION)
+    clear_trash(home.job(topology.namespace, topology.job))
+    return done
+
+
+def compact_shared(home: Home, *, savepoints: str | None = None) -> dict[str, Counts]:
+    """Compact the catalog. Its rows older than RS_CATALOG_DAYS go, and files of savepoints that were removed."""
+    tidy_catalog(home.catalog, keep=kept_for())
+    catalog = Catalog(home.catalog).compact(retention=RETENTION)
+    collect_garbage(SavepointStore(savepoints or home.savepoints))
+    return {f"catalog/{name}": counts for name, counts in catalog.items()}
+
+
+def clear_trash(job: Path, *, keep: timedelta = RETENTION) -> int:
+    """Remove the folders that a restore or a rewind moved aside longer ago than `keep`; returns how many."""
+    old = [f for f in job.glob(".trash-*") if time.time() - f.stat().st_mtime > keep.total_seconds()]
+    for folder in old:
+        shutil.rmtree(folder)
+    return len(old)
+
+
+def _own_tables(topology: Topology, home: Home) -> Iterator[Path]:
+    yield from sorted((home.state / topology.namespace / topology.job).glob("*"))
+    yield from sorted(home.job(topology.namespace, topology.job).glob(f"g*/*/{SHUFFLES}/*"))

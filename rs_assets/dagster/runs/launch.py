@@ -1,0 +1,151 @@
+"""Running a pipeline's job in this process, recorded in Dagster's instance."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from rs_assets.errors import EngineError, RsError
+from rs_assets.runtime.report import RunReport
+from rs_assets.stream.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is asked of a run besides running: see RunResource for the words."""
+
+    finish: bool = False
+    new_generation: bool = False
+    reset_steps: tuple[str, ...] = ()
+    keep_state: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A finished run: Dagster's id of it, and what it did."""
+
+    run_id: str
+    report: RunReport
+
+
+def launch(
+    pipeline: Pipeline,
+    mode: Literal["run", "start"],
+    *,
+    wish: Wish = Wish(),
+    listener: Any = None,
+    begun: Callable[[], None] | None = None,
+    preview_rows: int = 0,
+    verbose: bool = False,
+) -> Launched:
+    """Run the job of `pipeline` through Dagster in this process; raises the RsError that ended it.
+
+    `begun` is called when Spark has started and all steps are wired, `listener` with the BatchProgress of every batch.
+    """
+    from dagster import DagsterError, DagsterInstance
+
+    from rs_assets.dagster.definitions_of import build_definitions
+    from rs_assets.dagster.instance import ensure_home
+    from rs_assets.dagster.resources.spark import SparkResource
+    from rs_assets.dagster.runs import runtime
+    from rs_assets.dagster.runs.ending import BY_HAND
+    from rs_assets.dagster.runs.external_runs import run_recorded
+    from rs_assets.dagster.runs.interrupts import heard_at_terminal
+    from rs_assets.dagster.runs.orphans import end_orphans
+
+    ensure_home()
+    # The session of this process may be there already, and ends with it.
+    spark = {"spark": SparkResource(share=True)}
+    job = build_definitions([pipeline], spark).resolve_job_def(f"{pipeline.topology.label}_{mode}")
+    config = _run_config(mode, wish, preview_rows=preview_rows, log_level="INFO" if verbose else "CRITICAL")
+    with (
+        heard_at_terminal(),
+        _listening(runtime.LISTENERS, listener),
+        _listening(runtime.BEGUN, begun),
+        DagsterInstance.get() as instance,
+        _unheard_by_helpers(instance),
+    ):
+        end_orphans(instance, pipeline.topology)
+        try:
+            run_id = run_recorded(job, instance, run_config=config, tags={BY_HAND: mode})
+        except DagsterError as error:
+            ours = cause_of(error)
+            if ours is None:
+                raise
+            raise ours from error
+        report = runtime.LAST_REPORTS.pop(run_id, None)
+    if report is None:
+        raise EngineError("the run ended without a report", run=run_id)
+    return Launched(run_id, report)
+
+
+def _run_config(mode: str, wish: Wish, *, preview_rows: int, log_level: str) -> dict[str, Any]:
+    """What Dagster is told of the run."""
+    from rs_assets.dagster.resources.resource_keys import RUN, key_of
+
+    asked = {
+        "mode": mode,
+        "new_generation": wish.new_generation,
+        "reset_steps": list(wish.reset_steps),
+        "keep_state": wish.keep_state,
+        "preview_rows": preview_rows,
+    }
+    return {
+        "loggers": {"console": {"config": {"log_level": log_level}}},
+        "resources": {RUN: {"config": asked}, key_of("window"): {"config": {"finish": wish.finish}}},
+    }
+
+
+def cause_of(error: BaseException) -> RsError | None:
+    """The error of ours inside one of Dagster's."""
+    current: BaseException | None = error
+    while current is not None:
+        if isinstance(current, RsError):
+            return current
+        current = current.__cause__ or current.__context__
+    return None
+
+
+@contextmanager
+def _unheard_by_helpers(instance: DagsterInstance) -> Iterator[None]:
+    """Within this, Ctrl-C ends none of the processes by which Dagster shows here what steps print, nor does a hang-up.
+
+    A terminal sends them to these, too. They would end with a trace, and what is printed while a stream drains be lost.
+    """
+    manager = instance.compute_log_manager
+    capture = manager.capture_logs
+
+    @contextmanager
+    def unheard(log_key: Sequence[str]) -> Iterator[Any]:
+        with ExitStack() as open_until_the_end:
+            # What is blocked here is blocked in a process that is started meanwhile, for good.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+            try:
+                captured = open_until_the_end.enter_context(capture(log_key))
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            yield captured
+
+    manager.capture_logs = unheard  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del manager.capture_logs
+
+
+@contextmanager
+def _listening(listeners: list[Any], listener: Any) -> Iterator[None]:
+    if listener is None:
+        yield
+        return
+    listeners.append(listener)
+    try:
+        yield
+    finally:
+        listeners.remove(listener)

@@ -1,0 +1,153 @@
+"""One op factory per family. Ops wire lazy frames (milliseconds); the last op processes the batches."""
+
+# No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from dagster import DagsterExecutionInterruptedError, In, Nothing, OpDefinition, OpExecutionContext, Out, Output, op
+
+from rs_assets.compile.planner.wiring import Flow
+from rs_assets.dagster.assets.events import StepEvents
+from rs_assets.dagster.assets.roles import output_name, roles_of
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.assets.verdicts import tell_verdicts
+from rs_assets.dagster.resources.resource_keys import IN_PROCESS
+from rs_assets.dagster.runs.compaction import delta_outputs
+from rs_assets.dagster.runs.ending import (
+    AT_ONCE,
+    DRAINED,
+    UNBEGUN,
+    cause_first,
+    refuse_if_unfinished,
+    refuse_interrupted,
+    shown_in,
+    was_wished,
+)
+from rs_assets.dagster.runs.runtime import RuntimeResource
+from rs_assets.errors import StartRefused, UserError
+from rs_assets.topology.nodes.base import Family, Node
+from rs_assets.topology.topology import Topology
+
+Flows = Mapping[str, Flow]
+# What is done when a start was refused.
+Refused = Callable[[OpExecutionContext], None]
+OpFactory = Callable[[Topology, Node, Refused], OpDefinition]
+
+
+def nothing_told(context: OpExecutionContext) -> None:
+    """For ops that nobody watches."""
+
+
+def source_op(topology: Topology, node: Node, refused: Refused = nothing_told) -> OpDefinition:
+    """Opens a source: the frame of its good records, by query."""
+    return _wiring_op(topology, node, "Reads", refused)
+
+
+def step_op(topology: Topology, node: Node, refused: Refused = nothing_told) -> OpDefinition:
+    """Adds a stateless step; consecutive Python steps are fused when a frame is needed."""
+    return _wiring_op(topology, node, "Computes", refused)
+
+
+def shuffle_op(topology: Topology, node: Node, refused: Refused = nothing_told) -> OpDefinition:
+    """Spreads the rows over partitions."""
+    return _wiring_op(topology, node, "Spreads", refused)
+
+
+def window_op(topology: Topology, node: Node, refused: Refused = nothing_told) -> OpDefinition:
+    """Groups rows into event-time windows, with control rows and watermark."""
+    return _wiring_op(topology, node, "Aggregates", refused)
+
+
+def join_op(topology: Topology, node: Node, refused: Refused = nothing_told) -> OpDefinition:
+    """Joins two streams, each with control rows and watermark."""
+    return _wiring_op(topology, node, "Joins", refused)
+
+
+def sink_op(topology: Topology, node: Node, refused: Refused = nothing_told) -> OpDefinition:
+    """Binds a writer to the rows that leave the pipeline."""
+    return _wiring_op(topology, node, "Writes", refused)
+
+
+FACTORIES: Mapping[Family, OpFactory] = MappingProxyType(
+    {
+        "source": source_op,
+        "step": step_op,
+        "shuffle": shuffle_op,
+        "window": window_op,
+        "join": join_op,
+        "sink": sink_op,
+    }
+)
+
+
+def _wiring_op(topology: Topology, node: Node, verb: str, refused: Refused) -> OpDefinition:
+    @op(
+        name=f"{topology.namespace}__{topology.job}__{node.name}",
+        description=f"{verb}: {node.detail() or node.kind}",
+        ins={f"from_{name}": In(dagster_type=Any) for name in node.follows},
+        out=Out(dagster_type=Any, io_manager_key=IN_PROCESS),
+        tags={"dagster/compute_kind": node.family},
+    )
+    def wire(context: OpExecutionContext, rs_runtime: RuntimeResource, **upstream: Flows) -> Flows:
+        inputs = {name: upstream[f"from_{name}"] for name in node.inputs}
+        try:
+            with cause_first(context):
+                return rs_runtime.wire(topology, node.name, inputs, run_id=context.run_id)
+        except DagsterExecutionInterruptedError:
+            refuse_interrupted(context, UNBEGUN)
+            raise
+        except (StartRefused, UserError):
+            refused(context)
+            raise
+
+    return wire
+
+
+def process_op(assets: StreamAssets) -> OpDefinition:
+    """The last op: starts the queries, waits for them, and reports the steps that data went through."""
+    topology, roles = assets.topology, roles_of(assets.topology)
+
+    @op(
+        name=f"{topology.namespace}__{topology.job}__process",
+        description="Starts the queries and waits for them; terminating the run drains them first.",
+        ins={f"after_{sink.name}": In(dagster_type=Any) for sink in topology.sinks},
+        out={output_name(step, role): Out(Nothing, is_required=False) for step, role in roles},
+    )
+    def process(
+        context: OpExecutionContext,
+        rs_runtime: RuntimeResource,
+        **after: Flows,  # noqa: ARG001  they order the ops
+    ) -> Iterator[Output[None]]:
+        place = rs_runtime.run.place()
+        tables = delta_outputs(topology, place.home)
+        live = rs_runtime.run.mode == "start"
+        events = StepEvents(
+            assets,
+            context,
+            place,
+            live=live,
+            tables=tables,
+            computing_s=rs_runtime.computing_s,
+            judge=lambda: tell_verdicts(context.instance, assets, place),
+        )
+        rs_runtime.listen(events.put)
+        with shown_in(context), cause_first(context):
+            try:
+                ended = rs_runtime.process(on_interrupt=lambda: was_wished(context))
+            except DagsterExecutionInterruptedError:
+                refuse_interrupted(context, AT_ONCE)
+                raise
+            finally:
+                events.close()
+        context.log.info(events.summary(ended.report))
+        told = {output_name(step, role): events.metadata(step, role) for step, role in events.seen()}
+        for warning in (*ended.report.warnings, *events.troubles.warnings):
+            context.log.warning(warning)
+        for name, metadata in told.items():
+            yield Output(None, name, metadata=metadata)
+        if ended.interrupted:
+            context.log.info(DRAINED)
+            refuse_if_unfinished(ended, rs_runtime.run.mode)
+
+    return process

@@ -1,0 +1,61 @@
+"""Runs of terminals whose process is gone: Dagster takes them for runs that go on, and nobody else would end them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from rs_assets.common.processes import lives, started_s, this_host
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance, DagsterRun
+
+    from rs_assets.topology.topology import Topology
+
+# What Dagster keeps of the process of a run. It stands in an event: tags are copied into runs that are made of it.
+HOST, PID, STARTED = "host", "process", "process_started"
+# The tag of a run that was marked as ended behind its end, which nobody has seen.
+LOST = "rs/lost"
+GONE = "its process is gone: it was killed, or its terminal was closed; the next run goes on from its last commit"
+
+
+def note_process(instance: DagsterInstance, job: str, run_id: str, process: psutil.Process | None = None) -> None:
+    """Note in Dagster that a run goes on in `process`, by default this one; also of a run that is about to be made."""
+    from dagster._core.events import EngineEventData
+
+    mine = process or psutil.Process()
+    facts = {HOST: this_host(), PID: mine.pid, STARTED: started_s(mine)}
+    said = f"runs at a terminal of {this_host().split('/')[0]}, process {mine.pid}"
+    instance.report_engine_event(said, engine_event_data=EngineEventData(facts), job_name=job, run_id=run_id)
+
+
+def end_orphans(instance: DagsterInstance, topology: Topology) -> None:
+    """Mark the runs of a pipeline as failed whose process on this machine is gone; others are left as they are."""
+    from dagster import DagsterRunStatus, RunsFilter
+    from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
+
+    going = RunsFilter(tags={"rs/pipeline": topology.name}, statuses=NOT_FINISHED_STATUSES)
+    for run in instance.get_runs(going):
+        if is_gone(instance, run):
+            instance.add_run_tags(run.run_id, {LOST: "true"})
+            canceling = run.status == DagsterRunStatus.CANCELING
+            (instance.report_run_canceled if canceling else instance.report_run_failed)(run, GONE)
+
+
+def is_gone(instance: DagsterInstance, run: DagsterRun) -> bool:
+    """Whether the process of a run of a terminal was on this machine, since it was booted, and has ended."""
+    facts = _facts(instance, run)
+    return facts is not None and facts[HOST] == this_host() and not lives(facts[PID], facts[STARTED])
+
+
+def _facts(instance: DagsterInstance, run: DagsterRun) -> dict[str, Any] | None:
+    """What was noted of the process of `run`; None for one that no terminal has made."""
+    from dagster import DagsterEventType
+
+    for entry in instance.all_logs(run.run_id, of_type=DagsterEventType.ENGINE_EVENT):
+        event = entry.dagster_event
+        known = event.engine_event_data.metadata if event is not None else {}
+        if {HOST, PID, STARTED} <= known.keys():
+            return {name: known[name].value for name in (HOST, PID, STARTED)}
+    return None

@@ -1,0 +1,264 @@
+"""The pipeline runtime as a Dagster resource: it ties the families' resources to one run."""
+
+# No `from __future__ import annotations` here: Dagster reads the nested resources from the annotations themselves.
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Literal
+
+from dagster import ConfigurableResource, DagsterExecutionInterruptedError, InitResourceContext
+from pydantic import Field, PrivateAttr
+
+from rs_assets.catalog.wish import read_wish
+from rs_assets.common.home import Home
+from rs_assets.common.interrupts import held_back
+from rs_assets.compile.planner.wiring import Flow
+from rs_assets.dagster.place import Place
+from rs_assets.dagster.resources.join import JoinResource
+from rs_assets.dagster.resources.shuffle import ShuffleResource
+from rs_assets.dagster.resources.sink import SinkResource
+from rs_assets.dagster.resources.source import SourceResource
+from rs_assets.dagster.resources.spark import SparkResource
+from rs_assets.dagster.resources.window import WindowResource
+from rs_assets.dagster.runs.asked import answers_of
+from rs_assets.dagster.sensors.known import refuse_unwished
+from rs_assets.runtime.job.ending import record
+from rs_assets.runtime.job.opening import opened
+from rs_assets.runtime.job.session import JobSession
+from rs_assets.runtime.options import (
+    RunOptions,
+    SavepointPolicy,
+    default_metrics_endpoint,
+    default_metrics_port,
+)
+from rs_assets.runtime.report import BatchProgress, RunReport
+from rs_assets.runtime.run.run import run_wired
+from rs_assets.runtime.run.running import RunningPipeline
+from rs_assets.runtime.run.stopping import drain_and_stop
+from rs_assets.topology.topology import Topology
+
+Listener = Callable[[BatchProgress], None]
+# Whoever wants to see the batches of runs in this process, such as a progress bar.
+LISTENERS: list[Listener] = []
+# Called when Spark has started and the steps of a run in this process are wired.
+BEGUN: list[Callable[[], None]] = []
+# The reports of finished runs by run id, for whoever launched them in this process.
+LAST_REPORTS: dict[str, RunReport] = {}
+# How long a run that is told to stop waits for its batch in flight, in seconds.
+DRAIN_S = 60.0
+
+
+class RunResource(ConfigurableResource[None]):
+    """How a run goes: what people set in the Launchpad.
+
+    `mode` run processes what is there and ends; start goes on until the run is terminated, which drains it.
+    """
+
+    mode: Literal["run", "start"] = Field(default="run", description="run: to the end of the input; start: for good")
+    home: str = Field(default="", description="Where catalog, checkpoints and tables lie; empty: RS_HOME, else .rs")
+    interval_seconds: float = Field(
+        default=1.0, gt=0, description="Least time between two batches of a started pipeline"
+    )
+    new_generation: bool = Field(default=False, description="Begin a fresh checkpoint and read the input again")
+    reset_steps: list[str] = Field(default_factory=list, description="Forget the state of these steps only")
+    preview_rows: int = Field(default=0, ge=0, description="How many open windows of each step the report shows")
+    keep_state: bool = Field(default=False, description="Use state that another version of the pipeline made")
+    savepoint_every_seconds: float = Field(
+        default=600.0, ge=0, description="Time between two savepoints of a started pipeline; 0: none"
+    )
+    savepoint_at_end: bool = Field(default=True, description="Take a savepoint when a run had batches")
+    savepoints_keep: int = Field(default=10, gt=0, description="How many savepoints stay")
+    savepoints_uri: str = Field(
+        default="", description="Where savepoints go; use EnvVar for passwords; empty: RS_SAVEPOINTS, else the home"
+    )
+    local_storage_only: bool = Field(default=False, description="No savepoints, and no recovery from them")
+    checkpoint_storage: str = Field(
+        default="",
+        description="Where checkpoints are noted: delta, memory or db; empty: RS_CHECKPOINT_STORAGE, else delta",
+    )
+    metrics_port: int | None = Field(
+        default=None, ge=0, description="A port of loopback for Prometheus; 0: any; none: RS_METRICS_PORT, else none"
+    )
+    metrics_endpoint: str = Field(
+        default="", description="A collector of OpenTelemetry, http://host:4318/v1/metrics; empty: RS_METRICS_ENDPOINT"
+    )
+    storage_url: str = Field(
+        default="", description="The SQLAlchemy URL of the storage db; use EnvVar for passwords; empty: RS_STORAGE_URL"
+    )
+
+    def place(self) -> Place:
+        """Where the run keeps what it has."""
+        return Place.of(
+            home=self.home,
+            savepoints_uri=self.savepoints_uri,
+            checkpoint_storage=self.checkpoint_storage,
+            storage_url=self.storage_url,
+        )
+
+    def savepoint_policy(self) -> SavepointPolicy:
+        """When savepoints are taken by themselves."""
+        every = timedelta(seconds=self.savepoint_every_seconds) if self.savepoint_every_seconds else None
+        return SavepointPolicy(
+            every=every,
+            at_end=self.savepoint_at_end,
+            keep=self.savepoints_keep,
+            uri=self.savepoints_uri or None,
+            local_storage_only=self.local_storage_only,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a run has ended; `interrupted` before its end, `wished` by somebody who may."""
+
+    report: RunReport
+    interrupted: bool = False
+    wished: bool = False
+
+
+def _wished(session: JobSession, on_interrupt: Callable[[], bool]) -> bool:
+    """Whether an interrupt was wished for; if so it is written down, and a second one does not come between."""
+    with held_back():
+        wished = on_interrupt()
+        if wished:
+            session.stop_wished()
+    return wished
+
+
+def _run(session: JobSession, finish: bool | None, on_interrupt: Callable[[], bool]) -> Ended:  # noqa: FBT001
+    try:
+        return Ended(report=run_wired(session, finish=finish))
+    except DagsterExecutionInterruptedError:
+        wished = _wished(session, on_interrupt)
+        drain_and_stop(session, patience_s=DRAIN_S)
+        return Ended(report=record(session, sealed=False), interrupted=True, wished=wished)
+
+
+def _start(session: JobSession, finish: bool | None, on_interrupt: Callable[[], bool]) -> Ended:  # noqa: ARG001, FBT001
+    running, interrupted, wished = RunningPipeline.over(session), False, False
+    try:
+        running.begin()
+        running.await_termination()
+    except DagsterExecutionInterruptedError:
+        interrupted, wished = True, _wished(session, on_interrupt)
+    finally:
+        report = running.end(patience_s=DRAIN_S)
+    return Ended(report=report, interrupted=interrupted, wished=wished)
+
+
+# How the wired queries are run, by mode.
+PROCESS = MappingProxyType({"run": _run, "start": _start})
+
+
+class RuntimeResource(ConfigurableResource[None]):
+    """Runs one pipeline in one Dagster run.
+
+    It has no settings of its own: Dagster configures nested resources at launch only if they have keys of their own.
+    """
+
+    spark: SparkResource
+    source: SourceResource
+    shuffle: ShuffleResource
+    window: WindowResource
+    join: JoinResource
+    sink: SinkResource
+    run: RunResource
+
+    _session: JobSession | None = PrivateAttr(default=None)
+    # What Dagster says of the run, if it goes on in one.
+    _context: InitResourceContext | None = PrivateAttr(default=None)
+    _listeners: list[Listener] = PrivateAttr(default_factory=list)
+
+    def setup_for_execution(self, context: InitResourceContext) -> None:
+        """Take note of the run."""
+        self._context = context
+
+    def teardown_after_execution(self, context: InitResourceContext) -> None:  # noqa: ARG002  Dagster's form
+        """Stop what still runs and give the pipeline's lease back."""
+        self.close()
+
+    def close(self) -> None:
+        """Stop what still runs and give the pipeline's lease back; may be called twice."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener` after each batch, from a thread of the runtime."""
+        self._listeners.append(listener)
+
+    def computing_s(self) -> float:
+        """For how many seconds a batch has been computed, 0 if none is."""
+        return self._session.computing_s if self._session is not None else 0.0
+
+    def wire(
+        self, topology: Topology, step: str, inputs: Mapping[str, Mapping[str, Flow]], *, run_id: str
+    ) -> Mapping[str, Flow]:
+        """The flows behind `step`, by query, over those of its inputs; the first call opens the pipeline."""
+        session = self._open(topology, run_id)
+        return session.options.driver.call(lambda _: session.wire(step, inputs))
+
+    def process(self, *, on_interrupt: Callable[[], bool] = bool) -> Ended:
+        """Run the wired queries as `mode` says. An interrupt drains and stops them and is no error by itself.
+
+        `on_interrupt` is called before that, and tells whether somebody wished for it.
+        """
+        assert self._session is not None  # noqa: S101  ops wired it before
+        session, go_on = self._session, PROCESS[self.run.mode]
+        for told in BEGUN:
+            told()
+        finish = True if self.window.finish else None
+        ended = go_on(session, finish, on_interrupt)
+        LAST_REPORTS[session.options.run_id] = ended.report
+        self._session = None
+        session.close()
+        return ended
+
+    def _open(self, topology: Topology, run_id: str) -> JobSession:
+        if self._session is None:
+            self._session = opened(topology, self.options(run_id))
+            if self.run.mode == "start":
+                self._begin_stream(self._session)
+            self._session.options.driver.call(self._session.prepare)
+        return self._session
+
+    def _begin_stream(self, session: JobSession) -> None:
+        """Write down that this run is the stream; PipelineBusyError if recovery asked for it and nobody wishes for it.
+
+        With the lease in hand: nobody else starts or stops the stream meanwhile.
+        """
+        run, instance = (self._context.run, self._context.instance) if self._context is not None else (None, None)
+        answers = answers_of(run.tags) if run is not None else None
+        if run is not None and instance is not None and answers is not None:
+            refuse_unwished(instance, run, read_wish(session.folder))
+        session.run_on(answers=answers)
+
+    def options(self, run_id: str) -> RunOptions:
+        """What a run goes by, as the resources are set."""
+        connector, place = self.sink.delta_connector, self.run.place()
+        return RunOptions(
+            home=Home.at(self.run.home) if self.run.home else Home.default(),
+            driver=self.spark.driver,
+            on_progress=self._tell,
+            interval=timedelta(seconds=self.run.interval_seconds),
+            idle_timeout=timedelta(seconds=self.join.idle_timeout_seconds) or None,
+            close_on_idle=timedelta(seconds=self.window.close_on_idle_seconds) or None,
+            new_generation=self.run.new_generation,
+            reset_steps=tuple(self.run.reset_steps),
+            keep_state=self.run.keep_state,
+            preview_rows=self.run.preview_rows,
+            savepoints=self.run.savepoint_policy(),
+            checkpoint_storage=place.checkpoint_storage,
+            storage_url=place.storage_url,
+            partitions=self.shuffle.partitions or None,
+            max_line_bytes=self.source.max_line_bytes,
+            connector=None if connector == "as_written" else connector,
+            metrics_port=default_metrics_port() if self.run.metrics_port is None else self.run.metrics_port,
+            metrics_endpoint=self.run.metrics_endpoint or default_metrics_endpoint(),
+            run_id=run_id,
+        )
+
+    def _tell(self, progress: BatchProgress) -> None:
+        for listener in (*self._listeners, *LISTENERS):
+            listener(progress)

@@ -1,0 +1,52 @@
+"""An executor under which an interrupt at a terminal is a stop that was wished for, wherever in the run it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dagster import DagsterEvent, DagsterExecutionInterruptedError, Executor, ExecutorDefinition, InitExecutorContext
+from dagster._core.execution.context.system import PlanOrchestrationContext
+from dagster._core.execution.plan.plan import ExecutionPlan
+from dagster._core.execution.retries import RetryMode
+
+from rs_assets.common.interrupts import held_back
+from rs_assets.dagster.runs.ending import note_stop
+
+
+def stoppable(executor: ExecutorDefinition) -> ExecutorDefinition:
+    """`executor`, and before Dagster asks whether an interrupt was wished for it is told so.
+
+    Steps tell it of those that they see; Dagster raises others between two steps.
+    """
+
+    def made(context: InitExecutorContext) -> Executor:
+        create = executor.executor_creation_fn
+        assert create is not None  # noqa: S101  every executor has one
+        return _Stoppable(create(context))
+
+    return ExecutorDefinition(
+        name=executor.name,
+        config_schema=executor.config_schema,  # type: ignore[arg-type]
+        requirements=executor._requirements_fn,  # noqa: SLF001  there is no public way to read them
+        executor_creation_fn=made,
+        description=executor.description,
+    )
+
+
+class _Stoppable(Executor):
+    def __init__(self, inner: Executor) -> None:
+        self._inner = inner
+
+    @property
+    def retries(self) -> RetryMode:
+        """Those of the executor within."""
+        return self._inner.retries
+
+    def execute(self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan) -> Iterator[DagsterEvent]:
+        """Execute, and note the stop if an interrupt ends it."""
+        try:
+            yield from self._inner.execute(plan_context, execution_plan)
+        except (KeyboardInterrupt, DagsterExecutionInterruptedError):
+            with held_back():
+                note_stop(plan_context.instance, plan_context.run_id)
+            raise

@@ -1,0 +1,243 @@
+"""The job that looks after a pipeline: verify, savepoint, restore, rewind, rescale or compact, as its setting says."""
+
+# No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from dagster import (
+    AssetObservation,
+    Failure,
+    Field,
+    JobDefinition,
+    Noneable,
+    OpExecutionContext,
+    ScheduleDefinition,
+    Selector,
+    String,
+    in_process_executor,
+    job,
+    op,
+)
+
+from rs_assets.catalog import requests
+from rs_assets.catalog.lease import LeaseRow, read_lease
+from rs_assets.catalog.wish import read_wish
+from rs_assets.dagster.assets.roles import Role, roles_of
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.place import place_of
+from rs_assets.dagster.resources.spark import SparkResource
+from rs_assets.dagster.runs.compaction import compact_pipeline, compact_shared, delta_outputs
+from rs_assets.errors import PipelineBusyError
+from rs_assets.runtime.job import preflight
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.run.rescale import check_partitions, rescale
+from rs_assets.runtime.upkeep import travel
+from rs_assets.topology.topology import Topology
+
+# How long a running stream gets to drain and end when it is asked to, in seconds.
+STOP_S = 120.0
+LOOK_S = 0.2
+Config = Mapping[str, Any]
+Act = Callable[[OpExecutionContext, StreamAssets, RunOptions, Config], Config]
+
+
+def _verify(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:  # noqa: ARG001  the table's form
+    found = [(query.query, f) for query in preflight.verify(assets.topology, options) for f in query.found]
+    for query, finding in found:
+        context.log.warning("%s: %s %s: %s (%s)", query, finding.code, finding.file, finding.meaning, finding.remedy)
+    errors = [finding for _, finding in found if finding.severity == "error"]
+    if errors:
+        raise Failure(f"{len(errors)} findings would stop the next start", allow_retries=False)
+    return {"findings": len(found)}
+
+
+def _savepoint(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:  # noqa: ARG001  the table's form
+    taken = travel.savepoint(assets.topology, options, note=config["note"])
+    return {"savepoint": taken.id, "bytes": taken.bytes_total, "bytes_copied": taken.bytes_new}
+
+
+def _restore(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
+    travel.check_restore(assets.topology, options, savepoint_id=config["savepoint"])
+    with _stopped(context, assets.topology, options, "a restore"):
+        chosen = travel.restore(assets.topology, options, savepoint_id=config["savepoint"])
+    return {"savepoint": chosen.id, **{f"batch_{query}": batch for query, batch in chosen.batches.items()}}
+
+
+def _rewind(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
+    travel.check_rewind(assets.topology, config["to_batch"], options, step=config["step"])
+    with _stopped(context, assets.topology, options, "a rewind"):
+        done = travel.rewind(assets.topology, config["to_batch"], options, step=config["step"])
+    return {"done": done}
+
+
+def _rescale(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
+    check_partitions(assets.topology, config["partitions"])
+    with _stopped(context, assets.topology, options, "a rescale"):
+        report = rescale(assets.topology, config["partitions"], options)
+    rows = sum(report.state_rows.values())
+    return {
+        "partitions_before": report.before,
+        "partitions": report.after,
+        "state_rows": rows,
+        "seconds": report.seconds,
+    }
+
+
+def _compact(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:  # noqa: ARG001  the table's form
+    home = options.home
+    done = compact_pipeline(assets.topology, home)
+    for step, path in delta_outputs(assets.topology, home).items():
+        if path in done:
+            context.log_event(AssetObservation(assets.key(step), description="compact", metadata=done[path]))
+    done |= compact_shared(home, savepoints=options.savepoints.uri)
+    for table, counts in done.items():
+        context.log.info("%s: %s", table, counts)
+    return {"tables": len(done), "files_joined": sum(counts["files_joined"] for counts in done.values())}
+
+
+STEP = Field(Noneable(String), default_value=None, description="The stateful step, if there are several queries")
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something that is done to a pipeline: what it does, in words, and what people set for it in the Launchpad.
+
+    What it returns is observed of the assets with these `roles`.
+    """
+
+    act: Act
+    about: str
+    settings: Mapping[str, Field] = field(default_factory=dict)
+    roles: frozenset[Role] = frozenset({"checkpoint", "state"})
+
+
+ACTIONS: Mapping[str, Action] = MappingProxyType(
+    {
+        "verify": Action(_verify, "Looks at the checkpoints as every start does; fails if one would be refused."),
+        "savepoint": Action(
+            _savepoint,
+            "Copies the checkpoints, running or stopped, to the savepoint store.",
+            {"note": Field(String, default_value="", description="What it is for")},
+        ),
+        "restore": Action(
+            _restore,
+            "Brings the pipeline and its sinks back to a savepoint; a running stream is stopped and started again.",
+            {"savepoint": Field(Noneable(String), default_value=None, description="Its id; none: the newest")},
+        ),
+        "rewind": Action(
+            _rewind,
+            "Brings the pipeline and its sinks back to the end of a batch.",
+            {"to_batch": Field(int, description="The last batch that stays"), "step": STEP},
+        ),
+        "rescale": Action(
+            _rescale,
+            "Drains, rewrites the state in another number of partitions, and starts again what was running.",
+            {"partitions": Field(int, description="The number of state partitions")},
+        ),
+        "compact": Action(
+            _compact,
+            "Joins the small files of the outputs, of the state and of the catalog; removes what no version names.",
+            roles=frozenset(),
+        ),
+    }
+)
+CHOICE = Selector(  # type: ignore[no-untyped-call]
+    {name: Field(dict(a.settings), description=a.about) for name, a in ACTIONS.items()}
+)
+
+
+def upkeep_job(assets: StreamAssets) -> JobDefinition:
+    """One job for whatever is done to a pipeline now and then: its setting names the action."""
+    topology = assets.topology
+
+    @op(name=f"{assets.label}__upkeep", config_schema=Field(CHOICE, default_value={"verify": {}}))
+    def act(context: OpExecutionContext, rs_spark: SparkResource) -> None:
+        [(name, config)] = context.op_config.items()
+        options = place_of(context, topology).options(driver=rs_spark.driver, run_id=context.run_id)
+        action = ACTIONS[name]
+        metadata = dict(action.act(context, assets, options, config))
+        context.log.info("%s of %s: %s", name, assets.name, metadata)
+        for step, role in roles_of(topology):
+            if role in action.roles:
+                context.log_event(AssetObservation(assets.key(step), description=name, metadata=metadata))
+
+    @job(
+        name=f"{assets.label}_upkeep",
+        description=f"{assets.name}: {', '.join(ACTIONS)}; choose one in the Launchpad.",
+        tags={"rs/pipeline": assets.name, "dagster/max_retries": "0"},
+        executor_def=in_process_executor,
+        # What the Launchpad begins with: the action is what people choose.
+        config={"ops": {"upkeep": {"config": {"verify": {}}}}},
+    )
+    def upkeep() -> None:
+        act.alias("upkeep")()
+
+    return upkeep
+
+
+def nightly_compaction(assets: StreamAssets, target: JobDefinition) -> ScheduleDefinition:
+    """Every night between three and four, UTC, each pipeline at a minute of its own; switched on in the UI."""
+    return ScheduleDefinition(
+        name=f"{assets.label}_nightly_compaction",
+        job=target,
+        cron_schedule=f"{zlib.crc32(assets.name.encode()) % 60} 3 * * *",
+        execution_timezone="UTC",
+        run_config={"ops": {"upkeep": {"config": {"compact": {}}}}},
+    )
+
+
+@contextmanager
+def _stopped(context: OpExecutionContext, topology: Topology, options: RunOptions, why: str) -> Iterator[None]:
+    """Wait until no run holds the pipeline; a stream is asked to stop, and to be started again afterwards.
+
+    PipelineBusyError if the run does not end in time. A stream that still drains then is started again all the same.
+    """
+    folder = options.home.job(topology.namespace, topology.job)
+    lease = read_lease(options.home.leases, topology.name)
+    mode = _mode_of(context, lease) if lease is not None and not lease.free else None
+    try:
+        if mode is not None:
+            context.log.info("waiting for the run that holds %s to stop", topology.name)
+        if mode in ("start", "unknown"):
+            requests.ask(folder, "stop", reason=why)
+        if mode is not None:
+            _wait_until_free(topology, options)
+        yield
+    finally:
+        if mode in ("start", "unknown"):
+            requests.clear(folder, "stop")
+        if mode == "start" and not _stopped_by_a_person(folder):
+            requests.ask(folder, "resume", reason=why)
+        elif mode == "unknown":
+            context.log.warning("%s was not started by Dagster: start it again yourself", topology.name)
+
+
+def _stopped_by_a_person(folder: Path) -> bool:
+    """Whether the last word on the stream is that it is stopped: it was said while the stream drained."""
+    wish = read_wish(folder)
+    return wish is not None and wish.stopped
+
+
+def _mode_of(context: OpExecutionContext, lease: LeaseRow) -> str:
+    """How the run that holds the lease goes: run, start, or unknown if Dagster has not launched it."""
+    run = context.instance.get_run_by_id(lease.run_id)
+    return run.tags.get("rs/mode", "run") if run is not None else "unknown"
+
+
+def _wait_until_free(topology: Topology, options: RunOptions) -> None:
+    pause, deadline = threading.Event(), time.monotonic() + STOP_S
+    while time.monotonic() < deadline:
+        lease = read_lease(options.home.leases, topology.name)
+        if lease is None or lease.free:
+            return
+        pause.wait(LOOK_S)
+    raise PipelineBusyError(
+        f"{topology.name} did not stop within {STOP_S:.0f} s", remedy="terminate its run, then launch this again"
+    )

@@ -1,0 +1,119 @@
+"""The alert sensor: calls a function of the project's own when a run failed, an output is stale, or letters came."""
+
+# No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from dagster import (
+    DagsterInstance,
+    DagsterRunStatus,
+    DefaultSensorStatus,
+    RunsFilter,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SensorResult,
+    SkipReason,
+    sensor,
+)
+
+from rs_assets.connectors.dead_letters import letters_of
+from rs_assets.dagster.assets.freshness import evaluations
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.place import Place, place_of
+from rs_assets.dagster.sensors import cursor
+
+# So many failed runs are looked at in a tick; more than that fail only where nobody reads alerts.
+MOST_RUNS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """Something that a person should know of a pipeline: `text` says it in a line.
+
+    `kind` is "failed" (a run; `run_id` names it), "stale" (an output, by `fresh_within`) or "dead_letters".
+    """
+
+    pipeline: str
+    kind: Literal["failed", "stale", "dead_letters"]
+    text: str
+    run_id: str = ""
+
+
+OnAlert = Callable[[Alert], object]
+Seen = Mapping[str, Any]
+
+
+def alert_sensor(assets: StreamAssets, on_alert: OnAlert) -> SensorDefinition:
+    """Calls `on_alert` once for each failed run, output that has become stale, and tick with new dead letters.
+
+    What was there before its first tick is no news. If the function raises, the tick fails, and the next one tells it
+    all again: at least once.
+    """
+    topology = assets.topology
+
+    @sensor(
+        name=f"{assets.label}_alerts",
+        minimum_interval_seconds=30,
+        default_status=DefaultSensorStatus.RUNNING,
+        description=f"Tells of failed runs, stale outputs and dead letters of {assets.name}.",
+    )
+    def alerts(context: SensorEvaluationContext) -> SensorResult | SkipReason:
+        seen, place = cursor.load(context.cursor), place_of(context, topology)
+        found: list[Alert] = []
+        now = {
+            **_failed(context.instance, assets, seen, found),
+            **_stale(assets, place, seen, found),
+            **_letters(assets, place, seen, found),
+        }
+        for alert in found:
+            on_alert(alert)
+        if not found and now == seen:
+            return SkipReason("nothing to tell")
+        return SensorResult(cursor=cursor.dump(now))
+
+    return alerts
+
+
+def _failed(instance: DagsterInstance, assets: StreamAssets, seen: Seen, found: list[Alert]) -> Seen:
+    runs = instance.get_runs(
+        RunsFilter(tags={"rs/pipeline": assets.name}, statuses=[DagsterRunStatus.FAILURE]), limit=MOST_RUNS
+    )
+    known = seen.get("failed")
+    found.extend(
+        Alert(
+            pipeline=assets.name,
+            kind="failed",
+            text=f"the run {run.run_id[:8]} of {run.job_name} failed",
+            run_id=run.run_id,
+        )
+        for run in runs
+        if known is not None and run.run_id not in known
+    )
+    return {"failed": [run.run_id for run in runs]}
+
+
+def _stale(assets: StreamAssets, place: Place, seen: Seen, found: list[Alert]) -> Seen:
+    verdicts = {}
+    for verdict in evaluations(assets, place):
+        output = verdict.asset_key.to_user_string()
+        verdicts[output] = bool(verdict.passed)
+        if not verdict.passed and seen.get("fresh", {}).get(output, True):
+            lag = verdict.metadata.get("watermark_lag_seconds")
+            why = verdict.description or (f"its watermark is {lag.value:,.0f} s behind the clock" if lag else "")
+            found.append(Alert(pipeline=assets.name, kind="stale", text=f"{output} is not fresh: {why}"))
+    return {"fresh": verdicts}
+
+
+def _letters(assets: StreamAssets, place: Place, seen: Seen, found: list[Alert]) -> Seen:
+    topology, since = assets.topology, seen.get("letters")
+    after = datetime.fromisoformat(since) if since else None
+    letters = letters_of(place.home.dead_letters, topology.namespace, topology.job, after=after)
+    if not letters.num_rows:
+        return {"letters": since or ""}
+    newest = letters.slice(letters.num_rows - 1).to_pylist()[0]
+    if since is not None:
+        text = f"{letters.num_rows:,} new dead letters; the newest, of {newest['split']}: {newest['reason']}"
+        found.append(Alert(pipeline=assets.name, kind="dead_letters", text=text))
+    return {"letters": newest["at"].isoformat()}

@@ -1,0 +1,186 @@
+"""The checkpoint sensor: what was kept of new batches becomes events of the checkpoint, state and output assets.
+
+So the lineage is live while a stream runs, and stays true whoever runs the pipeline: the catalog is written by the
+runtime, not by a Dagster run.
+"""
+
+# No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from dagster import (
+    AssetMaterialization,
+    AssetObservation,
+    DataVersion,
+    MetadataValue,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SensorResult,
+    SkipReason,
+    sensor,
+)
+
+from rs_assets.catalog.offsets import CheckpointRow
+from rs_assets.connectors.delta.commit_info import NEWEST, WRITER, noted
+from rs_assets.connectors.delta.table import open_table
+from rs_assets.dagster.assets.positions import as_records
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.catalogued import checkpoints_of
+from rs_assets.dagster.place import Place, place_of
+from rs_assets.dagster.sensors import cursor
+from rs_assets.operators.window.event_time import watermark_in_words
+from rs_assets.topology.nodes.sink import DeltaSink
+from rs_assets.topology.topology import Topology
+
+Event = AssetMaterialization | AssetObservation
+# Dagster's tag for what version of the data an event speaks of.
+DATA_VERSION = "dagster/data_version"
+HOME = "home"
+# The newest version of each table that was told.
+TABLES = "tables"
+# As many events of snapshots as a tick reports: it has a minute, and one that was off for long has missed thousands.
+MOST_SNAPSHOTS = 100
+
+
+def checkpoint_sensor(assets: StreamAssets) -> SensorDefinition | None:
+    """Reports new checkpoints and snapshots of a pipeline as runless events of its assets."""
+    topology = assets.topology
+
+    @sensor(
+        name=f"{assets.label}_checkpoints",
+        minimum_interval_seconds=30,
+        description=f"Reports the batches and snapshots of {assets.name} from the catalog.",
+    )
+    def checkpoints(context: SensorEvaluationContext) -> SensorResult | SkipReason:
+        place, seen = place_of(context, topology), cursor.load(context.cursor)
+        if seen.get(HOME) not in (None, str(place.home.root)):
+            # What was seen elsewhere says nothing of what is here.
+            seen = {}
+        rows = _new_rows(topology, place, seen)
+        snapshots = _new_snapshots(topology, place, seen)
+        tables = [*_table_events(assets, place, seen)]
+        if not rows and not snapshots and not tables:
+            return SkipReason("no new checkpoint")
+        events = [*_checkpoint_events(assets, rows, seen), *_state_events(assets, snapshots), *tables]
+        moved = {**_moved(seen, rows, snapshots), **_versions(seen, tables), HOME: str(place.home.root)}
+        return SensorResult(asset_events=events, cursor=cursor.dump(moved))
+
+    return checkpoints
+
+
+def _new_rows(topology: Topology, place: Place, seen: dict[str, Any]) -> list[CheckpointRow]:
+    sources = {source.name for source in topology.origins}
+    mine = (row for row in checkpoints_of(topology, place) if row.topic in sources)
+    return [row for row in mine if list(row.place) > seen.get(_key(row), [0, -1])]
+
+
+def _new_snapshots(topology: Topology, place: Place, seen: dict[str, Any]) -> list[dict[str, Any]]:
+    """Those since the last look; at the first one the newest of each kind and step."""
+    if "snapshots" in seen:
+        since = datetime.fromisoformat(seen["snapshots"])
+        found = place.catalog.rows("snapshots", at_least={"at": since}, pipeline=topology.name)
+        return [row for row in found if row["at"] > since][-MOST_SNAPSHOTS:]
+    kinds = [{"kind": "savepoint"}, *({"kind": "state", "step": node.name} for node in topology if node.stateful)]
+    newest = (place.catalog.last("snapshots", pipeline=topology.name, **kind) for kind in kinds)
+    return [row for row in newest if row is not None]
+
+
+def _moved(seen: dict[str, Any], rows: Sequence[CheckpointRow], snapshots: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    moved = dict(seen)
+    for row in rows:
+        moved[_key(row)] = list(row.place)
+    if snapshots:
+        moved["snapshots"] = max(row["at"].isoformat() for row in snapshots)
+    return moved
+
+
+def _versions(seen: dict[str, Any], tables: Sequence[AssetMaterialization]) -> dict[str, Any]:
+    told = {event.asset_key.to_user_string(): event.metadata["delta_version"].value for event in tables}
+    return {TABLES: {**seen.get(TABLES, {}), **told}}
+
+
+def _key(row: CheckpointRow) -> str:
+    return f"{row.name}/{row.topic}"
+
+
+def _checkpoint_events(
+    assets: StreamAssets, rows: Sequence[CheckpointRow], seen: dict[str, Any]
+) -> Iterator[AssetMaterialization]:
+    """One event for each source and query: its newest checkpoint, with the offset of every split."""
+    for key, first in {_key(row): row for row in rows}.items():
+        now = [row for row in rows if _key(row) == key]
+        generation, batch = seen.get(key, [0, -1])
+        splits = {row.queue: row.offset for row in now}
+        yield AssetMaterialization(
+            assets.key(first.topic),
+            description=f"batch {first.batch_id} of query {first.name}, from the catalog",
+            metadata={
+                "query": first.name,
+                "generation": first.generation,
+                "batch_id": first.batch_id,
+                "batches": first.batch_id - (batch if generation == first.generation else -1),
+                "splits": len(now),
+                "committed_offsets": MetadataValue.table(as_records(splits)),
+                "run": first.run_id,
+                "committed_at": MetadataValue.timestamp(first.at),
+                **({"watermark": watermark_in_words(first.watermark)} if first.watermark else {}),
+            },
+            tags={DATA_VERSION: DataVersion(f"{first.generation}-{first.batch_id}").value},
+        )
+
+
+def _table_events(assets: StreamAssets, place: Place, seen: dict[str, Any]) -> Iterator[AssetMaterialization]:
+    """One event for each Delta output with a batch in a version that was not seen yet."""
+    for path, key in (
+        (place.home.table(assets.topology.namespace, sink.table), assets.key(sink.name))
+        for sink in assets.topology.sinks
+        if isinstance(sink, DeltaSink)
+    ):
+        table, name = open_table(path), key.to_user_string()
+        if table is None or table.version() <= seen.get(TABLES, {}).get(name, -1):
+            continue
+        newest = next(
+            (e for e in map(noted, table.history(NEWEST)) if WRITER.fullmatch(str(e.get("rs.writer", "")))), None
+        )
+        if newest is not None:
+            yield AssetMaterialization(
+                key,
+                description=f"version {newest['version']}, by batch {newest['rs.batch_id']}, from the table",
+                metadata={
+                    "dagster/row_count": table.count(),
+                    "dagster/uri": MetadataValue.path(path),
+                    "delta_version": table.version(),
+                    "batch_id": int(newest["rs.batch_id"]),
+                },
+                tags={DATA_VERSION: DataVersion(str(table.version())).value},
+            )
+
+
+def _state_events(assets: StreamAssets, snapshots: Sequence[dict[str, Any]]) -> Iterator[Event]:
+    stateful = {node.name for node in assets.topology if node.stateful}
+    for row in snapshots:
+        if row["kind"] == "state" and row["step"] in stateful:
+            yield AssetMaterialization(
+                assets.key(row["step"]),
+                description=f"state after batch {row['batch_id']}, as rows",
+                metadata={
+                    "dagster/row_count": row["rows"],
+                    "dagster/uri": MetadataValue.path(row["uri"]),
+                    "batch_id": row["batch_id"],
+                    "snapshot": row["snapshot_id"],
+                    "run": row["run_id"],
+                },
+                tags={DATA_VERSION: DataVersion(f"{row['generation']}-{row['batch_id']}").value},
+            )
+        elif row["kind"] == "savepoint":
+            for source in assets.topology.origins:
+                yield AssetObservation(
+                    assets.key(source.name),
+                    description=f"savepoint {row['snapshot_id']}",
+                    metadata={
+                        "savepoint": row["snapshot_id"],
+                        "savepoint_bytes": row["bytes"],
+                        "batch_id": row["batch_id"],
+                    },
+                )

@@ -1,0 +1,44 @@
+"""The freshness sensor: tells by event time whether outputs are as fresh as the pipeline promises."""
+
+# No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
+import time
+
+from dagster import (
+    DefaultSensorStatus,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SensorResult,
+    SkipReason,
+    sensor,
+)
+
+from rs_assets.dagster.assets.freshness import evaluations
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.place import place_of
+from rs_assets.dagster.sensors import cursor
+
+# A verdict that stays is told again after so many seconds: the lag in it has changed.
+AGAIN_S = 600.0
+
+
+def freshness_sensor(assets: StreamAssets) -> SensorDefinition | None:
+    """Reports the checks of event time without a run; None if the pipeline promises nothing."""
+    if assets.pipeline.fresh_within is None:
+        return None
+    topology = assets.topology
+
+    @sensor(
+        name=f"{assets.label}_freshness",
+        minimum_interval_seconds=30,
+        default_status=DefaultSensorStatus.RUNNING,
+        description=f"Tells whether the outputs of {assets.name} are fresh, by event time.",
+    )
+    def freshness(context: SensorEvaluationContext) -> SensorResult | SkipReason:
+        seen, now = cursor.load(context.cursor), time.time()
+        found = evaluations(assets, place_of(context, topology))
+        verdicts = {evaluation.asset_key.to_user_string(): evaluation.passed for evaluation in found}
+        if verdicts == seen.get("verdicts") and now - seen["told"] < AGAIN_S:
+            return SkipReason("as fresh as before")
+        return SensorResult(asset_events=found, cursor=cursor.dump({"verdicts": verdicts, "told": now}))
+
+    return freshness

@@ -1,0 +1,29 @@
+"""What the sources of a pipeline hold now, split by split, also while nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from rs_assets.common.home import Home
+from rs_assets.compile.readers import reader_of
+from rs_assets.connectors.source import Ends, Growing
+from rs_assets.topology.nodes.source import Source
+from rs_assets.topology.topology import Topology
+
+# A sensor has a minute in all: brokers that do not answer are asked again at its next tick.
+PATIENCE = timedelta(seconds=5)
+
+
+def watched(topology: Topology) -> Sequence[Source]:
+    """The sources whose splits can change or grow."""
+    return [s for s in topology.sources if not s.bounded and isinstance(reader_of(s), Growing)]
+
+
+def ends_of(sources: Sequence[Source], home: Home | None = None) -> dict[str, Ends]:
+    """The splits of each source with their ends; SourceReadError if a broker does not answer.
+
+    `home` is where tables lie that are only named (None: the default one).
+    """
+    readers = [reader_of(source, home) for source in sources]
+    return {reader.name: reader.ends(PATIENCE) for reader in readers if isinstance(reader, Growing)}

@@ -1,0 +1,145 @@
+"""What is known of the runs of a stream: in Dagster, in the lease of its pipeline, and of the processes here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
+
+from rs_assets.catalog.lease import LeaseRow
+from rs_assets.catalog.wish import Wish
+from rs_assets.dagster.runs.asked import ENDED, RECOVERS, answers_of
+from rs_assets.dagster.runs.orphans import LOST, is_gone
+from rs_assets.dagster.sensors.refusals import failed_with, refusal_of, was_canceled
+from rs_assets.dagster.sensors.verdict import End, Ran, Verdict, judge
+from rs_assets.errors import PipelineBusyError
+
+# So many of the newest runs are looked at, and that of the last word on the stream.
+MOST_RUNS = 25
+# A run that has shown no sign of life for so long, and does not hold the lease, hangs and holds up nobody.
+LAUNCHED_WITHIN = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The runs of one stream: those that `runs` chooses in Dagster, the last word on it, and its lease."""
+
+    instance: DagsterInstance
+    records: Sequence[RunRecord]
+    wish: Wish | None
+    lease: LeaseRow | None
+
+    @classmethod
+    def of(cls, instance: DagsterInstance, runs: RunsFilter, wish: Wish | None, lease: LeaseRow | None) -> Stream:
+        """What is known now."""
+        records = list(instance.get_run_records(runs, limit=MOST_RUNS))
+        if wish is not None and all(record.dagster_run.run_id != wish.run_id for record in records):
+            records += instance.get_run_records(RunsFilter(run_ids=[wish.run_id]))
+        return cls(instance, records, wish, lease)
+
+    def run(self, run_id: str) -> DagsterRun | None:
+        """One of the runs."""
+        return next((r.dagster_run for r in self.records if r.dagster_run.run_id == run_id), None)
+
+    @property
+    def holder(self) -> str:
+        """The run that holds the lease and shows signs of life; empty without one."""
+        return self.lease.run_id if self.lease is not None and not (self.lease.free or self.lease.stale) else ""
+
+    def verdict(self) -> Verdict:
+        """Whether the stream is to be started again."""
+        runs = [*(self._ran(record) for record in self.records), *self._unrecorded()]
+        return judge(self.wish, runs, self._end_of, holder=self.holder)
+
+    def before(self, run: DagsterRun) -> Verdict:
+        """The verdict by the runs that have ended, for `run` itself, which knows when the one ended that it follows."""
+        follows, ended = run.tags.get(RECOVERS), float(run.tags.get(ENDED, "0"))
+        others = [self._ran(record) for record in self.records if record.dagster_run.run_id != run.run_id]
+        seen = [replace(ran, ended=max(ended, ran.began)) if ran.run_id == follows else ran for ran in others]
+        over = [ran for ran in seen if ran.ended is not None]
+        return judge(self.wish, [*over, *self._unrecorded()], self._end_of)
+
+    def _unrecorded(self) -> Iterator[Ran]:
+        """The run of the last word if Dagster does not know it, ended with the last sign of life in the lease."""
+        wish, lease = self.wish, self.lease
+        if wish is not None and self.run(wish.run_id) is None:
+            seen = _seconds(lease.renewed_at) if lease is not None and lease.run_id == wish.run_id else wish.at
+            yield Ran(run_id=wish.run_id, began=wish.since, ended=max(seen, wish.since))
+
+    def _ran(self, record: RunRecord) -> Ran:
+        run, began = record.dagster_run, max(record.start_time or 0.0, _seconds(record.create_timestamp))
+        asked_for = answers_of(run.tags) is not None
+        if run.is_finished:
+            ended = max(self._seen_last(record, began), began)
+            return Ran(run_id=run.run_id, began=began, ended=ended, asked_for=asked_for)
+        return Ran(run_id=run.run_id, began=began, ended=self._lost(record, began), asked_for=asked_for)
+
+    def _seen_last(self, record: RunRecord, began: float) -> float:
+        """When a run has ended that Dagster knows to be over: it may have found that out later on."""
+        run = record.dagster_run
+        if self.lease is not None and self.lease.run_id == run.run_id:
+            return _seconds(self.lease.renewed_at)
+        return began if LOST in run.tags else record.end_time or _seconds(record.update_timestamp)
+
+    def _lost(self, record: RunRecord, began: float) -> float | None:
+        """The last sign of life of a run that Dagster takes for one that goes on, and that does not; else None."""
+        run, lease = record.dagster_run, self.lease
+        mine = lease if lease is not None and lease.run_id == run.run_id else None
+        if mine is not None and not mine.released:
+            return max(_seconds(mine.renewed_at), began) if mine.free or mine.stale else None
+        if is_gone(self.instance, run):
+            return began
+        alive = max(_seconds(record.update_timestamp), _seconds(mine.renewed_at) if mine is not None else 0.0)
+        waits = run.status in (DagsterRunStatus.QUEUED, DagsterRunStatus.MANAGED)
+        hangs = not waits and time.time() - alive > LAUNCHED_WITHIN.total_seconds()
+        return began if hangs else None
+
+    def _end_of(self, ran: Ran) -> End:
+        run = self.run(ran.run_id)
+        if run is None:
+            return End(kind="ended", why="it was not started by Dagster: start it again yourself")
+        if run.status == DagsterRunStatus.CANCELED or was_canceled(self.instance, run.run_id):
+            return End(kind="stopped", why="its last run was told to stop")
+        if run.status == DagsterRunStatus.SUCCESS:
+            return End(kind="ended", why="its last run is success")
+        return self._failure_of(run) if run.status == DagsterRunStatus.FAILURE else _failed(self._how_lost(run))
+
+    def _failure_of(self, run: DagsterRun) -> End:
+        if failed_with(self.instance, run.run_id, PipelineBusyError):
+            return End(kind="busy", why="another run was going")
+        refused = refusal_of(self.instance, run.run_id)
+        if refused is not None:
+            return End(kind="refused", why=f"its start was refused ({refused}): a restart would be refused as well")
+        return _failed("its run failed")
+
+    def _how_lost(self, run: DagsterRun) -> str:
+        lease = self.lease
+        if lease is None or lease.run_id != run.run_id or lease.released:
+            return "its process ended without a word"
+        if lease.free:
+            return "its process exited without releasing the lease"
+        return f"its lease is stale: no heartbeat for {lease.age.total_seconds():.0f} s"
+
+
+def refuse_unwished(instance: DagsterInstance, run: DagsterRun, wish: Wish | None) -> None:
+    """PipelineBusyError if nobody wishes any more for `run`, which recovery asked for: the stream was stopped since.
+
+    To be called with the pipeline's lease in hand.
+    """
+    verdict = Stream.of(instance, RunsFilter(job_name=run.job_name), wish, None).before(run)
+    if verdict.end == "stopped":
+        raise PipelineBusyError(
+            f"the stream was stopped after this run was asked for: {verdict.why}",
+            remedy="nothing to do: this start is not wished for any more",
+        )
+
+
+def _failed(why: str) -> End:
+    return End(kind="failed", why=why)
+
+
+def _seconds(at: datetime) -> float:
+    return at.timestamp()

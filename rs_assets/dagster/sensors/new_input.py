@@ -1,0 +1,94 @@
+"""Sensors: new input asks for a run."""
+
+# No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from dagster import (
+    DagsterRunStatus,
+    RunRequest,
+    RunsFilter,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SensorResult,
+    SkipReason,
+    sensor,
+)
+
+from rs_assets.catalog.lease import read_lease
+from rs_assets.connectors.source import Ends
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.place import instance_of, place_of
+from rs_assets.dagster.sensors.inputs import ends_of, watched
+from rs_assets.dagster.sensors.refusals import failed_with
+from rs_assets.errors import PipelineBusyError, SourceReadError
+from rs_assets.topology.topology import Topology
+
+# A run that was asked for and does not hold the lease yet. One that is older than this hangs, and holds up nobody.
+WAITING = (DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING)
+LAUNCHED_WITHIN = timedelta(minutes=10)
+
+
+def new_input_sensor(assets: StreamAssets) -> SensorDefinition | None:
+    """Asks for a run when files or topics of an unbounded pipeline have grown or become more; None without such."""
+    topology = assets.topology
+    sources = watched(topology)
+    if not sources:
+        return None
+    name = assets.label
+
+    @sensor(
+        name=f"{name}_new_input",
+        job_name=f"{name}_run",
+        minimum_interval_seconds=30,
+        description=f"Runs {assets.name} when its input has grown.",
+    )
+    def new_input(context: SensorEvaluationContext) -> SensorResult | SkipReason:
+        # The cursor stays: what grows meanwhile is asked for behind the run that goes on.
+        busy = _busy(context, topology)
+        if busy is not None:
+            return SkipReason(busy)
+        try:
+            seen = input_state(ends_of(sources, place_of(context, topology).home))
+        except SourceReadError as error:
+            return SkipReason(str(error))
+        if seen != context.cursor:
+            return SensorResult(run_requests=[RunRequest(run_key=seen)], cursor=seen)
+        refused = _refused_as_busy(context, f"{name}_run")
+        if refused is not None:
+            return SensorResult(run_requests=[RunRequest(run_key=f"{seen}:{refused}")], cursor=seen)
+        return SkipReason("no new input")
+
+    return new_input
+
+
+def _busy(context: SensorEvaluationContext, topology: Topology) -> str | None:
+    """Why a run that is asked for now would be refused, None if it would not."""
+    lease = read_lease(place_of(context, topology).home.leases, topology.name)
+    if lease is not None and not lease.free and not lease.stale:
+        return f"run {lease.run_id} goes on"
+    instance = instance_of(context)
+    since = datetime.now(UTC) - LAUNCHED_WITHIN
+    waiting = RunsFilter(tags={"rs/pipeline": topology.name}, statuses=WAITING, created_after=since)
+    runs = instance.get_runs(waiting, limit=1) if instance is not None else []
+    return f"run {runs[0].run_id} is about to start" if runs else None
+
+
+def _refused_as_busy(context: SensorEvaluationContext, job: str) -> str | None:
+    """The newest run of the job, if it was refused because another one was going; None otherwise."""
+    instance = instance_of(context)
+    runs = instance.get_runs(RunsFilter(job_name=job), limit=1) if instance is not None else []
+    if instance is None or not runs or runs[0].status != DagsterRunStatus.FAILURE:
+        return None
+    return runs[0].run_id if failed_with(instance, runs[0].run_id, PipelineBusyError) else None
+
+
+def input_state(ends: Mapping[str, Ends]) -> str:
+    """A digest of all splits and their ends, by source: it changes when there is something to read.
+
+    >>> input_state({"log": {"a.log": 1}}) == input_state({"log": {"a.log": 2}})
+    False
+    """
+    lines = [f"{source} {split} {end}" for source, splits in ends.items() for split, end in splits.items()]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

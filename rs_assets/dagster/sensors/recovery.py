@@ -1,0 +1,153 @@
+"""The recovery sensor: a stream that ended without being told to is started again, with backoff and a limit."""
+
+# No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
+import copy
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from dagster import (
+    DagsterRun,
+    DefaultSensorStatus,
+    RunRequest,
+    RunsFilter,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SensorResult,
+    SkipReason,
+    sensor,
+)
+
+from rs_assets.catalog import requests
+from rs_assets.catalog.lease import read_lease
+from rs_assets.catalog.wish import Wish, read_wish
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.place import place_of_run
+from rs_assets.dagster.resources.resource_keys import RUN
+from rs_assets.dagster.runs.asked import ANSWERS, ENDED, RECOVERS
+from rs_assets.dagster.sensors import cursor
+from rs_assets.dagster.sensors.known import Stream
+from rs_assets.dagster.sensors.verdict import Verdict
+
+# What was wished for one start: a second one would read everything again, or forget state again.
+ONCE = ("new_generation", "reset_steps", "keep_state")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryPolicy:
+    """How often a pipeline is started again.
+
+    The first restart comes at once, each further one within an hour after twice the time, from `backoff` up to
+    `most_backoff`; more than `restarts_per_hour` are not made: then a person has to look.
+    """
+
+    backoff: timedelta = timedelta(seconds=10)
+    most_backoff: timedelta = timedelta(minutes=10)
+    restarts_per_hour: int = 6
+
+    def wait_s(self, restarts: int) -> float:
+        """Seconds that must pass since the last of `restarts` restarts within the hour.
+
+        >>> [RecoveryPolicy().wait_s(n) for n in (0, 1, 2, 3, 9)]
+        [0.0, 10.0, 20.0, 40.0, 600.0]
+        """
+        if not restarts:
+            return 0.0
+        return float(min(self.backoff.total_seconds() * 2 ** (restarts - 1), self.most_backoff.total_seconds()))
+
+
+def recovery_sensor(assets: StreamAssets, policy: RecoveryPolicy = RecoveryPolicy()) -> SensorDefinition | None:
+    """Starts a pipeline again when its `start` run failed or its lease went stale, or when a rescale stopped it.
+
+    The run that ended last decides: see `verdict.judge`. A stop is a wish, whatever it led to; a start that was refused
+    because the stream was going is passed over; one that was refused for good would be refused again.
+    """
+    topology = assets.topology
+    job = f"{assets.label}_start"
+
+    @sensor(
+        name=f"{assets.label}_recovery",
+        job_name=job,
+        minimum_interval_seconds=15,
+        default_status=DefaultSensorStatus.RUNNING,
+        description=f"Starts {assets.name} again after a crash; at most {policy.restarts_per_hour} times an hour.",
+    )
+    def recovery(context: SensorEvaluationContext) -> SensorResult | SkipReason:
+        seen, newest = cursor.load(context.cursor), _newest(context, job)
+        place = place_of_run(newest)
+        folder, lease = place.job(topology), read_lease(place.home.leases, topology.name)
+        stream = Stream.of(context.instance, RunsFilter(job_name=job), read_wish(folder), lease)
+        verdict = stream.verdict()
+        if verdict.act == "wait":
+            return SkipReason(verdict.why)
+        resume = requests.asked(folder, "resume")
+        if resume is not None and resume["id"] != seen.get("resumed") and (lease is None or lease.free):
+            return SkipReason(verdict.why) if verdict.end == "stopped" else _resumed(seen, stream, newest, resume)
+        if verdict.act == "leave":
+            return SkipReason(verdict.why)
+        return _restarted(seen, policy, stream, verdict, time.time())
+
+    return recovery
+
+
+def answers(wish: Wish | None) -> dict[str, str]:
+    """The tag of a run that is to start a stream again: it does not, if there was another word on it meanwhile."""
+    return {ANSWERS: wish.id if wish is not None else ""}
+
+
+def _newest(context: SensorEvaluationContext, job: str) -> DagsterRun | None:
+    runs = context.instance.get_runs(RunsFilter(job_name=job), limit=1)
+    return runs[0] if runs else None
+
+
+def _again(run: DagsterRun | None) -> dict[str, Any] | None:
+    """The settings of a run for one that goes on from where it ended: without what was wished for once."""
+    if run is None or not run.run_config:
+        return None
+    config: dict[str, Any] = copy.deepcopy(dict(run.run_config))
+    settings = config.get("resources", {}).get(RUN, {}).get("config", {})
+    for name in ONCE:
+        settings.pop(name, None)
+    return config
+
+
+def _resumed(seen: dict[str, Any], stream: Stream, newest: DagsterRun | None, resume: dict[str, Any]) -> SensorResult:
+    """Start it again behind an upkeep job that has stopped it."""
+    tags = {"rs/resumes_after": resume["reason"], **answers(stream.wish)}
+    was = stream.run(stream.wish.run_id) if stream.wish is not None else None
+    request = RunRequest(run_key=f"resume:{resume['id']}", tags=tags, run_config=_again(was or newest))
+    return SensorResult(run_requests=[request], cursor=cursor.dump({**seen, "resumed": resume["id"]}))
+
+
+def _restarted(
+    seen: dict[str, Any], policy: RecoveryPolicy, stream: Stream, verdict: Verdict, now: float
+) -> SensorResult | SkipReason:
+    """Start it again as the run was that decides, if it is time to."""
+    before = sum(record.dagster_run.tags.get(RECOVERS) == verdict.run_id for record in stream.records)
+    # Those that were asked for before have ended without a word on the stream: another one was going then.
+    handled = f"{verdict.run_id}:{before}" if before else verdict.run_id
+    if handled == seen.get("handled"):
+        return SkipReason("the last failed run was already handled")
+    recent = [at for at in seen.get("restarts", []) if now - at < timedelta(hours=1).total_seconds()]
+    if len(recent) >= policy.restarts_per_hour:
+        return SkipReason(
+            f"{verdict.why}, but it was started again {len(recent)} times within the hour: see why it fails,"
+            " then start it"
+        )
+    wait = policy.wait_s(len(recent)) - (now - max(recent, default=0.0))
+    if wait > 0:
+        return SkipReason(f"{verdict.why}; the next restart comes in {wait:.0f} s")
+    lost = max(stream.lease.age.total_seconds(), 0.0) if stream.lease is not None else 0.0
+    tags = {
+        RECOVERS: verdict.run_id,
+        ENDED: f"{verdict.ended:.6f}",
+        "rs/recovery_reason": verdict.why,
+        "rs/lost_seconds": f"{lost:.0f}",
+        "rs/restart": str(len(recent) + 1),
+        **answers(stream.wish),
+    }
+    request = RunRequest(run_key=f"recover:{handled}", tags=tags, run_config=_again(stream.run(verdict.run_id)))
+    return SensorResult(
+        run_requests=[request], cursor=cursor.dump({**seen, "handled": handled, "restarts": [*recent, now]})
+    )

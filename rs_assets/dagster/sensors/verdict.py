@@ -1,0 +1,97 @@
+"""Whether a stream is to be started again: a function of what is known of its runs, which touches nothing.
+
+The run that ended last decides. A start that was refused because the stream was going decides nothing, as if it had
+never been asked for; nor does one of recovery's own that failed before it was the stream. So a stop counts as long as
+no start came after it, and a kill as long as no stop did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rs_assets.catalog.wish import Wish
+
+# How a run ended. stopped: by a person. ended: well, by itself or at the request of an upkeep job. busy: its start was
+# refused because another run was going. refused: its start was refused for good. failed: whatever else, SIGKILL too.
+Kind = Literal["stopped", "ended", "busy", "refused", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """A run of a stream. `began` is when it was launched, `ended` when it ended, None if it may go on.
+
+    Times are seconds since the epoch. A run whose end nobody has seen `ended` with its last sign of life. `asked_for`
+    tells whether recovery asked for it, and no person.
+    """
+
+    run_id: str
+    began: float
+    ended: float | None = None
+    asked_for: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """How a run ended, and the same in words."""
+
+    kind: Kind
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What to do of a stream: start it again as `run_id` was, wait for a run that goes on, or leave it, and why.
+
+    `end` is how the run ended that decides, None if there is none, and `ended` when.
+    """
+
+    act: Literal["restart", "wait", "leave"]
+    why: str
+    run_id: str = ""
+    end: Kind | None = None
+    ended: float = 0.0
+
+
+def judge(wish: Wish | None, runs: Sequence[Ran], end_of: Callable[[Ran], End], *, holder: str = "") -> Verdict:
+    """What to do, by the last word `wish` on the stream, its newest `runs` and the run `holder` that has its lease.
+
+    `end_of` tells how a run ended; it is asked of as few as possible. `runs` has that of `wish` among them.
+
+    >>> runs = [Ran(run_id="a", began=1.0, ended=9.0), Ran(run_id="b", began=2.0, ended=3.0)]
+    >>> ends = {"a": End(kind="failed", why="its run failed"), "b": End(kind="busy", why="busy")}
+    >>> judge(None, runs, lambda run: ends[run.run_id]).act
+    'restart'
+    >>> stopped = Wish(run_id="a", since=1.0, at=8.0, stopped=True)
+    >>> judge(stopped, runs, lambda run: ends[run.run_id]).why
+    'it was stopped by a person'
+    """
+    if holder:
+        return Verdict(act="wait", why=f"run {holder} goes on")
+    going = next((run for run in runs if run.ended is None), None)
+    if going is not None:
+        return Verdict(act="wait", why=f"run {going.run_id} begins or ends", run_id=going.run_id)
+    for run in _last_first(wish, runs):
+        if wish is not None and wish.stopped and run.run_id == wish.run_id:
+            return Verdict(act="leave", why="it was stopped by a person", run_id=run.run_id, end="stopped")
+        end = end_of(run)
+        begun = wish is not None and run.run_id == wish.run_id
+        # One that recovery asked for and that failed before it was the stream says nothing: what it follows does.
+        if end.kind != "busy" and not (end.kind == "failed" and run.asked_for and not begun):
+            act: Literal["restart", "leave"] = "restart" if end.kind == "failed" else "leave"
+            return Verdict(act=act, why=end.why, run_id=run.run_id, end=end.kind, ended=run.ended or 0.0)
+    return Verdict(act="leave", why="it was never started by Dagster")
+
+
+def _last_first(wish: Wish | None, runs: Sequence[Ran]) -> Iterator[Ran]:
+    """The runs that may decide, the one that ended last first; none that ended before what `wish` is about."""
+    ended = sorted(runs, key=lambda run: run.ended or 0.0, reverse=True)
+    if wish is None:
+        yield from ended
+        return
+    mine = next((run for run in runs if run.run_id == wish.run_id), Ran(run_id=wish.run_id, began=wish.since))
+    # It went on until then, at least. Its clock may be behind that of Dagster, by which a run before it has ended.
+    at = max(mine.began, wish.at, 0.0 if wish.stopped else mine.ended or 0.0)
+    yield from (run for run in ended if run.run_id != wish.run_id and (run.ended or 0.0) > at)
+    yield mine

@@ -1,0 +1,75 @@
+"""What a query that a version begins may find: rows of another query in its outputs, a checkpoint of its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.compile.sink import writer_of
+from rs_assets.connectors.sink import BatchMark, Closing
+from rs_assets.deploy.ends import afresh
+from rs_assets.errors import TopologyChangedError
+from rs_assets.runtime.options import RunOptions
+from rs_assets.topology.nodes.sink import Sink
+from rs_assets.topology.topology import Topology
+
+
+def refuse_used(topology: Topology, plan: QueryPlan, now: Manifest, folder: str, options: RunOptions) -> None:
+    """TopologyChangedError if a query that begins would not begin: `now` is the manifest of its version.
+
+    An output that another query wrote to would drop its first batches as known; a checkpoint that an earlier query of
+    this name left would keep the input that one read from its outputs, unless they are the same. Of outputs that
+    cannot say what they had nothing is known.
+    """
+    job = options.home.job(topology.namespace, topology.job)
+    begun = CheckpointLog(now.place(job, folder) / "checkpoint", now.aliases).begun
+    generation = now.queries[folder].generation
+    remembered = _remembered(topology, plan.sinks, now, (generation,), options)
+    had = {name: batch for name, batch in remembered if batch is not None}
+    used = [name for name, batch in had.items() if batch >= 0]
+    if bool(used) == begun or not had:
+        return
+    what = (
+        f"the output {used[0]!r} has rows of another one" if used else "an earlier one of this name left a checkpoint"
+    )
+    raise TopologyChangedError(
+        f"the query {plan.name!r} begins with this version, but {what}",
+        remedy=f"write to another table under another name; or {afresh(plan)}",
+        pipeline=topology.name,
+    )
+
+
+def refuse_missed(topology: Topology, plan: QueryPlan, now: Manifest, known: QueryFacts, options: RunOptions) -> None:
+    """TopologyChangedError if an output comes back to a query that went on without it: it would miss rows.
+
+    `known` is what stands of the query. Any generation may be the one in which the output was there.
+    """
+    added = tuple(name for name in plan.sinks if name not in known.sinks)
+    generations = range(1, known.generation + 1)
+    for name, batch in _remembered(topology, added, now, generations, options):
+        if batch is not None and batch >= 0:
+            raise TopologyChangedError(
+                f"the output {name!r} has rows of the query {plan.name!r}, which has gone on without it: those since"
+                " would be missing",
+                remedy=f"write the rows from now on to another table under another name; or {afresh(plan)}",
+                pipeline=topology.name,
+            )
+
+
+def _remembered(
+    topology: Topology, sinks: Iterable[str], now: Manifest, generations: Iterable[int], options: RunOptions
+) -> Iterator[tuple[str, int | None]]:
+    """The last batch that each output has of one of the generations; None of one that cannot say."""
+    with ExitStack() as stack:
+        for name in sinks:
+            node = topology[name]
+            assert isinstance(node, Sink)  # noqa: S101  plans name sinks
+            writer = writer_of(node, options.home, topology.namespace)
+            if isinstance(writer, Closing):
+                stack.callback(writer.close)
+            for generation in generations:
+                mark = BatchMark(now.pipeline_id, generation, now.stored_name(name), batch_id=0)
+                yield name, writer.last_committed(mark)

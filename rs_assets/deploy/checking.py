@@ -1,0 +1,62 @@
+"""The checks of a version beside the one that runs, and whether there is a way back to that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rs_assets.catalog.deployments import Version
+from rs_assets.common.background import LOG
+from rs_assets.deploy.change import Change, change_of, moved_ends
+from rs_assets.deploy.texts import pipeline_of
+from rs_assets.errors import ConfigurationError, EngineError, RsError
+from rs_assets.runtime.job.analysis import analyse
+from rs_assets.runtime.options import RunOptions
+from rs_assets.stream.pipeline import Pipeline
+from rs_assets.topology.topology import Topology
+
+
+def checked(version: Version, good: Version | None, options: RunOptions) -> tuple[Pipeline, Change]:
+    """The pipeline of a version that Spark accepts and whose state would fit; `good` is the one that ran before.
+
+    UserError, StartRefused or EngineError else; nothing else is raised, whatever is wrong with the version.
+    """
+    pipeline = pipeline_of(version)
+    before = way_back(good)
+    change = change_of(pipeline.topology, version, options, before)
+    if before is not None:
+        change = replace(change, moved=moved_ends(before, pipeline.topology))
+    if pipeline.topology.shuffled and not change.steady:
+        raise ConfigurationError(
+            f"a version with a durable shuffle has no trial from which it could go back, and this one {change}",
+            remedy="drop the pipeline, and deploy this version under another name",
+        )
+    try:
+        analyse(pipeline.topology, options.driver)
+    except RsError:
+        raise
+    except Exception as error:
+        raise EngineError(
+            f"Spark cannot analyse it: {type(error).__name__}: {str(error)[:500]}", remedy="write it in another way"
+        ) from error
+    return pipeline, change
+
+
+def way_back(good: Version | None) -> Topology | None:
+    """The pipeline of the version that one may go back to; None without one, or where its text cannot be read now."""
+    if good is None:
+        return None
+    try:
+        return pipeline_of(good).topology
+    except RsError as error:
+        LOG.warning("there is no way back to version %d of %s: %s", good.version, good.pipeline, error.what)
+        return None
+
+
+def left_behind(version: Version, good: Version | None) -> str:
+    """What is told of the outputs that `version` began in a trial that is over: the way back to `good` knows none."""
+    before, tried = way_back(good), way_back(version)
+    if before is None or tried is None:
+        return ""
+    known = {sink.name for sink in before.sinks}
+    begun = [sink.name for sink in tried.sinks if sink.name not in known]
+    return f"; rows that it wrote to {', '.join(begun)} stay there" if begun else ""

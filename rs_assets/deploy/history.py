@@ -1,0 +1,255 @@
+"""What became of the versions of a pipeline, as events of the catalog, and which version is to run by them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+from rs_assets.catalog.catalog import Catalog, as_json, row_of
+from rs_assets.catalog.deployments import DeploymentTable, Version, stamp_of
+from rs_assets.common.home import Home
+
+Happened = Literal["trying", "paused", "returning", "committed", "refused", "failed", "passed", "stopped", "dropped"]
+# A version that was started and has not committed a batch yet.
+ON_TRIAL: frozenset[str] = frozenset({"trying", "paused", "returning"})
+# What is the last word on a version.
+SETTLED: frozenset[str] = frozenset(get_args(Happened)) - ON_TRIAL
+# What leaves running what ran, or nothing.
+LEFT_ALONE: frozenset[str] = frozenset({"refused", "failed", "passed"})
+# Behind these the way back may lead to the version, whatever its table has become.
+TOLD_WHOLE: frozenset[str] = frozenset({*ON_TRIAL, "committed"})
+TABLE = "deployment_events"
+# Events of one pipeline are in the order of their times.
+TICK = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened to a version; `details` holds what a later start goes by."""
+
+    pipeline: str
+    version: int
+    event: Happened
+    summary: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    at: datetime | None = None
+    run_id: str = ""
+
+    @classmethod
+    def about(cls, version: Version, happened: Happened, summary: str, *, run_id: str = "", **details: object) -> Event:
+        """What happened to `version`; where the way back may lead to it, with all that makes its pipeline."""
+        wish = {"wish": _wish(version)} if happened in TOLD_WHOLE else {}
+        told = {"mark": version.mark, **wish, **details}
+        return cls(
+            pipeline=version.pipeline,
+            version=version.version,
+            event=happened,
+            summary=summary,
+            details=told,
+            run_id=run_id,
+        )
+
+    def is_of(self, version: Version | None) -> bool:
+        """Whether it happened to just this version, and not to one of another table that had its number."""
+        return version is not None and self.details.get("mark", version.mark) == version.mark
+
+    def told_of(self, known: Version | None) -> Version | None:
+        """The version as it was then; `known` is the one that the table has under its number."""
+        if self.is_of(known):
+            return known
+        wish = self.details.get("wish")
+        return _wished(self.pipeline, self.version, wish) if isinstance(wish, dict) else None
+
+
+def _wish(version: Version) -> Mapping[str, object]:
+    """What is needed to make a version again when its row is gone."""
+    at = version.at.isoformat() if version.at is not None else None
+    wish = {name: getattr(version, name) for name in ("text", "reset", "note", "author")}
+    return {**wish, "variables": dict(version.variables), "at": at}
+
+
+def _wished(pipeline: str, number: int, wish: Mapping[str, Any]) -> Version:
+    at = wish.get("at")
+    return Version(
+        pipeline=pipeline,
+        version=number,
+        text=wish["text"],
+        variables=wish["variables"],
+        reset=tuple(wish["reset"]),
+        note=wish["note"],
+        author=wish["author"],
+        at=datetime.fromisoformat(at) if at else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a pipeline stands: the version that is wished for, and the last one that has committed a batch.
+
+    `last` is the last event of the wished version, None if nobody has looked at it yet. `trial` is the last event of a
+    version that was started and has not committed yet, None without one; `tries` are the starts of it of which nobody
+    has told the end. `good` and `tried` may be versions that the table has no more. `halted`: how the pipeline was
+    ended, by a version that was dealt with, since one committed; empty if it was not.
+    """
+
+    wished: Version
+    good: Version | None = None
+    last: Event | None = None
+    tried: Version | None = None
+    trial: Event | None = None
+    tries: int = 0
+    halted: Literal["stopped", "dropped", ""] = ""
+    # Rows of the pipeline that no one can put in their place.
+    strays: int = 0
+
+    @property
+    def settled(self) -> bool:
+        """Whether the wished version has been dealt with, for better or worse."""
+        return self.last is not None and self.last.event in SETTLED
+
+    @property
+    def broken(self) -> bool:
+        """Whether the wished version cannot run."""
+        return self.last is not None and self.last.event in ("refused", "failed")
+
+    @property
+    def before(self) -> Version | None:
+        """The version that runs on where the wished one cannot: what was stopped stays so."""
+        return None if self.halted else self.good
+
+    @property
+    def chosen(self) -> Version | None:
+        """The version that should run: the one before, where the wished one is broken. None if none should."""
+        if self.wished.state != "running" and not self.wished.fault:
+            return None
+        return (self.tried or self.before) if self.broken else self.wished
+
+    @property
+    def shown(self) -> Version | None:
+        """The version whose steps people should see; None if the pipeline was dropped or never ran."""
+        if self.wished.state == "dropped" and not self.wished.fault:
+            return None
+        if self.broken:
+            return self.good if self.halted != "dropped" else None
+        return self.good or self.wished
+
+    @property
+    def rooted(self) -> bool:
+        """Whether people see a version of it that has run: a newcomer must not take its name in Dagster."""
+        return self.good is not None and self.halted != "dropped"
+
+
+def standing(versions: Sequence[Version], events: Iterable[Event]) -> Standing:
+    """Where the pipeline of `versions`, which are not none, stands after `events`, oldest first.
+
+    A table that was made anew, or went back, has other versions under numbers that were used. Their events stay, and
+    tell what runs; but they are no word on the versions that have these numbers now.
+
+    >>> one, two = (Version(pipeline="shop.a", version=n, text=f"v{n}") for n in (1, 2))
+    >>> ran, broke = (Event(pipeline="shop.a", version=n, event=e) for n, e in ((1, "committed"), (2, "failed")))
+    >>> standing([one, two], [ran]).chosen.version, standing([one, two], [ran, broke]).chosen.version
+    (2, 1)
+    """
+    by_number = {version.version: version for version in versions}
+    wished, trials = versions[-1], _Trials()
+    good: Version | None = None
+    last: Event | None = None
+    halted: Literal["stopped", "dropped", ""] = ""
+    for event in events:
+        known = by_number.get(event.version)
+        about = event.told_of(known)
+        if about is None or not event.is_of(known):
+            # What ran then was another version: what was said before of the wished one does not hold any more.
+            last = last if event.event in LEFT_ALONE else None
+        elif event.version == wished.version:
+            last = event
+        if event.event == "committed" and about is not None:
+            good, halted = about, ""
+        elif event.event in ("stopped", "dropped"):
+            halted = "stopped" if event.event == "stopped" else "dropped"
+        trials.take(event, about)
+    trial, tried, tries = trials.last()
+    strays = sum(version.version < 1 for version in versions)
+    return Standing(
+        wished=wished, good=good, last=last, tried=tried, trial=trial, tries=tries, halted=halted, strays=strays
+    )
+
+
+class _Trials:
+    """The trials that nobody has told the end of."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[int, str | None], tuple[Event, Version, int]] = {}
+
+    def take(self, event: Event, about: Version | None) -> None:
+        """Take note of the next event."""
+        key = (event.version, about.mark if about is not None else None)
+        _, _, tries = self._open.pop(key, (None, None, 0))
+        if event.event in ON_TRIAL and about is not None:
+            counted = tries + 1 if event.event == "trying" else tries if event.event == "returning" else 0
+            self._open[key] = event, about, counted
+
+    def last(self) -> tuple[Event | None, Version | None, int]:
+        """The last event of the trial that was begun last, its version, and how often that was started."""
+        return next(reversed(self._open.values()), (None, None, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The events of all pipelines, in a catalog."""
+
+    catalog: Catalog
+
+    def of(self, pipeline: str | None = None) -> list[Event]:
+        """The events of one pipeline, or of all, oldest first."""
+        catalog = self.catalog
+        rows = catalog.rows(TABLE) if pipeline is None else catalog.rows(TABLE, pipeline=pipeline)
+        return [
+            Event(
+                pipeline=row["pipeline"],
+                version=row["version"],
+                event=row["event"],
+                summary=row["summary"] or "",
+                details=json.loads(row["details"] or "{}"),
+                at=row["at"],
+                run_id=row["run_id"] or "",
+            )
+            for row in rows
+        ]
+
+    def note(self, event: Event) -> None:
+        """Add an event behind those of its pipeline, whatever the clock says; CheckpointError if it cannot be."""
+        before = self.catalog.last(TABLE, pipeline=event.pipeline)
+        now = datetime.now(UTC)
+        row = row_of(
+            event.pipeline,
+            generation=0,
+            run_id=event.run_id,
+            at=now if before is None else max(now, before["at"] + TICK),
+            version=event.version,
+            event=event.event,
+            summary=event.summary,
+            details=as_json(event.details),
+        )
+        self.catalog.append(TABLE, [row])
+
+
+def standings(home: Home) -> Mapping[str, Standing]:
+    """Where each deployed pipeline of a home stands, in the order of their names. Rows are read if there are new ones.
+
+    CheckpointError if the tables cannot be read.
+    """
+    return _standings(home, stamp_of(home.deployments), stamp_of(home.catalog / TABLE))
+
+
+@lru_cache(maxsize=4)
+def _standings(home: Home, deployed: str, happened: str) -> Mapping[str, Standing]:  # noqa: ARG001  the tables as they are now
+    versions, events = DeploymentTable(home.deployments).versions(), History(Catalog(home.catalog)).of()
+    return MappingProxyType(
+        {name: standing(of, [e for e in events if e.pipeline == name]) for name, of in sorted(versions.items())}
+    )

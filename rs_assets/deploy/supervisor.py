@@ -1,0 +1,316 @@
+"""Runs one deployed pipeline: the version that is wished for, and the one before it as long as that does not run.
+
+A version is on trial from its start until it has committed a batch of input. If it fails before that, the one before
+is started again: from where the checkpoint stands if both have the same queries, sources and outputs, else from a
+savepoint that was taken between the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from rs_assets.catalog import requests
+from rs_assets.catalog.catalog import Catalog
+from rs_assets.catalog.deployments import DeploymentTable, Version, is_name
+from rs_assets.catalog.lease import refuse_held
+from rs_assets.common.background import LOG
+from rs_assets.deploy.change import Change, options_of
+from rs_assets.deploy.checking import checked, left_behind, way_back
+from rs_assets.deploy.history import Event, Happened, History, Standing, standing
+from rs_assets.deploy.progress import Proof, position_of
+from rs_assets.deploy.texts import pipeline_of
+from rs_assets.deploy.trial import Trial
+from rs_assets.errors import ConfigurationError, LeaseLostError, PipelineBusyError, RsError
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.report import RunReport
+from rs_assets.runtime.run.run import start
+from rs_assets.runtime.run.running import RunningPipeline
+from rs_assets.runtime.upkeep.travel import restore, savepoint
+from rs_assets.stream.pipeline import Pipeline
+
+# How often the supervisor looks for a request and at a trial, in seconds.
+LOOK_S = 0.5
+# A start that was killed before its first batch says little about its version; two say enough.
+MOST_TRIES = 2
+# Somebody else runs the pipeline: the version is tried again when nobody does.
+NOT_ITS_FAULT = (PipelineBusyError, LeaseLostError)
+# What is not done while the table or the events cannot be read, or not written.
+NOT_SEEN = "versions that are deployed are not seen"
+# What there is to do where an output cannot go back to where a trial began.
+FORWARD = "deploy a version that goes on from where this one ended"
+Begun = Callable[[Version, Pipeline], RunOptions]
+
+
+class Supervisor:
+    """Runs the pipeline called `name`; `begun` is told of each version that is started, and gives the options for it.
+
+    `run()` returns the report of the last version once the pipeline is to be stopped or was asked to. It raises what
+    ended a version that had committed, and what keeps every version from being started.
+    """
+
+    def __init__(self, name: str, options: RunOptions, begun: Begun | None = None) -> None:
+        if not is_name(name):
+            raise ConfigurationError(f"{name!r} is not the name of a pipeline", remedy="use namespace.job")
+        self.name = name
+        self.options = options
+        self._begun = begun or (lambda *_: options)
+        self._table = DeploymentTable(options.home.deployments)
+        self._history = History(Catalog(options.home.catalog))
+        self._folder = options.home.job(*name.split(".", 1))
+        self._trial: Trial | None = None
+        self._proof: Proof | None = None
+        self._version: Version | None = None
+        self._running: RunningPipeline | None = None
+
+    def computing_s(self) -> float:
+        """For how many seconds a batch has been computed, 0 if none is; may be called on any thread."""
+        running = self._running
+        return running.session.computing_s if running is not None else 0.0
+
+    def run(self) -> RunReport | None:
+        """Run until the pipeline is to be stopped; None if no version of it is to run.
+
+        PipelineBusyError if somebody else runs it; then nothing is told of any version.
+        """
+        refuse_held(self.options.home.leases, self.name)
+        requests.clear(self._folder, "change")
+        report: RunReport | None = None
+        self._start_chosen()
+        while self._running is not None:
+            try:
+                report = self.stop() if self._running.await_termination(timeout_s=LOOK_S) else self._look()
+            except RsError as error:
+                if self._trial is None:
+                    raise
+                self._fall_back(error)
+        return report
+
+    def stop(self) -> RunReport | None:
+        """Drain and stop what runs; its report. A version on trial goes on with that at the next start."""
+        report = self._stop()
+        if self._trial is not None:
+            self._note(self._trial.version, "paused", "stopped before its first batch", **self._trial.details)
+            self._trial = None
+        return report
+
+    def stop_wished(self) -> None:
+        """Write down, before `stop`, that a person wished for the end of what runs."""
+        if self._running is not None:
+            self._running.session.stop_wished()
+
+    def _stop(self, *, drain: bool = True) -> RunReport | None:
+        running, self._running = self._running, None
+        if running is None:
+            return None
+        report = running.end(drain=drain)
+        if self._trial is not None:
+            self._look_at_trial(Proof(self._folder, self._trial.before))
+        return report
+
+    def _look(self) -> RunReport | None:
+        """Do what is asked for; the report if that was to stop. What runs goes on if that cannot be seen."""
+        assert self._running is not None  # noqa: S101  it is looked at while it runs
+        troubles = self._running.session.troubles
+        try:
+            now = self._asked()
+        except RsError as error:
+            troubles.failed(NOT_SEEN, error)
+            requests.ask(self._folder, "change", reason=NOT_SEEN)
+            return None
+        troubles.succeeded(NOT_SEEN)
+        return self._change(now) if now is not None else None
+
+    def _asked(self) -> Standing | None:
+        """Where the pipeline stands, if somebody has asked for a change."""
+        self._look_at_trial(self._proof)
+        if requests.asked(self._folder, "change") is None:
+            return None
+        requests.clear(self._folder, "change")
+        return self._standing()
+
+    def _look_at_trial(self, proof: Proof | None) -> None:
+        """End the trial if its version has committed a batch of input."""
+        trial = self._trial
+        if trial is not None and proof is not None and proof.given():
+            self._note(trial.version, "committed", f"it has committed a batch; {trial.change}")
+            self._trial = None
+
+    # Changes while a version runs.
+
+    def _change(self, now: Standing) -> RunReport | None:
+        """Do what the newest version wishes for; the one that runs is stopped only for one that passed its checks."""
+        wished, runs = now.wished, self._version
+        if now.settled or runs is None or (self._trial is not None and wished.same(runs)):
+            return None
+        if wished.state != "running" and not wished.fault:
+            report = self._withdraw(wished)
+            self._note(wished, "dropped" if wished.state == "dropped" else "stopped", "it was drained and stopped")
+            return report
+        if wished.same(runs) or (not wished.fault and self._trial is None and wished.says(runs) and not wished.reset):
+            self._note(wished, "committed", f"the same statements as version {runs.version}, which runs on")
+            self._version = wished
+        else:
+            self._replace(wished)
+        return None
+
+    def _replace(self, wished: Version) -> None:
+        """Put `wished` in the place of what runs, if it passes its checks."""
+        if self._trial is not None and self._trial.savepoint is not None:
+            self._withdraw(wished)
+        try:
+            pipeline, change = checked(wished, self._standing().good, self.options)
+        except RsError as error:
+            self._refuse(wished, error)
+            if self._running is None:
+                self._start_before(error)
+            return
+        self._withdraw(wished)
+        self._try(wished, pipeline, change)
+
+    def _withdraw(self, wished: Version) -> RunReport | None:
+        """Drain and stop what runs. What a version on trial has begun is taken back."""
+        report = self._stop()
+        trial, self._trial = self._trial, None
+        if trial is not None:
+            self._return(trial, self._standing().good)
+            self._note(trial.version, "passed", f"version {wished.version} came before its first batch")
+        return report
+
+    # Starts.
+
+    def _start_chosen(self) -> None:
+        now = self._standing()
+        if now.tried is not None and now.trial is not None:
+            trial = Trial.of(now.tried, now.trial)
+            try:
+                now = self._after_a_cut(now, trial, now.trial)
+            except RsError as error:
+                self._go_forward(now, trial, error)
+                return
+        chosen = now.chosen
+        if chosen is None:
+            return
+        if chosen.same(now.good):
+            self._open(chosen, pipeline_of(chosen), None)
+            return
+        try:
+            pipeline, change = checked(chosen, now.good, self.options)
+        except RsError as error:
+            self._refuse(chosen, error)
+            self._start_before(error)
+            return
+        self._try(chosen, pipeline, change, again=now.trial)
+
+    def _start_before(self, error: RsError) -> None:
+        """Start the version that ran before; raises `error` if none did."""
+        before = self._standing().before
+        if before is None:
+            raise error
+        self._open(before, pipeline_of(before), None)
+
+    def _after_a_cut(self, now: Standing, trial: Trial, last: Event) -> Standing:
+        """Where the pipeline stands if a trial or a return was cut short: end it, or have the version tried again."""
+        if last.event != "returning" and Proof(self._folder, trial.before).given():
+            self._note(trial.version, "committed", "it had committed a batch before its process ended")
+        elif last.event == "returning" or now.tries >= MOST_TRIES:
+            self._return(trial, now.good)
+            why = f"its process has ended {now.tries} times before its first batch"
+            self._note(trial.version, "failed", f"{why}{left_behind(trial.version, now.good)}")
+        elif not trial.version.same(now.chosen):
+            self._return(trial, now.good)
+            self._note(trial.version, "passed", f"version {now.wished.version} came before its first batch")
+        return self._standing()
+
+    def _go_forward(self, now: Standing, trial: Trial, error: RsError) -> None:
+        """Start a version that nobody has looked at yet from where a trial ended; raises `error` if there is none.
+
+        The way back from the trial was refused, and the version before it may have missed rows by now.
+        """
+        wished = now.wished
+        if now.settled or trial.version.same(wished) or now.chosen is None or isinstance(error, NOT_ITS_FAULT):
+            raise error
+        try:
+            pipeline, change = checked(wished, trial.version, self.options)
+        except RsError as refused:
+            self._refuse(wished, refused)
+            raise error from refused
+        self._open(wished, pipeline, change)
+        self._note(trial.version, "failed", f"there is no way back from it: {_told(error)}")
+        self._note(wished, "committed", f"it goes on from where version {trial.version.version} ended; {change}")
+
+    def _try(self, version: Version, pipeline: Pipeline, change: Change, again: Event | None = None) -> None:
+        """Start `version` on trial; `again` tells of a trial of it that was cut short."""
+        try:
+            self._trial = Trial.of(version, again) if again is not None else self._new_trial(version, change)
+        except RsError as error:
+            # Without a savepoint there is no way back.
+            self._refuse(version, error)
+            self._start_before(error)
+            return
+        told = {"kept": change.kept, "begun": change.begun, "left": change.left}
+        self._note(version, "trying", self._trial.change, **self._trial.details, **told)
+        try:
+            self._open(version, pipeline, change)
+        except RsError as error:
+            self._fall_back(error)
+
+    def _new_trial(self, version: Version, change: Change) -> Trial:
+        """A trial, with a savepoint of the version before where that could not go on with what this one leaves."""
+        good, saved = way_back(self._standing().good), None
+        if good is not None and not change.steady:
+            saved = savepoint(good, self.options, note=f"before version {version.version}").id
+        return Trial(version=version, before=position_of(self._folder), savepoint=saved, change=str(change))
+
+    def _open(self, version: Version, pipeline: Pipeline, change: Change | None) -> None:
+        options = self._begun(version, pipeline)
+        self._running = start(pipeline.topology, options if change is None else options_of(version, change, options))
+        self._version = version
+        if self._trial is not None:
+            self._proof = Proof(self._folder, self._trial.before, self._running)
+
+    # The way back.
+
+    def _fall_back(self, error: RsError) -> None:
+        """Start the version before again, since the one on trial has ended; raises what is not the version's fault."""
+        if isinstance(error, NOT_ITS_FAULT):
+            raise error
+        with suppress(RsError):
+            self._stop(drain=False)
+        trial, self._trial = self._trial, None
+        if trial is None:
+            raise error
+        now = self._standing()
+        try:
+            self._return(trial, now.good)
+        except RsError as refused:
+            why = f"{_told(error)}; the way back is refused: {_told(refused)}; {FORWARD}"
+            self._note(trial.version, "returning", why, **trial.details)
+            raise
+        back = f"version {now.before.version} runs again" if now.before is not None else "no version ran before it"
+        self._note(trial.version, "failed", f"{_told(error)}; {back}{left_behind(trial.version, now.good)}")
+        self._start_before(error)
+
+    def _return(self, trial: Trial, good: Version | None) -> None:
+        """Bring the checkpoint and the sinks back to where the trial began, if it was not steady."""
+        if trial.savepoint is not None and good is not None:
+            self._note(trial.version, "returning", f"to savepoint {trial.savepoint}", **trial.details)
+            restore(pipeline_of(good).topology, self.options, savepoint_id=trial.savepoint)
+
+    def _refuse(self, version: Version, error: RsError) -> None:
+        self._note(version, "refused", _told(error))
+
+    def _standing(self) -> Standing:
+        versions = self._table.of(self.name)
+        if not versions:
+            raise ConfigurationError(f"no version of {self.name} is deployed", remedy="rs-assets deploy FILE")
+        return standing(versions, self._history.of(self.name))
+
+    def _note(self, version: Version, happened: Happened, summary: str, **details: object) -> None:
+        self._history.note(Event.about(version, happened, summary, run_id=self.options.run_id, **details))
+        tell = LOG.warning if happened in ("refused", "failed", "returning") else LOG.info
+        tell("version %d of %s: %s: %s", version.version, self.name, happened, summary)
+
+
+def _told(error: RsError) -> str:
+    return f"{type(error).__name__}: {error}"

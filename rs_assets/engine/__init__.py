@@ -1,1 +1,0 @@
-"""What touches the world: Spark, sources, shuffles, windows, sinks, checkpoints and state."""

@@ -1,1 +1,0 @@
-"""Foreign systems whose ends share a client: one package a system."""

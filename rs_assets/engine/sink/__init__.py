@@ -1,1 +1,0 @@
-"""The sink family: writers that make a batch visible once, however often it is computed."""

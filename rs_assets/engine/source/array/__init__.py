@@ -1,1 +1,0 @@
-"""Rows given in the program: a source that ends."""

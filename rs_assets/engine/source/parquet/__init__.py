@@ -1,1 +1,0 @@
-"""Parquet files as a source."""

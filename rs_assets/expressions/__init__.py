@@ -1,0 +1,1 @@
+"""The small languages: functions, conditions and scripts, each compiled to Spark SQL."""

@@ -1,0 +1,299 @@
+"""Choices and questions. A question is answered by true or false, never by null."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rs_assets.expressions.functions.function import Family, Template
+
+_row = Family("conditional").row
+
+
+def _joined(word: str) -> Template:
+    """All conditions, or any: null is false."""
+    return lambda texts: f"{word}(array({texts['c']}), c -> coalesce(c, false))"
+
+
+def _between(texts: Mapping[str, str]) -> str:
+    """As numbers if all three are, else as texts."""
+    each = [texts[name] for name in ("v", "low", "high")]
+    value, low, high = (f"try_cast({text} as double)" for text in each)
+    numbers = f"{value} is not null and {low} is not null and {high} is not null"
+    return f"if({numbers}, {value} between {low} and {high}, {each[0]} between {each[1]} and {each[2]})"
+
+
+def _compared(operator: str) -> str:
+    return f"coalesce({{a}} {operator} {{b}}, false)"
+
+
+def _of_fields(operator: str) -> str:
+    return f"coalesce(nullif({{a}}, '') {operator} nullif({{b}}, ''), false)"
+
+
+CONDITIONAL = (
+    _row(
+        "if case iff",
+        "c boolean, a any, b any",
+        "if({c}, {a}, {b})",
+        "",
+        "The first value if the condition holds, else the second.",
+        {"if(1<2,'Jack','Harry')": "Jack", "if(null,1,2)": 2},
+    ),
+    _row(
+        "if case",
+        "c boolean",
+        "coalesce({c}, false)",
+        "boolean",
+        "Whether the condition holds.",
+        {"if(1<2)": True, "if(null)": False},
+    ),
+    _row(
+        "! !if not",
+        "c boolean",
+        "(not coalesce({c}, false))",
+        "boolean",
+        "Whether the condition does not hold.",
+        {"not(1<2)": False, "not(null)": True},
+    ),
+    _row(
+        "and & &&",
+        "c boolean...",
+        _joined("forall"),
+        "boolean",
+        "Whether all conditions hold.",
+        {"and(1<2,2<3)": True, "and(1<2,null)": False},
+    ),
+    _row(
+        "or | ||",
+        "c boolean...",
+        _joined("exists"),
+        "boolean",
+        "Whether any of the conditions holds.",
+        {"or(1>2,2<3)": True, "or(1>2,null)": False},
+    ),
+    _row(
+        "xor",
+        "a boolean, b boolean",
+        "(coalesce({a}, false) != coalesce({b}, false))",
+        "boolean",
+        "Whether just one of two conditions holds.",
+        {"xor(1>2,2<3)": True},
+    ),
+    _row(
+        "coalesce nvl ifnull firstNotNull",
+        "a any, b any, more any...",
+        lambda t: f"coalesce({', '.join(filter(None, (t['a'], t['b'], t['more'])))})",
+        "",
+        "The first value that is not null.",
+        {"coalesce(null,'30')": "30", "nvl('a','b')": "a", "coalesce(null,null,3)": 3},
+    ),
+    _row(
+        "nvl2",
+        "c any, a any, b any",
+        "nvl2({c}, {a}, {b})",
+        "",
+        "The second value where the first is not null, else the third.",
+        {"nvl2(null,'a','b')": "b"},
+    ),
+    _row(
+        "nullif",
+        "a text, b text",
+        "nullif({a}, {b})",
+        "string",
+        "Null where two texts are equal, else the first.",
+        {"nullif('a','a')": None, "nullif('a','b')": "a"},
+    ),
+    _row(
+        "emptyToNull nullIfEmpty",
+        "s text",
+        "nullif({s}, '')",
+        "string",
+        "Null of an empty text.",
+        {"emptyToNull('')": None},
+    ),
+    _row("nullToEmpty", "s text", "coalesce({s}, '')", "string", "An empty text of null.", {"nullToEmpty(null)": ""}),
+    _row(
+        "greatest max_of",
+        "a number, b number, more number...",
+        lambda t: f"greatest({', '.join(filter(None, (t['a'], t['b'], t['more'])))})",
+        "double",
+        "The greatest number; nulls are left out.",
+        {"greatest(1,3,2)": 3.0, "greatest(1,null)": 1.0},
+    ),
+    _row(
+        "least min_of",
+        "a number, b number, more number...",
+        lambda t: f"least({', '.join(filter(None, (t['a'], t['b'], t['more'])))})",
+        "double",
+        "The least number; nulls are left out.",
+        {"least(1,3,2)": 1.0},
+    ),
+    _row(
+        "isNull null",
+        "s text",
+        "coalesce(lower({s}) in ('', 'null'), true)",
+        "boolean",
+        "Whether there is no value, an empty text or the word null.",
+        {"isNull(null)": True, "isNull('')": True, "isNull('NULL')": True, "isNull('a')": False},
+    ),
+    _row(
+        "isNotNull !null !isNull notNull",
+        "s text",
+        "(not coalesce(lower({s}) in ('', 'null'), true))",
+        "boolean",
+        "Whether there is a value.",
+        {"isNotNull('a')": True, "isNotNull('')": False},
+    ),
+    _row(
+        "isFieldEmpty isEmpty",
+        "s text",
+        "coalesce({s} = '', true)",
+        "boolean",
+        "Whether there is no value or an empty text.",
+        {"isFieldEmpty('')": True, "isFieldEmpty(' ')": False},
+    ),
+    _row(
+        "isBlank",
+        "s text",
+        "coalesce(trim({s}) = '', true)",
+        "boolean",
+        "Whether there is nothing but blanks.",
+        {"isBlank('  ')": True, "isBlank(null)": True, "isBlank('a')": False},
+    ),
+    _row(
+        "isTrue",
+        "c boolean",
+        "coalesce({c}, false)",
+        "boolean",
+        "Whether it is true.",
+        {"isTrue('true')": True, "isTrue('x')": False},
+    ),
+    _row(
+        "isFalse",
+        "c boolean",
+        "coalesce(not {c}, false)",
+        "boolean",
+        "Whether it is false, and not null.",
+        {"isFalse('false')": True, "isFalse(null)": False},
+    ),
+    _row(
+        "between",
+        "v text, low text, high text",
+        lambda t: f"coalesce({_between(t)}, false)",
+        "boolean",
+        "Whether it lies between both or is one of them, as a number if all are.",
+        {"between(5,1,10)": True, "between('b','a','c')": True, "between(null,1,2)": False},
+    ),
+    _row(
+        "between_not betweennot notBetween",
+        "v text, low text, high text",
+        lambda t: f"coalesce(not ({_between(t)}), false)",
+        "boolean",
+        "Whether it lies outside; false of null.",
+        {"between_not(5,1,10)": False, "between_not(11,1,10)": True, "between_not(null,1,2)": False},
+    ),
+    _row(
+        "convert_boolen convertBoolen convertBoolean",
+        "s text",
+        "if(lower({s}) = 'true', 1, 0)",
+        "int",
+        "1 of true, else 0.",
+        {"convert_boolen('TRUE')": 1, "convert_boolen(null)": 0},
+    ),
+    _row(
+        "in contain",
+        "s text, items text...",
+        "coalesce({s} in ({items}), false)",
+        "boolean",
+        "Whether it is one of the items.",
+        {"in('a','a','b')": True, "contain(3,1,2)": False, "in(null,'a')": False},
+    ),
+    _row(
+        "!in !contain notIn",
+        "s text, items text...",
+        "(not coalesce({s} in ({items}), false))",
+        "boolean",
+        "Whether it is none of the items.",
+        {"notIn('a','a','b')": False, "!contain(null,'a')": True},
+    ),
+    _row(
+        "gt",
+        "a text, b text",
+        _compared(">"),
+        "boolean",
+        "Whether a text stands behind another.",
+        {"gt('b','a')": True, "gt('10','9')": False},
+    ),
+    _row(
+        "ge",
+        "a text, b text",
+        _compared(">="),
+        "boolean",
+        "Whether a text stands behind another or equals it.",
+        {"ge('a','a')": True},
+    ),
+    _row(
+        "lt",
+        "a text, b text",
+        _compared("<"),
+        "boolean",
+        "Whether a text stands before another.",
+        {"lt('10','9')": True, "lt(null,'a')": False},
+    ),
+    _row(
+        "le",
+        "a text, b text",
+        _compared("<="),
+        "boolean",
+        "Whether a text stands before another or equals it.",
+        {"le('a','b')": True},
+    ),
+    _row(
+        "gtByField",
+        "a text, b text",
+        _of_fields(">"),
+        "boolean",
+        "As gt; false if one is empty.",
+        {"gtByField('b','')": False, "gtByField('b','a')": True},
+    ),
+    _row(
+        "geByField",
+        "a text, b text",
+        _of_fields(">="),
+        "boolean",
+        "As ge; false if one is empty.",
+        {"geByField('','')": False},
+    ),
+    _row(
+        "ltByField",
+        "a text, b text",
+        _of_fields("<"),
+        "boolean",
+        "As lt; false if one is empty.",
+        {"ltByField('','b')": False},
+    ),
+    _row(
+        "leByField",
+        "a text, b text",
+        _of_fields("<="),
+        "boolean",
+        "As le; false if one is empty.",
+        {"leByField('a','a')": True},
+    ),
+    _row(
+        "equalsByField equalByField",
+        "a text, b text",
+        _of_fields("="),
+        "boolean",
+        "Whether two texts are equal and not empty.",
+        {"equalsByField('a','a')": True, "equalsByField('','')": False},
+    ),
+    _row(
+        "equalsIgnoreCase",
+        "a text, b text",
+        "coalesce(lower({a}) = lower({b}), false)",
+        "boolean",
+        "Whether two texts are equal in any case.",
+        {"equalsIgnoreCase('aB','Ab')": True},
+    ),
+)

@@ -1,0 +1,266 @@
+"""Times as texts: moved, written and read. A text without a format is `yyyy-MM-dd HH:mm:ss`, or ISO 8601."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+
+from rs_assets.errors import TopologyError
+from rs_assets.expressions.functions.function import Family, Template
+from rs_assets.expressions.functions.kinds import NO_TIME, time_of
+from rs_assets.expressions.functions.literals import unquote
+
+_row = Family("date").row
+
+DEFAULT = "'yyyy-MM-dd HH:mm:ss'"
+# So many of a unit are ten thousand years: Spark raises on times that it cannot hold.
+MOST = {"YEAR": 10_000, "QUARTER": 40_000, "MONTH": 120_000, "WEEK": 520_000, "DAY": 3_650_000}
+_DATE = f"try_cast(regexp_replace(trim({{s}}), '{NO_TIME.replace('{', '{{').replace('}', '}}')}', '') as date)"
+# Years with a sign may have more digits than Spark can hold, and it raises.
+_SIGNED = "'^.*(?:[+]|(?:^|[^0-9])-)[0-9]{5,}.*$| +'"
+# A time of day with an offset or the name of a zone behind it.
+_OWN_ZONE = ":[0-9][0-9.]* *(?:[A-Za-z]|[+-]).*$"
+# Behind the last year there are dates, but not all that a function looks for.
+_NEAR = f"year({_DATE}) between 1 and 9999"
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+
+def read_time(texts: Mapping[str, str]) -> str:
+    """The time that the text tells, in the format that is given."""
+    text = texts["s"]
+    if "f" not in texts:
+        return time_of(text)
+    return f"try_to_timestamp(regexp_replace(trim({text}), {_SIGNED}, ' '), {texts['f']})"
+
+
+def instant(texts: Mapping[str, str]) -> str:
+    """The same as a moment: a text is meant in the zone of the script, if it names none itself."""
+    time, zone = read_time(texts), texts["zone"]
+    if zone == "UTC":
+        return time
+    there = f"to_utc_timestamp({time}, '{zone}')"
+    # Formats have no letters for a zone.
+    return there if "f" in texts else f"if({texts['s']} rlike '{_OWN_ZONE}', {time}, {there})"
+
+
+def written(time: str, texts: Mapping[str, str]) -> str:
+    """The SQL of a time as a text, in the format that is given."""
+    return f"date_format({time}, {texts.get('f', DEFAULT)})"
+
+
+def moved(time: str, unit: str, count: str) -> str:
+    """The SQL of a time that is so many units later, null of one that lies too far away."""
+    most = MOST.get(unit)
+    near = f"{count} between -{most} and {most} and " if most else ""
+    return f"if({near}year({time}) between 1 and 9999, timestampadd({unit}, {count}, {time}), null)"
+
+
+def _moved(unit: str = "") -> Template:
+    return lambda texts: written(moved(read_time(texts), unit or texts["unit"], texts["n"]), texts)
+
+
+def _moved_date(sign: str) -> str:
+    near = f"{{n}} between -{MOST['DAY']} and {MOST['DAY']} and {_NEAR}"
+    return f"if({near}, date_format(date_add({_DATE}, {sign}{{n}}), 'yyyy-MM-dd'), null)"
+
+
+def _next_day(texts: Mapping[str, str]) -> str:
+    day = (unquote(texts["day"]) or "").lower()
+    if len(day) < 2 or not any(each.startswith(day) for each in _DAYS):
+        raise TopologyError(f"{day!r} is no day of the week", remedy=f"use one of: {', '.join(_DAYS)}")
+    made = f"if({_NEAR}, date_format(next_day({_DATE}, '{day[:3]}'), 'yyyy-MM-dd'), null)"
+    return made.format_map(texts)
+
+
+ONE, TWO = "s text", "s text, f readable"
+_T = "'2017-09-15 13:14:15'"
+
+_MOVED = tuple(
+    row
+    for names, unit, later in (
+        ("addYear yearAdd add_years", "YEAR", "2018-09-15 13:14:15"),
+        ("addMonth monthAdd add_months", "MONTH", "2017-10-15 13:14:15"),
+        ("addWeek weekAdd", "WEEK", "2017-09-22 13:14:15"),
+        ("addDay dayAdd add_days", "DAY", "2017-09-16 13:14:15"),
+        ("addHour hourAdd add_hours", "HOUR", "2017-09-15 14:14:15"),
+        ("addMinute minuteAdd add_minutes", "MINUTE", "2017-09-15 13:15:15"),
+        ("addSecond secondAdd add_seconds", "SECOND", "2017-09-15 13:14:16"),
+    )
+    for name in (names.split()[0],)
+    for row in (
+        _row(
+            names,
+            "s text, n int",
+            _moved(unit),
+            "string",
+            f"The time so many {unit.lower()}s later.",
+            {f"{name}({_T},1)": later, f"{name}('x',1)": None, f"{name}({_T},null)": None},
+        ),
+        _row(
+            names,
+            "s text, n int, f readable",
+            _moved(unit),
+            "string",
+            f"The same of a time in a format, so many {unit.lower()}s later.",
+            {f"{name}('15.09.2017 13',0,'dd.MM.yyyy HH')": "15.09.2017 13"},
+        ),
+    )
+)
+
+DATES = (
+    *_MOVED,
+    _row(
+        "dateadd adddate timeadd",
+        "s text, n int, unit unit",
+        _moved(),
+        "string",
+        "The time so many units later: yyyy, MM, dd, HH, mm, ss or a word.",
+        {
+            f"dateadd({_T},1,'MM')": "2017-10-15 13:14:15",
+            f"dateadd({_T},-1,'mm')": "2017-09-15 13:13:15",
+            "dateadd('2017-01-31  00:00:00',1,'month')": "2017-02-28 00:00:00",
+        },
+    ),
+    _row(
+        "date_add dateAddDays",
+        "s text, n int",
+        _moved_date(""),
+        "string",
+        "The date so many days later.",
+        {"date_add('2017-09-15 00:00:00',30)": "2017-10-15", "date_add('x',1)": None},
+    ),
+    _row(
+        "date_sub dateSubDays",
+        "s text, n int",
+        _moved_date("-"),
+        "string",
+        "The date so many days before.",
+        {"date_sub('2017-10-15',30)": "2017-09-15"},
+    ),
+    _row(
+        "dateDiff",
+        "s text, start text",
+        f"datediff({_DATE}, {_DATE.replace('{s}', '{start}')})",
+        "int",
+        "How many days the first date lies behind the second.",
+        {
+            "dateDiff('2017-10-15 00:00:00','2017-09-15 00:00:00')": 30,
+            "dateDiff('2017-09-15 00:00:00','2017-10-15 00:00:00')": -30,
+            "dateDiff(null,'2017-10-15')": None,
+        },
+    ),
+    _row(
+        "timestampdiff timeDiff",
+        "unit unit, s text, end text",
+        lambda t: f"timestampdiff({t['unit']}, {time_of(t['s'])}, {time_of(t['end'])})",
+        "bigint",
+        "How many whole units the second time lies behind the first.",
+        {"timestampdiff('hour','2017-09-15 00:00:00','2017-09-15 02:59:00')": 2},
+    ),
+    _row(
+        "months_between monthsBetween",
+        "s text, start text",
+        lambda t: f"months_between({time_of(t['s'])}, {time_of(t['start'])})",
+        "double",
+        "How many months the first time lies behind the second.",
+        {"months_between('2017-03-31','2017-02-28')": 1.0},
+    ),
+    _row(
+        "date_format format dateFormat modifyFormat",
+        "s text, to format",
+        lambda t: written(read_time({"s": t["s"]}), {"f": t["to"]}),
+        "string",
+        "The time in a format.",
+        {"date_format('2017-09-15 00:00:00','yyMMdd')": "170915", "format('x','yy')": None},
+    ),
+    _row(
+        "date_format format dateFormat modifyFormat",
+        "s text, f readable, to format",
+        lambda t: written(read_time(t), {"f": t["to"]}),
+        "string",
+        "The time of one format in another.",
+        {"date_format('0915-2017','MMdd-yyyy','yyyyMMdd')": "20170915"},
+    ),
+    _row(
+        "datetrunc datefirst date_trunc",
+        "s text, unit unit",
+        lambda t: written(f"date_trunc('{t['unit']}', {read_time(t)})", t),
+        "string",
+        "The beginning of its year, month, day...",
+        {
+            f"datetrunc({_T},'MM')": "2017-09-01 00:00:00",
+            f"datetrunc({_T},'hour')": "2017-09-15 13:00:00",
+            f"datetrunc({_T},'mm')": "2017-09-15 13:14:00",
+        },
+    ),
+    _row(
+        "lastday last_day",
+        ONE,
+        f"if({_NEAR}, date_format(last_day({_DATE}), 'yyyy-MM-dd'), null)",
+        "string",
+        "The last date of its month.",
+        {"lastday('2017-02-03')": "2017-02-28", "lastday('x')": None, "lastday('5000000-01-01')": None},
+    ),
+    _row(
+        "nextday next_day",
+        "s text, day word",
+        _next_day,
+        "string",
+        "The next date behind it that is a day of the week.",
+        {"nextday('2017-09-15','monday')": "2017-09-18"},
+    ),
+    _row(
+        "to_date toDate",
+        ONE,
+        f"case when trim({{s}}) not rlike '^-?[0-9]{{{{1,7}}}}$' then {_DATE}"
+        " when try_cast({s} as int) between -719162 and 2932896 then date_from_unix_date(try_cast({s} as int)) end",
+        "date",
+        "The date that a text tells, or that lies so many days behind 1970.",
+        {
+            "to_date(100)": dt.date(1970, 4, 11),
+            "to_date('2017-09-15')": dt.date(2017, 9, 15),
+            "to_date('x')": None,
+            "to_date(9999999)": None,
+        },
+    ),
+    _row(
+        "to_date toDate",
+        TWO,
+        f"try_to_date(regexp_replace({{s}}, {_SIGNED.replace('{', '{{').replace('}', '}}')}, ' '), {{f}})",
+        "date",
+        "The date that a text in a format tells.",
+        {"to_date('20170915','yyyyMMdd')": dt.date(2017, 9, 15)},
+    ),
+    _row(
+        "to_timestamp toTimestamp",
+        ONE,
+        instant,
+        "timestamp",
+        "The time that a text tells, in the zone of the script.",
+        {"tochar(to_timestamp('2017-09-15  01:02:03'))": "2017-09-15 01:02:03", "to_timestamp('x')": None},
+    ),
+    _row(
+        "to_timestamp toTimestamp",
+        TWO,
+        instant,
+        "timestamp",
+        "The time that a text in a format tells, in the zone of the script.",
+        {"tochar(to_timestamp('150917','ddMMyy'))": "2017-09-15 00:00:00"},
+    ),
+    _row(
+        "isValidTime isDate is_date",
+        ONE,
+        lambda t: f"({read_time(t)} is not null)",
+        "boolean",
+        "Whether it tells a time.",
+        {"isDate('2017-13-01')": False, "isDate('2017-12-01')": True, "isDate(null)": False, "isDate('12:30')": False},
+    ),
+    _row(
+        "isValidTime isDate is_date",
+        TWO,
+        lambda t: f"({read_time(t)} is not null)",
+        "boolean",
+        "Whether it tells a time in a format.",
+        {"isDate('01.12.2017','dd.MM.yyyy')": True, "isDate('+999999','yyyy')": False},
+    ),
+)

@@ -1,0 +1,163 @@
+"""What a function is: a signature, and the Spark SQL that a call of it becomes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from rs_assets.errors import TopologyError
+from rs_assets.expressions.functions.kinds import KINDS, coerced
+
+# Makes the SQL text of a call from those of its arguments, by the names of the parameters.
+Template = Callable[[Mapping[str, str]], str]
+
+_PARAMETER = re.compile(r"(?P<name>\w+) (?P<kind>\w+)(?P<more>\.\.\.)?(?: = (?P<default>.+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter. Its `kind` says what an argument is cast to, or which literal it must be (KINDS).
+
+    `default` is the SQL text that stands for an argument that is left out, None if it must be given.
+    """
+
+    name: str
+    kind: str
+    default: str | None = None
+    variadic: bool = False
+
+    def __str__(self) -> str:
+        default = f" = {self.default}" if self.default is not None else ""
+        return f"{self.name} {self.kind}{'...' if self.variadic else ''}{default}"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A call, in the language of scripts, and its result: a golden row."""
+
+    call: str
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of the languages, total for all values: what cannot be computed is null, and nothing raises.
+
+    `returns` is the Spark type of the result: empty if it is what the arguments of the kind `any` have in common,
+    "unknown" if only Spark can say.
+    """
+
+    name: str
+    family: str
+    parameters: tuple[Parameter, ...]
+    template: Template
+    returns: str
+    doc: str
+    aliases: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = ()
+    # Tells the code of a function in Python from other code under its name.
+    code: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name and its aliases."""
+        return (self.name, *self.aliases)
+
+    @property
+    def signature(self) -> str:
+        """The function as it is called: `lpad(s text, n long, pad text)`."""
+        return f"{self.name}({', '.join(map(str, self.parameters))})"
+
+    def accepts(self, arity: int) -> bool:
+        """Whether it may be called with so many arguments."""
+        fixed = [each for each in self.parameters if not each.variadic]
+        needed = sum(each.default is None for each in fixed)
+        return needed <= arity and (arity <= len(fixed) or len(fixed) < len(self.parameters))
+
+    def kind_at(self, place: int) -> str:
+        """The kind of the parameter that takes the argument at this place."""
+        return self.parameters[min(place, len(self.parameters) - 1)].kind
+
+    def sql(self, *arguments: str, zone: str = "UTC") -> str:
+        """The Spark SQL of a call with these SQL texts; `zone` is that of times which are written without one.
+
+        TopologyError if the number of arguments is wrong, or one that must be a literal is none or not a legal one.
+
+        >>> from rs_assets.expressions.functions.registry import function_named
+        >>> function_named("toUpper", 1).sql("page")
+        'upper(cast(page as string))'
+        """
+        if not self.accepts(len(arguments)):
+            raise TopologyError(
+                f"{self.name} takes other arguments than {len(arguments)}", remedy=f"write {self.signature}"
+            )
+        return self.template(self._texts(arguments, zone))
+
+    def casts(self, *arguments: str, zone: str = "UTC") -> Mapping[str, str]:
+        """The SQL texts of the arguments of a call, cast to what the parameters take, by the names of these."""
+        return self._texts(arguments, zone)
+
+    def type_of(self, *arguments: str) -> str:
+        """The Spark type of the result of a call, empty if it is that of the arguments in common.
+
+        >>> from rs_assets.expressions.functions.registry import function_named
+        >>> function_named("cast", 2).type_of("a", "'long'")
+        'bigint'
+        """
+        return self.returns.format_map(self._texts(arguments, "UTC")) if "{" in self.returns else self.returns
+
+    def _texts(self, arguments: tuple[str, ...], zone: str) -> Mapping[str, str]:
+        """The SQL texts of the arguments, as the parameters take them."""
+        texts = {"zone": zone}
+        for place, parameter in enumerate(self.parameters):
+            given = arguments[place:] if parameter.variadic else arguments[place : place + 1] or (parameter.default,)
+            made = [coerced(str(text), parameter.kind, f"{parameter.name} of {self.name}") for text in given]
+            texts[parameter.name] = ", ".join(made)
+        return texts
+
+
+def parameters_of(signature: str) -> tuple[Parameter, ...]:
+    """The parameters that a signature tells.
+
+    >>> [str(each) for each in parameters_of("s text, n long = 1, more any...")]
+    ['s text', 'n long = 1', 'more any...']
+    """
+    made = []
+    for part in filter(None, signature.split(", ")):
+        found = _PARAMETER.fullmatch(part)
+        if found is None or found["kind"] not in KINDS:
+            raise ValueError(f"{part!r} is no parameter")
+        made.append(Parameter(found["name"], found["kind"], found["default"], bool(found["more"])))
+    return tuple(made)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Makes the functions of one table: `rows` collects them."""
+
+    name: str
+
+    def row(
+        self,
+        names: str,
+        signature: str,
+        template: str | Template,
+        returns: str,
+        doc: str,
+        golden: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Function:
+        """A function: its `names`, the canonical one first; SQL text with the parameters in braces, or a template."""
+        name, *aliases = names.split()
+        return Function(
+            name=name,
+            aliases=tuple(aliases),
+            family=self.name,
+            parameters=parameters_of(signature),
+            template=template.format_map if isinstance(template, str) else template,
+            returns=returns,
+            doc=doc,
+            examples=tuple(Example(call, result) for call, result in golden.items()),
+        )

@@ -1,0 +1,138 @@
+"""Texts of JSON. What is no JSON gives null."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from rs_assets.errors import TopologyError
+from rs_assets.expressions.functions.function import Family
+from rs_assets.expressions.functions.literals import is_null, quote, unquote
+
+_row = Family("json").row
+# What Spark reads as a path; of another it gives null for each row.
+_PATH = re.compile(r"\$(?:\.(?:\*|[^.\[\]'*]+)|\[(?:\d+|\*|'[^'\]]+')\])*")
+
+
+def _at_path(texts: Mapping[str, str]) -> str:
+    """`[*]` at the end of a path means the array itself, which Spark would unwrap if it has one item."""
+    path = texts["path"]
+    if is_null(path):
+        return "cast(null as string)"
+    plain = (unquote(path) or "").strip()
+    if not _PATH.fullmatch(plain):
+        raise TopologyError(f"{plain!r} is no path into JSON", remedy="write it as $.key, $['a key'], $[0] or $[*]")
+    while plain.endswith("[*]"):
+        plain = plain.removesuffix("[*]")
+    return f"get_json_object({texts['s']}, {quote(plain)})"
+
+
+def _of_key(texts: Mapping[str, str]) -> str:
+    key = unquote(texts["key"])
+    if key is None:
+        return "cast(null as string)"
+    if "'" in key or "]" in key:
+        raise TopologyError(
+            f"the key {key!r} has a quote or a bracket, which no path can name", remedy="rename it at its origin"
+        )
+    return f"get_json_object({texts['s']}, {quote(f'$[{chr(39)}{key}{chr(39)}]')})"
+
+
+_ITEMS = "transform(from_json({s}, 'array<map<string,string>>'), item -> try_element_at(item, {key}))"
+
+JSON = (
+    _row(
+        "json_value json_get get_json_object jsonPath",
+        "s text, path path",
+        _at_path,
+        "string",
+        "What stands at a path: $ is all, .a and ['a'] a key, [0] an item.",
+        {
+            "json_value('[10,20,[30,40]]','$[2][*]')": "[30,40]",
+            'json_value(\'{"ccc":{"hhh":["h0","h1","h2"]}}\',\'$.ccc.hhh[*]\')': '["h0","h1","h2"]',
+            'json_value(\'{"ccc":{"hhh":["h0","h1","h2"]}}\',\'$.ccc.hhh[1]\')': "h1",
+            "json_value('[1]',null)": None,
+            "json_value('{x','$.a')": None,
+        },
+    ),
+    _row(
+        "json_field get_json_field",
+        "s text, key word",
+        _of_key,
+        "string",
+        "What stands at a key, which may have dots.",
+        {"json_field('{\"a.b\":1}','a.b')": "1", "json_field('{\"a\":1}','b')": None},
+    ),
+    _row(
+        "array_size size_array json_size",
+        "s text",
+        "coalesce(json_array_length({s}), 0)",
+        "int",
+        "How many items an array has; 0 of what is none.",
+        {"array_size('[1,2]')": 2, "array_size('x')": 0, "array_size(null)": 0},
+    ),
+    _row(
+        "json_array_length jsonArrayLength",
+        "s text",
+        "json_array_length({s})",
+        "int",
+        "How many items an array has.",
+        {"json_array_length('[1,2]')": 2, "json_array_length('x')": None},
+    ),
+    _row(
+        "json_object_keys json_keys",
+        "s text",
+        "json_object_keys({s})",
+        "array<string>",
+        "The keys of an object.",
+        {'json_keys(\'{"a":1,"b":2}\')': ["a", "b"], "json_keys('[1]')": None},
+    ),
+    _row(
+        "is_json isJson isValidJson",
+        "s text",
+        # The parser takes what stands behind the first value for granted: two brackets find it out.
+        "(try_parse_json(concat('[', {s}, ']')) is not null"
+        " and try_parse_json(concat('{{\"a\":', {s}, '}}')) is not null)",
+        "boolean",
+        "Whether it is JSON.",
+        {
+            "is_json('{\"a\":[1]}')": True,
+            "is_json('{a')": False,
+            "is_json('1 2')": False,
+            "is_json('1,2')": False,
+            "is_json(null)": False,
+        },
+    ),
+    _row(
+        "in_max max_from_array",
+        "s text, key text",
+        f"array_max({_ITEMS})",
+        "string",
+        "The greatest text at a key of the objects of an array.",
+        {'in_max(\'[{"a":"9"},{"a":"10"}]\',\'a\')': "9", "in_max('x','a')": None},
+    ),
+    _row(
+        "in_min min_from_array",
+        "s text, key text",
+        f"array_min({_ITEMS})",
+        "string",
+        "The least text at a key of the objects of an array.",
+        {'in_min(\'[{"a":"9"},{"a":"10"}]\',\'a\')': "10"},
+    ),
+    _row(
+        "json_values in_values",
+        "s text, key text",
+        _ITEMS,
+        "array<string>",
+        "The texts at a key of the objects of an array.",
+        {'json_values(\'[{"a":"9"},{"b":1}]\',\'a\')': ["9", None]},
+    ),
+    _row(
+        "json_type jsonType",
+        "s text",
+        "lower(regexp_extract(schema_of_variant(try_parse_json({s})), '^[A-Z]+', 0))",
+        "string",
+        "What it is: object, array, string, boolean, bigint, double...",
+        {"json_type('[1]')": "array", "json_type('{{}')": None, "json_type('{\"a\":1}')": "object"},
+    ),
+)

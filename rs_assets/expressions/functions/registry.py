@@ -1,0 +1,134 @@
+"""All functions, by their names and aliases in any case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
+
+from rs_assets.errors import TopologyError
+from rs_assets.expressions.functions.arrays import ARRAYS
+from rs_assets.expressions.functions.bits import BITS
+from rs_assets.expressions.functions.casts import CASTS
+from rs_assets.expressions.functions.conditional import CONDITIONAL
+from rs_assets.expressions.functions.date_parts import DATE_PARTS
+from rs_assets.expressions.functions.dates import DATES
+from rs_assets.expressions.functions.encoding import ENCODING
+from rs_assets.expressions.functions.epochs import EPOCHS
+from rs_assets.expressions.functions.function import Function
+from rs_assets.expressions.functions.json import JSON
+from rs_assets.expressions.functions.math import MATH
+from rs_assets.expressions.functions.own import AggregateFunction, Declared, TableFunction, declared, declared_names
+from rs_assets.expressions.functions.packages import load_packages
+from rs_assets.expressions.functions.regexp import REGEXP
+from rs_assets.expressions.functions.tables import TABLES
+from rs_assets.expressions.functions.text import TEXT
+from rs_assets.expressions.functions.text_parts import TEXT_PARTS
+
+# One table a family, in the order of the documentation.
+FAMILIES: tuple[tuple[Function, ...], ...] = (
+    TEXT,
+    TEXT_PARTS,
+    REGEXP,
+    CONDITIONAL,
+    MATH,
+    BITS,
+    DATES,
+    DATE_PARTS,
+    EPOCHS,
+    JSON,
+    ARRAYS,
+    ENCODING,
+    CASTS,
+)
+
+
+class UnknownFunctionError(TopologyError):
+    """No function has this name, or none takes so many arguments."""
+
+
+def _by_name(functions: Iterable[Function]) -> Mapping[str, tuple[Function, ...]]:
+    found: dict[str, list[Function]] = {}
+    for function in functions:
+        for name in function.names:
+            found.setdefault(name.casefold(), []).append(function)
+    return MappingProxyType({name: tuple(overloads) for name, overloads in found.items()})
+
+
+FUNCTIONS: Mapping[str, tuple[Function, ...]] = _by_name(function for table in FAMILIES for function in table)
+
+
+TABLE_FUNCTIONS: Mapping[str, TableFunction] = MappingProxyType(
+    {name.casefold(): each for each in TABLES for name in each.function.names}
+)
+
+
+def function_named(name: str, arity: int) -> Function:
+    """The function of a name, in any case, that takes so many arguments: of the tables, else of users' own.
+
+    UnknownFunctionError, with the nearest names or the signatures there are, if there is none.
+
+    >>> function_named("SUBSTR", 3).signature
+    'substring(s text, p int, n int)'
+    >>> function_named("uper", 1)
+    Traceback (most recent call last):
+    rs_assets.expressions.functions.registry.UnknownFunctionError: there is no function 'uper'
+      remedy: did you mean 'upper' or 'toupper' or 'power'?
+    """
+    overloads = FUNCTIONS.get(name.casefold(), ())
+    fitting = next((each for each in overloads if each.accepts(arity)), None)
+    if fitting is not None:
+        return fitting
+    if overloads:
+        raise _misfit(name, arity, *overloads)
+    found = own_named(name)
+    if isinstance(found, Function) and found.accepts(arity):
+        return found
+    if isinstance(found, Function):
+        raise _misfit(name, arity, found)
+    if found is not None or name.casefold() in TABLE_FUNCTIONS:
+        raise UnknownFunctionError(f"{name} is no function of one row", remedy=_elsewhere(name, found))
+    raise _unknown(name, (*FUNCTIONS, *declared_names()))
+
+
+def table_function_named(name: str, arity: int) -> TableFunction:
+    """The function of a name, in any case, that makes rows of so many arguments; UnknownFunctionError if there is none.
+
+    >>> table_function_named("STRING_SPLIT", 2).signature
+    'string_split(s text, sep text)'
+    """
+    found = TABLE_FUNCTIONS.get(name.casefold()) or own_named(name)
+    if isinstance(found, TableFunction):
+        if not found.accepts(arity):
+            raise _misfit(name, arity, found)
+        return found
+    tables = [each for each in declared_names() if isinstance(declared(each), TableFunction)]
+    raise _unknown(name, (*TABLE_FUNCTIONS, *tables), what="function that makes rows")
+
+
+def own_named(name: str) -> Declared | None:
+    """The function of users' own of a name; packages of functions are imported if nothing else has declared it."""
+    if declared(name) is None:
+        load_packages()
+    return declared(name)
+
+
+def _misfit(name: str, arity: int, *known: Function | TableFunction) -> UnknownFunctionError:
+    return UnknownFunctionError(
+        f"{name} takes other arguments than {arity}", remedy=f"write {' or '.join(each.signature for each in known)}"
+    )
+
+
+def _elsewhere(name: str, found: Declared | None) -> str:
+    """Where a function stands that is none of one row."""
+    if isinstance(found, AggregateFunction):
+        return f"it is an aggregate, for GROUP BY in SQL: {found.signature}"
+    return (
+        f"it makes rows: LATERAL TABLE({name}(...)) AS t(a) in SQL, {name}(...) as a statement of its own in a script"
+    )
+
+
+def _unknown(name: str, known: Iterable[str], what: str = "function") -> UnknownFunctionError:
+    near = get_close_matches(name.casefold(), list(known), n=3)
+    told = f"did you mean {' or '.join(map(repr, near))}?" if near else "docs/functions.md lists all functions"
+    return UnknownFunctionError(f"there is no {what} {name!r}", remedy=told)

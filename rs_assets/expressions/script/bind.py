@@ -1,0 +1,143 @@
+"""From the statements of a script to steps, once the fields are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rs_assets.expressions.functions.literals import quote_name
+from rs_assets.expressions.script.doing import DONE
+from rs_assets.expressions.script.generate import make_rows, makes_rows
+from rs_assets.expressions.script.parse import Assign, Do, If, Statement, parse_script
+from rs_assets.expressions.script.steps import Bound, Drop, Fill, Step
+from rs_assets.expressions.syntax.bind import Scope, bind
+from rs_assets.expressions.syntax.tree import Call, Text, Value, Word, words_in
+from rs_assets.expressions.syntax.typed import Sql, united_types
+
+# The result of a test, kept beside the record until the script ends.
+TEST = "_rs_test_"
+
+
+def bound_script(
+    text: str, fields: Mapping[str, str | None], *, step: str, zone: str = "UTC", strict: bool = False
+) -> Bound:
+    """The steps of a script over `fields`, names with their Spark types.
+
+    LanguageError for a function, a field or a literal that does not fit.
+
+    >>> bound_script("x=upper(a);y=concat(x,'!')", {"a": "string"}, step="script").steps
+    (Fill(columns=(('x', 'upper(cast(`a` as string))'),)), Fill(columns=(('y', "concat_ws('', ...
+    """
+    binder = Binder(Scope(text, step, dict(fields), zone, strict))
+    binder.run(parse_script(text), guard="")
+    return binder.bound()
+
+
+class Binder:
+    """Walks through the statements; what stands in one step is computed from the fields as they are before it."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.fields = dict(scope.fields)
+        self.steps: list[Step] = []
+        self.waiting: dict[str, str] = {}
+        self.tests = 0
+
+    def bound(self) -> Bound:
+        """What came out of it."""
+        self.flush()
+        if self.tests:
+            self.steps.append(Drop(tuple(f"{TEST}{number}" for number in range(1, self.tests + 1))))
+        return Bound(tuple(self.steps), tuple(self.fields.items()))
+
+    def run(self, statements: tuple[Statement, ...], *, guard: str) -> None:
+        """Take statements, which are for the records for which `guard` is true; for all if it is empty."""
+        for statement in statements:
+            match statement:
+                case Assign(name, value, at):
+                    self.assign(name, self._bind(value), guard, at)
+                case If():
+                    self._branch(statement, guard)
+                case Do(call):
+                    self._do(call, guard)
+
+    def _bind(self, value: Value) -> Sql:
+        """`value` over the fields as they are now: those that wait are filled in before."""
+        if any(word in self.waiting for word in words_in(value)):
+            self.flush()
+        return bind(value, self.scope.with_fields(self.fields))
+
+    def flush(self) -> None:
+        """Fill in what waits: what comes next sees it."""
+        if self.waiting:
+            self.steps.append(Fill(tuple(self.waiting.items())))
+            self.waiting = {}
+
+    def assign(self, field: str, value: Sql, guard: str, at: int) -> None:
+        """Give a field a value, for the records for which the guard holds."""
+        self.check_name(field, self.fields, at)
+        if guard:
+            value = self._guarded(field, value, guard)
+        if value.kind == "void":
+            value = Sql("cast(null as string)", "string")
+        if field in self.waiting:
+            self.flush()
+        self.waiting[field] = value.text
+        self.fields[field] = value.kind
+
+    def check_name(self, field: str, others: Iterable[str], at: int) -> None:
+        """LanguageError if no field can have this name beside the others."""
+        other = next((each for each in others if each.casefold() == field.casefold() and each != field), None)
+        if other is not None or field.startswith("_rs_"):
+            what = (
+                f"{field!r} and {other!r} differ by case only" if other else f"{field!r} is a name of the project's own"
+            )
+            raise self.scope.error(what, at, remedy="choose another name")
+
+    def _guarded(self, field: str, value: Sql, guard: str) -> Sql:
+        """`value` where the guard holds, else what the field has already."""
+        if field in self.waiting:
+            self.flush()
+        old = Sql(quote_name(field), self.fields[field]) if field in self.fields else Sql("null", "void")
+        kind = united_types([value.kind, old.kind])
+        new, old = value.as_type(kind), old.as_type(kind) if old.kind != "void" else old
+        return Sql(f"case when {guard} then {new.text} else {old.text} end", kind)
+
+    def _branch(self, branch: If, guard: str) -> None:
+        """Each test is computed once, before the statements behind it change a field."""
+        before: list[str] = [guard] if guard else []
+        for test, statements in branch.branches:
+            name = self._test(" and ".join([*before, self._bind(test).condition]))
+            self.run(statements, guard=name)
+            before.append(f"not {name}")
+        if branch.otherwise:
+            self.run(branch.otherwise, guard=self._test(" and ".join(before)))
+
+    def _test(self, condition: str) -> str:
+        """The name of a column with the result of a test."""
+        self.flush()
+        self.tests += 1
+        name = f"{TEST}{self.tests}"
+        self.steps.append(Fill(((name, condition),)))
+        return name
+
+    def _do(self, call: Call, guard: str) -> None:
+        done = DONE.get(call.name.casefold()) or (make_rows if makes_rows(call) else None)
+        if done is None:
+            bind(call, self.scope.with_fields(self.fields))
+            raise self.scope.error(
+                f"the result of {call.name} goes nowhere", call.at, remedy=f"give it a field: x={call.name}(...)"
+            )
+        self.flush()
+        done(self, call, guard)
+        self.flush()
+
+    def names(self, call: Call, *, known: bool = True) -> list[str]:
+        """The arguments of a call that are names of fields."""
+        found = []
+        for each in call.arguments:
+            name = each.name if isinstance(each, Word) else each.text if isinstance(each, Text) else ""
+            if not name or (known and name not in self.fields):
+                what = f"there is no field {name!r}" if name else f"{call.name} takes names of fields"
+                raise self.scope.error(what, each.at, remedy=f"the fields are: {', '.join(self.fields)}")
+            found.append(name)
+        return found

@@ -1,0 +1,47 @@
+"""Functions that make rows, as statements of a script: one record becomes several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rs_assets.errors import TopologyError
+from rs_assets.expressions.functions.literals import quote_name
+from rs_assets.expressions.functions.own import TableFunction
+from rs_assets.expressions.functions.registry import FUNCTIONS, own_named, table_function_named
+from rs_assets.expressions.script.doing import only_at_the_top
+from rs_assets.expressions.script.steps import Generate
+from rs_assets.expressions.syntax.bind import AS_THEY_ARE, bind, local
+from rs_assets.expressions.syntax.tree import Call
+
+if TYPE_CHECKING:
+    from rs_assets.expressions.script.bind import Binder
+
+
+def makes_rows(call: Call) -> bool:
+    """Whether a call is of a function of users' own that makes rows."""
+    return call.name.casefold() not in FUNCTIONS and isinstance(own_named(call.name), TableFunction)
+
+
+def make_rows(binder: Binder, call: Call, guard: str) -> None:
+    """`f(x)`: a record for each row, with its fields beside those of the record; none for no row."""
+    only_at_the_top(binder, call, guard)
+    scope = binder.scope.with_fields(binder.fields)
+    try:
+        function = table_function_named(call.name, len(call.arguments))
+        values = [bind(each, scope) for each in call.arguments]
+        told = [
+            each if function.function.kind_at(place) in AS_THEY_ARE else local(each, scope)
+            for place, each in enumerate(values)
+        ]
+        rows = function.rows(*(each.text for each in told), zone=scope.zone)
+    except TopologyError as error:
+        if hasattr(error, "line"):
+            raise
+        raise scope.error(error.what, call.at, remedy=error.remedy) from error
+    made = dict(function.fields)
+    for name in made:
+        binder.check_name(name, [each for each in binder.fields if each != name], call.at)
+    kept = tuple(each for each in binder.fields if each not in made)
+    binder.fields = {**{each: binder.fields[each] for each in kept}, **made}
+    names = ", ".join(map(quote_name, made))
+    binder.steps.append(Generate(kept, f"inline({rows}) as ({names})"))

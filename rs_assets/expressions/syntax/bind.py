@@ -1,0 +1,161 @@
+"""From values and calls to Spark SQL, once the fields are known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from rs_assets.errors import TopologyError
+from rs_assets.expressions.functions.function import Function
+from rs_assets.expressions.functions.kinds import LITERALS
+from rs_assets.expressions.functions.literals import quote, quote_name
+from rs_assets.expressions.functions.registry import function_named
+from rs_assets.expressions.syntax.compare import both, compared, negated
+from rs_assets.expressions.syntax.place import LanguageError
+from rs_assets.expressions.syntax.tree import Both, Call, Compare, Not, Number, Text, Value, Word
+from rs_assets.expressions.syntax.typed import Sql, united_types
+
+# More text than this is no longer a step that Spark can be given: values that are named once are small.
+LONGEST_SQL = 200_000
+CONSTANTS = {"null": Sql("null", "void", literal="null"), "true": Sql("true", "boolean", literal="true")}
+CONSTANTS["false"] = Sql("false", "boolean", literal="false")
+# Comparisons that are written as calls.
+CALLED = {
+    **dict.fromkeys(("equal", "equals", "=="), "=="),
+    **dict.fromkeys(("!equals", "notequals", "!="), "!="),
+    **dict.fromkeys(("great", ">"), ">"),
+    **dict.fromkeys(("greateeq", "greatereq", ">="), ">="),
+    **dict.fromkeys(("less", "<"), "<"),
+    **dict.fromkeys(("lesseq", "<="), "<="),
+}
+# Kinds of parameters that take a time of the record as the moment that it is.
+AS_THEY_ARE = frozenset({"any", "timestamp"})
+JOINED = {"and": "&", "&": "&", "or": "|", "|": "|"}
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The fields that may be named, with their Spark types (None: not known), and how words are taken."""
+
+    text: str
+    step: str
+    fields: Mapping[str, str | None]
+    zone: str = "UTC"
+    strict: bool = False
+
+    def with_fields(self, fields: Mapping[str, str | None]) -> Scope:
+        """The same text over other fields."""
+        return Scope(self.text, self.step, MappingProxyType(dict(fields)), self.zone, self.strict)
+
+    def error(self, what: str, at: int, *, remedy: str = "") -> LanguageError:
+        """The error for a fault at a place of the text."""
+        return LanguageError(what, self.text, at, remedy=remedy, step=self.step)
+
+
+def bind(value: Value, scope: Scope) -> Sql:  # noqa: PLR0911  one a kind of value
+    """`value` as Spark SQL; LanguageError for a function, field or literal that does not fit."""
+    match value:
+        case Word():
+            return _word(value, scope)
+        case Text(text):
+            return Sql(quote(text), "string", literal=text, quoted=True)
+        case Number(digits):
+            return (
+                Sql(f"{digits}D", "double", literal=digits) if "." in digits else Sql(digits, "bigint", literal=digits)
+            )
+        case Compare(operator, left, right):
+            return _compared(operator, left, right, scope)
+        case Both(operator, parts):
+            return both(operator, [bind(each, scope) for each in parts])
+        case Not(part):
+            return negated(bind(part, scope))
+        case Call():
+            return _call(value, scope)
+
+
+def _word(word: Word, scope: Scope) -> Sql:
+    if word.name in scope.fields:
+        return Sql(quote_name(word.name), scope.fields[word.name])
+    constant = CONSTANTS.get(word.name.lower())
+    if constant is not None:
+        return constant
+    begin = re.split(r"[.-]", word.name, maxsplit=1)[0]
+    if begin != word.name and begin in scope.fields:
+        remedy = f"write a text in quotes: '{word.name}'; a difference is subtraction(a,b)"
+        raise scope.error(f"there is no field {word.name!r}, but {begin!r}", word.at, remedy=remedy)
+    if scope.strict:
+        near = next((each for each in scope.fields if each.casefold() == word.name.casefold()), None)
+        hint = f"did you mean {near!r}? " if near else ""
+        raise scope.error(
+            f"there is no field {word.name!r}",
+            word.at,
+            remedy=f"{hint}the fields are: {', '.join(scope.fields)}; write a text in quotes",
+        )
+    return Sql(quote(word.name), "string", literal=word.name, quoted=True)
+
+
+def _compared(operator: str, left: Value, right: Value, scope: Scope) -> Sql:
+    one, other = bind(left, scope), bind(right, scope)
+    if "string" in (one.kind, other.kind):
+        one, other = local(one, scope), local(other, scope)
+    return compared(operator, one, other)
+
+
+def local(value: Sql, scope: Scope) -> Sql:
+    """A time of the record as clocks of the scope's zone show it: a text that it meets is meant so."""
+    if value.kind != "timestamp" or scope.zone == "UTC":
+        return value
+    return Sql(f"from_utc_timestamp({value.text}, '{scope.zone}')", value.kind)
+
+
+def _call(call: Call, scope: Scope) -> Sql:
+    operator = CALLED.get(call.name.casefold())
+    if operator is not None and len(call.arguments) == 2:
+        return _compared(operator, *call.arguments, scope=scope)
+    if call.name.casefold() in JOINED and call.arguments:
+        return both(JOINED[call.name.casefold()], [bind(each, scope) for each in call.arguments])
+    try:
+        function = function_named(call.name, len(call.arguments))
+        made = _arguments(function, call, scope)
+        told = (each if function.kind_at(p) in AS_THEY_ARE else local(each, scope) for p, each in enumerate(made))
+        sql = function.sql(*(each.text for each in told), zone=scope.zone)
+    except LanguageError:
+        raise
+    except TopologyError as error:
+        raise scope.error(error.what, call.at, remedy=error.remedy) from error
+    if len(sql) > LONGEST_SQL:
+        raise scope.error(
+            "so many calls inside of each other are too much", call.at, remedy="name what is inside: x=..."
+        )
+    kind = function.type_of(*(each.text for each in made)) or united_types(
+        [each.kind for each in _alike(function, made)]
+    )
+    return Sql(sql, None if kind == "unknown" else kind)
+
+
+def _arguments(function: Function, call: Call, scope: Scope) -> list[Sql]:
+    made = [
+        _literal(value, scope) if function.kind_at(place) in LITERALS else bind(value, scope)
+        for place, value in enumerate(call.arguments)
+    ]
+    if function.returns:
+        return made
+    # They become one result: Spark would cast texts to numbers, and raise.
+    kind = united_types([each.kind for each in _alike(function, made)])
+    return [
+        each.as_type(kind) if function.kind_at(place) == "any" and kind == "string" else each
+        for place, each in enumerate(made)
+    ]
+
+
+def _alike(function: Function, made: list[Sql]) -> list[Sql]:
+    return [each for place, each in enumerate(made) if function.kind_at(place) == "any"]
+
+
+def _literal(value: Value, scope: Scope) -> Sql:
+    """An argument that is no value of a row: a bare word is taken as it stands."""
+    if isinstance(value, Word) and value.name.lower() != "null":
+        return Sql(quote(value.name), "string", literal=value.name, quoted=True)
+    return bind(value, scope.with_fields({}))

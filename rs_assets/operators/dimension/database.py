@@ -1,0 +1,79 @@
+"""A dimension from a database, read whole by one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+from sqlalchemy import Engine, Executable, select, table, text
+
+from rs_assets.common.database import engine_of, parsed_url, secrets_of, where, without
+from rs_assets.errors import RsError, SchemaError, SourceReadError
+from rs_assets.operators.dimension.spec import DatabaseOrigin
+from rs_assets.records.rows import infer_schema, to_table
+
+# Rows that are turned into Arrow at a time.
+SOME = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseLoader:
+    """Connects for each load: passwords change."""
+
+    origin: DatabaseOrigin
+
+    def mark(self) -> None:
+        """Only a load tells."""
+
+    def load(self, schema: StructType | None) -> pa.Table:
+        """All rows; SourceReadError, without a word of the url's secrets, if they cannot be read."""
+        url = parsed_url(self.origin.url.get_value(), what="the dimension from a database")
+        engine = engine_of(url)
+        try:
+            return self._rows(engine, schema)
+        except RsError:
+            raise
+        except Exception as error:  # noqa: BLE001  drivers raise errors of their own as well
+            # Without the cause: its text and its arguments are the driver's, and may hold what must not be shown.
+            raise SourceReadError(
+                "the database of a dimension cannot be read",
+                remedy="see that it can be reached, and that the table or the query is right",
+                **where(url),
+                cause=without(secrets_of(url), str(getattr(error, "orig", None) or error))[:200],
+            ) from None
+        finally:
+            engine.dispose()
+
+    def _rows(self, engine: Engine, schema: StructType | None) -> pa.Table:
+        with engine.connect() as connection:
+            result = connection.execution_options(stream_results=True).execute(self._statement())
+            names = list(result.keys())
+            if len(set(names)) != len(names):
+                raise SchemaError(
+                    f"the query of a dimension gives two fields of one name: {', '.join(names)}",
+                    remedy="name them by AS",
+                )
+            return _table(names, (part for part in result.partitions(SOME)), schema)
+
+    def _statement(self) -> Executable:
+        if self.origin.table is None:
+            return text(str(self.origin.sql))
+        of, _, name = self.origin.table.rpartition(".")
+        return select(text("*")).select_from(table(name, schema=of or None))
+
+
+def _table(names: list[str], parts: Iterator[Any], schema: StructType | None) -> pa.Table:
+    if schema is None:
+        rows = [dict(zip(names, row, strict=True)) for row in chain.from_iterable(parts)]
+        # Also of no rows the names are known.
+        wanted = infer_schema(rows or [dict.fromkeys(names)], step="dimension")
+        return to_table(rows, wanted)
+    kept = [(at, name) for at, name in enumerate(names) if name in schema.names]
+    wanted = to_arrow_schema(StructType([schema[name] for _, name in kept]), timezone="UTC")
+    made = [to_table([{name: row[at] for at, name in kept} for row in part], wanted) for part in parts]
+    return pa.concat_tables([wanted.empty_table(), *made])

@@ -1,0 +1,252 @@
+"""Loading a dimension: its rows as an Arrow table, and what tells whether there are other ones by now."""
+
+from __future__ import annotations
+
+import re
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
+
+from rs_assets.connectors.files.header import Columns, check_header, columns_of
+from rs_assets.connectors.files.lines.offsets import LineRange
+from rs_assets.connectors.files.whole.spark_files import as_glob
+from rs_assets.errors import RsError, SchemaError, SourceReadError
+from rs_assets.operators.dimension.database import DatabaseLoader
+from rs_assets.operators.dimension.spec import DatabaseOrigin, DeltaOrigin, Dimension, FileOrigin, LoaderOrigin
+from rs_assets.records.columns import PREFIX
+from rs_assets.records.rows import infer_schema, to_table
+from rs_assets.records.schema import quoted
+
+# What the names of files begin with that are hidden, for Spark as for Arrow.
+HIDDEN = (".", "_")
+# How Spark reads the formats that it parses for us: a record that does not fit fails the load.
+OPTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "json": {"mode": "FAILFAST"},
+        # A line with too many values is found by a parser that looks at all of them.
+        "csv": {"mode": "FAILFAST", "escape": '"', "columnPruning": "false"},
+    }
+)
+
+
+class Loader(Protocol):
+    """Reads one dimension."""
+
+    def mark(self) -> str | None:
+        """What tells of a change, None if only a load can. RsError or OSError if the origin is not there."""
+        ...
+
+    def load(self, schema: StructType | None) -> pa.Table:
+        """All rows, with the fields of `schema` at least; without one as they are."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileLoader:
+    """A file of text that Spark parses, or Parquet."""
+
+    origin: FileOrigin
+    spark: SparkSession
+
+    def mark(self) -> str:
+        """Names, sizes and times of the files; of a folder those that readers see."""
+        path = Path(self.origin.path)
+        files = sorted(_seen(path)) if path.is_dir() else [path]
+        stats = [(file.relative_to(path.parent).as_posix(), file.stat()) for file in files]
+        return ";".join(f"{name}:{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ino}" for name, stat in stats)
+
+    def load(self, schema: StructType | None) -> pa.Table:
+        """The rows as they are when the file does not change meanwhile; SourceReadError if it does."""
+        before = self.mark()
+        table = self._parquet(schema) if self.origin.format == "parquet" else self._parsed(schema)
+        if self.mark() != before:
+            raise SourceReadError(
+                "the file was changed while it was read",
+                remedy="write a new file beside it and rename it into its place",
+                file=self.origin.path,
+            )
+        return table
+
+    def _parsed(self, schema: StructType | None) -> pa.Table:
+        assert schema is not None  # noqa: S101  such a dimension has one
+        path = Path(self.origin.path)
+        if path.is_file() and path.name.startswith(HIDDEN):
+            raise SourceReadError(
+                "Spark passes over files whose names begin with a dot or an underscore",
+                remedy="give the file of the dimension another name",
+                file=path,
+            )
+        if self.origin.format == "csv":
+            tables = [self._csv(schema, columns, files) for columns, files in self._by_columns(schema).items()]
+            return pa.concat_tables(tables) if tables else to_arrow_schema(schema, timezone="UTC").empty_table()
+        reader = self.spark.read.schema(schema).options(**OPTIONS[self.origin.format])
+        return reader.format(self.origin.format).load(as_glob(self.origin.path)).toArrow()
+
+    def _by_columns(self, schema: StructType) -> Mapping[Columns, list[Path]]:
+        """The files by the columns that they have; SourceReadError names one whose header lacks a field."""
+        path, found = Path(self.origin.path), dict[Columns, list[Path]]()
+        declared = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema)
+        by_place = Columns(tuple(range(len(schema))), len(schema))
+        for file in sorted(_seen(path)) if path.is_dir() else [path]:
+            check_header(file, declared, header=self.origin.header)
+            head = columns_of(LineRange(file=str(file), split=file.name), schema.names) if self.origin.header else None
+            # A file without a line has no header, and no row.
+            if head is not None or not self.origin.header:
+                found.setdefault(head[1] if head is not None else by_place, []).append(file)
+        return found
+
+    def _csv(self, schema: StructType, columns: Columns, files: Sequence[Path]) -> pa.Table:
+        """The rows of files whose fields are found in the same columns."""
+        fields = dict(zip(columns.places, schema.fields, strict=True))
+        there = [fields.get(place, StructField(f"{PREFIX}{place}", StringType())) for place in range(columns.width)]
+        reader = (
+            self.spark.read.schema(StructType(there)).options(**OPTIONS["csv"]).option("header", self.origin.header)
+        )
+        return reader.csv([as_glob(str(file)) for file in files]).select(*map(quoted, schema.names)).toArrow()
+
+    def _parquet(self, schema: StructType | None) -> pa.Table:
+        rows = ds.dataset(self.origin.path, format="parquet")
+        return rows.to_table(columns=[name for name in schema.names if name in rows.schema.names] if schema else None)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaLoader:
+    """The newest version of a Delta table at `path`."""
+
+    path: str
+
+    def mark(self) -> str:
+        """The table's id and its version."""
+        table = DeltaTable(self.path)
+        return f"{table.metadata().id}:{table.version()}"
+
+    def load(self, schema: StructType | None) -> pa.Table:
+        """The rows of the version that is the newest now."""
+        table = DeltaTable(self.path)
+        there = [field.name for field in table.schema().fields]
+        return table.to_pyarrow_table(columns=[name for name in schema.names if name in there] if schema else None)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionLoader:
+    """What a function of the user's gives."""
+
+    origin: LoaderOrigin
+
+    def mark(self) -> None:
+        """Only a call tells."""
+
+    def load(self, schema: StructType | None) -> pa.Table:
+        """The rows of one call."""
+        try:
+            rows = self.origin.call()
+            return rows if isinstance(rows, pa.Table) else table_of(list(rows), schema)
+        except (SystemExit, CancelledError) as error:
+            # They would end the thread that loads, without a word.
+            raise SourceReadError(
+                f"{self.origin.text} has raised {type(error).__name__}",
+                remedy="raise an exception of another kind when a load fails",
+            ) from error
+
+
+def table_of(rows: list[Mapping[str, Any]], schema: StructType | None) -> pa.Table:
+    """Rows of the program as a table; SchemaError for the first value that does not fit."""
+    if schema is not None:
+        return to_table(rows, to_arrow_schema(schema, timezone="UTC"))
+    return to_table(rows, infer_schema(rows, step="dimension"))
+
+
+def loader_of(dimension: Dimension, spark: SparkSession, table: Callable[[str], str]) -> Loader:
+    """The loader of a dimension; `table` gives the path of a Delta table."""
+    match dimension.origin:
+        case FileOrigin() as origin:
+            return FileLoader(origin, spark)
+        case DeltaOrigin(name):
+            return DeltaLoader(table(name))
+        case DatabaseOrigin() as origin:
+            return DatabaseLoader(origin)
+        case LoaderOrigin() as origin:
+            return FunctionLoader(origin)
+
+
+def loaded(loader: Loader, schema: StructType | None, *, step: str) -> tuple[pa.Table, StructType]:
+    """The rows of a dimension with exactly the fields of `schema`, or of the one they have; RsError if that fails.
+
+    SchemaError names the first field that is not there, or whose values do not fit.
+    """
+    try:
+        table = loader.load(schema)
+    except RsError:
+        raise
+    except Exception as error:
+        raise SourceReadError(
+            f"the dimension of step {step!r} cannot be loaded: {_innermost(error)}",
+            remedy="see that it is there, can be read, and has the fields of its schema",
+            step=step,
+        ) from error
+    schema = schema or _found(table, step)
+    return conformed(table, schema, step=step), schema
+
+
+def _found(table: pa.Table, step: str) -> StructType:
+    try:
+        return from_arrow_schema(table.schema)
+    except (PySparkException, TypeError, ValueError) as error:
+        raise SchemaError(
+            f"the dimension of step {step!r} has a type that Spark does not know: {_first_line(error)}",
+            remedy="declare a schema with types of Spark, or give other ones",
+            step=step,
+        ) from error
+
+
+def conformed(table: pa.Table, schema: StructType, *, step: str) -> pa.Table:
+    """`table` with exactly the fields of `schema`, none of its values changed."""
+    wanted = to_arrow_schema(schema, timezone="UTC")
+    columns = []
+    for field in wanted:
+        if table.schema.names.count(field.name) != 1:
+            raise SchemaError(
+                f"the dimension of step {step!r} has no field {field.name!r}, or several",
+                remedy=f"it has: {', '.join(table.schema.names)}",
+                step=step,
+            )
+        column = table[field.name]
+        try:
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        except pa.ArrowException as error:
+            raise SchemaError(
+                f"field {field.name!r} of the dimension of step {step!r} does not fit its type: {_first_line(error)}",
+                remedy="mend the rows, or declare another type",
+                step=step,
+            ) from error
+    return pa.table(columns, names=list(wanted.names))
+
+
+def _seen(folder: Path) -> Iterator[Path]:
+    """The files below `folder` that are not hidden."""
+    for path in folder.rglob("*"):
+        parts = path.relative_to(folder).parts
+        if path.is_file() and not any(part.startswith(HIDDEN) for part in parts):
+            yield path
+
+
+def _innermost(error: BaseException) -> str:
+    """What is the matter; of an error of Java its innermost cause."""
+    causes = re.findall(r"^Caused by: (?:[\w.$]+: )?([^\n]{1,200})", str(error), re.MULTILINE)
+    return causes[-1] if causes else _first_line(error)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__

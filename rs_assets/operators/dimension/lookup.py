@@ -1,0 +1,95 @@
+"""The function that Spark's Python workers look rows up with: keys in, the rows that equal each key out."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+from pyspark.sql import Column, SparkSession
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import ArrayType, StructType
+
+from rs_assets.common.errors_wire import wired
+from rs_assets.errors import CheckpointError, EngineError
+from rs_assets.operators.dimension.index import Index
+from rs_assets.operators.dimension.notes import Versions
+
+# The local property of Spark's that carries the versions of a batch to its tasks.
+PROPERTY = "rs_assets.dimensions"
+# Maps of files that a worker keeps open: of both sides of a change, for a few dimensions.
+MAPPED = 8
+
+_open: OrderedDict[Path, Index] = OrderedDict()
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What a worker runs. `root` has the versions of the step's dimension; `version` None: the batch says which.
+
+    Keys come as the columns `keys` of the dimension, what goes out are lists of structs with the fields `fields`.
+    """
+
+    step: str
+    root: Path
+    keys: tuple[str, ...]
+    fields: tuple[str, ...]
+    version: str | None = None
+
+    def column(self, keys: Sequence[Column], schema: StructType) -> Column:
+        """The rows that equal `keys`, as an array of structs of `schema`; computed once where it stands."""
+        look = self.find
+
+        def found(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+            return look(batches)
+
+        # Not deterministic: what is found hangs on the version of the batch.
+        made: Column = arrow_udf(found, ArrayType(schema)).asNondeterministic()(*keys)  # type: ignore[call-overload]
+        return made
+
+    def find(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        """An array of lists for each batch of keys, all from one version."""
+        with wired():
+            index = self._index()
+            for keys in batches:
+                # Spark hands a single column over as it is.
+                ends, rows = index.find(keys if isinstance(keys, tuple) else (keys,))
+                values = [index.values(name, rows) for name in self.fields]
+                structs = pa.StructArray.from_arrays(values, names=list(self.fields))
+                yield pa.ListArray.from_arrays(pa.array(ends.astype("int32")), structs)
+
+    def _index(self) -> Index:
+        folder = self.root / (self.version or self._version())
+        if folder in _open:
+            _open.move_to_end(folder)
+        else:
+            try:
+                _open[folder] = Index.open(folder, self.keys)
+            except (OSError, pa.ArrowException) as error:
+                raise CheckpointError(
+                    f"a version of the dimension of step {self.step!r} cannot be read: {error}",
+                    remedy="put its folder back; all machines of a cluster must see it under this path",
+                    file=folder,
+                ) from error
+            while len(_open) > MAPPED:
+                _open.popitem(last=False)
+        return _open[folder]
+
+    def _version(self) -> str:
+        """The version that was noted for the batch, of which this is a task."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        told = context.getLocalProperty(PROPERTY) if context is not None else None
+        noted: Versions = orjson.loads(told) if told else {}
+        if self.step not in noted:
+            raise EngineError(f"no version of the dimension was noted for this batch of step {self.step!r}")
+        return noted[self.step]
+
+
+def tell_tasks(spark: SparkSession, versions: Versions) -> None:
+    """Let the tasks that this thread starts use `versions`."""
+    spark.sparkContext.setLocalProperty(PROPERTY, orjson.dumps(dict(versions)).decode())

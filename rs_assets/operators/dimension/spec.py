@@ -1,0 +1,216 @@
+"""Dimensions as data: where a table comes from, what its rows are, and how often it is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from os import PathLike, fspath
+from typing import Any, Literal, Self, get_args
+
+from rs_assets.common.project import anchored
+from rs_assets.connectors.kafka.client.cluster import Deferred, Hidden, Secret
+from rs_assets.errors import TopologyError
+from rs_assets.records.schema import Schema, schema_text
+
+FileFormat = Literal["json", "csv", "parquet"]
+# How often a file or a Delta table is looked at, and how often is loaded what only a load tells of.
+LOOK, RELOAD = timedelta(seconds=10), timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class FileOrigin:
+    """A file, or a folder of Parquet files."""
+
+    path: str
+    format: FileFormat
+    header: bool = True
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"{self.format} {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaOrigin:
+    """A Delta table: a plain name of the pipeline's own tables, a path or a URI."""
+
+    table: str
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"delta {self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseOrigin:
+    """A table of a database, or what a query of it gives; the url is never shown, compared or written down."""
+
+    url: Deferred = field(repr=False, compare=False)
+    table: str | None
+    sql: str | None
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"database table {self.table}" if self.table else f"database {' '.join(str(self.sql).split())}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderOrigin:
+    """A function that gives all rows."""
+
+    call: Callable[[], Any]
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"{getattr(self.call, '__name__', type(self.call).__name__)}()"
+
+
+Origin = FileOrigin | DeltaOrigin | DatabaseOrigin | LoaderOrigin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dimension:
+    """A table that rows of a stream are looked up in. It is small against the stream, and changes seldom.
+
+    Made by `from_file` and the like. Each load is a version that never changes; a batch uses one version of it, the
+    newest when it begins, and the same one if it is computed again.
+    """
+
+    origin: Origin
+    schema: str | None = None
+    every: timedelta = LOOK
+    may_be_empty: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a pause that is none."""
+        if not isinstance(self.every, timedelta) or self.every <= timedelta(0):
+            raise TopologyError(f"every= of a dimension is {self.every!r}", remedy="write it as every=Time.minutes(5)")
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | PathLike[str],
+        *,
+        format: FileFormat = "json",  # noqa: A002  Spark's word
+        schema: Schema | None = None,
+        header: bool = True,
+        every: timedelta = LOOK,
+        may_be_empty: bool = False,
+    ) -> Self:
+        """The rows of a file: lines of JSON or CSV, or Parquet (also a folder of such files).
+
+        `schema` must be given for JSON and CSV; of Parquet it may pick some of the columns. Fields of CSV are found by
+        name in the `header` of each file, in any order, and without one by place. Every so often (`every`)
+        the file is looked at, and loaded again if its size or time has changed; replace it by a rename, so that nobody
+        finds a part of it. A relative path is meant from the project. TopologyError for another format.
+
+        >>> Dimension.from_file("/data/users.jsonl", schema="user string, tier string").text
+        'json /data/users.jsonl'
+        """
+        if format not in get_args(FileFormat):
+            raise TopologyError(
+                f"a dimension cannot be read as {format!r}", remedy=f"use one of {get_args(FileFormat)}"
+            )
+        made = schema_text(schema, step="dimension")
+        if made is None and format != "parquet":
+            raise TopologyError(
+                f"a dimension from {format} needs a schema", remedy="declare it: schema='user string, tier string'"
+            )
+        return cls(
+            origin=FileOrigin(anchored(fspath(path)), format, header),
+            schema=made,
+            every=every,
+            may_be_empty=may_be_empty,
+        )
+
+    @classmethod
+    def from_delta(
+        cls,
+        table: str | PathLike[str],
+        *,
+        schema: Schema | None = None,
+        every: timedelta = LOOK,
+        may_be_empty: bool = False,
+    ) -> Self:
+        """The rows of a Delta table, taken up when its version has changed.
+
+        `table` is named as for `to_delta`: a plain name is one of the namespace's tables in the home, others are paths
+        or URIs. `schema` may pick some of the columns; without one all are taken, and later versions must have them.
+
+        >>> Dimension.from_delta("users").text
+        'delta users'
+        """
+        where, made = fspath(table), schema_text(schema, step="dimension")
+        return cls(origin=DeltaOrigin(where), schema=made, every=every, may_be_empty=may_be_empty)
+
+    @classmethod
+    def from_database(
+        cls,
+        url: Secret,
+        *,
+        table: str | None = None,
+        sql: str | None = None,
+        schema: Schema | None = None,
+        every: timedelta = RELOAD,
+        may_be_empty: bool = False,
+    ) -> Self:
+        """The rows of a table (`table`, or `schema.table`) or of a query (`sql`) of any database that SQLAlchemy knows.
+
+        It is read whole, by one statement, every so often (`every`). `url` is text or, better, Dagster's `EnvVar`,
+        which is looked up at each load; it is never shown. Values must be of the types of `schema`; without one, types
+        are those of the first load. Times without a zone are UTC. TopologyError for both of `table` and `sql`, or none.
+
+        >>> Dimension.from_database("sqlite:///users.db", table="users").text
+        'database table users'
+        """
+        if (table is None) == (sql is None):
+            raise TopologyError(
+                "a dimension from a database is a table or a query",
+                remedy="give either table='users' or sql='SELECT ...'",
+            )
+        hidden = url if isinstance(url, Deferred) else Hidden(url)
+        made = schema_text(schema, step="dimension")
+        origin = DatabaseOrigin(hidden, table, sql)
+        return cls(origin=origin, schema=made, every=every, may_be_empty=may_be_empty)
+
+    @classmethod
+    def from_loader(
+        cls,
+        loader: Callable[[], Any],
+        *,
+        schema: Schema | None = None,
+        every: timedelta = RELOAD,
+        may_be_empty: bool = False,
+    ) -> Self:
+        """The rows that `loader` gives: dicts, or an Arrow table. It is called every so often, on a thread of its own.
+
+        Values must be of the types of `schema`; without one, types are those of the first load.
+
+        >>> def rates():
+        ...     return [{"currency": "EUR", "rate": 1.0}, {"currency": "CHF", "rate": 0.95}]
+        >>> Dimension.from_loader(rates, schema="currency string, rate double").text
+        'rates()'
+        """
+        if not callable(loader):
+            raise TopologyError(f"a loader is a function without arguments, not {loader!r}")
+        made = schema_text(schema, step="dimension")
+        return cls(origin=LoaderOrigin(loader), schema=made, every=every, may_be_empty=may_be_empty)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The declared fields, None if they are found out by the first load or only Spark can read them."""
+        # Here: a pipeline without a dimension is built without Arrow.
+        from rs_assets.records.ddl import arrow_schema
+
+        known = arrow_schema(self.schema) if self.schema is not None else None
+        return tuple(known.names) if known is not None else None
+
+    @property
+    def text(self) -> str:
+        """Where it comes from, for people; never with a secret."""
+        return self.origin.text

@@ -1,0 +1,167 @@
+"""The versions of a dimension on disk: folders that never change, each made whole before it gets its name."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+
+from rs_assets.errors import CheckpointError
+from rs_assets.operators.dimension.index import build_index
+
+FACTS = "version.json"
+HIDDEN = "."
+# The number of a version, from the name of its folder; what is called otherwise is none.
+NAMED = re.compile(r"v(\d{6,})-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """What is known of a version. `digest` covers its rows, `mark` is what the origin was told by when it was loaded.
+
+    `shape` tells its fields and keys, `origin` where it came from: other versions do for a batch only if they have the
+    same shape. `bytes` is what its files take, `loaded_at` is ISO text in UTC.
+    """
+
+    number: int
+    digest: str
+    shape: str
+    origin: str
+    rows: int
+    bytes: int
+    loaded_at: str
+    mark: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of its folder, and what notes call it."""
+        return f"v{self.number:06d}-{self.digest[:12]}"
+
+
+def shape_of(schema: pa.Schema, keys: Sequence[str]) -> str:
+    """The fields of a version, and those that it is looked up by.
+
+    >>> shape_of(pa.schema([("user", pa.string()), ("age", pa.int32())]), ["user"])
+    'user string, age int32 by user'
+    """
+    return f"{', '.join(f'{field.name} {field.type}' for field in schema)} by {', '.join(keys)}"
+
+
+@dataclass(frozen=True, slots=True)
+class VersionStore:
+    """The versions in the folder `root`; one process at a time may add and remove."""
+
+    root: Path
+
+    def folder(self, name: str) -> Path:
+        """Where a version lies."""
+        return self.root / name
+
+    def named(self, name: str) -> Version | None:
+        """The version of this name, None if it is not there or its facts cannot be read."""
+        try:
+            facts = orjson.loads((self.folder(name) / FACTS).read_bytes())
+            found = Version(**facts)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return found if found.name == name and _size(self.folder(name)) == found.bytes else None
+
+    def newest(self, shape: str, origin: str) -> Version | None:
+        """The version that was added last, of those of this shape and origin."""
+        found = (self.named(name) for name in reversed(self._names()))
+        return next((v for v in found if v is not None and (v.shape, v.origin) == (shape, origin)), None)
+
+    def add(self, table: pa.Table, keys: Sequence[str], *, origin: str = "", mark: str | None = None) -> Version:
+        """Keep `table` as a version; the newest one is returned instead if it has the same rows.
+
+        A process that is killed meanwhile leaves no version. CheckpointError if it cannot be written.
+        """
+        folder = self.root / f"{HIDDEN}{uuid.uuid4().hex}.tmp"
+        try:
+            folder.mkdir(parents=True, mode=0o750)
+            return self._added(folder, table, keys, origin, mark)
+        except OSError as error:
+            raise CheckpointError(
+                f"a version of a dimension cannot be written: {error.strerror or error}",
+                remedy="see to the disk and to the permissions",
+                file=self.root,
+            ) from error
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _added(self, folder: Path, table: pa.Table, keys: Sequence[str], origin: str, mark: str | None) -> Version:
+        rows, shape = build_index(table, keys, folder), shape_of(table.schema, keys)
+        digest, newest = _digest(folder), self.newest(shape, origin)
+        if newest is not None and newest.digest == digest:
+            return newest
+        version = Version(
+            number=max(map(_number, self._names()), default=0) + 1,
+            digest=digest,
+            shape=shape,
+            origin=origin,
+            rows=rows,
+            bytes=_size(folder),
+            loaded_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            mark=mark,
+        )
+        (folder / FACTS).write_bytes(orjson.dumps(asdict(version)))
+        for file in (*folder.iterdir(), folder):
+            _sync(file)
+        folder.rename(self.folder(version.name))
+        _sync(self.root)
+        return version
+
+    def prune(self, needed: Collection[str]) -> tuple[str, ...]:
+        """Remove all versions but the `needed` ones; the names of those that went."""
+        gone = tuple(name for name in self._names() if name not in needed)
+        for name in gone:
+            # Renamed first: what is half removed is no version.
+            hidden = self.folder(f"{HIDDEN}{name}.tmp")
+            self.folder(name).rename(hidden)
+            shutil.rmtree(hidden, ignore_errors=True)
+        return gone
+
+    def sweep(self) -> None:
+        """Remove what processes that were killed have left."""
+        for folder in self.root.glob(f"{HIDDEN}*.tmp"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _names(self) -> list[str]:
+        """In the order of their numbers, which may have more digits than others."""
+        there = (path.name for path in self.root.glob("v*-*") if NAMED.fullmatch(path.name) and path.is_dir())
+        return sorted(there, key=lambda name: (_number(name), name))
+
+
+def _number(name: str) -> int:
+    return int(name[1:].partition("-")[0])
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for file in sorted(folder.iterdir()):
+        with file.open("rb") as opened:
+            while block := opened.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _size(folder: Path) -> int:
+    """The bytes of its files, but for the facts."""
+    return sum(file.stat().st_size for file in folder.iterdir() if file.name != FACTS)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

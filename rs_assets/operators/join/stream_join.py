@@ -1,0 +1,208 @@
+"""Spark's stream-stream join, with keys of its own against what Spark takes for equal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import reduce
+from operator import and_, or_
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import NumericType, StringType
+
+from rs_assets.operators.join.spec import OF_BOTH, AnyBound, AsOf, Interval, JoinType, two_fields, unlike_keys
+from rs_assets.operators.state.settled import settled
+from rs_assets.operators.window.aggregate import WINDOW, assigned, earlier
+from rs_assets.records.columns import EVENT_TIME, PREFIX, visible
+from rs_assets.records.schema import quoted
+
+LEFT, RIGHT = "left", "right"
+# 0 where all keys of a row are there, else 1 on the left and 2 on the right side: Spark's full outer join takes null
+# for equal to null. Behind the join it tells whether a row of the right side is there.
+GUARD = f"{PREFIX}guard"
+# The event time without Spark's mark: for comparisons from which nothing about state must follow.
+PLAIN_TIME = f"{PREFIX}plain_time"
+RENAMED = "rename it before, or join rows of windows by their times: within=Time.seconds(0), time_field='start_time'"
+# What Spark calls the stores with the rows of each side.
+STORES: Final[Mapping[str, str]] = {side: f"{side}-keyWithIndexToValue" for side in (LEFT, RIGHT)}
+SPARKS: Final[Mapping[JoinType, str]] = {
+    "inner": "inner",
+    "left": "leftOuter",
+    "right": "rightOuter",
+    "full": "fullOuter",
+    "semi": "leftSemi",
+    # Spark has no anti join of streams: rows that found a partner are dropped behind a left one.
+    "anti": "leftOuter",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinSpec:
+    """Pairs of keys, kind, bound, fields with the times, condition, and how far EVENT_TIME lies behind those times.
+
+    Only processors know `early`, whether rows without partner come at once, and the `longest_delay` of a watermark.
+    """
+
+    on: Sequence[tuple[str, str]]
+    how: JoinType
+    bound: AnyBound
+    times: tuple[str, str] | None = None
+    prefix: str | None = None
+    condition: Column | None = None
+    lag: timedelta = timedelta(0)
+    early: bool = False
+    longest_delay: timedelta = timedelta(0)
+
+
+def stream_join(left: DataFrame, right: DataFrame, spec: JoinSpec) -> DataFrame:
+    """The rows of the join of two frames, which carry EVENT_TIME and its watermark if the join is bound in time."""
+    one = _side(left, [name for name, _ in spec.on], spec, absent=1).alias(LEFT)
+    two = _side(right, [name for _, name in spec.on], spec, absent=2).alias(RIGHT)
+    joined = one.join(two, _condition(spec), SPARKS[spec.how])
+    if spec.how == "anti":
+        joined = joined.filter(side_of(RIGHT, GUARD).isNull())
+    fields = joined_fields(visible(left.columns), visible(right.columns), spec)
+    return settled(joined.select(*fields, *_place(spec)))
+
+
+def _side(frame: DataFrame, keys: Sequence[str], spec: JoinSpec, *, absent: int) -> DataFrame:
+    """The fields of one side, its guard, and what its place in time is told by."""
+    columns = [F.col(quoted(name)) for name in visible(frame.columns)]
+    missing = [_missing(frame, name) for name in keys]
+    guard = F.when(reduce(or_, missing), F.lit(absent)).otherwise(F.lit(0)).alias(GUARD)
+    if spec.bound is None:
+        return frame.select(*columns, guard)
+    if not isinstance(spec.bound, Interval):
+        assert not isinstance(spec.bound, AsOf)  # noqa: S101  a processor's
+        return frame.select(*columns, guard, assigned(spec.bound, spec.lag).alias(WINDOW))
+    plain = F.timestamp_micros(F.unix_micros(EVENT_TIME)).alias(PLAIN_TIME)
+    return frame.select(*columns, guard, F.col(EVENT_TIME), plain)
+
+
+def _missing(frame: DataFrame, name: str) -> Column:
+    """Whether a key has no value: null, or an empty text."""
+    key = F.col(quoted(name))
+    empty = isinstance(frame.schema[name].dataType, StringType)
+    return key.isNull() | (key == F.lit("")) if empty else key.isNull()
+
+
+def _condition(spec: JoinSpec) -> Column:
+    equal = [side_of(LEFT, GUARD) == side_of(RIGHT, GUARD)]
+    equal += [side_of(LEFT, one) == side_of(RIGHT, two) for one, two in spec.on]
+    parts = [*equal, *_near(spec.bound), *([_of_pairs(spec)] if spec.condition is not None else [])]
+    return reduce(and_, parts)
+
+
+def _of_pairs(spec: JoinSpec) -> Column:
+    """The condition, such that Spark takes it for one of pairs where rows without partner are kept.
+
+    Where it names one side alone, Spark would lose rows of that side that meet it and have no partner.
+    """
+    assert spec.condition is not None  # noqa: S101  asked for before
+    if spec.how in {"inner", "semi"}:
+        return spec.condition
+    return F.when(side_of(LEFT, GUARD) == side_of(RIGHT, GUARD), spec.condition)
+
+
+def keys_of(on: Sequence[tuple[str, str]], bound: AnyBound) -> tuple[str, ...]:
+    """What the fields of a key in state are, in the order of the conditions: guard, keys of the left side, place."""
+    exact = isinstance(bound, Interval) and bound.exact
+    place = ("time",) if exact else () if bound is None or isinstance(bound, Interval) else ("window",)
+    return ("guard", *(left for left, _ in on), *place)
+
+
+def _near(bound: AnyBound) -> list[Column]:
+    """That two rows lie near each other.
+
+    Spark learns from comparisons of the marked times when it may forget a row. It must not forget one in the batch in
+    which it comes, before it has met its partners there: therefore those reach at least from and to the row's own time.
+    """
+    if bound is None:
+        return []
+    if not isinstance(bound, Interval):
+        return [side_of(LEFT, WINDOW) == side_of(RIGHT, WINDOW)]
+    if bound.exact:
+        return [side_of(LEFT, EVENT_TIME) == side_of(RIGHT, EVENT_TIME)]
+    least, most = max(bound.before, timedelta(0)), max(bound.after, timedelta(0))
+    near = _between(EVENT_TIME, least, most)
+    wider = (least, most) != (bound.before, bound.after)
+    return [*near, *_between(PLAIN_TIME, bound.before, bound.after)] if wider else near
+
+
+def _between(time: str, before: timedelta, after: timedelta) -> list[Column]:
+    left, right = side_of(LEFT, time), side_of(RIGHT, time)
+    return [right >= left - F.lit(before), right <= left + F.lit(after)]
+
+
+def side_of(side: str, name: str) -> Column:
+    """A field of one side."""
+    return F.col(f"{side}.{quoted(name)}")
+
+
+def joined_fields(ours: Sequence[str], theirs: Sequence[str], spec: JoinSpec) -> list[Column]:
+    """The fields of the rows: `ours`, of the left side, and `theirs` beside them or in their place."""
+    if spec.how not in OF_BOTH:
+        return [side_of(LEFT, name).alias(name) for name in ours]
+    if spec.prefix is not None:
+        beside = [side_of(RIGHT, name).alias(f"{spec.prefix}{name}") for name in theirs]
+        return [*(side_of(LEFT, name).alias(name) for name in ours), *beside]
+    same = {name.casefold(): name for name in theirs}
+    merged = [_merged(name, same.pop(name.casefold(), None)) for name in ours]
+    return [*merged, *(side_of(RIGHT, name).alias(name) for name in same.values())]
+
+
+def _merged(name: str, other: str | None) -> Column:
+    """A field of the left side, or of the right one if it has one of that name and is there."""
+    if other is None:
+        return side_of(LEFT, name).alias(name)
+    return F.when(side_of(RIGHT, GUARD).isNotNull(), side_of(RIGHT, other)).otherwise(side_of(LEFT, name)).alias(name)
+
+
+def _place(spec: JoinSpec) -> list[Column]:
+    """Start and end of the window in which the rows met, or in which one met nobody."""
+    if not _windowed(spec):
+        return []
+    sides = (LEFT, RIGHT) if spec.how in OF_BOTH else (LEFT,)
+    return placed(F.coalesce(*(side_of(side, WINDOW) for side in sides)), spec)
+
+
+def placed(window: Column, spec: JoinSpec) -> list[Column]:
+    """Start and end of a window, by the time that it is over."""
+    return [earlier(window[edge], spec.lag).alias(f"{edge}_time") for edge in ("start", "end")]
+
+
+def check_join(left: DataFrame, right: DataFrame, spec: JoinSpec, *, step: str) -> None:
+    """TopologyError for keys that Spark would compare by a cast, and for fields that would have one name."""
+    for one, two in spec.on:
+        kinds = left.schema[one].dataType, right.schema[two].dataType
+        if kinds[0] != kinds[1] and not all(isinstance(kind, NumericType) for kind in kinds):
+            raise unlike_keys((one, kinds[0].simpleString()), (two, kinds[1].simpleString()), step=step)
+    _check_names(left, right, spec, step)
+
+
+def _check_names(left: DataFrame, right: DataFrame, spec: JoinSpec, step: str) -> None:
+    """Each field of the rows must have one meaning, or, where the right side's takes its place, one type."""
+    ours = {name.casefold(): name for name in visible(left.columns)}
+    beside = visible(right.columns) if spec.how in OF_BOTH else []
+    theirs = {f"{spec.prefix or ''}{name}".casefold(): name for name in beside}
+    for folded in [name for name in ours if name in theirs]:
+        kinds = left.schema[ours[folded]].dataType, right.schema[theirs[folded]].dataType
+        if spec.prefix is not None:
+            raise two_fields(ours[folded], "", step=step)
+        if kinds[0] != kinds[1]:
+            why = f", a {kinds[0].simpleString()} on the left and a {kinds[1].simpleString()} on the right"
+            raise two_fields(ours[folded], why, step=step)
+        if spec.times is not None and spec.times[0] != spec.times[1] and ours[folded] in spec.times:
+            raise two_fields(ours[folded], ", one of them the time of a side", step=step)
+    taken = {"start_time", "end_time"} & {*ours, *theirs} if _windowed(spec) else set()
+    if taken:
+        raise two_fields(min(taken), ", one of them of the join's window", step=step, remedy=RENAMED)
+    if spec.early and "retracted" in {*ours, *theirs}:
+        raise two_fields("retracted", ", one of them of an early join", step=step, remedy="rename it before")
+
+
+def _windowed(spec: JoinSpec) -> bool:
+    return spec.bound is not None and not isinstance(spec.bound, Interval | AsOf)

@@ -1,0 +1,68 @@
+"""What a durable shuffle is: a place that one query writes, each batch once, and others read as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from rs_assets.connectors.sink import SinkWriter
+from rs_assets.connectors.source import Known, Start, Watch, Watching
+
+
+class ShufflePlace(Protocol):
+    """A table or a topic that one pipeline fills and empties. Offsets are text, as Spark's log holds them."""
+
+    def begin(self, schema: StructType) -> None:
+        """Make the place anew for rows of `schema`; what an earlier generation left in it goes."""
+        ...
+
+    def resume(self) -> None:
+        """Let readers see what an earlier run committed, before the queries of a run start."""
+        ...
+
+    def untouched(self, schema: StructType | None = None) -> bool:
+        """Whether `begin` has made the place, for rows of `schema` (None: of any), and nothing was written since."""
+        ...
+
+    def check(self, schema: StructType, *, step: str) -> None:
+        """TopologyError, which names the field, for rows that the place cannot hold."""
+        ...
+
+    def whole(self) -> bool:
+        """Whether nothing has been purged since `begin`, so that a new reader would miss no row."""
+        ...
+
+    def writer(self, name: str) -> SinkWriter:
+        """Writes batches exactly once; they cannot be taken back."""
+        ...
+
+    def stream(self, spark: SparkSession, schema: StructType, *, name: str) -> DataFrame:
+        """The rows from the first one on, with REASON."""
+        ...
+
+    def batch(self, spark: SparkSession, schema: StructType, *, start: str | None, end: str) -> DataFrame:
+        """The rows between two offsets (None: from the first), with REASON and ADDRESS."""
+        ...
+
+    def settle(self) -> None:
+        """Return when a reader that looks now sees every batch that was committed; SinkError after half a minute."""
+        ...
+
+    def splits(self, offset: str) -> Mapping[str, str]:
+        """The splits of the place with their offsets as JSON text."""
+        ...
+
+    def check_reader(self, source: str, start: Start) -> Known:
+        """What the manifest shall keep of the place for the step `source`, as `SourceReader.check`."""
+        ...
+
+    def watch(self, source: str, watching: Watching) -> Watch:
+        """The guard of the place while a query reads it as the step `source`."""
+        ...
+
+    def purge(self, offsets: list[str]) -> None:
+        """Drop the rows that all readers have behind them, one offset a reader."""
+        ...

@@ -1,0 +1,192 @@
+"""A copy of state for point lookups, in RocksDB: never a second state, only as fresh as its last snapshot."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+import pyarrow as pa
+from rocksdict import AccessType, Options, Rdict, WriteBatch
+
+from rs_assets.common.files import write_atomically
+from rs_assets.errors import CheckpointError
+from rs_assets.operators.state.reader import BATCH, CHANGE, DELETED, KEY, VALUE
+from rs_assets.operators.state.snapshot import StateSnapshot
+
+# Rows that go into RocksDB at once.
+BLOCK_ROWS = 10_000
+POINTER = "current.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup:
+    """One row of state: key and value as JSON text, and the batch in which it last changed."""
+
+    key: str
+    value: str
+    batch_id: int
+
+
+class ServedState:
+    """Reads the copy in `folder`; a context manager. CheckpointError if there is none.
+
+    A refresh at the same time does no harm: this goes on with the copy that it has opened.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.facts = _facts(folder)
+        if self.facts is None:
+            raise CheckpointError(
+                "there is no served copy of this state",
+                remedy="take a snapshot: rs-assets state --refresh",
+                file=folder,
+            )
+        self._db = Rdict(str(folder / self.facts["copy"]), _options(), access_type=AccessType.read_only())
+
+    def __enter__(self) -> Self:
+        """Nothing more to do."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the copy."""
+        self._db.close()
+
+    @property
+    def batch_id(self) -> int:
+        """The batch after which the state was like this."""
+        assert self.facts is not None  # noqa: S101  checked when made
+        return int(self.facts[BATCH])
+
+    @property
+    def age(self) -> timedelta:
+        """How long ago the copy was made."""
+        assert self.facts is not None  # noqa: S101  checked when made
+        return datetime.now(UTC) - datetime.fromisoformat(self.facts["at"])
+
+    def get(self, key: str) -> Lookup | None:
+        """The row with this key (JSON text, as the state has it), None without one."""
+        stored: Any = self._db.get(key.encode())
+        return None if stored is None else _lookup(key.encode(), stored)
+
+    def find(self, fields: Mapping[str, str], *, limit: int = 100) -> Iterator[Lookup]:
+        """Rows whose key has these fields, nested ones too; looks at every row, up to `limit` finds."""
+        found = 0
+        entries: Any = self._db.items()
+        for key, stored in entries:
+            if _matches(orjson.loads(key), fields):
+                yield _lookup(key, stored)
+                found += 1
+                if found == limit:
+                    return
+
+
+def refresh(folder: Path, snapshot: StateSnapshot, *, table: Callable[[], pa.Table]) -> None:
+    """Bring the copy in `folder` to `snapshot`.
+
+    If the snapshot knows its changes and the copy is of the version before, only those are written. In all other cases
+    (a first copy, one that missed a snapshot, a compaction between them) all rows of `table()` go into a new copy,
+    which then takes the place of the old one.
+    """
+    facts = _known(folder)
+    if facts is not None and facts["version"] == snapshot.version:
+        return
+    if facts is not None and snapshot.changes is not None and facts["version"] == snapshot.version - 1:
+        copy = str(facts["copy"])
+        _apply(folder / copy, snapshot.changes)
+    else:
+        copy = f"v{snapshot.version:08d}"
+        shutil.rmtree(folder / copy, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o750)
+        _fill(folder / copy, table())
+    _point(folder, copy, snapshot)
+    for old in folder.glob("v*"):
+        if old.name != copy:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _known(folder: Path) -> dict[str, Any] | None:
+    """What is said of the copy, None if there is none that changes can be added to."""
+    try:
+        facts = _facts(folder)
+    except CheckpointError:
+        return None
+    return facts if facts is not None and (folder / str(facts["copy"])).is_dir() else None
+
+
+def _apply(folder: Path, changes: pa.Table) -> None:
+    with_db = Rdict(str(folder), _options())
+    try:
+        batch = WriteBatch(raw_mode=True)
+        for row in changes.to_pylist():
+            if row[CHANGE] == DELETED:
+                batch.delete(row[KEY].encode())
+            else:
+                batch.put(row[KEY].encode(), _stored(row[BATCH], row[VALUE]))
+        with_db.write(batch)
+    finally:
+        with_db.close()
+
+
+def _fill(folder: Path, table: pa.Table) -> None:
+    db = Rdict(str(folder), _options())
+    try:
+        for block in table.select([KEY, VALUE, BATCH]).to_batches(max_chunksize=BLOCK_ROWS):
+            batch = WriteBatch(raw_mode=True)
+            for key, value, changed in zip(*(column.to_pylist() for column in block.columns), strict=True):
+                batch.put(key.encode(), _stored(changed, value))
+            db.write(batch)
+        db.flush()
+    finally:
+        db.close()
+
+
+def _point(folder: Path, copy: str, snapshot: StateSnapshot) -> None:
+    content = {
+        "copy": copy,
+        "version": snapshot.version,
+        BATCH: snapshot.batch_id,
+        "rows": snapshot.rows,
+        "at": datetime.now(UTC).isoformat(),
+    }
+    write_atomically(folder / POINTER, orjson.dumps(content))
+
+
+def _facts(folder: Path) -> dict[str, Any] | None:
+    try:
+        content: dict[str, Any] = orjson.loads((folder / POINTER).read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise CheckpointError(
+            "the served copy of the state is damaged",
+            remedy="remove the folder: the next snapshot makes it anew",
+            file=folder,
+        ) from error
+    return content
+
+
+def _options() -> Options:
+    # Raw: keys and values are bytes; nothing is ever pickled.
+    return Options(raw_mode=True)
+
+
+def _stored(batch_id: int, value: str) -> bytes:
+    return b"%d\n%s" % (batch_id, value.encode())
+
+
+def _lookup(key: bytes, stored: bytes) -> Lookup:
+    batch_id, _, value = stored.partition(b"\n")
+    return Lookup(key=key.decode(), value=value.decode(), batch_id=int(batch_id))
+
+
+def _matches(key: Any, fields: Mapping[str, str]) -> bool:
+    flat = {**key, **{n: v for nested in key.values() if isinstance(nested, dict) for n, v in nested.items()}}
+    return all(name in flat and str(flat[name]) == wanted for name, wanted in fields.items())

@@ -1,0 +1,297 @@
+"""Windowed aggregation on Spark's own operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from types import MappingProxyType
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, DayTimeIntervalType, NumericType, YearMonthIntervalType
+
+from rs_assets.errors import TopologyError
+from rs_assets.operators.state.settled import settled
+from rs_assets.operators.window.calendar import calendar_window
+from rs_assets.operators.window.cumulate import cumulate_windows
+from rs_assets.operators.window.event_time import WATERMARK_DELAY
+from rs_assets.operators.window.fired import FiredWindows
+from rs_assets.operators.window.over import OverWindow
+from rs_assets.operators.window.refusals import no_number
+from rs_assets.operators.window.result import Aggregate, AggregateFunction, Ranking
+from rs_assets.operators.window.spec import (
+    CalendarWindow,
+    CountWindow,
+    CumulateWindow,
+    HoppingWindow,
+    InOrder,
+    SessionWindow,
+    SlidingWindow,
+    TumblingWindow,
+    Window,
+)
+from rs_assets.operators.window.whole import FOREVER, GlobalWindow
+from rs_assets.records.columns import EVENT_TIME, PASSED
+
+WINDOW = "_rs_window"
+# The ranked rows of a window, before each becomes a row; and one of them.
+RANKED, RANKED_ROW = "_rs_ranked", "_rs_ranked_row"
+# The row itself, of a window that is over the rows before it.
+ROW = "_rs_row"
+
+
+def _collected(column: Column) -> Column:
+    """All values ordered by event time: an order that does not depend on how the input was cut into batches."""
+    pairs = F.array_sort(F.collect_list(F.when(column.isNotNull(), F.struct(F.col(EVENT_TIME), column.alias("value")))))
+    return F.transform(pairs, lambda pair: pair["value"])
+
+
+FUNCTIONS: Mapping[AggregateFunction, Callable[[Column], Column]] = MappingProxyType(
+    {
+        "count": F.count,
+        "sum": F.sum,
+        # The mean of decimals would be a decimal.
+        "avg": lambda c: F.avg(c).cast("double"),
+        "min": F.min,
+        "max": F.max,
+        "distinct": lambda c: F.array_sort(F.collect_set(c)),
+        "count_distinct": lambda c: F.size(F.collect_set(c)).cast("bigint"),
+        "count_distinct_large": F.approx_count_distinct,
+        "collect": _collected,
+    }
+)
+
+
+def collected_rows(fields: Sequence[str]) -> Column:
+    """EVENT_TIME and `fields` of all rows, in their order."""
+    return F.array_sort(F.collect_list(F.struct(F.col(EVENT_TIME), *(F.col(f"`{name}`") for name in fields))))
+
+
+def rows_of(collected: Column, fields: Sequence[str]) -> Column:
+    """`fields` of collected rows, ordered by event time and then by these fields themselves."""
+
+    def only(*names: str) -> Callable[[Column], Column]:
+        return lambda row: F.struct(*(row[name].alias(name) for name in names))
+
+    return F.transform(F.array_sort(F.transform(collected, only(EVENT_TIME, *fields))), only(*fields))
+
+
+# Types that Spark cannot compare.
+UNORDERED = ("map<", "variant")
+# What can be added up.
+ADDED: Mapping[AggregateFunction, tuple[type[DataType], ...]] = MappingProxyType(
+    {"sum": (NumericType, DayTimeIntervalType, YearMonthIntervalType), "avg": (NumericType,)}
+)
+
+
+def aggregate(
+    frame: DataFrame,
+    window: Window,
+    *,
+    group_by: Sequence[str],
+    columns: Mapping[str, Column],
+    fire_time: Callable[[Column], Column],
+    ranking: Ranking | None = None,
+    lag: timedelta = timedelta(0),
+    fired: FiredWindows | None = None,
+) -> DataFrame:
+    """Window rows of `frame`, which carries EVENT_TIME and its watermark: groups, columns, start, end, fire time.
+
+    Those of a global window have neither start nor end.
+
+    `columns` are aggregates by name; with a `ranking` each of its rows becomes one, which has them too. `fire_time`
+    makes the last column from the window's end. EVENT_TIME lies `lag` behind the time that the windows are over, so
+    that they close that much later. `fired` fires the windows in the place of Spark. Of several windows of a row those
+    that had closed by its PASSED, if it has that, do not get it.
+    """
+    keys = [F.col(f"`{name}`") for name in group_by]
+    if isinstance(window, SessionWindow | InOrder | GlobalWindow) and not keys:
+        # There is no session over a whole stream: one key for all makes it one group. It must not be a literal, which
+        # the optimizer would remove again.
+        keys = [(F.unix_micros(EVENT_TIME) * F.lit(0)).alias("_rs_all")]
+    if isinstance(window, CumulateWindow):
+        frame = frame.withColumn(WINDOW, F.explode(cumulate_windows(earlier(F.col(EVENT_TIME), lag), window)))
+    place = assigned(window, lag)
+    several = PASSED in frame.columns and isinstance(window, HoppingWindow | CumulateWindow)
+    if several or isinstance(window, CalendarWindow | CumulateWindow | InOrder | GlobalWindow):
+        # For a window that is not its own Spark wants a column that is there.
+        frame, place = frame.withColumn(WINDOW, place), F.col(WINDOW)
+    frame = frame.filter(_open(lag)) if several else frame
+    rows = frame.groupBy(place.alias(WINDOW), *keys).agg(*_computed(window, columns, ranking))
+    start, end = (earlier(F.col(f"{WINDOW}.{edge}"), lag) for edge in ("start", "end"))
+    told = {"fire_time": fire_time(end)} if fired is None else fired.columns(fire_time(end))
+    times = told if isinstance(window, GlobalWindow) else {"start_time": start, "end_time": end, **told}
+    shown = [F.col(f"`{name}`") for name in (*group_by, *columns)]
+    shown += [F.col(f"{ROW}.`{name}`").alias(name) for name in _kept(window)]
+    shown += [column.alias(name) for name, column in times.items()]
+    rows = settled(rows) if fired is None else fired.rows(rows)
+    if ranking is None:
+        return rows.select(*shown)
+    exploded = rows.select(*shown, F.posexplode(RANKED).alias(RANKED, RANKED_ROW))
+    if isinstance(window, GlobalWindow):
+        exploded = exploded.filter(F.col(RANKED_ROW).isNotNull())
+    return exploded.select(*_ranked_row(ranking, group_by, (*columns, *times)))
+
+
+def _computed(window: Window, columns: Mapping[str, Column], ranking: Ranking | None) -> list[Column]:
+    """What is computed of a group: the row itself where it is kept, `columns`, and the ranked rows."""
+    own = [own_row(_kept(window)).alias(ROW)] if _kept(window) else []
+    ranked = [] if ranking is None else [top_rows(ranking).alias(RANKED)]
+    return [*own, *(column.alias(name) for name, column in columns.items()), *ranked]
+
+
+def _kept(window: Window) -> Sequence[str]:
+    return window.keep if isinstance(window, OverWindow) else ()
+
+
+def _open(lag: timedelta) -> Column:
+    """Whether the WINDOW that a row was put into had not closed; nothing has PASSED before the first row."""
+    return F.coalesce(earlier(F.col(f"{WINDOW}.end"), lag) > F.col(PASSED), F.lit(True))  # noqa: FBT003
+
+
+def _ranked_row(ranking: Ranking, group_by: Sequence[str], others: Sequence[str]) -> list[Column]:
+    """Groups, rank and fields of a ranked row, and the columns that all rows of its window have."""
+    return [
+        *(F.col(f"`{name}`") for name in group_by),
+        (F.col(RANKED) + 1).alias(ranking.rank),
+        *(F.col(f"{RANKED_ROW}.`{name}`").alias(name) for name in ranking.shown),
+        *(F.col(f"`{name}`") for name in others),
+    ]
+
+
+def own_row(fields: Sequence[str]) -> Column:
+    """`fields` of a row as one column; a function that is not asked for anything stands for it."""
+    return F.first(F.struct(*(F.col(f"`{name}`") for name in fields), F.col(EVENT_TIME)))
+
+
+def top_rows(ranking: Ranking) -> Column:
+    """The first rows of a group in their order, as an array. Rows that are equal in all fields are equal."""
+    row = F.struct(*(F.col(f"`{name}`") for name in ranking.shown))
+    return F.call_function("max_by" if ranking.descending else "min_by", row, row, F.lit(ranking.n))
+
+
+def earlier(at: Column, lag: timedelta) -> Column:
+    """A time `lag` before `at`."""
+    return at - _interval(lag) if lag else at
+
+
+def later(at: Column, lag: timedelta) -> Column:
+    """A time `lag` after `at`."""
+    return at + _interval(lag) if lag else at
+
+
+def at_close(water_mark: timedelta) -> Callable[[Column], Column]:
+    """The event time at which a window may fire."""
+    return lambda end: end + _interval(water_mark)
+
+
+def at_clock(now: Column) -> Callable[[Column], Column]:
+    """The batch's clock `now`.
+
+    Plainly it would be a constant in the code that Spark generates, which each batch compiles again; in a lambda not.
+    """
+    return lambda end: F.transform(F.array(end), lambda _: now)[0]
+
+
+def needed_fields(group_by: Sequence[str], aggregates: Sequence[Aggregate], others: Iterable[str] = ()) -> list[str]:
+    """The fields a window reads, each once; `others` are those of its ranking and of aggregates of the user's own."""
+    return list(dict.fromkeys([*group_by, *(a.field for a in aggregates if a.field is not None), *others]))
+
+
+def check_numbers(frame: DataFrame, aggregates: Sequence[Aggregate], *, step: str) -> None:
+    """Raise TopologyError for the first sum or mean of what is no number: Spark would cast it without a word."""
+    for spec in aggregates:
+        kinds = ADDED.get(spec.function)
+        kind = frame.schema[spec.field].dataType if kinds and spec.field is not None else None
+        if kinds and kind is not None and not isinstance(kind, kinds):
+            raise no_number(spec.function, str(spec.field), kind.simpleString(), step=step)
+
+
+def check_ordered(frame: DataFrame, fields: Iterable[str], *, step: str) -> None:
+    """Raise TopologyError for the first of `fields` that rows cannot be put in order by."""
+    for name in fields:
+        kind = frame.schema[name].dataType.simpleString()
+        if any(part in kind for part in UNORDERED):
+            raise TopologyError(
+                f"step {step!r} cannot rank rows with {name!r}, which is a {kind} and has no order",
+                remedy=f"take a field of it (.with_fields(...)), or text: .with_fields({name}='to_json({name})')",
+                step=step,
+            )
+
+
+def last_end(window: Window) -> Column:
+    """The end of the last window that a row belongs to: the row is late when the watermark has passed it."""
+    at = F.col(EVENT_TIME)
+    match window:
+        case SessionWindow():
+            return at + _interval(window.gap)
+        case CountWindow() | SlidingWindow() | OverWindow():
+            return at
+        case GlobalWindow():
+            return _end_of_life(at, window)
+        case CalendarWindow():
+            return calendar_window(at, window)["end"]
+        case TumblingWindow() | HoppingWindow() | CumulateWindow():
+            since = F.unix_micros(at) - F.lit(_micros(window.offset))
+            return F.timestamp_micros(
+                F.unix_micros(at) - F.pmod(since, F.lit(_micros(window.slide))) + F.lit(_micros(window.size))
+            )
+
+
+def duration_text(duration: timedelta) -> str:
+    """A duration as Spark's window functions take it.
+
+    >>> duration_text(timedelta(seconds=10))
+    '10000 milliseconds'
+    """
+    return f"{duration // timedelta(milliseconds=1)} milliseconds"
+
+
+def assigned(window: Window, lag: timedelta) -> Column:
+    """The window, or windows, of a row by EVENT_TIME, which lies `lag` behind the time that windows are over.
+
+    Spark takes the column for the place of its state.
+    """
+    match window:
+        case SessionWindow():
+            return F.session_window(EVENT_TIME, duration_text(window.gap))
+        case CountWindow() | SlidingWindow() | OverWindow():
+            # The row's own place, which is late when its time is.
+            at = F.col(EVENT_TIME)
+            return F.struct(at.alias("start"), at.alias("end")).alias(WINDOW, metadata={WATERMARK_DELAY: 0})
+        case GlobalWindow():
+            end = _end_of_life(F.col(EVENT_TIME), window)
+            place = F.struct(F.col(EVENT_TIME).alias("start"), end.alias("end"))
+            return place.alias(WINDOW, metadata={WATERMARK_DELAY: 0})
+        case CalendarWindow() | CumulateWindow():
+            # Of windows that cumulate a row has a copy for each, which names it in WINDOW.
+            place = F.col(WINDOW)
+            if isinstance(window, CalendarWindow):
+                place = calendar_window(earlier(F.col(EVENT_TIME), lag), window)
+            waiting = F.struct(*(later(place[edge], lag).alias(edge) for edge in ("start", "end")))
+            # Spark closes a group when the watermark has passed the second field of the marked column. The delay in
+            # the mark is read by nobody here.
+            return waiting.alias(WINDOW, metadata={WATERMARK_DELAY: 0})
+        case TumblingWindow() | HoppingWindow():
+            begin = (lag + window.offset) % window.slide
+            offset = (duration_text(begin),) if begin else ()
+            return F.window(EVENT_TIME, duration_text(window.size), duration_text(window.slide), *offset)
+
+
+def _end_of_life(at: Column, window: GlobalWindow) -> Column:
+    """How long a row of a window without an end counts."""
+    return F.lit(FOREVER) if window.time_to_live is None else at + _interval(window.time_to_live)
+
+
+def aggregate_column(spec: Aggregate) -> Column:
+    """One of the library's own aggregates."""
+    argument = F.lit(1) if spec.field is None else F.col(f"`{spec.field}`")
+    return FUNCTIONS[spec.function](argument)
+
+
+def _interval(duration: timedelta) -> Column:
+    return F.make_dt_interval(secs=F.lit(duration.total_seconds()))
+
+
+def _micros(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1)

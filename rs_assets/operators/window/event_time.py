@@ -1,0 +1,154 @@
+"""The event time of a record, and the control rows that move the watermark on purpose."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, LongType, StringType, TimestampNTZType, TimestampType
+
+from rs_assets.common.files import write_atomically
+from rs_assets.errors import UnknownFieldError
+from rs_assets.operators.window.bounds import EventTimeBounds
+from rs_assets.operators.window.durations import EPOCH
+from rs_assets.operators.window.refusals import TEXT_FORMAT, no_event_time
+from rs_assets.records.columns import CONTROL, EVENT_TIME, visible
+
+# A batch that failed is computed again with the clock of its first try; that clock may be this old.
+OLDEST_BATCH = timedelta(days=30)
+# Later than the end of any window, and still a timestamp for Spark and Delta; and the first one for Python.
+END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
+BEGIN_OF_TIME = datetime(1, 1, 1, tzinfo=UTC)
+# The key of Spark's mark on an event time column (EventTimeWatermark.delayKey): the delay in milliseconds.
+WATERMARK_DELAY = "spark.watermarkDelayMs"
+# Text with a whole date: Spark takes `10:00` for that time of today, and `2026` for its first of January.
+DATED = r"^\s*\d{4,}-\d{1,2}-\d{1,2}(\D|$)"
+
+
+def event_time(frame: DataFrame, field: str | None, *, step: str, now: Column) -> Column:
+    """The event time of each row as a timestamp, null where it has none; `now` where `field` is None (arrival)."""
+    if field is None:
+        return now
+    if field not in frame.columns:
+        raise UnknownFieldError(field, step=step, known=tuple(visible(frame.columns)))
+    return _as_timestamp(F.col(f"`{field}`"), frame.schema[field].dataType, field, step)
+
+
+def time_reason(at: Column, bounds: EventTimeBounds, *, now: Column) -> Column:
+    """Why an event time is not believed; null for a good one."""
+    text = at.cast("string")
+    return F.coalesce(
+        F.when(at.isNull(), F.lit("no event time")),
+        F.when(at < F.lit(bounds.earliest), F.concat(F.lit("event time before the earliest: "), text)),
+        F.when(_too_far_ahead(at, bounds, now=now), F.concat(F.lit("event time too far ahead: "), text)),
+    )
+
+
+def _too_far_ahead(at: Column, bounds: EventTimeBounds, *, now: Column) -> Column:
+    """Whether `at` lies further ahead of the batch's clock than `bounds` allow.
+
+    Compared plainly, the clock would be a constant in the code that Spark generates: another code to compile in each
+    batch, for 50 ms and more. An array of constants is an object that the code refers to, so arrays are compared, which
+    is slower by row: so only young times get there.
+    """
+    # Longer ones say no more, and are no interval of Spark's.
+    ahead = min(bounds.max_ahead, END_OF_TIME - EPOCH)
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    young = F.lit(min(today - OLDEST_BATCH, END_OF_TIME - ahead) + ahead)
+    latest = now + F.make_dt_interval(secs=F.lit(ahead.total_seconds()))
+    return (at >= F.lit(END_OF_TIME)) | ((at > young) & (F.array(at) > F.array(latest)))
+
+
+def has_ended(watermark: datetime) -> bool:
+    """Whether a watermark, which has a delay, says that the input has come to its end."""
+    return watermark > END_OF_TIME - timedelta(days=365)
+
+
+def moving(watermark: datetime | None) -> datetime | None:
+    """A watermark that is a time of the rows: None before the first one came, and when the input has ended."""
+    return None if watermark is None or watermark <= EPOCH or has_ended(watermark) else watermark
+
+
+def watermark_in_words(watermark: datetime | None) -> str:
+    """A watermark for people.
+
+    >>> watermark_in_words(datetime(2026, 11, 24, 8, tzinfo=UTC)), watermark_in_words(EPOCH), watermark_in_words(None)
+    ('2026-11-24 08:00:00', 'none yet', '')
+    """
+    if watermark is None:
+        return ""
+    at = moving(watermark)
+    return f"{at:%Y-%m-%d %H:%M:%S}" if at is not None else "end of input" if has_ended(watermark) else "none yet"
+
+
+def with_control(spark: SparkSession, frame: DataFrame, folder: Path, *, name: str) -> DataFrame:
+    """`frame` (with EVENT_TIME) united with the control rows that are dropped into `folder`, marked by CONTROL."""
+    folder.mkdir(parents=True, exist_ok=True)
+    control = spark.readStream.name(name).schema(f"{EVENT_TIME} timestamp").json(str(folder))
+    return frame.withColumn(CONTROL, F.lit(col=False)).unionByName(
+        control.withColumn(CONTROL, F.lit(col=True)), allowMissingColumns=True
+    )
+
+
+def control_folder(folder: Path, name: str) -> Path:
+    """Where the control rows of the source `name` lie, in the folder of its query.
+
+    >>> control_folder(Path("window"), "rs_control").as_posix()
+    'window/control'
+    """
+    return folder / name.removeprefix("rs_")
+
+
+def drop_control(frame: DataFrame) -> DataFrame:
+    """`frame` behind its watermark, without control rows.
+
+    The optimizer must leave this filter above the watermark, or the watermark never sees the control rows: therefore
+    the condition mentions the event time. And it must not push conditions from further above below it, such as one on
+    a group behind the window, for which a control row has no value: therefore the condition is not deterministic.
+    """
+    control = F.col(CONTROL) & F.col(EVENT_TIME).isNotNull()
+    return frame.filter(~control & (F.spark_partition_id() >= 0)).drop(CONTROL)
+
+
+def marked(frame: DataFrame, kept: timedelta) -> DataFrame:
+    """`frame` whose EVENT_TIME Spark takes for the event time of its watermark, with the delay `kept`.
+
+    A column that was computed, or that came back from Python, has lost the mark that `withWatermark` gave it. A query
+    must not be given a second watermark, and the steps of a chain share one.
+    """
+    delay = kept // timedelta(milliseconds=1)
+    others = [F.col(f"`{name}`") for name in frame.columns if name != EVENT_TIME]
+    return frame.select(*others, F.col(EVENT_TIME).alias(EVENT_TIME, metadata={WATERMARK_DELAY: delay}))
+
+
+def watermark_id(watched: DataFrame) -> str:
+    """By what the plan of each batch knows the operator that `withWatermark` has put on top of a frame."""
+    return str(watched._jdf.queryExecution().logical().nodeId().toString())  # noqa: SLF001  there is no public way
+
+
+def send_control(folder: Path, at: datetime) -> None:
+    """Drop a control row that moves the watermark to `at`; it takes effect in the query's next batch."""
+    row = json.dumps({EVENT_TIME: at.isoformat()}) + "\n"
+    write_atomically(folder / f"control-{uuid.uuid4().hex}.json", row.encode())
+
+
+def _as_timestamp(column: Column, kind: DataType, field: str, step: str) -> Column:
+    match kind:
+        case TimestampType() | TimestampNTZType():
+            return column.cast("timestamp")
+        case LongType():
+            return F.timestamp_millis(_within_time(column))
+        case StringType():
+            dated = F.when(column.rlike(DATED), column.try_cast("timestamp"))
+            return F.coalesce(F.try_to_timestamp(column, F.lit(TEXT_FORMAT)), dated)
+    raise no_event_time(field, kind.simpleString(), step=step)
+
+
+def _within_time(millis: Column) -> Column:
+    """Epoch milliseconds, cut to what a timestamp can hold: nanoseconds would end the query, as an overflow."""
+    first, last = (int(at.timestamp() * 1000) for at in (BEGIN_OF_TIME, END_OF_TIME))
+    return F.when(millis > last, F.lit(last)).when(millis < first, F.lit(first)).otherwise(millis)

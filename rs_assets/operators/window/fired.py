@@ -1,0 +1,105 @@
+"""Windows that fire more than once, by the processor that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rs_assets.operators.window.firing import NEVER, Firing, tells_end, tells_final
+from rs_assets.operators.window.over import OverWindow
+from rs_assets.operators.window.result import EmitStrategy
+from rs_assets.operators.window.spec import (
+    CalendarWindow,
+    CountWindow,
+    CumulateWindow,
+    InOrder,
+    SessionWindow,
+    SlidingWindow,
+    Window,
+)
+from rs_assets.operators.window.whole import GlobalWindow
+from rs_assets.spark.processor.session import check_types, processors_of
+
+MICROSECOND = timedelta(microseconds=1)
+FIRE_TIME, FINAL, RETRACTED = "_rs_fire_time", "_rs_final", "_rs_retracted"
+# What the processor tells of a window before it closes: 1 in each batch, 2 at each record.
+_UPDATES: Mapping[EmitStrategy, int] = MappingProxyType(
+    {"on_window_update": 1, "on_update_and_close": 1, "on_record": 2}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiredWindows:
+    """Windows that the processor fires in the place of Spark's own operator."""
+
+    window: Window
+    firing: Firing
+    emit: EmitStrategy
+    water_mark: timedelta
+    ranked: bool = False
+
+    def rows(self, windows: DataFrame) -> DataFrame:
+        """The rows of the aggregation `windows`, whose first key is the window, with FIRE_TIME and FINAL.
+
+        FIRE_TIME is null for an update, which no time has caused. Rows that may be taken back have RETRACTED besides.
+        Of the `ranked` rows of a global window, the last column, those that did not change are null.
+        ConfigurationError if the session was made without the jar of the processors.
+        """
+        processors = processors_of(windows)
+        check_types(windows.schema)
+        if isinstance(self.window, InOrder):
+            return DataFrame(self._in_order(processors, windows._jdf), windows.sparkSession)  # noqa: SLF001
+        if isinstance(self.window, GlobalWindow):
+            lives = _millis(self.window.time_to_live or NEVER)
+            rows = processors.GlobalWindows.apply(windows._jdf, self.ranked, lives, _millis(self.water_mark))  # noqa: SLF001
+            return DataFrame(rows, windows.sparkSession)
+        firing, open_for = self.firing, self.water_mark + self.firing.hold
+        times = (_slide(self.window), self.water_mark, open_for, firing.before, firing.after, firing.limit)
+        updates, finals = _UPDATES.get(self.emit, 0), tells_end(self.emit)
+        policy = processors.Firing(*map(_millis, times), firing.late is not None, firing.deltas, updates, finals)
+        processor = processors.FiringSessions if self.retracts else processors.FiringWindows
+        return DataFrame(processor.apply(windows._jdf, policy), windows.sparkSession)  # noqa: SLF001
+
+    def _in_order(self, processors: Any, windows: Any) -> Any:
+        window, waits = self.window, _millis(self.water_mark)
+        if isinstance(window, CountWindow):
+            return processors.CountWindows.apply(windows, window.size, waits)
+        if isinstance(window, OverWindow):
+            count = -1 if window.before is None else window.before
+            within = -1 if window.within is None else window.within // MICROSECOND
+            return processors.OverRows.apply(windows, count, within, window.peers, waits)
+        return processors.SlidingWindows.apply(windows, window.longest // MICROSECOND, waits)
+
+    @property
+    def retracts(self) -> bool:
+        """Whether a row may take back an earlier one: sessions grow and merge, and a global window has many rows."""
+        return isinstance(self.window, SessionWindow | GlobalWindow)
+
+    def columns(self, at: Column) -> dict[str, Column]:
+        """The columns that tell the rows of one window apart; `at` is the time of an update."""
+        columns = {"fire_time": F.coalesce(F.col(FIRE_TIME), at)}
+        final = tells_final(self.firing, self.emit) and not isinstance(self.window, InOrder | GlobalWindow)
+        columns |= {"final": F.col(FINAL)} if final else {}
+        return columns | ({"retracted": F.col(RETRACTED)} if self.retracts else {})
+
+
+def _slide(window: Window) -> timedelta:
+    """How far the late firings of a window lie apart: as the ends of others, or of a session as its gap."""
+    match window:
+        case CalendarWindow() | CountWindow() | SlidingWindow() | OverWindow() | GlobalWindow():
+            return NEVER
+        case SessionWindow():
+            return window.gap
+        case CumulateWindow():
+            return window.step
+    return window.slide
+
+
+def _millis(duration: timedelta) -> int:
+    return duration // timedelta(milliseconds=1)

@@ -1,1 +1,0 @@
-"""What a user writes and what runs it: stream -> runtime -> compile -> topology."""

@@ -1,1 +1,0 @@
-"""Languages: conditions, scripts and SQL as front ends beside the fluent API."""

@@ -1,0 +1,300 @@
+"""Spark's types and schemas as text, read without Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from types import MappingProxyType
+
+_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(\w+)|([<>(),:]))")
+# The words of Spark 4.2 for types without parts, and what Spark calls each.
+SIMPLE: Mapping[str, str] = MappingProxyType(
+    {
+        **{name: name for name in ("boolean", "double", "date", "timestamp_ntz", "binary", "variant", "string")},
+        **dict.fromkeys(("tinyint", "byte"), "tinyint"),
+        **dict.fromkeys(("smallint", "short"), "smallint"),
+        **dict.fromkeys(("int", "integer"), "int"),
+        **dict.fromkeys(("bigint", "long"), "bigint"),
+        **dict.fromkeys(("float", "real"), "float"),
+        **dict.fromkeys(("timestamp", "timestamp_ltz"), "timestamp"),
+        "void": "void",
+    }
+)
+DECIMAL = ("decimal", "dec", "numeric")
+NESTED = ("array", "map", "struct")
+# Types that Spark knows and nothing here has to: their fields count as of no known type.
+OTHER = ("char", "character", "varchar", "interval", "time", "geometry", "geography", "null")
+# What other systems call a type.
+HABITS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("datetime", "timestamptz", "datetime64"), "timestamp"),
+        **dict.fromkeys(("text", "str", "varchar2", "nvarchar", "char2", "object", "uuid", "json"), "string"),
+        **dict.fromkeys(("bool",), "boolean"),
+        **dict.fromkeys(("int64", "int8", "uint64", "bignum"), "bigint"),
+        **dict.fromkeys(("int32", "int4", "number"), "int"),
+        **dict.fromkeys(("int16", "int2"), "smallint"),
+        **dict.fromkeys(("float64", "float8"), "double"),
+        **dict.fromkeys(("float32", "float4"), "float"),
+        **dict.fromkeys(("bytes", "bytea", "blob", "varbinary"), "binary"),
+        **dict.fromkeys(("list",), "array<...>"),
+        **dict.fromkeys(("dict",), "map<...>"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type as Spark names it; `parts` are the fields of a struct, the element of an array, key and value of a map.
+
+    A part of None is of a type that is not known here.
+    """
+
+    name: str
+    parts: tuple[tuple[str, Type | None], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """As Spark shows it; '?' where it is not known.
+
+        >>> fields_in("a array<long>, b struct<c: decimal(8)>")["b"].text
+        'struct<c:decimal(8,0)>'
+        """
+        shown = [(name, part.text if part else "?") for name, part in self.parts]
+        if self.name == "struct":
+            return f"struct<{','.join(f'{name}:{text}' for name, text in shown)}>"
+        return f"{self.name}<{','.join(text for _, text in shown)}>" if self.parts else self.name
+
+    @property
+    def nested(self) -> bool:
+        """Whether it has parts."""
+        return self.name in NESTED
+
+
+class DdlError(ValueError):
+    """A schema that Spark surely refuses; `remedy` says what to write."""
+
+    def __init__(self, what: str, remedy: str = "write it as 'page string, ms bigint'") -> None:
+        super().__init__(what)
+        self.remedy = remedy
+
+
+class _UnknownError(Exception):
+    """Something that this reader does not know, and Spark may."""
+
+
+@lru_cache(maxsize=1024)
+def fields_in(ddl: str) -> Mapping[str, Type | None] | None:
+    """The fields that `ddl` declares, None if only Spark can say; DdlError for what Spark surely refuses.
+
+    >>> {name: kind.text for name, kind in fields_in("page string NOT NULL, ms: long").items()}
+    {'page': 'string', 'ms': 'bigint'}
+    >>> fields_in("a int, b datetime")
+    Traceback (most recent call last):
+    rs_assets.records.types.DdlError: field 'b' has the type 'datetime', which Spark does not know
+    """
+    try:
+        reader = _Reader(ddl)
+        _check_brackets(reader.tokens)
+        made = reader.whole()
+    except _UnknownError:
+        return None
+    # Two of one name: Spark takes them, and refuses every step that names one.
+    return MappingProxyType(dict(made)) if len({name.lower() for name, _ in made}) == len(made) else None
+
+
+@lru_cache(maxsize=1024)
+def type_in(text: str) -> Type | None:
+    """The type that `text` names, None if it is not known here.
+
+    >>> type_in("LONG").name
+    'bigint'
+    """
+    try:
+        reader = _Reader(text)
+        found = reader.kind("")
+    except (_UnknownError, DdlError):
+        return None
+    return found if not reader.tokens else None
+
+
+def _check_brackets(tokens: list[str]) -> None:
+    """DdlError if a bracket is not closed, or closes nothing."""
+    waiting: list[str] = []
+    pairs = {">": "<", ")": "("}
+    for token in tokens:
+        if token in pairs.values():
+            waiting.append(token)
+        elif token in pairs and (not waiting or waiting.pop() != pairs[token]):
+            raise DdlError(f"the bracket {token!r} closes nothing")
+    if waiting:
+        raise DdlError(f"the bracket {waiting[-1]!r} is not closed")
+
+
+class _Reader:
+    """Takes a text apart, token by token; an empty one is its end."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens: list[str] = []
+        at, text = 0, text.rstrip()
+        while at < len(text):
+            found = _TOKEN.match(text, at)
+            if found is None:
+                raise _UnknownError
+            self.tokens.append(found.group().strip())
+            at = found.end()
+
+    def whole(self) -> list[tuple[str, Type | None]]:
+        """All of a schema: a list of fields, or the type of a struct, or of the one field `value`."""
+        if len(self.tokens) == 1 and (alone := type_in(self.tokens[0])) is not None:
+            return [("value", alone)]
+        if self._next().lower() in NESTED and self.tokens[1:2] == ["<"]:
+            found = self.kind("value")
+            if found is None or self.tokens:
+                raise _UnknownError
+            return list(found.parts) if found.name == "struct" else [("value", found)]
+        return self.fields(until="")
+
+    def fields(self, *, until: str) -> list[tuple[str, Type | None]]:
+        """Fields with commas between them."""
+        made = [self._field()]
+        while self._next() == ",":
+            self._take()
+            made.append(self._field())
+        if self._take() != until:
+            raise _UnknownError
+        return made
+
+    def _field(self) -> tuple[str, Type | None]:
+        name = self._take()
+        if not name or name in ",:<>()":
+            raise DdlError("a field has no name" if name else "a field is missing at the end")
+        if name[0] in "'\"" or (not name.isascii() and name[0] != "`"):
+            raise _UnknownError
+        plain = name[1:-1].replace("``", "`") if name[0] == "`" else name
+        if self._next() == ":":
+            self._take()
+        kind = self.kind(plain)
+        self._rest()
+        return plain, kind
+
+    def _rest(self) -> None:
+        """What may stand behind a type."""
+        if self._next().lower() == "not":
+            self._take()
+            if self._take().lower() != "null":
+                raise _UnknownError
+        if self._next().lower() == "comment":
+            self._take()
+            if not self._take().startswith(("'", '"')):
+                raise _UnknownError
+
+    def kind(self, field: str) -> Type | None:
+        """The type of `field`, None for one that needs not be known here."""
+        word = self._take()
+        name = word.lower()
+        if name in SIMPLE and self._next() != "(":
+            return self._text_kind() if name == "string" else Type(SIMPLE[name])
+        if name in DECIMAL:
+            return self._decimal()
+        if name in NESTED and self._next() == "<":
+            return _NESTED[name](self, field)
+        if name in NESTED:
+            raise DdlError(f"field {field!r} is {_a(name)} of what?", _PARTS[name])
+        if name in (*OTHER, *SIMPLE):
+            self._skip()
+            return None
+        raise _no_type(field, word)
+
+    def _text_kind(self) -> Type | None:
+        if self._next().lower() != "collate":
+            return Type("string")
+        self._take()
+        self._take()
+        return None
+
+    def _skip(self) -> None:
+        """Over all that belongs to a type of OTHER."""
+        depth = 0
+        while self.tokens and not (depth == 0 and self._next().lower() in {",", ">", "not", "comment"}):
+            depth += {"(": 1, "<": 1, ")": -1, ">": -1}.get(self._take(), 0)
+
+    def _decimal(self) -> Type:
+        if self._next() != "(":
+            return Type("decimal(10,0)")
+        self._take()
+        precision, scale = self._take(), "0"
+        if self._next() == ",":
+            self._take()
+            scale = self._take()
+        if self._take() != ")" or not (precision.isdigit() and scale.isdigit()):
+            raise _UnknownError
+        if not int(scale) <= int(precision) <= 38:
+            raise DdlError(f"decimal({precision},{scale}) is no decimal of Spark", "it has at most 38 digits")
+        return Type(f"decimal({precision},{scale})")
+
+    def array(self, field: str) -> Type:
+        """`<element>`."""
+        self._take()
+        element = self.kind(field)
+        self._close()
+        return Type("array", (("element", element),))
+
+    def map(self, field: str) -> Type:
+        """`<key, value>`."""
+        self._take()
+        key = self.kind(field)
+        if self._take() != ",":
+            raise DdlError(f"field {field!r} is a map of what?", _PARTS["map"])
+        value = self.kind(field)
+        self._close()
+        return Type("map", (("key", key), ("value", value)))
+
+    def struct(self, field: str) -> Type:  # noqa: ARG002  the table's form
+        """`<name: type, ...>`."""
+        self._take()
+        if self._next() == ">":
+            self._take()
+            return Type("struct")
+        return Type("struct", tuple(self.fields(until=">")))
+
+    def _close(self) -> None:
+        if self._take() != ">":
+            raise _UnknownError
+
+    def _next(self) -> str:
+        return self.tokens[0] if self.tokens else ""
+
+    def _take(self) -> str:
+        return self.tokens.pop(0) if self.tokens else ""
+
+
+_NESTED: Mapping[str, Callable[[_Reader, str], Type]] = MappingProxyType(
+    {"array": _Reader.array, "map": _Reader.map, "struct": _Reader.struct}
+)
+_PARTS: Mapping[str, str] = MappingProxyType(
+    {
+        "array": "write it as array<string>",
+        "map": "write it as map<string, bigint>",
+        "struct": "write it as struct<a: string, b: bigint>",
+    }
+)
+
+
+def _a(name: str) -> str:
+    return f"an {name}" if name[0] in "aeiou" else f"a {name}"
+
+
+def _no_type(field: str, word: str) -> DdlError:
+    if not word or word in ",:<>()":
+        return DdlError(f"field {field!r} has no type")
+    if not re.fullmatch(r"\w+", word):
+        raise _UnknownError
+    known = (*SIMPLE, *DECIMAL, *NESTED)
+    near = HABITS.get(word.lower()) or next(iter(get_close_matches(word.lower(), known, n=1)), None)
+    return DdlError(
+        f"field {field!r} has the type {word!r}, which Spark does not know",
+        f"write {near}" if near else f"use one of: {', '.join(dict.fromkeys(SIMPLE.values()))}, decimal(10,2), array<>",
+    )

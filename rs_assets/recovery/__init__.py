@@ -1,0 +1,1 @@
+"""Recovery: checkpoints that are verified, repaired, rewound, saved and restored."""

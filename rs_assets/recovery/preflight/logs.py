@@ -1,0 +1,110 @@
+"""The offset log and the commit log: each file for itself, and both against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from rs_assets.recovery.preflight.facts import Facts, Read
+from rs_assets.recovery.preflight.files import gaps, spans
+from rs_assets.recovery.preflight.finding import Finding
+from rs_assets.recovery.preflight.mending import why_keep_commit, why_keep_plan
+
+COPY = "restore it from a copy of the checkpoint, or begin afresh with --new-generation"
+
+
+def check_plans(facts: Facts) -> Iterator[Finding]:
+    """K1, K2, K17: every offsets file can be read."""
+    for batch, plan in facts.plans.items():
+        if plan.state != "sound":
+            mends = batch == facts.last_plan and plan.spoilt and why_keep_plan(facts) is None
+            yield _damage(plan, "K1" if plan.state == "empty" else "K2", "drop_uncommitted" if mends else None)
+
+
+def check_commits(facts: Facts) -> Iterator[Finding]:
+    """K3, K17: every commits file can be read."""
+    for batch, commit in facts.commits.items():
+        if commit.state != "sound":
+            mends = batch == facts.last_commit and commit.spoilt and why_keep_commit(facts) is None
+            yield _damage(commit, "K3", "drop_commit" if mends else None)
+
+
+def _damage(found: Read[Any], code: str, repair: str | None) -> Finding:
+    if found.state == "foreign":
+        remedy = "run it with the release that wrote it"
+        return Finding(code="K17", severity="error", file=found.file, meaning=found.problem, remedy=remedy)
+    remedies = {
+        "drop_uncommitted": "remove it: no sink has the batch, it is planned anew",
+        "drop_commit": "remove it: the batch runs once more, and sinks that have it drop it",
+    }
+    remedy = remedies.get(repair or "", COPY)
+    if found.state == "unreadable":
+        remedy = "see to the disk and to the permissions"
+    return Finding(code=code, severity="error", file=found.file, meaning=found.problem, remedy=remedy, repair=repair)
+
+
+def check_lost_sources(facts: Facts) -> Iterator[Finding]:
+    """K2: a source that the batch before had, and the pipeline has, is there in the plans that Spark goes on from.
+
+    These are the last that is committed and what is planned behind it; a source that was taken out is lacking in older
+    ones.
+    """
+    for before, batch in pairwise(facts.plans):
+        if batch < facts.last_commit:
+            continue
+        earlier, later = facts.plans[before].content, facts.plans[batch].content
+        if earlier is None or later is None:
+            continue
+        for name in sorted((earlier.sources.keys() - later.sources.keys()) & set(facts.expected.sources)):
+            yield Finding(
+                code="K2",
+                severity="error",
+                file=facts.plans[batch].file,
+                meaning=f"lost its line of the source {name!r}, which batch {before} has: it would be read again",
+                remedy=f"{COPY}; a source that was taken out and put back needs another name",
+            )
+
+
+def check_unconfirmed(facts: Facts) -> Iterator[Finding]:
+    """K4: at most the newest planned batch is without a commit."""
+    if facts.last_plan - facts.last_commit > 1:
+        unconfirmed = spans(batch for batch in facts.plans if batch > facts.last_commit)
+        end = f"ends at batch {facts.last_commit}" if facts.commits else "is empty"
+        yield Finding(
+            code="K4",
+            severity="error",
+            file=facts.folder / "commits",
+            meaning=f"{end}, but planned are also {unconfirmed}: all but the last would be skipped",
+            remedy="restore the commits from a copy of the checkpoint, or begin afresh with --new-generation",
+        )
+
+
+def check_unplanned(facts: Facts) -> Iterator[Finding]:
+    """K5: no commit is newer than the newest plan."""
+    unplanned = [batch for batch in facts.commits if batch > facts.last_plan]
+    if unplanned:
+        yield Finding(
+            code="K5",
+            severity="error",
+            file=facts.folder / "offsets" / str(unplanned[-1]),
+            meaning=f"is not there, but batch {spans(unplanned)} is committed: older rows would be written once more",
+            remedy=COPY,
+        )
+
+
+def check_holes(facts: Facts) -> Iterator[Finding]:
+    """K6: between the oldest and the newest file none is missing; Spark removes old ones from the low end only."""
+    plans, commits = list(facts.plans), list(facts.commits)
+    # Spark begins the newest batch where the one before it ended, committed or not.
+    alone = [(plans[0] - 1, plans[0] - 1)] if len(plans) == 1 and plans[0] > 0 else []
+    for name, holes in (("offsets", alone + gaps(plans)), ("commits", gaps(commits))):
+        if holes:
+            missing = ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in holes)
+            yield Finding(
+                code="K6",
+                severity="error",
+                file=facts.folder / name / str(holes[0][0]),
+                meaning=f"is not there: of the batches kept, {missing} is missing",
+                remedy=COPY,
+            )

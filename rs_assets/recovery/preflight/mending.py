@@ -1,0 +1,40 @@
+"""When a damaged log file may go without loss; the repairs and what offers them ask here."""
+
+from __future__ import annotations
+
+from rs_assets.recovery.preflight.facts import Facts
+from rs_assets.recovery.preflight.files import spans
+from rs_assets.recovery.preflight.state import state_problems
+
+
+def why_keep_plan(facts: Facts) -> str | None:
+    """Why the newest offsets file must stay; None if it is damaged and nothing anywhere depends on it."""
+    batch = facts.last_plan
+    if batch < 0 or not facts.plans[batch].spoilt:
+        return "the newest offsets file is not damaged"
+    if batch <= facts.last_commit:
+        return f"batch {batch} is committed"
+    if batch - facts.last_commit > 1:
+        return f"batches {spans(n for n in facts.plans if n > facts.last_commit)} are unconfirmed"
+    if facts.expected.furthest >= batch:
+        return f"a sink has batch {batch}: planned anew it may hold other rows, and the sink would drop them"
+    return None
+
+
+def why_keep_commit(facts: Facts) -> str | None:
+    """Why the newest commits file must stay; None if it is damaged and its batch can be run once more as planned.
+
+    A plan behind it, which no sink may have begun, has to go with it: Spark runs again only the newest plan.
+    """
+    batch = facts.last_commit
+    if batch < 0 or not facts.commits[batch].spoilt:
+        return "the newest commits file is not damaged"
+    if batch not in facts.plans or facts.plans[batch].state != "sound":
+        return f"the offsets of batch {batch} are missing or damaged"
+    if batch > 0 and batch - 1 not in facts.commits:
+        return f"batch {batch - 1} is not committed either"
+    if facts.last_plan > batch + 1:
+        return f"batches {spans(n for n in facts.plans if n > batch)} are unconfirmed"
+    if facts.last_plan > batch and facts.expected.furthest > batch:
+        return f"a sink already has batch {facts.last_plan}, which could not be run behind it"
+    return next((finding.meaning for finding in state_problems(facts, batch)), None)

@@ -1,0 +1,71 @@
+"""What the sinks remember, held against the checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rs_assets.recovery.preflight.facts import Facts
+from rs_assets.recovery.preflight.finding import Finding
+
+CHANGED = "K20"
+# The repair that takes a sink as others left it.
+ACCEPT = "accept_changes"
+
+
+def check_lost(facts: Facts) -> Iterator[Finding]:
+    """K8, K16: no sink is ahead of the checkpoint."""
+    ahead = facts.expected.furthest
+    if ahead <= max(facts.last_plan, facts.last_commit):
+        return
+    gone = not facts.plans and not facts.commits
+    last = "knows no batch at all" if gone else f"ends at batch {max(facts.last_plan, facts.last_commit)}"
+    names = ", ".join(sorted(name for name, batch in facts.expected.sinks.items() if batch == ahead))
+    yield Finding(
+        code="K8" if gone else "K16",
+        severity="error",
+        file=facts.folder,
+        meaning=(
+            f"{last}, but in generation {facts.expected.generation} batch {ahead} was written to {names}:"
+            f" new batches up to that number would be dropped as known"
+        ),
+        remedy="restore the checkpoint or a savepoint, or begin afresh with --new-generation; if another pipeline wrote"
+        " there, write to a place of its own",
+    )
+
+
+def check_changed(facts: Facts) -> Iterator[Finding]:
+    """K20: nobody else has taken rows of ours out of a sink since our last commit."""
+    if not facts.commits:
+        return
+    for name, changes in sorted(facts.expected.sinks_changed.items()):
+        for change in changes:
+            yield Finding(
+                code=CHANGED,
+                severity=change.severity,
+                file=facts.folder / "commits" / str(facts.last_commit),
+                meaning=f"the sink {name!r} was changed by others: {change.what}",
+                remedy=change.remedy,
+                repair=ACCEPT if change.acceptable else None,
+            )
+
+
+def check_behind(facts: Facts) -> Iterator[Finding]:
+    """K9: no sink has forgotten batches that it once had; one that skipped empty batches has forgotten none."""
+    if not facts.commits:
+        return
+    for name, seen in sorted(facts.expected.sinks_seen.items()):
+        marker = facts.expected.sinks.get(name)
+        if marker is None or marker >= seen:
+            continue
+        lost = marker < 0
+        emptied = "empty it and " if name in facts.expected.sinks_staying else ""
+        has = "remembers no batch" if lost else f"ends at batch {marker}"
+        yield Finding(
+            code="K9",
+            severity="error",
+            file=facts.folder / "commits" / str(facts.last_commit),
+            meaning=f"is committed, but the sink {name!r} {has} and had batch {seen}: what is between is not in it",
+            remedy="restore what the sink wrote to as it was,"
+            + ("" if lost else f" rewind the pipeline to batch {marker} (rs-assets rewind),")
+            + f" or {emptied}begin afresh with --new-generation",
+        )

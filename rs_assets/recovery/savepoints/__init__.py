@@ -1,0 +1,25 @@
+"""Savepoints: a job's checkpoints copied while it runs, to be restored, or forked into another job."""
+
+from rs_assets.recovery.savepoints.copy import Progress, Subject, take
+from rs_assets.recovery.savepoints.model import SavedFile, Savepoint
+from rs_assets.recovery.savepoints.restore import fork, refuse_unfinished, restore, verify
+from rs_assets.recovery.savepoints.retention import Removed, collect_garbage, retention
+from rs_assets.recovery.savepoints.shuffled import Link
+from rs_assets.recovery.savepoints.store import SavepointStore
+
+__all__ = [
+    "Link",
+    "Progress",
+    "Removed",
+    "SavedFile",
+    "Savepoint",
+    "SavepointStore",
+    "Subject",
+    "collect_garbage",
+    "fork",
+    "refuse_unfinished",
+    "restore",
+    "retention",
+    "take",
+    "verify",
+]

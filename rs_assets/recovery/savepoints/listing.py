@@ -1,0 +1,175 @@
+"""Which files of a query a savepoint needs, while Spark goes on writing and removing them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from rs_assets.errors import CheckpointError
+from rs_assets.recovery.rewinding import (
+    NUMBER,
+    needed_plans,
+    partitions_of,
+    state_stores,
+    state_version,
+    unloadable,
+)
+
+CHECKPOINT = "checkpoint"
+# Beside it, the tables through which a query hands rows to others; which files of them are needed, they know.
+SHUFFLES = "shuffles"
+_LOGS = ("commits", "offsets")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A file as it was when the folder was listed; `path` is relative to the job's folder (with /)."""
+
+    path: str
+    size_bytes: int
+    mtime_ns: int
+
+    @property
+    def name(self) -> str:
+        """Its last part."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def checked_file(self) -> str | None:
+        """The path of the file that this one is Hadoop's checksum of, None if it is none."""
+        folder, _, name = self.path.rpartition("/")
+        return f"{folder}/{name[1:-4]}" if name.startswith(".") and name.endswith(".crc") else None
+
+    @property
+    def number(self) -> int:
+        """The batch that a file of a log, or its checksum, belongs to; -1 for another file."""
+        name = (self.checked_file or self.path).rpartition("/")[2]
+        return int(name) if NUMBER.fullmatch(name) else -1
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFiles:
+    """The files to copy of one query, in the order to copy them in, up to its last committed batch (-1 for none).
+
+    `partitions` is the number of state partitions of that batch, 0 if nothing says it.
+    """
+
+    checkpoint: str
+    last: int
+    files: tuple[Listed, ...]
+    planned: int
+    stateful: bool
+    partitions: int = 0
+
+    @property
+    def required(self) -> list[str]:
+        """The files without which Spark does not start again."""
+        if self.last < 0:
+            return [f"{self.checkpoint}/metadata"]
+        plans = [f"{self.checkpoint}/offsets/{batch}" for batch in sorted(needed_plans(self.last), reverse=True)]
+        return [f"{self.checkpoint}/metadata", f"{self.checkpoint}/commits/{self.last}", *plans]
+
+    def is_passing(self, path: str) -> bool:
+        """Whether a file may vanish while it is copied: older plans and commits, and checksums."""
+        listed = Listed(path, 0, 0)
+        is_log = PurePosixPath(path).parent.as_posix() in {f"{self.checkpoint}/{log}" for log in _LOGS}
+        return listed.checked_file is not None or (is_log and path not in self.required)
+
+    def is_state(self, path: str) -> bool:
+        """Whether it is one of the files of state, of which Spark needs only some."""
+        return path.startswith(f"{self.checkpoint}/state/")
+
+    def problem(self, saved: set[str]) -> str | None:
+        """What is missing in the paths `saved` to start again behind `last`; None if nothing is."""
+        for path in self.required:
+            if path not in saved:
+                return f"{path} is not there"
+        if self.last < 0:
+            return f"batch {self.planned} is planned, but none is committed" if self.planned > 0 else None
+        root = PurePosixPath(self.checkpoint)
+        inside = (PurePosixPath(path) for path in saved if path.startswith(f"{self.checkpoint}/"))
+        stores = state_stores((path.relative_to(root) for path in inside), self.partitions)
+        if self.stateful and not stores:
+            return f"{self.checkpoint}/state is not there"
+        lacking = unloadable(stores, self.last + 1)
+        return f"{self.checkpoint}/{lacking}" if lacking else None
+
+
+def list_query(job: Path, query: Path, *, stateful: bool = False, until: int | None = None) -> QueryFiles:
+    """The files of the query in the folder `query` of the job's folder, good also while it runs.
+
+    Up to its batch `until`, which is committed (None: to the last one that is). Its tables of shuffles are left out.
+
+    Commits are listed first: whatever is committed then has its plan and its state on disk. Files of later batches
+    are left out, those of state too: in a copy, where other batches follow, they would be taken for its own.
+    """
+    checkpoint = query / CHECKPOINT
+    commits = list(_folder(job, checkpoint / "commits"))
+    last = max((file.number for file in commits if file.checked_file is None), default=-1) if until is None else until
+    offsets = list(_folder(job, checkpoint / "offsets"))
+    logs = [file for file in (*commits, *offsets) if file.number <= last]
+    skipped = {query / SHUFFLES, *(checkpoint / log for log in _LOGS)}
+    rest = [file for file in _tree(job, query, skipped) if not _is_later_state(file, last + 1)]
+    planned = max((file.number for file in offsets), default=-1)
+    files = tuple(_settled([*logs, *rest]))
+    partitions = partitions_of(checkpoint, last)
+    return QueryFiles(checkpoint.relative_to(job).as_posix(), last, files, planned, stateful, partitions)
+
+
+def _is_later_state(file: Listed, version: int) -> bool:
+    path = PurePosixPath(file.checked_file or file.path)
+    return path.parts[2:4] == (CHECKPOINT, "state") and (state_version(path.name) or 0) > version
+
+
+def _settled(files: list[Listed]) -> Iterator[Listed]:
+    """Without temporary files, and with checksums only of files that are there."""
+    there = {file.path for file in files}
+    for file in files:
+        checked = file.checked_file
+        hidden = file.name.startswith(".") if checked is None else checked not in there
+        if not hidden and not (checked or file.path).endswith(".tmp"):
+            yield file
+
+
+def _tree(job: Path, folder: Path, skipped: set[Path]) -> Iterator[Listed]:
+    """The files below `folder`, those of a folder before its subfolders: a snapshot is written after its tables."""
+    yield from _folder(job, folder)
+    for name in _names(folder, folders=True):
+        if folder / name not in skipped and not name.startswith("."):
+            yield from _tree(job, folder / name, skipped)
+
+
+def _folder(job: Path, folder: Path) -> Iterator[Listed]:
+    base = folder.relative_to(job).as_posix()
+    for name in _names(folder, folders=False):
+        try:
+            found = (folder / name).stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        yield Listed(f"{base}/{name}", found.st_size, found.st_mtime_ns)
+
+
+def _names(folder: Path, *, folders: bool) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            found = [entry for entry in entries if not entry.name.endswith(".tmp")]
+            links = [entry.name for entry in found if entry.is_symlink()]
+            names = [entry.name for entry in found if entry.is_dir(follow_symlinks=False) == folders]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise CheckpointError(
+            f"a folder of the job cannot be listed: {error.strerror}",
+            remedy="see to the disk and to the permissions",
+            file=folder,
+        ) from error
+    odd = links or [name for name in names if not name.isprintable() or "\\" in name]
+    if odd:
+        raise CheckpointError(
+            f"the folder holds {odd[0]!r}, which a savepoint cannot keep",
+            remedy="a checkpoint has plain files with plain names; move it away",
+            file=folder,
+        )
+    return sorted(names)

@@ -1,0 +1,266 @@
+"""Bring a savepoint back: into its own job's folder, or as a fork into another one's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.manifest import Manifest, generation_folder
+from rs_assets.common.files import write_atomically
+from rs_assets.errors import CheckpointError
+from rs_assets.recovery.savepoints.copy import THREADS
+from rs_assets.recovery.savepoints.model import GENERATION, SavedFile, Savepoint, stamp
+from rs_assets.recovery.savepoints.relocate import relocate, renew_query_ids
+from rs_assets.recovery.savepoints.store import SavepointStore
+
+# Lies in a job's folder while its generations are exchanged, with the savepoint's id, behind FORK if a fork does it.
+MARK = ".restoring"
+FORK = "fork"
+STAGING = ".staging-"
+MANIFEST = "manifest.json"
+
+
+def verify(store: SavepointStore, savepoint: Savepoint, *, threads: int = THREADS) -> list[str]:
+    """What is wrong with the content of a savepoint, a line for each file; all of it is read."""
+
+    def problem(file: SavedFile) -> str | None:
+        try:
+            for _ in store.read(file.sha256, file.size_bytes):
+                pass
+        except CheckpointError as error:
+            return f"{file.path}: {error.what}"
+        except OSError as error:
+            return f"{file.path}: cannot be read: {store.reason(error)}"
+        return None
+
+    with ThreadPoolExecutor(threads, "rs-savepoint") as pool:
+        return [line for line in pool.map(problem, savepoint.files) if line is not None]
+
+
+def restore(
+    store: SavepointStore,
+    savepoint: Savepoint,
+    job_folder: Path,
+    *,
+    threads: int = THREADS,
+    now: datetime | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> Manifest:
+    """Put the job back to `savepoint`, and return the manifest that was written.
+
+    `ready` is called once all of the savepoint is here and known to be whole; if it raises, nothing is changed.
+
+    The job must be stopped and its state stores unloaded, as for `rs_assets.recovery.rewinding.rewind`.
+    The savepoint's generations and later ones are moved aside, to `.trash-TIME-gNNNN` in the job's folder. Sinks are
+    not told. CheckpointError, and nothing is changed, if anything of the savepoint is missing or damaged, or if the
+    folder belongs to another pipeline.
+    """
+    restored = _manifest(savepoint)
+    job = job_folder.absolute()
+    current = _current(job)
+    if current is not None and current.pipeline_id != savepoint.pipeline_id:
+        raise CheckpointError(
+            f"{job.name} is another pipeline than the one that savepoint {savepoint.id} was taken of",
+            remedy="fork the savepoint into a job of its own",
+            file=job,
+        )
+    with _staged(store, savepoint, job, threads, lambda generation: generation) as staging:
+        ready()
+        _exchange(staging, job, restored, savepoint.id, stamp(now or datetime.now(UTC)))
+    return restored
+
+
+def fork(store: SavepointStore, savepoint: Savepoint, job_folder: Path, *, threads: int = THREADS) -> Manifest:
+    """Begin another job from `savepoint`, and return its manifest: a pipeline id and query ids of its own.
+
+    All queries go on in generation 1, with sinks that have nothing of them yet. CheckpointError, and nothing is
+    changed, if the folder has a job already, or as in `restore`. What a fork has left that was cut off is no job.
+    """
+    source = _manifest(savepoint)
+    job = job_folder.absolute()
+    if _cut_off(job)[0] != FORK and ((job / MANIFEST).exists() or _generations(job)):
+        raise CheckpointError(
+            f"{job.name} has run already, so nothing can be forked into it",
+            remedy="fork into a job that has not run, or move its folder away",
+            file=job,
+        )
+    first = generation_folder(1)
+    with _staged(store, savepoint, job, threads, lambda _: first) as staging, _disk(job):
+        ids = renew_query_ids(staging / first)
+        queries = {
+            name: replace(
+                facts,
+                generation=1,
+                query_id=ids.get(name),
+                # Their names stay: a query without state is known by its sinks.
+                sinks=dict.fromkeys(facts.sinks, -1),
+                path=(),
+                catalogued=savepoint.batches.get(name, -1),
+            )
+            for name, facts in source.queries.items()
+        }
+        forked = replace(
+            source, pipeline_id=Manifest.new().pipeline_id, generation=1, queries=queries, token=0, claims={}
+        )
+        _exchange(staging, job, forked, f"{FORK} {savepoint.id}", stamp(datetime.now(UTC)))
+    return forked
+
+
+def refuse_unfinished(job_folder: Path) -> None:
+    """CheckpointError if a restore or fork was cut off while folders were exchanged: to be asked before a start."""
+    what, savepoint = _cut_off(job_folder)
+    if what:
+        raise CheckpointError(
+            f"the last {what} of the job was cut off",
+            remedy=f"{what} the savepoint again: {savepoint}",
+            file=job_folder / MARK,
+        )
+
+
+def _cut_off(job: Path) -> tuple[str, str]:
+    """What was cut off in a job's folder, and the id of its savepoint; empty texts for nothing."""
+    mark = job / MARK
+    if not mark.exists():
+        return "", ""
+    what, _, savepoint = mark.read_text(errors="replace")[:100].rpartition(" ")
+    return what or "restore", savepoint
+
+
+def _manifest(savepoint: Savepoint) -> Manifest:
+    """The manifest in a savepoint, as it would be read from disk."""
+    try:
+        return Manifest.from_body(savepoint.manifest)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise CheckpointError(
+            "the job's manifest in the savepoint has other fields than this release knows",
+            remedy="restore it with the release that took it",
+            savepoint=savepoint.id,
+        ) from error
+
+
+def _current(job: Path) -> Manifest | None:
+    """The job's manifest; a damaged one is no obstacle, since bringing it back is what a restore is for."""
+    with suppress(CheckpointError):
+        return manifests.load(job)
+    return None
+
+
+@contextmanager
+def _staged(
+    store: SavepointStore, savepoint: Savepoint, job: Path, threads: int, renamed: Callable[[str], str]
+) -> Iterator[Path]:
+    """A hidden folder in the job's, with the savepoint's generations complete and checked; gone at the end."""
+    made = not job.exists()
+    staging = job / f"{STAGING}{uuid.uuid4().hex}"
+    generations = {file.path.partition("/")[0] for file in savepoint.files}
+    try:
+        with _disk(job):
+            staging.mkdir(parents=True, mode=0o750)
+        with ThreadPoolExecutor(threads, "rs-savepoint") as pool:
+            for _ in pool.map(lambda file: _fetch(store, file, staging, renamed), savepoint.files):
+                pass
+        moves = {f"{savepoint.origin}/{each}": f"{job}/{renamed(each)}" for each in generations}
+        with _disk(job):
+            for folder in _generations(staging):
+                relocate(folder, moves)
+        yield staging
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+        if made:
+            with suppress(OSError):
+                job.rmdir()
+
+
+def _fetch(store: SavepointStore, file: SavedFile, staging: Path, renamed: Callable[[str], str]) -> None:
+    """Copy one file out of the store, with its time, so that the next savepoint knows it again."""
+    generation, *rest = file.path.split("/")
+    path = staging.joinpath(renamed(generation), *rest)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+        with path.open("xb") as out:
+            for block in store.read(file.sha256, file.size_bytes):
+                out.write(block)
+            out.flush()
+            os.fsync(out.fileno())
+        os.utime(path, ns=(file.mtime_ns, file.mtime_ns))
+    except CheckpointError as error:
+        raise CheckpointError(error.what, remedy=error.remedy, file=file.path, **error.facts) from error
+    except OSError as error:
+        raise CheckpointError(
+            f"a file cannot be restored: {error.strerror or error}",
+            remedy="see to the disk, to the store and to the permissions",
+            file=file.path,
+        ) from error
+
+
+def _exchange(staging: Path, job: Path, manifest: Manifest, told: str, at: str) -> None:
+    """Put the staged generations in the place of those there are, with `told` in the mark; what fails is taken back."""
+    staged = _generations(staging)
+    first = min(_number(folder) for folder in staged)
+    with _disk(job), ExitStack() as back:
+        mark = job / MARK
+        old = (job / MANIFEST).read_bytes() if (job / MANIFEST).exists() else None
+        back.callback(mark.unlink, missing_ok=True)
+        write_atomically(mark, told.encode())
+        for folder in _generations(job):
+            # A later generation would be gone on with as if it had just begun.
+            if _number(folder) >= first:
+                aside = folder.with_name(f".trash-{at}-{folder.name}")
+                _move(folder, aside, back)
+                _keep_manifest(job, aside, back)
+        for folder in staged:
+            _move(folder, job / folder.name, back)
+        back.callback(_put_back, job / MANIFEST, old)
+        manifests.save(job, manifest)
+        back.pop_all()
+        mark.unlink()
+        for leftover in job.glob(f"{STAGING}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _move(source: Path, target: Path, back: ExitStack) -> None:
+    source.rename(target)
+    back.callback(target.rename, source)
+
+
+def _keep_manifest(job: Path, aside: Path, back: ExitStack) -> None:
+    """A copy of the job's manifest beside what it speaks of, for who wants to go back."""
+    if (job / MANIFEST).exists():
+        back.callback((aside / MANIFEST).unlink, missing_ok=True)
+        shutil.copy2(job / MANIFEST, aside / MANIFEST)
+
+
+def _put_back(file: Path, content: bytes | None) -> None:
+    if content is None:
+        file.unlink(missing_ok=True)
+    else:
+        write_atomically(file, content)
+
+
+def _generations(job: Path) -> list[Path]:
+    return sorted(path for path in job.glob("g*") if path.is_dir() and GENERATION.fullmatch(path.name))
+
+
+def _number(generation: Path) -> int:
+    return int(generation.name[1:])
+
+
+@contextmanager
+def _disk(job: Path) -> Iterator[None]:
+    """OSError of the block as CheckpointError."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"the job's folder cannot be written to: {error.strerror or error}",
+            remedy="see to the disk and to the permissions",
+            file=job,
+        ) from error

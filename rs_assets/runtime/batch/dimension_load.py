@@ -1,0 +1,137 @@
+"""Loading a dimension for a run: once for all steps that look rows up in it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+from pyspark.sql.types import StructType
+
+from rs_assets.common.background import Troubles
+from rs_assets.errors import SourceReadError
+from rs_assets.operators.dimension.loading import Loader, loaded
+from rs_assets.operators.dimension.spec import Dimension
+from rs_assets.runtime.batch.dimensions import RunDimension
+
+# A load that takes longer is told of, and again whenever it has taken twice as long.
+SLOW = timedelta(seconds=10)
+
+
+@dataclass(slots=True, kw_only=True)
+class DimensionLoad:
+    """A dimension and the steps `used` that look rows up in it; a load is taken up by all of them in one step.
+
+    `pinning` is held while a version is chosen for a batch and noted, while versions are exchanged, and while they are
+    removed.
+    """
+
+    dimension: Dimension
+    loader: Loader
+    used: tuple[RunDimension, ...]
+    troubles: Troubles
+    pinning: threading.Lock
+    _mark: str | None = None
+    _ended: bool = False
+    _loading: threading.Lock = field(default_factory=threading.Lock)
+    _adding: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def step(self) -> str:
+        """The first of the steps, for what is said of the load."""
+        return self.used[0].node.name
+
+    @property
+    def effect(self) -> str:
+        """What is not done while loads fail."""
+        several = len(self.used) > 1
+        names = ", ".join(repr(each.node.name) for each in self.used)
+        return f"the dimension of step{'s' if several else ''} {names} is as old as its last load"
+
+    def begin(self) -> None:
+        """Load it for a start. A load that fails leaves the versions of the run before, and is told of.
+
+        If a step has no such version the start is refused: RsError.
+        """
+        found = [each.restored() for each in self.used]
+        marks = {version.mark if version is not None else None for version in found}
+        self._mark = marks.pop() if len(marks) == 1 else None
+        if None in found:
+            self.reload()
+            return
+        with self.troubles.guarding(self.effect):
+            self.reload()
+
+    def reload(self) -> None:
+        """Load it if there is something new. RsError, and all stays as it was, if that fails or gives no row."""
+        with self._loading, self._telling():
+            mark = self._marked()
+            if mark is None or mark != self._mark:
+                self._load(mark)
+
+    def end(self) -> None:
+        """Take up nothing any more: another run may do so now. A load that has begun goes on for nothing."""
+        with self._adding:
+            self._ended = True
+
+    def prune(self) -> None:
+        """Remove the versions that neither the next batch nor one that may be computed again asks for."""
+        with self._adding, self.pinning:
+            for each in () if self._ended else self.used:
+                each.prune()
+
+    def _marked(self) -> str | None:
+        try:
+            return self.loader.mark()
+        except (OSError, DeltaError) as error:
+            why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+            raise SourceReadError(
+                f"the dimension of step {self.step!r} cannot be found: {why}",
+                remedy="put it there, or mend its place",
+                step=self.step,
+                file=getattr(error, "filename", None),
+            ) from error
+
+    def _load(self, mark: str | None) -> None:
+        table, schema = loaded(self.loader, self.used[0].schema, step=self.step)
+        for each in self.used:
+            each.check(table)
+        with self._adding:
+            if not self._ended:
+                self._take_up(table, schema, mark)
+
+    def _take_up(self, table: pa.Table, schema: StructType, mark: str | None) -> None:
+        versions = [each.added(table, mark) for each in self.used]
+        with self.pinning:
+            for each, version in zip(self.used, versions, strict=True):
+                each.use(version, schema)
+        self._mark = mark
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Warn of a load that takes long while it does."""
+        over = threading.Event()
+        effect = f"step {self.step!r} waits for its dimension, {self.dimension.text}"
+        watch = threading.Thread(target=self._watch, args=(over, effect), name="rs-dimension-watch", daemon=True)
+        watch.start()
+        try:
+            yield
+        finally:
+            over.set()
+            self.troubles.succeeded(effect)
+
+    def _watch(self, over: threading.Event, effect: str) -> None:
+        waited = pause = SLOW
+        while not over.wait(pause.total_seconds()):
+            told = SourceReadError(
+                f"the load has not ended for {waited.total_seconds():g} s",
+                remedy="see whether its source answers; a loader may have a timeout of its own",
+            )
+            self.troubles.failed(effect, told)
+            if over.is_set():
+                self.troubles.succeeded(effect)
+            pause, waited = waited, 2 * waited

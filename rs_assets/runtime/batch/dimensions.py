@@ -1,0 +1,157 @@
+"""What the steps of a run look rows up in, and which version of it each batch uses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from rs_assets.common.background import Troubles
+from rs_assets.compile.planner.wiring import HeldDimension
+from rs_assets.errors import CheckpointError, SchemaError, SourceReadError
+from rs_assets.operators.dimension.index import with_keys
+from rs_assets.operators.dimension.notes import DimensionNotes, Versions, notes_of
+from rs_assets.operators.dimension.versions import Version, VersionStore, shape_of
+from rs_assets.topology.nodes.dim_join import DimJoin
+
+MAY_BE_EMPTY = "mend it; if it may have no rows, say so: may_be_empty=True"
+
+
+@dataclass(slots=True, kw_only=True)
+class RunDimension:
+    """What one step of a run looks rows up in. `current` is the version that new batches use.
+
+    `job` is the folder of the job, where the notes say which versions are still needed.
+    """
+
+    node: DimJoin
+    store: VersionStore
+    troubles: Troubles
+    job: Path
+    schema: StructType | None = None
+    _current: Version | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The fields of the dimension that it is looked up by."""
+        return tuple(right for _, right in self.node.on)
+
+    @property
+    def shape(self) -> str:
+        """What versions must have in common for one to do in the place of another."""
+        return shape_of(to_arrow_schema(self.held.schema, timezone="UTC"), self.keys)
+
+    @property
+    def current(self) -> Version:
+        """The version that new batches use."""
+        assert self._current is not None  # noqa: S101  loaded before queries are made
+        return self._current
+
+    @property
+    def undeclared(self) -> bool:
+        """Whether its schema was found out by a load."""
+        return self.node.dimension.schema is None
+
+    @property
+    def held(self) -> HeldDimension:
+        """What the compiler needs."""
+        assert self.schema is not None  # noqa: S101  loaded before queries are made
+        return HeldDimension(self.store.root, self.schema)
+
+    def restored(self) -> Version | None:
+        """Go on with the version of the run before, and return it; None if there is none that does."""
+        self.store.sweep()
+        self._current = self.store.newest(self.shape, self.node.dimension.text) if self.schema is not None else None
+        return self._current
+
+    def added(self, table: pa.Table, mark: str | None) -> Version:
+        """`table` as a version that nobody uses yet."""
+        return self.store.add(table, self.keys, origin=self.node.dimension.text, mark=mark)
+
+    def use(self, version: Version, schema: StructType) -> None:
+        """Let new batches use `version`."""
+        self.schema, self._current = schema, version
+
+    def check(self, table: pa.Table) -> None:
+        """SchemaError if rows cannot be looked up by their keys, SourceReadError if there are none that could."""
+        step, text = self.node.name, self.node.dimension.text
+        missing = [name for name in self.keys if name not in table.schema.names]
+        if missing:
+            raise SchemaError(
+                f"the dimension of step {step!r} has no field {missing[0]!r} to look rows up by: {text}",
+                remedy="name its fields in on=, or declare its schema: of no rows it is not known",
+                step=step,
+                fields=", ".join(table.schema.names),
+            )
+        if self.node.dimension.may_be_empty or with_keys(table, self.keys).num_rows:
+            return
+        none = "has no row with a key" if table.num_rows else "has no rows"
+        raise SourceReadError(f"the dimension of step {step!r} {none}: {text}", remedy=MAY_BE_EMPTY, step=step)
+
+    def prune(self) -> None:
+        """Remove the versions that neither the next batch nor one that may be computed again asks for."""
+        self.store.prune({self.current.name}.union(*(notes.named for notes in notes_of(self.job))))
+
+
+@dataclass(slots=True)
+class BatchVersions:
+    """Which versions the batches of one query use. `steps` are those of its steps that look rows up."""
+
+    notes: DimensionNotes
+    dimensions: Mapping[str, RunDimension]
+    pinning: threading.Lock
+
+    def ends_of(self, batch_id: int) -> Mapping[str, str]:
+        """Where the sources ended in a batch that is computed again, by their stored names; {} for another one.
+
+        If all that are left to be computed again have used what new batches use now, they are new ones from here on:
+        it is all one what each of them reads.
+        """
+        if batch_id > self.notes.again:
+            return {}
+        now = {step: dimension.current.name for step, dimension in self.dimensions.items()}
+        if all(self.notes.of(each) == now for each in range(batch_id, self.notes.again + 1)):
+            self.notes.end_repeating()
+        return self.notes.plans.get(batch_id, {})
+
+    def settle(self, batch_id: int, *, planned_before: bool, first: Callable[[], int]) -> Versions:
+        """The versions of a batch, noted on disk before it is computed.
+
+        A batch that was planned before the start may have reached some sinks: it uses the versions that it used. So
+        does one that is computed again because the query went back. `first` gives the first batch one can go back to.
+        CheckpointError if such a version is gone.
+        """
+        if not self.dimensions:
+            return {}
+        known = self.notes.of(batch_id) if planned_before or batch_id <= self.notes.again else {}
+        with self.pinning:
+            versions = {step: self._kept(step, known.get(step), again=planned_before) for step in self.dimensions}
+            if versions != self.notes.of(batch_id):
+                self.notes.note(batch_id, versions, first=first())
+        return versions
+
+    def _kept(self, step: str, noted: str | None, *, again: bool) -> str:
+        dimension = self.dimensions[step]
+        found = dimension.store.named(noted) if noted is not None else None
+        if found is not None and found.shape == dimension.shape:
+            return found.name
+        if noted is None:
+            return dimension.current.name
+        why, mend = ("gone", "put its folder back") if found is None else ("of other fields", "run as before once")
+        if again:
+            raise CheckpointError(
+                f"version {noted} of the dimension of step {step!r}, which a batch cut short has used, is {why}",
+                remedy=f"{mend}, or begin a new generation (--new-generation)",
+                file=dimension.store.folder(noted),
+            )
+        dimension.troubles.lost(
+            f"dimension {step} {noted}",
+            f"batches that are computed again look up newer rows in step {step!r}: version {noted}, which they used"
+            f" before, is {why}",
+        )
+        return dimension.current.name

@@ -1,0 +1,146 @@
+"""What Spark measured in the batch that has just been computed, before it is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from rs_assets.operators.window.durations import EPOCH
+from rs_assets.operators.window.splits import CAME_LATE, LATEST, splits_metric
+from rs_assets.records.admit import DEAD, ROWS, SHARED
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+DROPPED, STATE_ROWS, STATE_BYTES = "numRowsDroppedByWatermark", "numTotalStateRows", "stateMemory"
+WATERMARK = "EventTimeWatermark"
+CHANGED = ("numUpdatedStateRows", "numRemovedStateRows")
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The counters of one gate: the rows that came, those it refused, and of these the ones another query counts."""
+
+    rows: int
+    dead: int
+    shared: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateMetrics:
+    """How much was `dropped` as late (for aggregates Spark counts groups, not rows), and the `rows` left in state.
+
+    `size`: bytes of memory that state takes. `moved`: rows of state came, changed or went.
+    """
+
+    dropped: int = 0
+    rows: int = 0
+    size: int = 0
+    moved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BatchExecution:
+    """The JVM's execution of the current batch. Public progress events come after the commit: too late for us."""
+
+    execution: Any
+
+    @classmethod
+    def of(cls, query: StreamingQuery) -> BatchExecution:
+        """The execution that `query` is in."""
+        return cls(query._jsq.streamingQuery().lastExecution())  # noqa: SLF001  there is no public way
+
+    def observed(self, gate: str) -> Observed | None:
+        """The counters of `gate`, None if it has none in this query."""
+        row = self.execution.observedMetrics().get(gate)
+        if row.isEmpty():
+            return None
+        values = row.get()
+        dead = int(values.getAs(DEAD))
+        # Only a gate that lets a batch go on refuses rows, and of those only some have the third counter.
+        shared = int(values.getAs(SHARED)) if dead and values.size() > len((ROWS, DEAD)) else 0
+        return Observed(int(values.getAs(ROWS)), dead, shared)
+
+    def latest(self, gate: str) -> Mapping[str, int]:
+        """The greatest event time of each split that came to `gate`, in microseconds."""
+        row = self.execution.observedMetrics().get(splits_metric(gate))
+        return {} if row.isEmpty() else orjson.loads(row.get().getAs(LATEST))
+
+    def late(self, gate: str) -> int:
+        """How many rows that came to `gate` were late by the records before them; 0 where that is not judged."""
+        row = self.execution.observedMetrics().get(splits_metric(gate))
+        # The count stands behind the times, if it is there.
+        return int(row.get().getAs(CAME_LATE)) if not row.isEmpty() and row.get().size() > 1 else 0
+
+    def move_event_time(self, at: int | None) -> None:
+        """Let Spark take `at` (microseconds) for the greatest event time of the batch; None: for one without rows.
+
+        The watermark behind the batch follows from that; it never goes back.
+        """
+        for plan in _walk(self.execution.executedPlan()):
+            if plan.nodeName() == WATERMARK:
+                stats = plan.eventTimeStats()
+                stats.reset()
+                if at is not None:
+                    stats.add(at // 1000)
+
+    def event_times(self) -> Mapping[str, datetime]:
+        """The greatest event time that came to each operator of a watermark, to the millisecond, by the operator's id.
+
+        One that no row came to is not there.
+        """
+        found = {}
+        for plan in _walk(self.execution.executedPlan()):
+            if plan.nodeName() == WATERMARK and (seen := plan.eventTimeStats().value()).count():
+                found[str(plan.nodeId().toString())] = EPOCH + timedelta(milliseconds=seen.max())
+        return found
+
+    def state(self) -> StateMetrics:
+        """The sums over the stateful operators, in one walk over the plan: each step of it is a call to the JVM."""
+        dropped = rows = size = changed = 0
+        for plan in _walk(self.execution.executedPlan()):
+            metrics = plan.metrics()
+            if metrics.contains(STATE_ROWS):
+                rows += int(metrics.apply(STATE_ROWS).value())
+                size += int(metrics.apply(STATE_BYTES).value())
+                changed += sum(int(metrics.apply(name).value()) for name in CHANGED if metrics.contains(name))
+            # Sessions drop late rows in an operator of its own, which keeps no state.
+            if metrics.contains(DROPPED):
+                dropped += int(metrics.apply(DROPPED).value())
+        return StateMetrics(dropped=dropped, rows=rows, size=size, moved=changed > 0)
+
+
+def _walk(plan: Any) -> Iterator[Any]:
+    """A physical plan's nodes, from the top."""
+    yield plan
+    children = plan.children()
+    for index in range(children.size()):
+        yield from _walk(children.apply(index))
+
+
+@contextmanager
+def planning_held(query: StreamingQuery) -> Iterator[None]:
+    """Spark plans no batch of `query` meanwhile; it plans under a lock, which its own tests hold for the same end."""
+    lock = query._jsq.streamingQuery().awaitProgressLock()  # noqa: SLF001  there is no public way
+    lock.lock()
+    try:
+        yield
+    finally:
+        lock.unlock()
+
+
+def forget_look(query: StreamingQuery) -> None:
+    """Let `found_nothing` tell of looks at the sources that begin from now on, as `processAllAvailable` does."""
+    with planning_held(query):
+        found = getattr(query._jsq.streamingQuery(), "noNewData_$eq")  # noqa: SLF001  there is no public way
+        found(False)  # noqa: FBT003  Spark's own method
+
+
+def found_nothing(query: StreamingQuery) -> bool:
+    """Whether Spark has looked at the sources of `query` and found nothing new."""
+    return bool(query._jsq.streamingQuery().noNewData())  # noqa: SLF001  there is no public way

@@ -1,0 +1,26 @@
+"""The gates of a running query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from rs_assets.records.admit import admit, refusing_step, step_of
+from rs_assets.records.policy import BadRecords
+
+
+@dataclass(frozen=True, slots=True)
+class StreamGates:
+    """Bad rows fail the batch, or are counted in the first pass and written from a second one over that batch.
+
+    `shared` are the steps whose refusals another query counts: see `QueryPlan.shared`.
+    """
+
+    shared: frozenset[str] = frozenset()
+
+    def admit(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:
+        """`frame` without bad rows; the gate's counters carry the name `step`: of a step, or of one of its sides."""
+        own = step_of(step)
+        shared = refusing_step(own).isin(*self.shared) if self.shared else None
+        return admit(frame, gate=step, step=own, policy=policy, counted=counted, shared=shared)

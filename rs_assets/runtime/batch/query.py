@@ -1,0 +1,282 @@
+"""One Spark query of a pipeline while it runs: wired, started, watched and stopped."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod
+
+from pyspark.sql import DataFrame
+
+from rs_assets.checkpoint.log import PARTITIONS, CheckpointLog
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.compile.planner.table import wire_node
+from rs_assets.compile.planner.wiring import Flow
+from rs_assets.errors import RsError
+from rs_assets.operators.window.durations import EPOCH
+from rs_assets.operators.window.event_time import END_OF_TIME, control_folder, send_control
+from rs_assets.runtime.batch.calls import BatchNotDone, Calls
+from rs_assets.runtime.batch.execution import forget_look, found_nothing, planning_held
+from rs_assets.runtime.batch.starved import RESTARTS, lacks_worker, trying_again
+from rs_assets.runtime.batch.work import BatchWork, PlannedAnew
+from rs_assets.runtime.replay.examine import blames_a_record
+from rs_assets.runtime.report import BatchProgress, QueryReport
+from rs_assets.runtime.translate import translate
+from rs_assets.spark.settings import CHAINS
+from rs_assets.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+# The triggers of a query, as arguments of Spark's `trigger()`.
+AVAILABLE_NOW: Mapping[str, Any] = MappingProxyType({"availableNow": True})
+
+
+def every(interval: timedelta) -> Mapping[str, Any]:
+    """A batch every `interval`, if there is input.
+
+    >>> every(timedelta(seconds=1))
+    {'processingTime': '1000 milliseconds'}
+    """
+    return {"processingTime": f"{interval // timedelta(milliseconds=1)} milliseconds"}
+
+
+@dataclass(slots=True, weakref_slot=True, kw_only=True)
+class QueryRun:
+    """A query while it runs. All methods but `process` are called on the Spark driver's thread."""
+
+    work: BatchWork
+    partitions: int
+    on_progress: Callable[[BatchProgress], None]
+    report: QueryReport
+    flows: dict[str, Flow] = field(default_factory=dict)
+    failure: RsError | None = None
+    failed_batch: int = -1  # a batch that failed on its data, -1 for none
+    given_up: bool = False  # quarantine was tried for that batch
+    restarts_left: int = RESTARTS
+    misread: bool = False  # the batch must be read again, with every field of its records
+    planned_anew: bool = False  # the batch must be read again, by the plan that it has by now
+    _query: StreamingQuery | None = None
+    _calls: Calls = field(init=False)
+    _started: threading.Event = field(default_factory=threading.Event)
+    _last: threading.Event = field(default_factory=threading.Event)
+    _cut_off: bool = False
+    _begun_at: float | None = None  # on the monotonic clock: when the batch in flight came from Spark
+
+    def __post_init__(self) -> None:
+        self._calls = Calls(WeakMethod(self.process))
+
+    @property
+    def topology(self) -> Topology:
+        """The pipeline that it is a part of."""
+        return self.work.topology
+
+    @property
+    def plan(self) -> QueryPlan:
+        """The nodes that it computes."""
+        return self.work.plan
+
+    @property
+    def log(self) -> CheckpointLog:
+        """Spark's own log of this query."""
+        return self.work.log
+
+    def wire(self, name: str) -> Flow:
+        """Compile the node `name`; its inputs were wired before. A worker may be asked for the schema of a source."""
+        flow = trying_again()(wire_node, self.work.wiring, self.topology, self.plan.trunk, name, self.flows)
+        self.flows[name] = flow
+        return flow
+
+    def start(self, trigger: Mapping[str, Any]) -> None:
+        """Start the query; RsError if Spark refuses the plan."""
+        self._wait_until_gone()
+        self._started.clear()
+        self.failure, self.failed_batch, self.given_up, self._cut_off = None, -1, False, False
+        self.misread = self.planned_anew = False
+        self.work.wiring.spark.conf.set(PARTITIONS, self.partitions)
+        self.work.wiring.spark.conf.set(CHAINS, len(self.plan.states) > 1)
+        self.log.clear_cut_writes()
+        self.log.pin_partitions(self.partitions)
+        self.work.begin()
+        self._go_by_watermark()
+        frame = self.flows[self.plan.trunk].df
+        writer = (
+            frame.writeStream.queryName(f"{self.topology.namespace}.{self.topology.job}.{self.plan.name}")
+            .outputMode(self.plan.output_mode)
+            .option("checkpointLocation", str(self.log.folder))
+            .trigger(**trigger)
+            .foreachBatch(self._calls)
+        )
+        try:
+            self._query = writer.start()
+        except Exception as error:
+            raise translate(error, query=self.plan.name) from error
+        self._started.set()
+
+    def _go_by_watermark(self) -> None:
+        """Let the next batch come, with input or without, if the watermark that the last one left has closed nothing.
+
+        Spark makes an empty batch for that, but only of a query that has moved the watermark since its start.
+        """
+        if self.plan.output_mode != "complete" and self.log.watermark_waits:
+            # Any control row makes a batch; this one moves no watermark.
+            self.move_watermark(EPOCH, [*self.plan.controls][:1])
+
+    def _wait_until_gone(self) -> None:
+        """Wait until Spark has let go of the query that ended before: for a moment its name is still taken."""
+        if self._query is not None and not self._query.isActive:
+            self.ended(wait_s=None)
+
+    @property
+    def active(self) -> bool:
+        """Whether Spark runs it."""
+        return self._query is not None and self._query.isActive
+
+    def ended(self, *, wait_s: float | None) -> bool:
+        """Whether the query has ended; waits up to `wait_s` seconds for it (None: as long as it takes).
+
+        `raise_failure` tells how it ended.
+        """
+        from pyspark.errors import StreamingQueryException
+
+        try:
+            if self._query is not None and self._query.awaitTermination(wait_s) is False:  # type: ignore[arg-type]
+                return False
+        except StreamingQueryException:
+            pass
+        self._calls.end()
+        return True
+
+    @property
+    def examinable(self) -> bool:
+        """Whether it has failed on a batch whose records may be put into quarantine."""
+        return self.failure is not None and self.failed_batch >= 0 and not self.given_up
+
+    @property
+    def starved(self) -> bool:
+        """Whether it has ended because the machine was too busy to start a Python worker; False after some restarts."""
+        if self._cut_off or not self.restarts_left:
+            return False
+        error = self.failure or (self._query.exception() if self._query is not None and not self.active else None)
+        return error is not None and lacks_worker(error)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it has ended and may be started again.
+
+        As it was, over another plan, with whole records, or without those that fail.
+        """
+        return self.examinable or self.starved or ((self.misread or self.planned_anew) and not self._cut_off)
+
+    def raise_failure(self) -> None:
+        """Raise what ended the query, if it was a failure."""
+        if self.failure is not None:
+            raise self.failure
+        error = self._query.exception() if self._query is not None else None
+        if error is not None and not self._cut_off:
+            # Spark plans the reading of a batch before it hands it to us.
+            batch_id = self.log.last_committed() + 1
+            self.failure = self.work.explained(error, batch_id)
+            self.work.withdraw(self.failure, batch_id)
+            raise self.failure from error
+
+    def process_all(self) -> None:
+        """Wait until everything that is there now has been processed."""
+        assert self._query is not None  # noqa: S101  started before
+        try:
+            self._query.processAllAvailable()
+        except Exception as error:
+            self.raise_failure()
+            raise translate(error, query=self.plan.name) from error
+
+    def planning_held(self) -> AbstractContextManager[None]:
+        """No batch is planned meanwhile: what several sources get in that time goes into one."""
+        assert self._query is not None  # noqa: S101  started before
+        return planning_held(self._query)
+
+    def look_anew(self) -> None:
+        """Forget that nothing was found in its sources; `found_nothing` tells what the next look at them finds."""
+        if self._query is not None:
+            forget_look(self._query)
+
+    def found_nothing(self) -> bool:
+        """Whether its sources had nothing new when it last looked, since the start or `look_anew`."""
+        return self._query is not None and found_nothing(self._query)
+
+    def idle(self) -> bool:
+        """Whether no batch is being computed."""
+        return self._query is None or not self._query.status["isTriggerActive"]
+
+    def begin_no_more(self) -> None:
+        """Let the batch in flight be the last one; may be called on any thread."""
+        self._last.set()
+
+    def stop(self) -> None:
+        """Stop at once; a batch in flight is given up and computed again at the next start."""
+        if self._query is not None:
+            self._cut_off = True
+            self._query.stop()
+            self._calls.end()
+
+    def status(self) -> dict[str, Any]:
+        """Spark's word on what the query does, and how far its sources lie behind their ends."""
+        if self._query is None:
+            return {"message": "not started"}
+        progress = self._query.lastProgress
+        sources = progress["sources"] if progress else ()
+        ends = {s["description"]: {"read": s["endOffset"], "there": s["latestOffset"]} for s in sources}
+        return {**self._query.status, "sources": ends}
+
+    @property
+    def computing_s(self) -> float:
+        """For how many seconds the batch in flight has been computed, 0 if there is none; may be read on any thread."""
+        begun = self._begun_at
+        return 0.0 if begun is None else time.monotonic() - begun
+
+    def finish_windows(self) -> None:
+        """Move the watermark to the end of time, so that the next batch fires every window."""
+        self.move_watermark(END_OF_TIME)
+
+    def move_watermark(self, at: datetime, gates: Iterable[str] | None = None) -> None:
+        """Let the next batch move the watermark to `at`, if it is not there yet; that of some `gates`, or of all."""
+        for gate in self.plan.controls if gates is None else gates:
+            send_control(control_folder(self.work.wiring.folder, self.plan.controls[gate]), at)
+
+    def process(self, batch: DataFrame, batch_id: int) -> None:
+        """One micro-batch, called by Spark on a thread of its own."""
+        self._started.wait()
+        if self._last.is_set():
+            # To wait here for the stop would hold it up, to return would let Spark commit the batch.
+            self._cut_off = True
+            raise BatchNotDone("the query was told to stop")
+        assert self._query is not None  # noqa: S101  waited for above
+        self._begun_at = time.monotonic()
+        try:
+            progress = self.work.commit(batch, batch_id, self._query, rows_open=self.report.rows_open)
+        except Exception as error:  # noqa: BLE001  kept in `failure`, and raised from there
+            if self._cut_off:
+                raise BatchNotDone("the query was stopped") from None
+            if isinstance(error, PlannedAnew):
+                self.planned_anew = True
+                raise BatchNotDone("the batch is planned anew") from None
+            if self.work.is_misread():
+                self.misread = True
+                raise BatchNotDone("the batch is read again") from None
+            self.failed_batch = batch_id if self.work.wiring.quarantines and blames_a_record(error) else -1
+            failure = self.work.explained(error, batch_id)
+            failure.__cause__ = error if failure is not error else error.__cause__
+            self.failure = failure
+            self.work.withdraw(failure, batch_id)
+            raise BatchNotDone(failure.what) from None
+        finally:
+            self._begun_at = None
+        self.restarts_left = RESTARTS
+        if progress is not None:
+            self.report = self.report.plus(progress)
+            self.on_progress(progress)

@@ -1,0 +1,100 @@
+"""The watermark of a query as far as the slowest of its splits has come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.common.home import Home
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.compile.readers import placed
+from rs_assets.operators.window.durations import EPOCH
+from rs_assets.operators.window.splits import NO_SPLIT, BySplit, Latest, Silence, SplitNotes, later, reached
+from rs_assets.records.columns import origin_of
+from rs_assets.runtime.batch.execution import BatchExecution
+from rs_assets.runtime.record.positions import positions
+from rs_assets.topology.nodes.timed import TimedState
+from rs_assets.topology.topology import Topology
+
+
+@dataclass(slots=True, kw_only=True)
+class SplitMarks:
+    """Moves the watermark of a query's only gate; `now` gives seconds that never go back.
+
+    `there` gives the splits that its sources have at the end of a batch, with rows or without; of a source of which
+    no split is known yet it gives the source, which is waited for as one.
+    """
+
+    gate: str
+    by_split: BySplit
+    notes: SplitNotes
+    there: Callable[[int], Iterator[str]]
+    now: Callable[[], float] = time.monotonic
+    _silence: Silence = field(init=False)
+    _splits: frozenset[str] = frozenset()
+    _latest: Latest = field(default_factory=dict)
+    _moved_to: int | None = None
+
+    def __post_init__(self) -> None:
+        """Silence counts from now on."""
+        self._silence = Silence(self.by_split.idle_timeout, self.now())
+
+    def before(self, batch_id: int) -> Latest:
+        """How far the splits had come before a batch."""
+        return self.notes.behind(batch_id - 1)
+
+    def settle(self, execution: BatchExecution, batch_id: int, *, first: int) -> None:
+        """Let Spark take for the greatest event time of a computed batch what all splits have come to by then.
+
+        It is noted before Spark commits the batch, `first` is the first batch that one can go back to. Control rows
+        move the watermark for all splits.
+        """
+        found = dict(execution.latest(self.gate))
+        asked = found.pop(NO_SPLIT, None)
+        self._splits = frozenset(self.there(batch_id)) | found.keys()
+        before = self.before(batch_id)
+        self._latest = {split: at for split, at in later(before, found).items() if split in self._splits}
+        self._silence.hear(frozenset(found), self.now())
+        self._moved_to = max((at for at in (self._reached(), asked) if at is not None), default=None)
+        if self._latest != before:
+            self.notes.note(batch_id, self._latest, first=first)
+        execution.move_event_time(self._moved_to)
+
+    def due(self) -> datetime | None:
+        """How far event time may go on because splits have fallen silent since the last batch; None if it may not."""
+        at = self._reached()
+        if at is None or (self._moved_to is not None and at <= self._moved_to):
+            return None
+        self._moved_to = at
+        return EPOCH + timedelta(microseconds=at)
+
+    def _reached(self) -> int | None:
+        return reached(self._latest, self._silence.waited(self._splits, self.now()))
+
+
+def by_split_of(topology: Topology, plan: QueryPlan) -> BySplit | None:
+    """How the watermark of the query `plan` goes by splits; None if it does not."""
+    roots = (topology[name] for name in plan.roots)
+    return next((node.by_split for node in roots if isinstance(node, TimedState) and node.by_split), None)
+
+
+def marks_of(topology: Topology, plan: QueryPlan, log: CheckpointLog, folder: Path, home: Home) -> SplitMarks | None:
+    """What moves the watermark of the query in `folder`; None if Spark does, to the greatest time of all splits."""
+    by_split = by_split_of(topology, plan)
+    if by_split is None:
+        return None
+    (gate,) = plan.entries
+    sources = [node for node in topology.sources if node.name in plan.feeding(topology)[gate]]
+
+    def there(batch_id: int) -> Iterator[str]:
+        for source in sources:
+            known = positions(source, log, batch_id, home) if placed(source) else {}
+            yield from (origin_of(source.name, split) for split in known)
+            if not known:
+                yield origin_of(source.name)
+
+    return SplitMarks(gate=gate, by_split=by_split, notes=SplitNotes.load(folder), there=there)

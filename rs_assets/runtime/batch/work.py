@@ -1,0 +1,295 @@
+"""What a query does with a batch: compute it once, hand it to each sink, check it, commit it, and tell what failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from rs_assets.catalog.lease import Lease
+from rs_assets.catalog.offsets.messages import SystemMessageListener
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.compile.planner.wiring import Wiring
+from rs_assets.connectors.dead_letters import SCHEMA, DeadLetters
+from rs_assets.connectors.sink import BatchMark, Claim, SinkWriter, Staged
+from rs_assets.connectors.source import Watch
+from rs_assets.errors import BadRecordError, DataLossError, RsError, StepError
+from rs_assets.operators.dimension.lookup import tell_tasks
+from rs_assets.operators.window.by_record import tell_latest
+from rs_assets.operators.window.durations import EPOCH
+from rs_assets.runtime.batch.accounts import Counts, NotPlainError, acts_at_once, counts_of, plain_rows
+from rs_assets.runtime.batch.below_trunk import Behind
+from rs_assets.runtime.batch.dimensions import BatchVersions
+from rs_assets.runtime.batch.execution import BatchExecution, StateMetrics
+from rs_assets.runtime.batch.sink_notes import SinkNotes
+from rs_assets.runtime.batch.split_marks import SplitMarks
+from rs_assets.runtime.record.bookkeeping import Bookkeeper
+from rs_assets.runtime.replay.letters import send_letters, stage_late
+from rs_assets.runtime.replay.replay import Replay
+from rs_assets.runtime.report import BatchProgress
+from rs_assets.runtime.translate import translate
+from rs_assets.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+class PlannedAnew(Exception):
+    """The plan of the batch is another one by now: the query has to begin it again."""
+
+
+@dataclass(slots=True, kw_only=True)
+class BatchWork:
+    """The batches of one query, from the checkpoint in `folder` into its sinks, under the lease of the pipeline.
+
+    `read` is what its sources have learnt of their input in this run, `heard` when each of them last had rows, by the
+    monotonic clock. `reached`: the greatest event time since the start at each gate of a query with several.
+    """
+
+    topology: Topology
+    plan: QueryPlan
+    wiring: Wiring
+    folder: Path
+    pipeline_id: str
+    generation: int
+    lease: Lease
+    claim: Claim | None
+    book: Bookkeeper
+    writers: Mapping[str, SinkWriter]
+    letters: DeadLetters
+    watches: Mapping[str, Watch]
+    dimensions: BatchVersions
+    notes: SinkNotes
+    marks: SplitMarks | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    read: dict[str, dict[str, int]] = field(default_factory=dict)
+    heard: dict[str, float] = field(default_factory=dict)
+    reached: dict[str, datetime] = field(default_factory=dict)
+    _planned_before: int = -1
+
+    @property
+    def log(self) -> CheckpointLog:
+        """Spark's own log of this query."""
+        return CheckpointLog(self.folder / "checkpoint", self.aliases)
+
+    def begin(self) -> None:
+        """Get ready for the first batch behind a start of the query, which may be one that was planned before."""
+        self.book.listeners = tuple(w for w in self.writers.values() if isinstance(w, SystemMessageListener))
+        self.reached.clear()
+        last = self.log.last_committed()
+        self._planned_before = last + 1 if self.log.offsets(last + 1) is not None else -1
+        for watch in self.watches.values():
+            watch.begin()
+
+    def commit(self, batch: DataFrame, batch_id: int, query: StreamingQuery, *, rows_open: int) -> BatchProgress | None:
+        """Do one batch of `query`, before which `rows_open` waited in state; None if that did nothing."""
+        began = time.monotonic()
+        self._prepare(batch_id)
+        staged, out, refused = self._stage(batch, batch_id)
+        execution = BatchExecution.of(query)
+        counts = counts_of(execution, self.topology, self.plan, self.wiring, self.watches)
+        self.heard.update(dict.fromkeys(counts.sources, time.monotonic()))
+        self._reach(execution)
+        state = execution.state() if self.plan.stateful else StateMetrics()
+        replay = self._replay(batch_id)
+        late = replay.late_rows() if state.dropped or self._came_late(execution) else 0
+        if late:
+            staged |= stage_late(self.topology, self._waiting(self.plan.late, batch_id), replay)
+        self._check(batch_id)
+        if counts.dead > counts.dead_again or late or refused.num_rows:
+            self._write_letters(replay, batch_id, refused, clean=counts.clean, late=late > 0)
+        for name, part in staged.items():
+            self.lease.check()
+            out[name] = part.commit()
+        self._settle(execution, batch_id, out)
+        # State can shrink without a row: a window in update mode closes in silence, a later filter may drop its row.
+        moved = state.rows != rows_open
+        if counts == Counts() and not (late or moved or any(out.values())):
+            return None
+        return BatchProgress(
+            query=self.plan.name,
+            steps=self._passed(counts, state, out),
+            batch_id=batch_id,
+            rows_in=counts.rows_in,
+            rows_in_again=counts.in_again,
+            rows_shuffled=counts.shuffled,
+            rows_dead=counts.dead,
+            rows_dead_again=counts.dead_again,
+            rows_late=late,
+            rows_refused=refused.num_rows,
+            rows_out=out,
+            seconds=time.monotonic() - began,
+            state_rows=state.rows,
+            state_bytes=state.size,
+            watermark=self._watermark(batch_id),
+            offsets=self._offsets(batch_id),
+            generation=self.generation,
+            replayed=batch_id == self._planned_before,
+        )
+
+    def untouched(self, batch_id: int) -> bool:
+        """Whether neither a sink nor the dead letters have anything of the batch."""
+        has_letters = self.letters.committed(self._mark("dead_letters", batch_id))
+        return not has_letters and len(self._waiting(self.plan.sinks, batch_id)) == len(self.plan.sinks)
+
+    def is_misread(self) -> bool:
+        """Whether a batch that failed was read by halves, so that its failure says nothing."""
+        try:
+            plain_rows(self.wiring, self.watches)
+        except NotPlainError:
+            return True
+        return False
+
+    def _prepare(self, batch_id: int) -> None:
+        """Note what the batch goes by, before a row of it is computed; PlannedAnew if it must be planned otherwise."""
+        ends = self.dimensions.ends_of(batch_id)
+        if ends and self.log.plan_as(batch_id, ends):
+            raise PlannedAnew(f"batch {batch_id} reads what it read before")
+        for watch in self.watches.values():
+            watch.planned(batch_id)
+        if acts_at_once(self.topology, self.plan):
+            plain_rows(self.wiring, self.watches)
+        self._settle_versions(batch_id)
+        self._tell_marks(batch_id)
+        self.book.before(batch_id)
+
+    def _check(self, batch_id: int) -> None:
+        """Raise if the pipeline is another driver's by now, or a source is no longer what was planned."""
+        self.lease.check()
+        for watch in self.watches.values():
+            watch.check(batch_id)
+
+    def _settle(self, execution: BatchExecution, batch_id: int, out: Mapping[str, int]) -> None:
+        """Note a committed batch: what the sinks have, how far its splits have come, what its sources have learnt.
+
+        Before anything is noted, sinks that keep rows are asked: one that has not flushed them holds the batch.
+        """
+        self.book.ask()
+        self.notes.note(batch_id, out)
+        if self.marks is not None:
+            self.marks.settle(execution, batch_id, first=self.log.planned_batches()[0])
+        self.book.after(batch_id)
+        for name, watch in self.watches.items():
+            if known := watch.read():
+                self.read.setdefault(name, {}).update(known)
+
+    def _reach(self, execution: BatchExecution) -> None:
+        """See how far event time has come at each of several gates."""
+        if len(self.plan.entries) > 1:
+            came, watermarks = execution.event_times(), self.wiring.watermarks
+            found = {gate: came[watermarks[gate]] for gate in self.plan.entries if watermarks.get(gate) in came}
+            self.reached |= {gate: max(at, self.reached.get(gate, at)) for gate, at in found.items()}
+
+    def _came_late(self, execution: BatchExecution) -> bool:
+        """Whether rows were late by the records before them."""
+        return self._by_record and any(execution.late(gate) for gate in self.plan.entries)
+
+    @property
+    def _by_record(self) -> bool:
+        return self.marks is not None and self.marks.by_split.by_record
+
+    def _tell_marks(self, batch_id: int) -> None:
+        """Tell the tasks of this thread how far the splits had come before the batch, if rows are judged by that."""
+        if self.marks is not None and self._by_record:
+            tell_latest(self.wiring.spark, self.marks.before(batch_id))
+
+    def _settle_versions(self, batch_id: int) -> None:
+        """Note which versions of its dimensions the batch uses, and tell the tasks of this thread."""
+        if self.dimensions.dimensions:
+            again = batch_id == self._planned_before
+            settled = self.dimensions.settle(
+                batch_id, planned_before=again, first=lambda: self.log.planned_batches()[0]
+            )
+            tell_tasks(self.wiring.spark, settled)
+
+    def _passed(self, counts: Counts, state: StateMetrics, out: Mapping[str, int]) -> frozenset[str]:
+        """The steps that rows went through."""
+        moved = self.plan.states if state.moved else ()
+        return frozenset({*counts.sources, *moved, *(sink for sink, rows in out.items() if rows)})
+
+    def _stage(self, batch: DataFrame, batch_id: int) -> tuple[dict[str, Staged], dict[str, int], pa.Table]:
+        """Compute the batch once and hand it to each sink that has not got it yet.
+
+        The table has the letters of rows that a step behind a window refused.
+        """
+        waiting = self._waiting(self.plan.outputs, batch_id)
+        out = dict.fromkeys(self.plan.sinks, 0)
+        if not waiting:
+            # All these sinks have it, Spark does not know: the state still has to move on.
+            batch.write.format("noop").mode("overwrite").save()
+            return {}, out, SCHEMA.empty_table()
+        letters = partial(self._replay(batch_id).letters_of, **self._job)
+        staged, refused = Behind(self.topology, self.plan, self.wiring, letters).stage(batch, waiting)
+        return staged, out, refused
+
+    def _waiting(self, sinks: Iterable[str], batch_id: int) -> dict[str, tuple[SinkWriter, BatchMark]]:
+        """Those of `sinks` that have not got the batch yet."""
+        marked = {name: (self.writers[name], self._mark(name, batch_id)) for name in sinks}
+        return {name: (writer, mark) for name, (writer, mark) in marked.items() if not writer.committed(mark)}
+
+    def _write_letters(
+        self, replay: Replay, batch_id: int, refused: pa.Table, *, clean: frozenset[str], late: bool
+    ) -> None:
+        mark = self._mark("dead_letters", batch_id)
+        if not self.letters.committed(mark):
+            rows = pa.concat_tables([replay.letters(clean=clean, late=late, **self._job), refused])
+            if rows.num_rows:
+                # First the topics: what the table remembers is not sent again.
+                send_letters(self.topology, self.plan, self.wiring, self.log, batch_id, rows)
+                self.letters.write(rows, mark)
+
+    @property
+    def _job(self) -> dict[str, Any]:
+        return {"namespace": self.topology.namespace, "job": self.topology.job, "generation": self.generation}
+
+    def _replay(self, batch_id: int) -> Replay:
+        wiring = self.wiring
+        if self.marks is not None:
+            wiring = replace(wiring, latest=self.marks.before(batch_id))
+        return Replay(self.topology, self.plan, wiring, self.log, batch_id)
+
+    def explained(self, error: Exception, batch_id: int) -> RsError:
+        """Our error for `error`; a bad record or a failing step gets its address by reading the batch again."""
+        found = translate(error, query=self.plan.name)
+        if isinstance(found, DataLossError):
+            return next((why for w in self.watches.values() if (why := w.explain(batch_id))), found)
+        if isinstance(found, BadRecordError):
+            return self._replay(batch_id).first_bad() or found
+        # In quarantine a replay raises nothing; there the records are looked for once the query has ended.
+        if isinstance(found, StepError) and "line" not in found.facts and not self.wiring.quarantines:
+            return self._replay(batch_id).failing(lambda e: translate(e, query=self.plan.name)) or found
+        return found
+
+    def withdraw(self, failure: RsError, batch_id: int) -> None:
+        """Give up the plan of a batch if a source asks for it and none forbids it.
+
+        What a sink has got must be computed again.
+        """
+        asked = {watch.plans_again(failure) for watch in self.watches.values()}
+        if True in asked and False not in asked and self.untouched(batch_id):
+            self.log.withdraw(batch_id)
+
+    def _mark(self, sink: str, batch_id: int) -> BatchMark:
+        letters = sink == "dead_letters"
+        name = f"{self.log.stored_name}.{sink}" if letters else sink
+        stored = self.aliases.get(name, name)
+        # The dead letters lie in the home itself.
+        claim = None if letters else self.claim
+        return BatchMark(self.pipeline_id, self.generation, stored, batch_id, self.lease.token, claim)
+
+    def _watermark(self, batch_id: int) -> datetime | None:
+        """The watermark of a batch; None before one with an event time, when Spark has the epoch."""
+        offsets = self.log.offsets(batch_id) if self.plan.stateful else None
+        return offsets.watermark if offsets and offsets.watermark > EPOCH else None
+
+    def _offsets(self, batch_id: int) -> Mapping[str, str]:
+        offsets = self.log.offsets(batch_id)
+        return {k: v for k, v in offsets.sources.items() if k in self.plan.sources} if offsets else {}

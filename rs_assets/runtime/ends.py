@@ -1,0 +1,146 @@
+"""Sources and outputs under other names, and outputs whose rows would replace others than they did.
+
+What sources read and where outputs write tells that they are the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rs_assets.checkpoint.manifest import QueryFacts
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.errors import TopologyChangedError
+from rs_assets.topology.nodes.sink import DeltaSink, Sink
+from rs_assets.topology.nodes.source import Source
+from rs_assets.topology.nodes.sqlite import SqliteSink
+from rs_assets.topology.targets import target_of
+from rs_assets.topology.topology import Topology
+
+
+def origins_of(topology: Topology, plan: QueryPlan) -> Mapping[str, tuple[str, ...]]:
+    """What each source of a query reads, as far as that can be told."""
+    return {name: origin for name in plan.sources if (origin := _origin(topology, name))}
+
+
+def targets_of(topology: Topology, plan: QueryPlan) -> Mapping[str, str]:
+    """Where each output of a query writes, of those in files and tables; late rows are no output of their own."""
+    return {name: target for name in plan.sinks if (target := _target(topology, name)) is not None}
+
+
+def rules_of(topology: Topology, plan: QueryPlan) -> Mapping[str, tuple[str, ...]]:
+    """The table of each Delta output of a query, and how its rows replace others there, in words."""
+    return {name: rule for name in plan.sinks if (rule := _rule(topology, name))}
+
+
+def refuse_reread(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None:
+    """TopologyChangedError for a source that would read again what a query that goes on has read under another name.
+
+    The other name may be that of a source that is still there and reads something else by now.
+    """
+    here = {node.name for node in topology}
+    now = {name: _origin(topology, name) for name in here}
+    left = {origin: name for name, origin in facts.origins.items() if now.get(name) != origin}
+    for name in plan.sources:
+        former = left.get(now[name])
+        known = name in facts.origins or name not in (*facts.sources, *facts.left)
+        if former is None or not known or facts.origins.get(name) == now[name]:
+            continue
+        declared = _declared(former, name) if former in facts.sources else ""
+        remedy = f"call it {former} as before{declared}"
+        if former in here:
+            remedy = f"let {former} and {name} read what each of them has read before"
+        raise read_again(topology, plan, name, former, remedy=f"{remedy}; or {_afresh(plan)}")
+
+
+def refuse_renamed(topology: Topology, queries: Mapping[str, QueryFacts]) -> None:
+    """TopologyChangedError for an output that writes where one that is gone did: it knows nothing of its rows."""
+    here = {node.name for node in topology}
+    known = {sink for facts in queries.values() for sink in (*facts.sinks, *facts.targets)}
+    gone = {
+        target: (sink, sink in facts.sinks)
+        for facts in queries.values()
+        for sink, target in facts.targets.items()
+        if sink not in here
+    }
+    for sink in topology.sinks:
+        target = _target(topology, sink.name)
+        if sink.name in known or target is None or target not in gone:
+            continue
+        former, stands = gone[target]
+        declared = _declared(former, sink.name) if stands else ""
+        remedy = f"call it {former} as before{declared}; or write to another place"
+        raise beside(topology, sink.name, former, remedy=remedy)
+
+
+def refuse_ruled(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None:
+    """TopologyChangedError for an output of a query that goes on whose rows would replace others than they did.
+
+    Nothing is known of an output that a release before this one wrote last; one that had no row has none to replace.
+    """
+    # Without a step or an output in common it would be another query, over the same checkpoint.
+    may_leave = plan.stateful or len(plan.sinks) > 1
+    elsewhere = "write the rows from now on to another table under another name; or " if may_leave else ""
+    for name in (name for name in plan.sinks if facts.sinks.get(name, -1) >= 0):
+        was, rule = facts.rules.get(name, ()), _rule(topology, name)
+        if was and rule and was[0] == rule[0] and was != rule:
+            raise TopologyChangedError(
+                f"the output {name!r} would {rule[1]}, but has rows of a version that did {was[1]}",
+                remedy=f"{elsewhere}{_afresh(plan)}, which replaces the rows of"
+                f" {', '.join(plan.sinks)}; or leave the rows as they are, if you know that they still fit"
+                " (--keep-state)",
+                pipeline=topology.name,
+            )
+
+
+def read_again(topology: Topology, plan: QueryPlan, source: str, former: str, *, remedy: str) -> TopologyChangedError:
+    """The error for a source of a query that goes on with what was read as `former`, which may be its own name."""
+    called = f", as those of {former!r}" if former != source else ""
+    return TopologyChangedError(
+        f"the source {source!r} would be read from its beginning for {', '.join(plan.sinks)}, where its rows are"
+        f" already{called}",
+        remedy=remedy,
+        pipeline=topology.name,
+    )
+
+
+def beside(topology: Topology, output: str, former: str, *, remedy: str) -> TopologyChangedError:
+    """The error for an output in the place of `former`, which is gone."""
+    return TopologyChangedError(
+        f"the output {output!r} writes where {former!r} did, and knows nothing of its rows",
+        remedy=remedy,
+        pipeline=topology.name,
+    )
+
+
+def _afresh(plan: QueryPlan) -> str:
+    return f"begin afresh (--reset-step {plan.forgettable[-1]}, or --new-generation)"
+
+
+def _declared(former: str, name: str) -> str:
+    return f", or say that it was renamed: .build(renamed={{{former!r}: {name!r}}})"
+
+
+def _origin(topology: Topology, name: str) -> tuple[str, ...]:
+    source = topology[name]
+    return source.origin if isinstance(source, Source) else ()
+
+
+def _target(topology: Topology, name: str) -> str | None:
+    sink = topology[name]
+    if not isinstance(sink, Sink) or (isinstance(sink, DeltaSink) and sink.late):
+        return None
+    if isinstance(sink, SqliteSink):
+        # SQLite finds a table by its name in any case.
+        return f"{sink.path}:{sink.table.lower()}"
+    return target_of(sink)
+
+
+def _rule(topology: Topology, name: str) -> tuple[str, ...]:
+    """The table of an output and what it does there; nothing of what is no table."""
+    sink = topology[name]
+    if not isinstance(sink, DeltaSink):
+        return ()
+    keys = f" by {', '.join(sorted(sink.keys))}" if sink.keys else ""
+    newest = f", the newest by {', '.join(sink.order_by)}" if sink.order_by else ""
+    gone = f", without those that are {sink.deletes}" if sink.deletes else ""
+    return str(target_of(sink)), f"{'take late rows' if sink.late else sink.mode}{keys}{newest}{gone}"

@@ -1,0 +1,279 @@
+"""Which checkpoint each query goes on with, and whether it may: names, shapes, generations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import product
+from pathlib import Path
+
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.errors import ConfigurationError, TopologyChangedError
+from rs_assets.runtime.ends import (
+    origins_of,
+    refuse_renamed,
+    refuse_reread,
+    refuse_ruled,
+    rules_of,
+    targets_of,
+)
+from rs_assets.runtime.options import RunOptions
+from rs_assets.topology.location import written_place
+from rs_assets.topology.shape import (
+    NodeShape,
+    Shape,
+    changes,
+    lags,
+    looks_through,
+    names_between,
+    renamed,
+    shape_of,
+)
+from rs_assets.topology.topology import Topology
+
+CHOICES = (
+    "go back to that version; or forget the state of a step (--reset-step NAME); or use the state as it is, if you know"
+    " that it still fits (--keep-state); or begin a new generation (--new-generation)"
+)
+
+
+def resumed(
+    topology: Topology, plans: tuple[QueryPlan, ...], stored: Manifest, options: RunOptions
+) -> tuple[Manifest, Mapping[str, str]]:
+    """The manifest to go on with, and the folder of each query.
+
+    TopologyChangedError, with the difference and the choices, if state would be read with another meaning.
+    """
+    known = queries_of_now(topology, stored)
+    refuse_renamed(topology, known)
+    names = _renames(topology, stored)
+    folders = _folders(topology, plans, stored, names)
+    _check_resets(plans, options)
+    shapes = _shapes(topology, plans, stored, folders, names, options)
+    if options.keep_state:
+        _refuse_moved(topology, shapes)
+    else:
+        used = set(folders.values())
+        gone = [renamed(_shape(facts), names) for folder, facts in stored.queries.items() if folder not in used]
+        new = [shape_of(topology, plan.stateful) for plan in plans if folders[plan.name] not in stored.queries]
+        between = [names_between(was, now) for was, now in (*shapes, *product(gone, new))]
+        undeclared = {old: name for found in between for old, name in found.items()}
+        _refuse_changes(topology, shapes, _removed(stored, used, names, options), undeclared)
+    aliases = _aliases(topology, stored, names)
+    for plan in plans:
+        facts = known.get(folders[plan.name])
+        if facts is not None and not _is_reset(plan, options):
+            refuse_reread(topology, plan, facts)
+            if not options.keep_state:
+                refuse_ruled(topology, plan, facts)
+    queries = {
+        folders[plan.name]: _facts(topology, plan, stored, known.get(folders[plan.name]), options) for plan in plans
+    }
+    return replace(stored, aliases=aliases, queries=queries), folders
+
+
+def matched(topology: Topology, plans: tuple[QueryPlan, ...], stored: Manifest) -> tuple[Manifest, Mapping[str, str]]:
+    """`stored` with the names that its sources and sinks have now, and the folder of each query; nothing is refused."""
+    names = _renames(topology, stored)
+    known = replace(stored, aliases=_aliases(topology, stored, names), queries=queries_of_now(topology, stored))
+    return known, _folders(topology, plans, stored, names)
+
+
+def queries_of_now(topology: Topology, stored: Manifest) -> Mapping[str, QueryFacts]:
+    """The stored queries with their sources and sinks by the names that these have now, and places as `written_place`.
+
+    Releases before this one noted a place as the code had it: `file:///data/t`, `s3://bucket/t/`.
+    """
+    names = _renames(topology, stored)
+    return {
+        folder: replace(
+            facts,
+            sinks={names.get(sink, sink): batch for sink, batch in facts.sinks.items()},
+            origins={names.get(source, source): origin for source, origin in facts.origins.items()},
+            targets={names.get(sink, sink): written_place(target) for sink, target in facts.targets.items()},
+            rules=_rules_of_now(facts.rules, names),
+            ruled=tuple((last, _rules_of_now(rules, names)) for last, rules in facts.ruled),
+        )
+        for folder, facts in stored.queries.items()
+    }
+
+
+def _rules_of_now(rules: Mapping[str, tuple[str, ...]], names: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+    return {names.get(sink, sink): (*map(written_place, rule[:1]), *rule[1:]) for sink, rule in rules.items()}
+
+
+def _renames(topology: Topology, stored: Manifest) -> Mapping[str, str]:
+    """Old names and new ones, for the steps that the checkpoint still knows by the old name."""
+    known = {n for f in stored.queries.values() for n in (*f.sources, *f.sinks, *(node["name"] for node in f.shape))}
+    here = {node.name for node in topology}
+    return {old: new for old, new in topology.renamed if old in known and old not in here and new in here}
+
+
+def _folders(
+    topology: Topology, plans: Sequence[QueryPlan], stored: Manifest, names: Mapping[str, str]
+) -> Mapping[str, str]:
+    """The folder of each query: that of the stored query with the same stateful step, or with a sink in common.
+
+    A query whose sinks were parted goes on where its name stands.
+    """
+    free = dict(stored.queries)
+    found: dict[str, str] = {}
+    for plan in sorted(plans, key=lambda plan: plan.name not in stored.queries):
+        alike = [folder for folder, facts in free.items() if _same(plan, facts, names)]
+        match = plan.name if plan.name in alike else next(iter(alike), None)
+        if match is not None:
+            del free[match]
+        found[plan.name] = match or plan.name
+    for name, folder in found.items():
+        if folder in free or list(found.values()).count(folder) > 1:
+            plan = next(plan for plan in plans if plan.name == name)
+            raise _taken(topology, plan, stored.queries[folder], names)
+    return found
+
+
+def _taken(topology: Topology, plan: QueryPlan, facts: QueryFacts, names: Mapping[str, str]) -> TopologyChangedError:
+    """The error for a query in the folder of another one: only a name tells them apart, or they have none in common."""
+    before = renamed(_shape(facts), names)
+    declared = _declared(names_between(before, shape_of(topology, plan.stateful, through=looks_through(before))))
+    was = f"the state of {facts.stateful!r}" if facts.stateful else f"what was read for {', '.join(facts.sinks)}"
+    return TopologyChangedError(
+        f"the query of {', '.join(plan.sinks)} would use the checkpoint of another one, which has {was}",
+        remedy=f"{declared}go back to the version with that; or give the step {plan.name!r} another name (name=...), or"
+        " begin a new generation (--new-generation): both read the input from its beginning",
+        pipeline=topology.name,
+    )
+
+
+def _declared(names: Mapping[str, str]) -> str:
+    return f"declare what was renamed: .build(renamed={dict(names)}); or " if names else ""
+
+
+def folder_of(manifest: Manifest, plan: QueryPlan) -> str | None:
+    """The stored name of the query that `plan` went by when it last ran, None before its first start.
+
+    By its stateful step or a sink in common, as a start decides; a step that was renamed since must run once first.
+    """
+    alike = [name for name, facts in manifest.queries.items() if _same(plan, facts, {})]
+    return plan.name if plan.name in alike else next(iter(alike), None)
+
+
+def log_of(manifest: Manifest | None, plan: QueryPlan, job: Path) -> CheckpointLog | None:
+    """Spark's log of the query that `plan` went by, below the folder of the job; None before its first start."""
+    name = folder_of(manifest, plan) if manifest is not None else None
+    if manifest is None or name is None:
+        return None
+    return CheckpointLog(manifest.place(job, name) / "checkpoint", manifest.aliases)
+
+
+def _same(plan: QueryPlan, facts: QueryFacts, names: Mapping[str, str]) -> bool:
+    if plan.stateful is not None:
+        return (
+            facts.stateful is not None
+            and names.get(facts.stateful, facts.stateful) == plan.stateful
+            # Append or update is a matter of the window's shape, which is compared below; complete is another query.
+            and (facts.mode == "complete") == (plan.output_mode == "complete")
+        )
+    return facts.stateful is None and bool({names.get(s, s) for s in facts.sinks} & set(plan.sinks))
+
+
+def _check_resets(plans: tuple[QueryPlan, ...], options: RunOptions) -> None:
+    known = list(dict.fromkeys(name for plan in plans for name in plan.forgettable))
+    for step in options.reset_steps:
+        if step not in known:
+            raise ConfigurationError(f"there is no state of a step {step!r}", remedy=f"use one of: {', '.join(known)}")
+
+
+def _shapes(
+    topology: Topology,
+    plans: tuple[QueryPlan, ...],
+    stored: Manifest,
+    folders: Mapping[str, str],
+    names: Mapping[str, str],
+    options: RunOptions,
+) -> list[tuple[Shape, Shape]]:
+    """What the state of each query was made with and what would use it, but for state that is to be forgotten."""
+    kept = [(plan, stored.queries.get(folders[plan.name])) for plan in plans if not _is_reset(plan, options)]
+    stood = [(plan, renamed(_shape(facts), names)) for plan, facts in kept if facts is not None and facts.shape]
+    return [(shape, shape_of(topology, plan.stateful, through=looks_through(shape))) for plan, shape in stood]
+
+
+def _refuse_changes(
+    topology: Topology, shapes: list[tuple[Shape, Shape]], removed: Iterable[str], undeclared: Mapping[str, str]
+) -> None:
+    lines = [*(line for before, now in shapes for line in changes(before, now)), *removed]
+    if lines:
+        raise TopologyChangedError(
+            "the state on disk was made by another version of the pipeline:\n    " + "\n    ".join(lines),
+            remedy=_declared(undeclared) + CHOICES,
+            pipeline=topology.name,
+        )
+
+
+def _refuse_moved(topology: Topology, shapes: list[tuple[Shape, Shape]]) -> None:
+    """Windows that would lie elsewhere in state cannot be used, whatever somebody knows of them."""
+    for before, now in ((lags(before), lags(now)) for before, now in shapes):
+        moved = [step for step in before if step in now and before[step] != now[step]]
+        if moved:
+            raise TopologyChangedError(
+                f"the windows of {', '.join(moved)} lie elsewhere in state than this version looks for them: they wait"
+                " for other rows than those did, or another operator keeps them",
+                remedy=f"forget that state (--reset-step {moved[0]}), or begin a new generation (--new-generation)",
+                pipeline=topology.name,
+            )
+
+
+def _removed(stored: Manifest, used: set[str], names: Mapping[str, str], options: RunOptions) -> Iterator[str]:
+    """The stored stateful queries that the new version of the pipeline has not, but for steps that are reset."""
+    for folder, facts in stored.queries.items():
+        if folder in used or facts.stateful is None:
+            continue
+        if names.get(facts.stateful, facts.stateful) not in options.reset_steps:
+            yield f"- {_shape(facts)[-1] if facts.shape else facts.stateful}"
+
+
+def _aliases(topology: Topology, stored: Manifest, names: Mapping[str, str]) -> Mapping[str, str]:
+    """The stored names of the sources and sinks that were renamed, now or before."""
+    kept = {names.get(new, new): old for new, old in stored.aliases.items()}
+    fresh = {new: stored.stored_name(old) for old, new in names.items()}
+    ends = {node.name for node in (*topology.sources, *topology.sinks)}
+    return {new: old for new, old in {**kept, **fresh}.items() if new in ends and new != old}
+
+
+def _facts(
+    topology: Topology, plan: QueryPlan, stored: Manifest, facts: QueryFacts | None, options: RunOptions
+) -> QueryFacts:
+    known = facts or QueryFacts(generation=stored.generation)
+    # What begins may find rows of another query in its sinks: also then a reset is a generation of its own.
+    if stored.queries and _is_reset(plan, options):
+        known = QueryFacts(generation=stored.last_generation + 1)
+    return replace(
+        known,
+        stateful=plan.stateful,
+        mode=plan.output_mode,
+        sinks={sink: known.sinks.get(sink, -1) for sink in plan.sinks},
+        sources=plan.sources,
+        origins={**known.origins, **origins_of(topology, plan)},
+        targets={**known.targets, **targets_of(topology, plan)},
+        rules={**known.rules, **rules_of(topology, plan)},
+        shape=tuple(asdict(node) for node in shape_of(topology, plan.stateful)),
+    )
+
+
+def _is_reset(plan: QueryPlan, options: RunOptions) -> bool:
+    """Whether the state of one of its steps is to be forgotten: then that of those behind it has no meaning either."""
+    return not set(plan.forgettable).isdisjoint(options.reset_steps)
+
+
+def _shape(facts: QueryFacts) -> Shape:
+    return tuple(
+        NodeShape(
+            name=node["name"],
+            kind=node["kind"],
+            identity=tuple(node["identity"]),
+            inputs=tuple(node["inputs"]),
+            sources=tuple(node["sources"]),
+        )
+        for node in facts.shape
+    )

@@ -1,0 +1,119 @@
+"""What Spark says of a pipeline before there is any input: every step is analysed over empty streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from rs_assets.common.home import Home
+from rs_assets.common.scratch import scratch_folder
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.compile.planner.table import wire_node
+from rs_assets.compile.planner.wiring import Flow, Wiring, parse_ddl
+from rs_assets.errors import SchemaError
+from rs_assets.records.columns import REASON, visible
+from rs_assets.records.policy import BadRecords
+from rs_assets.records.rows import infer_schema
+from rs_assets.spark.driver import SparkDriver
+from rs_assets.topology.nodes.base import Node
+from rs_assets.topology.nodes.shuffle import ShuffleRead, ShuffleWrite
+from rs_assets.topology.nodes.source import ArraySource, Source
+from rs_assets.topology.topology import Topology
+
+
+def analyse(topology: Topology, driver: SparkDriver) -> Mapping[str, str]:
+    """The fields behind each step, as Spark shows them; the UserError of the first step that it does not accept.
+
+    Nothing is read, written or connected to. SchemaError for a source whose schema would be inferred.
+    """
+    return driver.call(lambda spark: _analysed(spark, without_brokers(topology)))
+
+
+def _analysed(spark: SparkSession, topology: Topology) -> Mapping[str, str]:
+    flows: dict[str, Flow] = {}
+    with scratch_folder("rs-check-") as folder:
+        for plan in plan_queries(topology):
+            wiring = reading_nothing(spark, topology, plan, folder, flows)
+            for name in plan.nodes:
+                if name not in flows:
+                    flows[name] = wire_node(wiring, topology, plan.trunk, name, flows)
+        schemas = {node.name: flows[node.name].df.schema for node in topology if node.name in flows}
+    return MappingProxyType({name: _text(schema) for name, schema in schemas.items()})
+
+
+def reading_nothing(
+    spark: SparkSession, topology: Topology, plan: QueryPlan, folder: Path, flows: Mapping[str, Flow]
+) -> Wiring:
+    """A wiring whose sources are empty and whose gates are open; `flows` are those wired so far."""
+    return Wiring(
+        spark=spark,
+        folder=folder / plan.name,
+        read=_empty,
+        gates=_Open(),
+        pinned=_unknown,
+        behind=lambda step: _visible(flows[step].df),
+        home=Home(folder / "home"),
+        links=topology.links,
+        controls=plan.controls,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """Lets all rows pass: there are none."""
+
+    def admit(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
+        """The frame without the reason."""
+        return frame.drop(REASON)
+
+
+def _empty(wiring: Wiring, source: Source) -> DataFrame:
+    """A stream with the fields of `source`, which nobody starts."""
+    fields = [F.lit(None).cast(field.dataType).alias(field.name) for field in declared_schema(wiring, source)]
+    ticks = wiring.spark.readStream.name(source.name).format("rate").load()
+    return ticks.select(*fields, F.lit(None).cast("string").alias(REASON))
+
+
+def declared_schema(wiring: Wiring, source: Source) -> StructType:
+    """The fields of a source as its step declares them; SchemaError if they would be inferred."""
+    if isinstance(source, ShuffleRead):
+        return wiring.behind(source.after)
+    if source.row_schema is not None:
+        return parse_ddl(wiring.spark, source.row_schema, step=source.name)
+    if isinstance(source, ArraySource):
+        return from_arrow_schema(infer_schema(source.rows, step=source.name))
+    raise SchemaError(
+        f"the schema of step {source.name!r} is found out at the first start: nothing can be checked before",
+        remedy="declare it: schema='page string, ms bigint'",
+        step=source.name,
+    )
+
+
+def _unknown(source: Source, infer: object) -> StructType:  # noqa: ARG001  the wiring's form
+    raise KeyError(source.name)
+
+
+def without_brokers(topology: Topology) -> Topology:
+    """The same, with durable shuffles in tables: places are made, and brokers must not be asked."""
+    return replace(topology, nodes=tuple(_in_table(node) for node in topology))
+
+
+def _in_table(node: Node) -> Node:
+    return replace(node, strategy="delta", cluster=None) if isinstance(node, ShuffleWrite | ShuffleRead) else node
+
+
+def _visible(frame: DataFrame) -> StructType:
+    return StructType([frame.schema[name] for name in visible(frame.columns)])
+
+
+def _text(schema: StructType) -> str:
+    shown = [field for field in schema.fields if field.name in visible([field.name])]
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in shown)

@@ -1,0 +1,75 @@
+"""The end of a run: what was read, what waits in state and where the sinks stand go into the manifest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rs_assets.runtime.job.session import JobSession
+from rs_assets.runtime.job.tidying import NOT_TIDY, tidy_crowded
+from rs_assets.runtime.report import RunReport
+from rs_assets.runtime.upkeep.state import previews, snapshot_state
+from rs_assets.runtime.upkeep.travel import savepoint
+
+# What is not done when work beside the batches fails.
+NOT_SAVED, NOT_AS_ROWS = "no savepoint was taken", "the state was not written as rows"
+
+
+def record(session: JobSession, *, sealed: bool) -> RunReport:
+    """Write down what was read, and sum up. `sealed`: the input of the generation has ended."""
+    assert session.journal is not None  # noqa: S101  made on entry
+    if sealed and not session.manifest.sealed:
+        for query in session.queries.values():
+            query.work.book.finished()
+    session.journal.close()
+    with session.troubles.guarding(NOT_TIDY):
+        tidy_crowded(session)
+    for following in session.followings:
+        with session.troubles.guarding(following.effect):
+            following.finish()
+    read = any(query.report.rows_read for query in session.queries.values())
+    session.manifest = replace(
+        session.manifest,
+        inputs=_inputs(session),
+        sealed=session.manifest.sealed or sealed,
+        code=session.topology.code if read else session.manifest.code,
+    )
+    for query in session.queries.values():
+        facts = session.facts(query.plan)
+        folder = session.folders[query.plan.name]
+        known = replace(
+            facts,
+            rows_open=query.report.rows_open,
+            query_id=query.log.query_id,
+            sinks={**facts.sinks, **query.work.notes.had},
+            catalogued=session.journal.written.get(folder, facts.catalogued),
+        )
+        session.manifest = session.manifest.with_query(folder, known)
+    session.save()
+    _save_by_policy(session)
+    reports = [(plan, session.queries[plan.name].report) for plan in session.plans]
+    # A query without a batch holds what it held: showing that again would be most of what such a run does.
+    open_now = [plan for plan, report in reports if report.batches and report.rows_open]
+    session.previews = previews(session.topology, open_now, session.options)
+    return session.report()
+
+
+def _inputs(session: JobSession) -> dict[str, dict[str, int]]:
+    """What the manifest keeps of each source's input, with what this run has read."""
+    inputs = {name: dict(kept) for name, kept in session.manifest.inputs.items()}
+    for query in session.queries.values():
+        for name, kept in query.work.read.items():
+            inputs.setdefault(name, {}).update(kept)
+    return inputs
+
+
+def _save_by_policy(session: JobSession) -> None:
+    """A savepoint at the end, if the policy says so; one that fails is told of and does not undo the run."""
+    policy, queries = session.options.savepoints, session.queries.values()
+    if not policy.at_end or policy.local_storage_only or not any(query.report.batches for query in queries):
+        return
+    if session.topology.savable:
+        with session.troubles.guarding(NOT_SAVED):
+            savepoint(session.topology, session.options, note="end of the run")
+    if policy.state_rows and any(plan.stateful for plan in session.plans):
+        with session.troubles.guarding(NOT_AS_ROWS):
+            snapshot_state(session.topology, session.options)

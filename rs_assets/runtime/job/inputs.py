@@ -1,0 +1,90 @@
+"""The input of a pipeline against what it has read: before a run begins, and while its queries read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.checkpoint.manifest import Manifest
+from rs_assets.checkpoint.source_log import SourceLog
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.connectors.source import Complete, Known, SourceReader, Start, Watch, Watched, Watching
+
+# Told of records of a source that are lost and are no error.
+NoteLoss = Callable[[str, Sequence[object]], None]
+
+
+def check_inputs(
+    readers: Mapping[str, SourceReader],
+    manifest: Manifest,
+    logs: Sequence[tuple[QueryPlan, CheckpointLog]],
+    note: NoteLoss,
+) -> dict[str, Known]:
+    """What the manifest shall keep of the input of each source.
+
+    `logs` are the queries with their logs. SealedError or DataLossError if input has changed that this generation will
+    not look at again, or is gone; SourceReadError if a source cannot be read.
+    """
+    kept, noted = dict(manifest.inputs), set[str]()
+    for name, reader in readers.items():
+        found = [(plan, log) for plan, log in logs if name in plan.sources]
+        # A source that several queries read belongs to one of them.
+        found.sort(key=lambda each: name not in each[0].owns)
+        known = reader.check(
+            Start(
+                # A source that was renamed is known by its former name.
+                known=manifest.inputs.get(name) or manifest.inputs.get(manifest.stored_name(name), {}),
+                logs=[SourceLog(log, name) for _, log in found],
+                sealed=manifest.sealed,
+                note=partial(_note_once, note, noted, name),
+            )
+        )
+        if known or name in kept:
+            kept[name] = known
+    return kept
+
+
+def _note_once(note: NoteLoss, noted: set[str], source: str, losses: Sequence[object]) -> None:
+    fresh = [loss for loss in losses if str(loss) not in noted]
+    noted |= {str(loss) for loss in fresh}
+    if fresh:
+        note(source, fresh)
+
+
+def check_all_read(
+    readers: Mapping[str, SourceReader], logs: Sequence[tuple[QueryPlan, CheckpointLog]], before_ms: int
+) -> None:
+    """SourceReadError for input that was there before a run and that its queries, now at their end, did not read."""
+    for plan, log in logs:
+        for name in plan.sources:
+            reader = readers[name]
+            if isinstance(reader, Complete):
+                reader.check_all_read(SourceLog(log, name), before_ms)
+
+
+def watches_of(
+    readers: Mapping[str, SourceReader],
+    log: CheckpointLog,
+    *,
+    known: Callable[[str], Known],
+    keep: Callable[[str, Known], None],
+    note: NoteLoss,
+    max_line_bytes: int,
+    pruned: Collection[str] = (),
+) -> dict[str, Watch]:
+    """The guards of the sources that one query reads; `log` is its log, `known` and `keep` are about the manifest."""
+    return {
+        name: reader.watch(
+            Watching(
+                log=SourceLog(log, name),
+                known=partial(known, name),
+                keep=partial(keep, name),
+                note=partial(note, name),
+                max_line_bytes=max_line_bytes,
+                pruned=name in pruned,
+            )
+        )
+        for name, reader in readers.items()
+        if isinstance(reader, Watched)
+    }

@@ -1,0 +1,317 @@
+"""What happens between taking the lease of a job and its first row: the manifest, the checks, the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from rs_assets.catalog.catalog import Row, row_of
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.manifest import Manifest
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.compile.shuffle import place_of
+from rs_assets.connectors.sink import BatchMark, Beginning, Checked, SinkWriter
+from rs_assets.errors import CheckpointError, RsError, SinkError, StartRefused
+from rs_assets.recovery import rollback_marker as returning
+from rs_assets.recovery.preflight import CHANGED, Finding, refuse, verify_query
+from rs_assets.recovery.savepoints import refuse_unfinished
+from rs_assets.recovery.savepoints.relocate import settle
+from rs_assets.runtime.ends import refuse_renamed, refuse_ruled
+from rs_assets.runtime.identity import queries_of_now, resumed
+from rs_assets.runtime.job.inputs import check_inputs
+from rs_assets.runtime.job.preflight import expected
+from rs_assets.runtime.job.queries import book_of
+from rs_assets.runtime.job.session import JobSession
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.places import placed
+from rs_assets.runtime.upkeep.claims import Trust, claim_sinks, lost_pipeline
+from rs_assets.runtime.upkeep.ownership import known_of, newest_of, not_lost, savepoints_of
+from rs_assets.runtime.upkeep.returns import return_letters, undo_letters
+from rs_assets.runtime.upkeep.travel import bring_back
+from rs_assets.topology.describe import as_text
+from rs_assets.topology.nodes.shuffle import ShuffleWrite
+from rs_assets.topology.topology import Topology
+
+
+def opened(topology: Topology, options: RunOptions) -> JobSession:
+    """A session that holds the lease and may go on with what is there; its queries are not made yet.
+
+    What is refused is refused before anything is written, and before Spark is started: StartRefused and UserError.
+    """
+    session = JobSession(topology, options)
+    try:
+        session.begin()
+        _open(session)
+        return session  # noqa: TRY300  a signal may come here as well
+    except BaseException:
+        session.close()
+        raise
+
+
+def _open(session: JobSession) -> None:
+    known = session.catalog.last("pipelines", pipeline=session.topology.name)
+    stored = _stored(session)
+    cut = returning.under_way(session.folder)
+    if session.options.new_generation and stored.queries:
+        refuse_renamed(session.topology, queries_of_now(session.topology, stored))
+        stored = _next_generation(session, stored, above=cut.generation if cut else 0)
+    elif stored.queries:
+        returning.refuse(session.folder)
+    elif cut:
+        # Sinks may have noted the generation of the return already.
+        stored = replace(stored, generation=max(stored.generation, cut.generation + 1))
+    session.manifest, session.folders = resumed(session.topology, session.plans, stored, session.options)
+    session.topology, session.manifest = placed(
+        session.topology, session.manifest, session.options.home, partial(_writer_of, session)
+    )
+    first = not (stored.queries or stored.claims)
+    claimed = claim_sinks(session.topology, session.manifest, session.held, session.options, first=first)
+    session.manifest, session.claim = claimed.settled(session.manifest), claimed.claim
+    for generation in sorted({session.query_folder(plan).parent for plan in session.plans}):
+        settle(generation)
+    _return_sources(session, stored)
+    _preflight(session)
+    _check_rules(session, stored)
+    _check_shuffles(session)
+    logs = [(plan, session.log(plan)) for plan in session.plans]
+    inputs = check_inputs(session.readers, session.manifest, logs, session.note_loss)
+    session.manifest = replace(session.manifest, inputs=inputs)
+    _reconcile(session)
+    session.save()
+    # Not before: a pipeline that the catalog knows and that has no manifest is taken for one that has lost it.
+    _register(session, known)
+    _undo_letters(session)
+    returning.finish(session.folder)
+
+
+def _stored(session: JobSession) -> Manifest:
+    """The manifest that the start goes on with; a recovery that was cut off is done again, as it was begun by a start.
+
+    CheckpointError if a restore was cut off while folders were exchanged.
+    """
+    cut = returning.under_way(session.folder)
+    if cut is not None and cut.recovery and not session.options.new_generation:
+        return _without_manifest(session)
+    refuse_unfinished(session.folder)
+    return manifests.load(session.folder) or _without_manifest(session)
+
+
+def _writer_of(session: JobSession, step: str) -> tuple[str, bool]:
+    """The stored name of the query of this sink, and whether it has planned a batch."""
+    plan = next(plan for plan in session.plans if step in plan.sinks)
+    return session.folders[plan.name], session.log(plan).begun
+
+
+def _next_generation(session: JobSession, stored: Manifest, *, above: int) -> Manifest:
+    """A fresh checkpoint of the same pipeline, of a generation that no sink knows."""
+    claimed = claim_sinks(session.topology, stored, session.held, session.options, trust=Trust.PERSON, above=above)
+    return claimed.settled(replace(stored.next_generation(), generation=claimed.generation))
+
+
+def _without_manifest(session: JobSession) -> Manifest:
+    """A new manifest for a pipeline that never ran. If it did, its checkpoint is gone: recover it, or fail.
+
+    With `new_generation` it begins again from scratch.
+    """
+    topology, options = session.topology, session.options
+    known = known_of(options, topology.namespace, topology.job)
+    if known is None:
+        return _afresh(session) if options.new_generation else _first(session)
+    if options.new_generation:
+        fresh = Manifest(pipeline_id=known.pipeline_id, generation=known.generation)
+        claimed = claim_sinks(topology, fresh, session.held, options, trust=Trust.LEASES)
+        return claimed.settled(replace(fresh, generation=claimed.generation))
+    recovered = _recover_lost(session, known.pipeline_id)
+    if recovered is None:
+        raise CheckpointError(
+            f"the checkpoint of {topology.name} is gone, generation {known.generation} by the catalog",
+            remedy="put it back or restore a savepoint (rs-assets restore); or begin afresh with --new-generation",
+            file=session.folder,
+        )
+    return recovered
+
+
+def _afresh(session: JobSession) -> Manifest:
+    """A new generation of the pipeline whose home was lost, if its outputs tell of one; else a first one."""
+    lost = lost_pipeline(session.topology, session.options)
+    if lost is None:
+        return Manifest.new()
+    fresh = Manifest(pipeline_id=lost)
+    claimed = claim_sinks(session.topology, fresh, session.held, session.options, trust=Trust.PERSON)
+    return claimed.settled(replace(fresh, generation=claimed.generation))
+
+
+def _first(session: JobSession) -> Manifest:
+    """A first generation; refused where savepoints tell of a home that was lost. A store that is away is told of."""
+    try:
+        found = savepoints_of(session.options).savepoints(session.topology.namespace, session.topology.job)
+    except (RsError, OSError) as error:
+        what = error.what if isinstance(error, RsError) else str(error)
+        session.warnings = (*session.warnings, f"whether there are savepoints of it is not known: {what}")
+        return Manifest.new()
+    if found:
+        raise not_lost(session.topology, found)
+    return Manifest.new()
+
+
+def _recover_lost(session: JobSession, pipeline_id: str) -> Manifest | None:
+    """The manifest of the newest savepoint, brought back with the sinks; None if there is none of this pipeline."""
+    topology, options = session.topology, session.options
+    if options.savepoints.local_storage_only:
+        return None
+    chosen = newest_of(options, topology.namespace, topology.job, pipeline_id)
+    if chosen is None:
+        return None
+    manifest = bring_back(topology, options, chosen, lease=session.held, trust=Trust.LEASES)
+    session.recovered_from = f"savepoint {chosen.id}, batches {dict(chosen.batches)}"
+    session.note("recover", session.recovered_from, savepoint=chosen.id)
+    return manifest
+
+
+def _reconcile(session: JobSession) -> None:
+    """Bring the catalog up to Spark's log: a driver that was killed left the last batches out."""
+    assert session.journal is not None  # noqa: S101  made on entry
+    for plan in session.plans:
+        facts, last = session.facts(plan), session.log(plan).last_committed()
+        if last > facts.catalogued:
+            book_of(session, plan).reconcile(
+                catalogued=facts.catalogued, catalog=session.catalog, storage=session.journal.storage
+            )
+            session.manifest = session.manifest.with_query(session.folders[plan.name], replace(facts, catalogued=last))
+
+
+def _register(session: JobSession, known: Row | None) -> None:
+    """Note a new generation or another topology in the catalog."""
+    row = row_of(
+        session.topology.name,
+        generation=session.manifest.last_generation,
+        run_id=session.options.run_id,
+        pipeline_id=session.manifest.pipeline_id,
+        fingerprint=session.topology.fingerprint,
+        topology=as_text(session.topology),
+        state_shape=list(session.topology.state_shape()),
+    )
+    if known is not None and all(known[n] == row[n] for n in ("generation", "pipeline_id", "topology")):
+        return
+    reason = "first start" if known is None else "changed"
+    if known is not None and known["generation"] != row["generation"]:
+        reason = "new generation"
+    session.catalog.append("pipelines", [{**row, "reason": reason}])
+
+
+def _undo_letters(session: JobSession) -> None:
+    """Mark the letters of queries that begin anew: they read their records again.
+
+    If all of them do, so does the pipeline, and letters count no more of which no query has the name now.
+    """
+    home, generation = session.options.home, session.manifest.generation
+    anew = [plan for plan in session.plans if session.facts(plan).generation > 1 and not session.log(plan).begun]
+    if len(anew) == len(session.plans) and all(session.facts(plan).generation == generation for plan in anew):
+        undo_letters(session.topology, home, session.folders.values(), _begun(session, generation))
+        return
+    for plan in anew:
+        begun = _begun(session, session.facts(plan).generation)
+        return_letters(session.topology, home, plan, session.folders[plan.name], path={}, begun=begun)
+
+
+def _begun(session: JobSession, generation: int) -> BatchMark:
+    """The mark of a generation that this run begins."""
+    return BatchMark(session.manifest.pipeline_id, generation, "", -1, session.held.token)
+
+
+def _return_sources(session: JobSession, stored: Manifest) -> None:
+    """Note the offsets of sources that were taken out, and hand them back to those that return."""
+    for plan in session.plans:
+        facts, log = session.facts(plan), session.log(plan)
+        before = stored.queries.get(session.folders[plan.name], facts)
+        last = log.offsets(log.last_committed()) if before.generation == facts.generation else None
+        gone = (
+            {name: last.sources[name] for name in set(before.sources) - set(plan.sources) if name in last.sources}
+            if last
+            else {}
+        )
+        for name in set(facts.left) & set(plan.sources):
+            log.take_back(name, facts.left[name])
+        left = {name: offset for name, offset in {**facts.left, **gone}.items() if name not in plan.sources}
+        session.manifest = session.manifest.with_query(session.folders[plan.name], replace(facts, left=left))
+
+
+def _check_rules(session: JobSession, stored: Manifest) -> None:
+    """TopologyChangedError for an output that has rows by other rules, by its own word; else note until when it had.
+
+    A run that was killed behind the first commit of an output has not noted that it has rows.
+    """
+    known = queries_of_now(session.topology, stored)
+    for plan in session.plans:
+        before, facts = known.get(session.folders[plan.name]), session.facts(plan)
+        if before is None or before.generation != facts.generation:
+            continue
+        if not session.options.keep_state:
+            refuse_ruled(session.topology, plan, replace(before, sinks=facts.sinks))
+        if before.rules != {name: rule for name, rule in facts.rules.items() if name in before.rules}:
+            ruled = (*facts.ruled, (session.log(plan).last_committed(), before.rules))
+            session.manifest = session.manifest.with_query(session.folders[plan.name], replace(facts, ruled=ruled))
+
+
+def _check_shuffles(session: JobSession) -> None:
+    """A query that has read what another wrote goes on with it only: where that begins anew, so must this one.
+
+    A reader that has begun before the writer has read nothing, as long as nothing was written.
+    """
+    writers = {name: plan for plan in session.plans for name in plan.sinks}
+    for plan in session.plans:
+        written = {name for source in plan.sources for name in session.topology[source].follows}
+        for name in sorted(written if session.log(plan).begun else ()):
+            if not session.log(writers[name]).begun and not _untouched(session, name):
+                raise CheckpointError(
+                    f"query {writers[name].name!r} begins anew, but {plan.name!r} has read what it wrote before",
+                    remedy="begin a new generation of the whole pipeline (--new-generation)",
+                    pipeline=session.topology.name,
+                )
+
+
+def _untouched(session: JobSession, step: str) -> bool:
+    """Whether nothing was ever written into the durable shuffle of a step."""
+    write = session.topology[step]
+    assert isinstance(write, ShuffleWrite)  # noqa: S101  only these are followed
+    return place_of(write, session.options.home).untouched()
+
+
+def _preflight(session: JobSession) -> None:
+    """Refuse a checkpoint that does not hold, warn of what others did to a sink, and note what the sinks have."""
+    found: list[Finding] = []
+    for plan in session.plans:
+        writers = {name: session.writer(name) for name in plan.sinks}
+        for writer in writers.values():
+            if isinstance(writer, Checked):
+                writer.check_start()
+        facts = session.facts(plan)
+        _begin_again(session, plan, writers)
+        wanted = expected(plan, session.manifest, facts, writers)
+        found += verify_query(session.query_folder(plan) / "checkpoint", wanted)
+        session.remembering |= wanted.sinks.keys()
+        # A sink that forgets has nothing that could be missed.
+        had = {
+            name: max(batch, wanted.sinks[name]) if name in wanted.sinks else -1 for name, batch in facts.sinks.items()
+        }
+        session.manifest = session.manifest.with_query(session.folders[plan.name], replace(facts, sinks=had))
+    refuse(found, session.topology.name)
+    session.warnings += tuple(finding.meaning for finding in found if finding.code == CHANGED)
+
+
+def _begin_again(session: JobSession, plan: QueryPlan, writers: Mapping[str, SinkWriter]) -> None:
+    """StartRefused where a query that begins a later generation would write beside the rows of earlier ones."""
+    generation = session.facts(plan).generation
+    wished = session.options.new_generation or session.options.reset_steps
+    if generation == 1 or not wished or session.log(plan).begun:
+        return
+    for name, writer in writers.items():
+        if isinstance(writer, Beginning):
+            stored = session.manifest.stored_name(name)
+            mark = BatchMark(session.manifest.pipeline_id, generation, stored, -1, session.held.token, session.claim)
+            try:
+                warning = writer.check_begin(mark)
+            except SinkError as error:
+                raise StartRefused(error.what, remedy=error.remedy, **error.facts) from error
+            session.warnings += (warning,) if warning else ()

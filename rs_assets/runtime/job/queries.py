@@ -1,0 +1,182 @@
+"""The queries of a session: made of its plans, by what the manifest knows and the run asks for."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from rs_assets.checkpoint.manifest import Manifest
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.compile.planner.wiring import Wiring
+from rs_assets.compile.readers import stream
+from rs_assets.connectors.dead_letters import DeadLetters
+from rs_assets.connectors.source import Pruning, Watch
+from rs_assets.records.policy import BadRecords
+from rs_assets.runtime.batch.below_trunk import before_python
+from rs_assets.runtime.batch.gates import StreamGates
+from rs_assets.runtime.batch.query import QueryRun
+from rs_assets.runtime.batch.sink_notes import SinkNotes
+from rs_assets.runtime.batch.split_marks import by_split_of, marks_of
+from rs_assets.runtime.batch.work import BatchWork
+from rs_assets.runtime.job.dimensions import versions_begun
+from rs_assets.runtime.job.inputs import watches_of
+from rs_assets.runtime.record.bookkeeping import Bookkeeper
+from rs_assets.runtime.report import QueryReport
+from rs_assets.topology.nodes.sink import DeltaSink
+from rs_assets.topology.nodes.source import Source
+
+if TYPE_CHECKING:
+    from rs_assets.runtime.job.session import JobSession
+
+
+def query_of(session: JobSession, spark: SparkSession, plan: QueryPlan) -> QueryRun:
+    """The query of `plan`, ready to be wired."""
+    folder, facts = session.query_folder(plan), session.facts(plan)
+    dimensions = session.dimensions.of_query(folder, plan.nodes)
+    wiring = replace(_wiring(session, spark, plan, folder), noted=dimensions.notes.of)
+    work = BatchWork(
+        topology=session.topology,
+        plan=before_python(session.topology, plan) if wiring.quarantines else plan,
+        wiring=wiring,
+        folder=folder,
+        pipeline_id=session.manifest.pipeline_id,
+        generation=facts.generation,
+        aliases=session.manifest.aliases,
+        lease=session.held,
+        claim=session.claim,
+        book=book_of(session, plan),
+        writers={name: session.writer(name) for name in plan.sinks},
+        letters=DeadLetters(session.options.home.dead_letters),
+        watches=_watches(session, plan, wiring),
+        dimensions=dimensions,
+        marks=marks_of(session.topology, plan, session.log(plan), folder, session.options.home),
+        notes=SinkNotes({n: facts.sinks[n] for n in plan.sinks if n in session.remembering}, _noting(session, plan)),
+    )
+    return QueryRun(
+        work=work,
+        partitions=session.manifest.partitions,
+        on_progress=session.options.on_progress,
+        report=QueryReport(query=plan.name, rows_open=facts.rows_open),
+    )
+
+
+def book_of(session: JobSession, plan: QueryPlan) -> Bookkeeper:
+    """The bookkeeper of one query."""
+    assert session.journal is not None  # noqa: S101  made on entry
+    return Bookkeeper(
+        topology=session.topology,
+        plan=plan,
+        log=session.log(plan),
+        folder=session.folders[plan.name],
+        generation=session.facts(plan).generation,
+        run_id=session.options.run_id,
+        journal=session.journal,
+        home=session.options.home,
+        versions=versions_begun(session.topology, session.options.home, session.query_folder(plan)),
+    )
+
+
+def poisons_of(session: JobSession, plan: QueryPlan) -> Mapping[str, Mapping[str, str]]:
+    """What `Wiring.poisons` of a query must be: all that the manifest knows, if a batch is not committed yet.
+
+    Its dead letters may have been written with all of them. Otherwise they have served: the plan stays small, and a
+    poison that comes again is found again.
+    """
+    log = session.log(plan)
+    made: dict[str, dict[str, str]] = defaultdict(dict)
+    if log.offsets(log.last_committed() + 1) is not None:
+        for poison in session.facts(plan).poisons:
+            made[poison["source"]][poison["digest"]] = poison["reason"]
+    return made
+
+
+def _noting(session: JobSession, plan: QueryPlan) -> Callable[[Mapping[str, int]], None]:
+    """Writes down what the sinks of a query have had; called by batches."""
+    folder = session.folders[plan.name]
+
+    def save(had: Mapping[str, int]) -> None:
+        def noted(manifest: Manifest) -> Manifest:
+            facts = manifest.queries[folder]
+            return manifest.with_query(folder, replace(facts, sinks={**facts.sinks, **had}))
+
+        session.change(noted)
+
+    return save
+
+
+def _watches(session: JobSession, plan: QueryPlan, wiring: Wiring) -> dict[str, Watch]:
+    """The guards of the sources that a query reads."""
+    made = watches_of(
+        {name: session.reader(name) for name in plan.sources},
+        session.log(plan),
+        known=lambda source: session.manifest.inputs.get(source, {}),
+        keep=session.keep_input,
+        note=session.note_loss,
+        max_line_bytes=session.options.max_line_bytes,
+        pruned=wiring.pruned,
+    )
+    for watch in made.values():
+        session.at_end(watch.close)
+    return made
+
+
+def _wiring(session: JobSession, spark: SparkSession, plan: QueryPlan, folder: Path) -> Wiring:
+    read = session.topology.origins
+    # What comes through a shuffle has come from any of them.
+    own = [source for source in read if source.name in plan.sources]
+    by_split = by_split_of(session.topology, plan)
+    policies = {source.bad_records for source in (own if len(own) == len(plan.sources) else read)}
+    policy = BadRecords.strictest(policies)
+    return Wiring(
+        spark=spark,
+        folder=folder,
+        read=stream,
+        gates=StreamGates(plan.shared(session.topology)),
+        pinned=partial(_pinned, session),
+        stored_name=session.manifest.stored_name,
+        policy=policy,
+        quarantines=policy is BadRecords.QUARANTINE,
+        late=frozenset(step for name in plan.late for step in session.topology[name].inputs),
+        by_split=by_split is not None,
+        by_record=by_split is not None and by_split.by_record,
+        ordered=any(isinstance(s, DeltaSink) and s.read_order for s in map(session.topology.__getitem__, plan.sinks)),
+        poisons=poisons_of(session, plan),
+        max_line_bytes=session.options.max_line_bytes,
+        home=session.options.home,
+        behind=partial(_behind, session),
+        links=session.topology.links,
+        controls=plan.controls,
+        dimension=lambda node: session.dimensions.by_step[node.name].held,
+        trace=session.options.trace,
+        pruned=_pruned(session, plan),
+    )
+
+
+def _pruned(session: JobSession, plan: QueryPlan) -> frozenset[str]:
+    """The sources of a query whose records need not be parsed as a whole."""
+    readers = ((name, session.reader(name)) for name in plan.sources)
+    return frozenset(n for n, r in readers if isinstance(r, Pruning) and r.prunes(session.options.max_line_bytes))
+
+
+def _behind(session: JobSession, step: str) -> StructType:
+    """The schema of what goes into a durable shuffle; the query that writes it was wired before."""
+    return next(query.flows[step] for query in session.queries.values() if step in query.flows).df.schema
+
+
+def _pinned(session: JobSession, source: Source, infer: Callable[[], StructType]) -> StructType:
+    """The schema that was inferred once for `source`; a restart must read the same one."""
+    stored = session.manifest.schemas.get(source.name)
+    if stored is not None:
+        return StructType.fromJson(json.loads(stored))
+    schema = infer()
+    session.manifest = replace(session.manifest, schemas={**session.manifest.schemas, source.name: schema.json()})
+    session.save()
+    return schema

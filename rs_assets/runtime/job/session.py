@@ -1,0 +1,339 @@
+"""One attempt to run a pipeline: the lease, the manifest, the checks before it, its queries, and the end of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from rs_assets.catalog.catalog import Catalog, operation
+from rs_assets.catalog.lease import Lease, LeaseRow
+from rs_assets.catalog.offsets import storage_named
+from rs_assets.catalog.wish import Wish, read_wish, wished_on, write_wish
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.log import PARTITIONS, CheckpointLog
+from rs_assets.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.common.background import Troubles
+from rs_assets.compile.late import closing, unmarked
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.compile.planner.wiring import Flow
+from rs_assets.compile.readers import reader_of
+from rs_assets.compile.sink import writer_of
+from rs_assets.connectors.sink import Claim, Closing, SinkWriter
+from rs_assets.connectors.source import Known, SourceReader, listed
+from rs_assets.errors import ConfigurationError, PipelineBusyError
+from rs_assets.runtime.batch.query import QueryRun
+from rs_assets.runtime.job.dimensions import Dimensions, dimensions_of
+from rs_assets.runtime.job.queries import query_of
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.record.counting import counted
+from rs_assets.runtime.record.following import Following, followings
+from rs_assets.runtime.record.journal import Journal
+from rs_assets.runtime.report import RunReport, unfired, unread, unused, unwaited
+from rs_assets.runtime.upkeep.repartition import StateSum, repartition
+from rs_assets.topology.nodes.shuffle import ShuffleWrite
+from rs_assets.topology.nodes.sink import DeltaSink, FileSink, Sink
+from rs_assets.topology.nodes.source import Source
+from rs_assets.topology.topology import Topology
+
+NOT_WRITTEN = "the stream may be started again, for that it was stopped could not be written down"
+
+
+class JobSession:
+    """One run; a context manager that ends it. Nothing is written before every check of `opening` has passed."""
+
+    def __init__(self, topology: Topology, options: RunOptions) -> None:
+        self.topology = topology
+        self.options = options
+        self.plans = plan_queries(topology)
+        self.folder = options.home.job(topology.namespace, topology.job)
+        self.queries: dict[str, QueryRun] = {}
+        self.folders: Mapping[str, str] = {}
+        self._writers: dict[str, SinkWriter] = {}
+        self._stack = ExitStack()
+        self._began = time.monotonic()
+        self.manifest = Manifest.new()
+        self.lease: Lease | None = None
+        self.wish: Wish | None = None
+        self.claim: Claim | None = None
+        self.catalog = Catalog(options.home.catalog)
+        self.recovered_from = ""
+        # The sinks that remember their batches.
+        self.remembering: frozenset[str] = frozenset()
+        self.warnings: tuple[str, ...] = ()
+        self.previews: Mapping[str, pa.Table] = {}
+        self.journal: Journal | None = None
+        self.troubles = Troubles(self.folder)
+        self.followings: list[Following] = []
+        self.dimensions = Dimensions()
+        self._changing = threading.RLock()
+
+    def begin(self) -> None:
+        """Take the lease, and begin to write down what happens; `opening.opened` does this and all that follows."""
+        options = self.options
+        name, ttl = self.topology.name, options.lease_ttl
+        lease = Lease.acquire(options.home.leases, pipeline=name, run_id=options.run_id, ttl=ttl, within=self._stack)
+        lease.troubles = self.troubles
+        self.lease = lease.__enter__()
+        self._note_end(lease.before)
+        queries = {plan.name: plan.sinks for plan in self.plans}
+        self.options = self._stack.enter_context(counted(options, self.topology.name, self.troubles, queries))
+        storage = storage_named(options.checkpoint_storage, catalog=options.home.catalog, url=options.storage_url)
+        self.troubles.begin()
+        self.journal = Journal(self.catalog, storage, self.troubles)
+        self.at_end(self._close_followings)
+        self.at_end(self.journal.close)
+
+    def _note_end(self, before: LeaseRow | None) -> None:
+        """Keep how long the stream has lived: its lease, which tells it, is another one's from now on."""
+        wish = read_wish(self.folder)
+        if before is not None and wish is not None and not wish.stopped and wish.run_id == before.run_id:
+            with self.troubles.guarding(NOT_WRITTEN):
+                write_wish(self.folder, replace(wish, at=max(wish.at, before.renewed_at.timestamp())))
+
+    def run_on(self, *, answers: str | None = None) -> None:
+        """Write down that this run is to go on as the stream of its pipeline, until it fails or `stop_wished`.
+
+        With `answers` it is to start a stream again, and that is the id of the last word on it then, empty if there was
+        none: PipelineBusyError if there was another word since, for that stream is not to be started again.
+        """
+        wish = read_wish(self.folder)
+        if answers is not None and answers != (wish.id if wish is not None else ""):
+            raise PipelineBusyError(
+                f"{self.topology.name} was started or stopped by somebody else meanwhile",
+                remedy="nothing to do: this start is not wished for any more",
+                run=wish.run_id if wish is not None else None,
+            )
+        self.held.check()
+        self.wish = wished_on(self.folder, self.options.run_id)
+
+    def stop_wished(self) -> None:
+        """Write down that somebody wished for the end of this stream, so that nobody starts it again."""
+        if self.wish is None or self.wish.stopped:
+            return
+        with self.troubles.guarding(NOT_WRITTEN):
+            self.held.check()
+            self.wish = self.wish.stop(now=time.time())
+            write_wish(self.folder, self.wish)
+
+    def at_end(self, do: Callable[[], None]) -> None:
+        """Call `do` when the session is closed, before what was asked for earlier."""
+        self._stack.callback(do)
+
+    def close(self) -> None:
+        """Stop what still runs and give the lease back; may be called twice."""
+        try:
+            # Without a query there may be no Spark either, and none is started for this.
+            if self.queries:
+                self.options.driver.call(lambda _: self.stop_queries())
+        finally:
+            self._stack.close()
+
+    def __enter__(self) -> Self:
+        """The session, which `opening.opened` has begun."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def facts(self, plan: QueryPlan) -> QueryFacts:
+        """What the manifest knows of the query."""
+        return self.manifest.queries[self.folders[plan.name]]
+
+    def log(self, plan: QueryPlan) -> CheckpointLog:
+        """Spark's log of one query."""
+        return CheckpointLog(self.query_folder(plan) / "checkpoint", self.manifest.aliases)
+
+    def query_folder(self, plan: QueryPlan) -> Path:
+        """The folder of one query, in the generation that it is in."""
+        return self.manifest.place(self.folder, self.folders[plan.name])
+
+    @property
+    def held(self) -> Lease:
+        """The lease, while the session is entered."""
+        assert self.lease is not None  # noqa: S101  taken on entry
+        return self.lease
+
+    # Wiring: on the Spark driver's thread.
+
+    def prepare(self, spark: SparkSession) -> None:
+        """Make the queries, so that nodes can be wired."""
+        if self.manifest.rescaling:
+            self.finish_rescale(spark)
+            self.note("rescale", f"finished what was cut short: {self.manifest.partitions} partitions")
+        self._pin_partitions(spark)
+        self._follow_sources()
+        self._load_dimensions(spark)
+        self.queries = {plan.name: query_of(self, spark, plan) for plan in self.plans}
+
+    def _load_dimensions(self, spark: SparkSession) -> None:
+        """Load what rows are looked up in, and keep the schemas that were found out by that."""
+        home = self.options.home
+        self.dimensions = dimensions_of(self.topology, home, spark, self.troubles, self.manifest.schemas)
+        self.at_end(self.dimensions.close)
+        self.dimensions.begin()
+        found = {step: each.held.schema.json() for step, each in self.dimensions.by_step.items() if each.undeclared}
+        if found.items() - self.manifest.schemas.items():
+            self.manifest = replace(self.manifest, schemas={**self.manifest.schemas, **found})
+            self.save()
+
+    def finish_rescale(self, spark: SparkSession) -> dict[str, StateSum]:
+        """Give every stateful query the number of partitions that the manifest is being changed to."""
+        logs = {plan.name: self.log(plan) for plan in self.plans if plan.stateful is not None}
+        before, wanted = self.manifest.partitions, self.manifest.rescaling
+        sums = repartition(spark, logs, before, wanted, behind=self.held.check)
+        self.manifest = replace(self.manifest, partitions=wanted, rescaling=0)
+        self.save()
+        return sums
+
+    def _close_followings(self) -> None:
+        for following in self.followings:
+            following.close()
+
+    def _follow_sources(self) -> None:
+        assert self.journal is not None  # noqa: S101  made on entry
+        self.followings = followings(self.readers, [(plan, self.log(plan)) for plan in self.plans])
+        for following in self.followings:
+            self.journal.follow(following.effect, following)
+
+    def _pin_partitions(self, spark: SparkSession) -> None:
+        """State keeps the number of partitions it was begun with, whatever this session or machine would choose."""
+        asked, kept = self.options.partitions, self.manifest.partitions
+        if asked and kept and asked != kept:
+            raise ConfigurationError(
+                f"the state of this pipeline has {kept} partitions, {asked} were asked for",
+                remedy="leave the number out, or begin a new generation (--new-generation)",
+                pipeline=self.topology.name,
+            )
+        if not kept:
+            self.manifest = replace(self.manifest, partitions=asked or default_partitions(spark))
+            self.save()
+
+    def wire(self, name: str, inputs: Mapping[str, Mapping[str, Flow]] | None = None) -> Mapping[str, Flow]:
+        """Compile the node `name` for every query that it belongs to; gives its flows, by query.
+
+        `inputs` are the flows of its inputs; those that were wired in this session are known anyway.
+        """
+        members = [query for query in self.queries.values() if name in query.plan.nodes]
+        for query in members:
+            for step, flows in (inputs or {}).items():
+                query.flows.setdefault(step, flows[query.plan.name])
+        return {query.plan.name: query.wire(name) for query in members}
+
+    def stop_queries(self) -> None:
+        """Stop all queries at once."""
+        for query in self.queries.values():
+            query.stop()
+
+    def reader(self, name: str) -> SourceReader:
+        """The reader of a source."""
+        node = self.topology[name]
+        assert isinstance(node, Source)  # noqa: S101  plans name sources
+        return reader_of(node, self.options.home)
+
+    @property
+    def readers(self) -> dict[str, SourceReader]:
+        """The readers of all sources."""
+        return {source.name: self.reader(source.name) for source in self.topology.sources}
+
+    def writer(self, name: str) -> SinkWriter:
+        """The writer of a sink, with the connector that the run asks for.
+
+        One for the whole session, so that it knows at each batch what the start has seen; those that hold a connection
+        are made anew with their query.
+        """
+        if name in self._writers:
+            return self._writers[name]
+        node = self.topology[name]
+        assert isinstance(node, Sink)  # noqa: S101  plans name sinks
+        if isinstance(node, DeltaSink) and self.options.connector:
+            node = replace(node, connector=self.options.connector)
+        made = writer_of(node, self.options.home, self.topology.namespace)
+        if isinstance(made, Closing):
+            self.at_end(made.close)
+        else:
+            self._writers[name] = made
+        return made
+
+    def report(self) -> RunReport:
+        """What happened so far."""
+        reports = tuple(query.report for query in self.queries.values())
+        timed = [query.report for query in self.queries.values() if closing(self.topology, query.plan)]
+        ended = unfired(timed) if self.manifest.sealed else ()
+        idle = unread(reports, changed=self.manifest.code not in ("", self.topology.code))
+        late = unwaited(reports, {plan.name: unmarked(self.topology, plan) for plan in self.plans})
+        return RunReport(
+            pipeline=self.topology.name,
+            run_id=self.options.run_id,
+            generation=self.manifest.generation,
+            seconds=time.monotonic() - self._began,
+            sealed=self.manifest.sealed,
+            recovered_from=self.recovered_from,
+            previews=self.previews,
+            warnings=(*self.warnings, *self.troubles.warnings, *unused(reports), *idle, *late, *ended),
+            queries=reports,
+            shuffles=frozenset(s.name for s in self.topology.sinks if isinstance(s, ShuffleWrite)),
+            tables=self.tables(),
+        )
+
+    @property
+    def computing_s(self) -> float:
+        """For how many seconds the batch that was begun first is being computed, 0 if none is; on any thread."""
+        return max((query.computing_s for query in tuple(self.queries.values())), default=0.0)
+
+    def tables(self) -> dict[str, str]:
+        """Where each sink's rows lie."""
+        return {
+            s.name: self.writer(s.name).location() for s in self.topology.sinks if isinstance(s, DeltaSink | FileSink)
+        }
+
+    def note(self, kind: str, summary: str, **details: object) -> None:
+        """Write what was done to the pipeline, besides running it, into the catalog."""
+        generation, run_id = self.manifest.generation, self.options.run_id
+        row = operation(self.topology.name, generation=generation, run_id=run_id, kind=kind, summary=summary, **details)
+        self.catalog.append("operations", [row])
+
+    def note_loss(self, source: str, lost: Sequence[object]) -> None:
+        """Write down what was lost, and say it at the end of the run."""
+        summary = f"records of {source} were lost: {listed(lost)}"
+        self.note("data_loss", summary, source=source, ranges=[str(loss) for loss in lost])
+        self.warnings = (*self.warnings, summary)
+
+    def keep_input(self, source: str, facts: Known) -> None:
+        """Add to what the manifest has of a source's input, from a batch that has read it and is not committed yet."""
+
+        def with_input(manifest: Manifest) -> Manifest:
+            kept = {**manifest.inputs.get(source, {}), **facts}
+            return replace(manifest, inputs={**manifest.inputs, source: kept})
+
+        self.change(with_input)
+
+    def change(self, made: Callable[[Manifest], Manifest]) -> None:
+        """Replace the manifest by what `made` makes of it, and save it; while queries run, each on its own thread."""
+        with self._changing:
+            self.manifest = made(self.manifest)
+            self.save()
+
+    def save(self) -> None:
+        """Make the manifest durable; LeaseLostError if it is another driver's by now."""
+        self.held.check()
+        manifests.save(self.folder, self.manifest)
+
+
+def default_partitions(spark: SparkSession) -> int:
+    """What the session was made with; a query that ran in it before may have set another number since."""
+    # The public getConf() copies every setting, by half of all the calls to the JVM that a small pipeline needs.
+    made_with = spark.sparkContext._conf.get(PARTITIONS, None)  # noqa: SLF001
+    return int(made_with or spark.conf.get(PARTITIONS) or 1)

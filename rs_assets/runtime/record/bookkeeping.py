@@ -1,0 +1,176 @@
+"""The system messages of a query: sinks hear them and may hold the batch by their answers, the journal keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_exponential
+
+from rs_assets.catalog.catalog import Catalog, Row
+from rs_assets.catalog.offsets import CheckpointStorage
+from rs_assets.catalog.offsets.merge import held_back
+from rs_assets.catalog.offsets.messages import (
+    BatchFinish,
+    CheckPoint,
+    CheckPointState,
+    SystemMessage,
+    SystemMessageListener,
+)
+from rs_assets.catalog.offsets.splits import BatchMessages, SplitTracker
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.common.home import Home
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.connectors.source import Positions
+from rs_assets.errors import CheckpointHeldError
+from rs_assets.runtime.record.journal import Journal, JournalEntry, write_entries
+from rs_assets.runtime.record.positions import positions
+from rs_assets.topology.nodes.source import Source
+from rs_assets.topology.topology import Topology
+
+# A sink may flush in a thread of its own, or its database may be gone for a moment: it is asked again within 2 s.
+ASKED = 5
+PAUSE = wait_exponential(multiplier=0.125, max=1)
+
+
+@dataclass(slots=True, kw_only=True)
+class Bookkeeper:
+    """Knows the splits of one query's sources.
+
+    Of each batch `before` is called ahead of its rows, `ask` after the commits of its sinks, and `after` once Spark may
+    commit it.
+
+    `versions` gives what the catalog shall have of dimensions whose version came into use with a batch.
+    """
+
+    topology: Topology
+    plan: QueryPlan
+    log: CheckpointLog
+    folder: str
+    generation: int
+    run_id: str
+    journal: Journal
+    home: Home | None = None
+    versions: Callable[[int], Sequence[Row]] = lambda _: ()
+    listeners: Sequence[SystemMessageListener] = ()
+    _trackers: dict[str, SplitTracker] = field(default_factory=dict)
+    _messages: list[BatchMessages] = field(default_factory=list)
+    _replies: dict[int, tuple[CheckPointState, ...]] = field(default_factory=dict)
+    _told: int = 0
+
+    def before(self, batch_id: int) -> None:
+        """Work out the batch's messages, and tell the listeners of new splits before their rows come."""
+        self._messages = self._advance(batch_id)
+        for message in (m for messages in self._messages for m in messages.before):
+            self._tell(message)
+
+    def ask(self) -> None:
+        """Send listeners the messages that follow the rows; CheckpointHeldError if one keeps rows of them."""
+        first = sum(len(each.before) for each in self._messages)
+        after = (m for each in self._messages for m in each.after)
+        self._replies = {number: self._tell(message) for number, message in enumerate(after, first)}
+
+    def after(self, batch_id: int) -> None:
+        """Queue the batch, with the answers, for the catalog."""
+        made = self._messages
+        messages = [*(m for each in made for m in each.before), *(m for each in made for m in each.after)]
+        self._told = len(messages)
+        self.journal.put(self._entry(batch_id, messages, replies=self._replies))
+
+    def finished(self) -> None:
+        """The bounded sources have ended."""
+        batch_id = self.log.last_committed()
+        if batch_id < 0:
+            return
+        messages = [BatchFinish(source=name, query=self.plan.name, batch_id=batch_id) for name in self.plan.sources]
+        for message in messages:
+            self._tell(message)
+        self.journal.put(self._entry(batch_id, messages, first_number=self._told))
+
+    def reconcile(self, *, catalogued: int, catalog: Catalog, storage: CheckpointStorage) -> int:
+        """Bring the catalog up to Spark's log, from the batch after `catalogued`; the number of batches it lacked."""
+        missing = [batch for batch in self.log.committed_batches() if batch > catalogued]
+        if missing:
+            # A driver that was killed has written some of them, or a part of one.
+            write_entries(catalog, storage, list(self._found(missing)), again=True)
+        return len(missing)
+
+    def _found(self, missing: Sequence[int]) -> Iterator[JournalEntry]:
+        for batch_id in missing:
+            made = self._advance(batch_id)
+            # In the order in which they were told.
+            messages = [*(m for each in made for m in each.before), *(m for each in made for m in each.after)]
+            yield self._entry(batch_id, messages, reconciled=True)
+
+    def _advance(self, batch_id: int) -> list[BatchMessages]:
+        made = []
+        for name in self.plan.sources:
+            tracker = self._trackers.get(name) or self._resumed(name, batch_id)
+            self._trackers[name], messages = tracker.advance(batch_id, self._positions(name, batch_id))
+            made.append(messages)
+        return made
+
+    def _resumed(self, source: str, batch_id: int) -> SplitTracker:
+        """The tracker behind the batch before: a batch that is computed again gives the same messages."""
+        return SplitTracker(source=source, query=self.plan.name, known=self._positions(source, batch_id - 1))
+
+    def _positions(self, name: str, batch_id: int) -> Positions:
+        source = self.topology[name]
+        assert isinstance(source, Source)  # noqa: S101  plans name sources
+        return positions(source, self.log, batch_id, self.home)
+
+    def _tell(self, message: SystemMessage) -> tuple[CheckPointState, ...]:
+        return tuple(_answer(listener, message) for listener in self.listeners)
+
+    def _entry(
+        self,
+        batch_id: int,
+        messages: Sequence[SystemMessage],
+        *,
+        replies: Mapping[int, tuple[CheckPointState, ...]] | None = None,
+        first_number: int = 0,
+        reconciled: bool = False,
+    ) -> JournalEntry:
+        offsets = self.log.offsets(batch_id)
+        return JournalEntry(
+            namespace=self.topology.namespace,
+            job=self.topology.job,
+            generation=self.generation,
+            query=self.plan.name,
+            folder=self.folder,
+            batch_id=batch_id,
+            run_id=self.run_id,
+            at=offsets.started if reconciled and offsets else datetime.now(UTC),
+            watermark=offsets.watermark if offsets and self.plan.stateful else None,
+            messages=tuple(messages),
+            replies=replies or {},
+            first_number=first_number,
+            reconciled=reconciled,
+            versions=() if first_number else self.versions(batch_id),
+            log=self.log,
+        )
+
+
+def _answer(listener: SystemMessageListener, message: SystemMessage) -> CheckPointState:
+    """What `listener` answers; it is asked again while it holds a checkpoint back, then CheckpointHeldError."""
+    if not isinstance(message, CheckPoint):
+        return listener.on_system_message(message)
+    asking = Retrying(
+        stop=stop_after_attempt(ASKED),
+        wait=PAUSE,
+        retry=retry_if_result(lambda reply: bool(held_back(reply, proposed=message.offsets))),
+        retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+    )
+    reply: CheckPointState = asking(listener.on_system_message, message)
+    if why := held_back(reply, proposed=message.offsets):
+        raise CheckpointHeldError(
+            f"the sink has not flushed all rows of the batch: {why}",
+            remedy="mend what keeps the sink from flushing and start again: the batch comes again; to a CheckPoint it"
+            " must answer CheckPointState.normal(message.offsets) once it has flushed, or .any() if it keeps no rows",
+            step=getattr(listener, "name", None),
+            source=message.source,
+            query=message.query,
+            batch=message.batch_id,
+        )
+    return reply

@@ -1,0 +1,277 @@
+"""Writes batches to the catalog on a background thread, after Spark has committed them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from rs_assets.catalog.catalog import Catalog, Row, operation, row_of
+from rs_assets.catalog.offsets import CheckPointMessage, CheckpointStorage
+from rs_assets.catalog.offsets.merge import source_key
+from rs_assets.catalog.offsets.messages import CheckPoint, CheckPointState, NewSplit, RemoveSplit, SystemMessage
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.common.background import Repeated, Troubles
+
+# A commit of a table costs about what a small batch does, so batches share one.
+FLUSH_BATCHES = 50
+FLUSH_AFTER = timedelta(seconds=10)
+# How often it is looked whether batches have to be written.
+LOOK = timedelta(seconds=0.2)
+# As many batches as one commit takes: behind a fault there may be many.
+MOST_AT_ONCE = 500
+# Batches that wait for a catalog that cannot be written; of more than these only Spark's log knows.
+MOST_WAITING = 10_000
+BEHIND = "the catalog is behind"
+
+# What tells a row of the catalog from others of its pipeline.
+IDENTITIES: Mapping[str, tuple[str, ...]] = {
+    "splits": ("query", "generation", "batch_id", "source", "split", "event"),
+    "system_messages": ("query", "generation", "batch_id", "number"),
+    "dimensions": ("query", "generation", "batch_id", "step"),
+}
+Follower = Callable[[Sequence["JournalEntry"]], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """One batch of one query: its messages in order, and what sinks answered to each CheckPoint.
+
+    `versions` are those of dimensions that came into use with it, as columns of the catalog.
+    """
+
+    namespace: str
+    job: str
+    generation: int
+    query: str
+    folder: str
+    batch_id: int
+    run_id: str
+    at: datetime
+    watermark: datetime | None
+    messages: Sequence[SystemMessage]
+    replies: Mapping[int, tuple[CheckPointState, ...]] = field(default_factory=dict)
+    first_number: int = 0
+    reconciled: bool = False
+    versions: Sequence[Row] = ()
+    log: CheckpointLog | None = None
+
+
+class Journal:
+    """Takes entries from batches and writes them when Spark's log has them too; one a run.
+
+    A write that fails is noted in `troubles` and tried again, with pauses that grow up to a minute; the batches wait
+    for it in order. Entries of a batch that Spark never commits are dropped: the batch will be computed again.
+    `written` maps each query's folder to the batch up to which the catalog has all: what is to be written again by
+    the next start, from Spark's log, comes behind it.
+    """
+
+    def __init__(self, catalog: Catalog, storage: CheckpointStorage, troubles: Troubles | None = None) -> None:
+        self.catalog = catalog
+        self.storage = storage
+        self.troubles = troubles or Troubles()
+        self.written: dict[str, int] = {}
+        self._guard = threading.Lock()
+        self._waiting: list[JournalEntry] = []
+        self._since = time.monotonic()
+        # By folder: the first batch that was dropped, and the last one.
+        self._dropped: dict[str, tuple[int, JournalEntry]] = {}
+        self._uncertain = False
+        self._closed = False
+        self._followers: dict[str, Follower] = {}
+        self._loop = Repeated(self._look, name="rs-journal", every=LOOK, troubles=self.troubles, effect=BEHIND)
+        self._loop.start()
+
+    def follow(self, effect: str, follower: Follower) -> None:
+        """Call `follower` with entries that were written; if it raises, that is noted under `effect`."""
+        self._followers[effect] = follower
+
+    def put(self, entry: JournalEntry) -> None:
+        """Take a batch; returns at once."""
+        with self._guard:
+            if not self._waiting:
+                self._since = time.monotonic()
+            if len(self._waiting) < MOST_WAITING:
+                self._waiting.append(entry)
+                return
+            first, _ = self._dropped.get(entry.folder, (entry.batch_id, entry))
+            self._dropped[entry.folder] = first, entry
+        self.troubles.lost(f"journal {entry.folder}", _gap(first, entry))
+
+    def flush(self) -> None:
+        """Write what Spark has committed by now. Raises what failed; what could not be written goes on waiting."""
+        while ready := self._ready():
+            again, self._uncertain = self._uncertain, True
+            write_entries(self.catalog, self.storage, ready, again=again)
+            self._uncertain = False
+            self._note(ready)
+            for effect, follower in self._followers.items():
+                with self.troubles.guarding(effect):
+                    follower(ready)
+
+    def close(self) -> None:
+        """Write what Spark has committed by now, and end; may be called twice. What fails is in `troubles`."""
+        self._loop.stop()
+        if not self._closed:
+            self._closed = True
+            self._loop.once()
+            with self.troubles.guarding("what the catalog lacks was not noted in it"):
+                self.catalog.append("operations", self._gaps())
+            with self.troubles.guarding("the storage of checkpoints was not closed"):
+                self.storage.finish()
+
+    def _look(self) -> None:
+        with self._guard:
+            due = len(self._waiting) >= FLUSH_BATCHES or (
+                bool(self._waiting) and time.monotonic() - self._since >= FLUSH_AFTER.total_seconds()
+            )
+        if due or self._uncertain or self._loop.stopping:
+            self.flush()
+
+    def _ready(self) -> list[JournalEntry]:
+        """The first of those that wait and are committed; of a batch that was computed twice the last entry."""
+        with self._guard:
+            latest = {(e.folder, e.batch_id, e.first_number): e for e in self._waiting}
+        folders = {entry.folder: entry.log for entry in latest.values()}
+        last = {folder: log.last_committed() for folder, log in folders.items() if log is not None}
+        return [e for e in latest.values() if e.batch_id <= last.get(e.folder, e.batch_id)][:MOST_AT_ONCE]
+
+    def _note(self, ready: Sequence[JournalEntry]) -> None:
+        """Let go of what was written; `written` never moves past a batch that was dropped."""
+        done = {(entry.folder, entry.batch_id, entry.first_number) for entry in ready}
+        with self._guard:
+            self._waiting = [e for e in self._waiting if (e.folder, e.batch_id, e.first_number) not in done]
+            self._since = time.monotonic()
+            for entry in ready:
+                gap, _ = self._dropped.get(entry.folder, (entry.batch_id + 1, entry))
+                reached = min(entry.batch_id, gap - 1)
+                self.written[entry.folder] = max(self.written.get(entry.folder, -1), reached)
+
+    def _gaps(self) -> list[Row]:
+        """What was dropped, as rows of the table of operations."""
+        return [
+            operation(
+                f"{last.namespace}.{last.job}",
+                generation=last.generation,
+                run_id=last.run_id,
+                kind="catalog_gap",
+                summary=_gap(first, last),
+                query=last.query,
+                first_batch=first,
+                last_batch=last.batch_id,
+            )
+            for first, last in self._dropped.values()
+        ]
+
+
+def _gap(first: int, last: JournalEntry) -> str:
+    return (
+        f"the catalog lacks batches {first} to {last.batch_id} of query {last.query!r}: too many waited for it;"
+        " the next start fills in those that Spark's log still has"
+    )
+
+
+def write_entries(
+    catalog: Catalog, storage: CheckpointStorage, entries: Sequence[JournalEntry], *, again: bool = False
+) -> None:
+    """Write `entries` to the storage of checkpoints and to the tables of splits, versions and messages.
+
+    `again`: some of it may be there, from a write that was cut short; that is not written twice.
+    """
+    messages: list[Row] = []
+    splits: list[Row] = []
+    for entry in entries:
+        for number, message in enumerate(entry.messages, entry.first_number):
+            messages.append(_message_row(entry, number, message))
+            if isinstance(message, NewSplit | RemoveSplit):
+                splits.append(_split_row(entry, message))
+    versions = [_row(entry, **version) for entry in entries for version in entry.versions]
+    for table, rows in (("splits", splits), ("dimensions", versions), ("system_messages", messages)):
+        catalog.append(table, _absent(catalog, table, rows) if again else rows)
+    # Last: what is here counts as written, and the storage itself knows a batch that comes twice.
+    storage.save([row for entry in entries for row in checkpoint_rows(entry)])
+
+
+def _absent(catalog: Catalog, table: str, rows: Sequence[Row]) -> list[Row]:
+    """Those of `rows`, all of one pipeline, that the table lacks."""
+    if not rows:
+        return []
+    identity = IDENTITIES[table]
+    first = min(row["batch_id"] for row in rows)
+    there = catalog.there(table, identity, pipeline=rows[0]["pipeline"], from_batch=first)
+    return [row for row in rows if tuple(row[name] for name in identity) not in there]
+
+
+def checkpoint_rows(entry: JournalEntry) -> list[Any]:
+    """A row for each split that the sinks agree on, for each CheckPoint of the batch; none for one that was refused."""
+    return [
+        row
+        for number, message in enumerate(entry.messages)
+        if isinstance(message, CheckPoint)
+        for row in CheckPointMessage(
+            source_key=checkpoint_key(entry, message.source),
+            checkpoint=CheckPoint(
+                source=message.source,
+                query=message.query,
+                batch_id=message.batch_id,
+                offsets={queue_of(split): offset for split, offset in message.offsets.items()},
+            ),
+            replies=entry.replies.get(number, ()),
+            generation=entry.generation,
+            run_id=entry.run_id,
+            watermark=entry.watermark,
+            at=entry.at,
+            reconciled=entry.reconciled,
+        ).rows()
+    ]
+
+
+def checkpoint_key(entry: JournalEntry, source: str) -> str:
+    """The key of a source: namespace;job;source;query."""
+    return source_key(entry.namespace, entry.job, source, entry.query)
+
+
+def queue_of(split: str) -> str:
+    """A split's name as part of a key, which must not hold the separator `^^^`.
+
+    >>> queue_of("logs/a^^^b.log")
+    'logs/a%5E%5E%5Eb.log'
+    """
+    return split.replace("^", "%5E")
+
+
+def _row(entry: JournalEntry, **columns: object) -> Row:
+    return row_of(
+        f"{entry.namespace}.{entry.job}",
+        generation=entry.generation,
+        run_id=entry.run_id,
+        at=entry.at,
+        query=entry.query,
+        batch_id=entry.batch_id,
+        **columns,
+    )
+
+
+def _message_row(entry: JournalEntry, number: int, message: SystemMessage) -> Row:
+    return _row(
+        entry,
+        number=number,
+        kind=message.kind,
+        source=message.source,
+        split=getattr(message, "split", None),
+        offset=getattr(message, "offset", None),
+        reconciled=entry.reconciled,
+    )
+
+
+def _split_row(entry: JournalEntry, message: NewSplit | RemoveSplit) -> Row:
+    return _row(
+        entry,
+        source=message.source,
+        split=message.split,
+        event="added" if isinstance(message, NewSplit) else "removed",
+        offset=getattr(message, "offset", None),
+    )

@@ -1,0 +1,257 @@
+"""Looking for the records on which a batch fails: by computing smaller and smaller parts of it again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.common.errors_wire import from_wire
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.compile.planner.table import COMPILE, PROBE
+from rs_assets.compile.planner.wiring import CollectingGates, Flow, Wiring
+from rs_assets.compile.readers import batch_reader
+from rs_assets.errors import RsError, StepError
+from rs_assets.records.admit import BLAMED
+from rs_assets.records.columns import LINE, OFFSET, RAW, REASON, SPLIT
+from rs_assets.records.poison import digest
+from rs_assets.runtime.replay.bisect import culprits
+from rs_assets.runtime.replay.replay import batch_clock
+from rs_assets.runtime.translate import OF_VALUES, translate
+from rs_assets.topology.nodes.sink import Sink
+from rs_assets.topology.nodes.source import Source
+from rs_assets.topology.topology import Topology
+
+DIGEST = "_rs_digest"
+# Java's own word on a value has no SQLSTATE.
+OF_FUNCTIONS = ("org.apache.spark.api.python.PythonException", "java.lang.ArithmeticException")
+# Spark logs each error of an expression to the terminal; those of an examination are its way of finding out.
+SPARK_LOGGER = "SQLQueryContextLogger"
+# How much of Spark's word on a record is kept, in characters.
+SHOWN = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poison:
+    """A record that a step cannot compute. `source` is its stored name, `digest` that of its fields."""
+
+    source: str
+    digest: str
+    step: str
+    reason: str
+    split: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The first and the last line of a split that a batch has."""
+
+    split: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Neighbouring records of one source: some whole splits, in order, or lines of one, or of a line one record.
+
+    Files of one name in several folders are one split, so that a line may have more than one.
+    """
+
+    source: str
+    extents: tuple[Extent, ...]
+    digest: str | None = None
+
+    def halves(self) -> tuple[Stretch, Stretch] | None:
+        """Two stretches, None for a single line."""
+        if len(self.extents) > 1:
+            middle = len(self.extents) // 2
+            return replace(self, extents=self.extents[:middle]), replace(self, extents=self.extents[middle:])
+        (one,) = self.extents
+        if one.first >= one.last:
+            return None
+        line = (one.first + one.last) // 2
+        return replace(self, extents=(replace(one, last=line),)), replace(self, extents=(replace(one, first=line + 1),))
+
+    def of(self, rows: DataFrame) -> DataFrame:
+        """Those of `rows` that belong to it."""
+        kept = rows.filter(F.col(SPLIT).between(self.extents[0].split, self.extents[-1].split))
+        if len(self.extents) == 1:
+            kept = kept.filter(F.col(LINE).between(self.extents[0].first, self.extents[0].last))
+        return kept if self.digest is None else kept.filter(F.col(DIGEST) == self.digest)
+
+
+def blames_a_record(error: BaseException | None) -> bool:
+    """Whether `error` speaks of values that a step could not compute, not of the machine, the files or a sink.
+
+    >>> blames_a_record(RuntimeError("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012"))
+    True
+    >>> blames_a_record(RuntimeError("java.io.IOException: No space left on device"))
+    False
+    """
+    if error is None:
+        return False
+    if isinstance(error, RsError):
+        return isinstance(error, StepError)
+    text = str(error).partition("=== Streaming Query ===")[0]
+    carried = from_wire(text)
+    if carried is not None:
+        return isinstance(carried, StepError)
+    return OF_VALUES.search(text) is not None or any(mark in text for mark in OF_FUNCTIONS)
+
+
+@dataclass(slots=True, kw_only=True)
+class Examination:
+    """One planned batch of a stopped query, read again with addresses; to be used on the Spark driver's thread.
+
+    The steps of a part run just as in the stream: the same gates, the same columns in use, and behind a window's own
+    gate the aggregation. Functions of users are called again, with whatever they do besides.
+    """
+
+    topology: Topology
+    plan: QueryPlan
+    wiring: Wiring
+    log: CheckpointLog
+    batch_id: int
+    found: list[Poison] = field(default_factory=list)
+    _rows: dict[str, DataFrame] = field(default_factory=dict)
+
+    def poisons(self) -> Generator[Poison, None, None]:
+        """The records on which the batch fails; equal ones once. RsError if the batch cannot be read or computed."""
+        with ExitStack() as stack, quiet():
+            try:
+                self._load(stack)
+                yield from self._search()
+            except Exception as error:
+                raise translate(error, query=self.plan.name) from error
+
+    def _search(self) -> Iterator[Poison]:
+        for source, rows in self._rows.items():
+            extents = _extents(rows)
+            if extents:
+                for part, error in culprits(Stretch(source, extents), self._fails, Stretch.halves):
+                    yield from self._blamed(part, error)
+
+    def _load(self, stack: ExitStack) -> None:
+        """Keep the usable records of the batch at hand, so that they are read and parsed once."""
+        wiring = self._wired(self.wiring, batch_reader(self.log, self.batch_id), gates=CollectingGates())
+        for name in self.plan.sources:
+            node = self.topology[name]
+            rows = COMPILE[type(node)](wiring, node, ()).df.drop(OFFSET, RAW)
+            self._rows[name] = kept = rows.withColumn(DIGEST, digest(rows)).persist()
+            stack.callback(kept.unpersist)
+
+    def _wired(self, wiring: Wiring, read: Callable[[Wiring, Source], DataFrame], **changed: Any) -> Wiring:
+        offsets = self.log.offsets(self.batch_id)
+        assert offsets is not None  # noqa: S101  the batch was planned
+        noted = wiring.noted(self.batch_id)
+        return replace(wiring, read=read, streaming=False, now=batch_clock(offsets), versions=noted, **changed)
+
+    def _fails(self, part: Stretch) -> BaseException | None:
+        """What computing `part` ends with, None if it runs through; RsError if that says nothing of its records."""
+        return next((error for _, error in self._failures(self._targets(part))), None)
+
+    def _failures(self, frames: Mapping[str, DataFrame]) -> Iterator[tuple[str, BaseException]]:
+        for name, frame in frames.items():
+            try:
+                frame.write.format("noop").mode("overwrite").save()
+            except Exception as error:
+                if not blames_a_record(error):
+                    raise translate(error, query=self.plan.name) from error
+                yield name, error
+
+    def _targets(self, part: Stretch) -> Mapping[str, DataFrame]:
+        """What the stream computes: the windows, or the trunk and what stands behind it, with just its columns."""
+        flows = self._flows(part)
+        if self.plan.roots:
+            nodes = [self.topology[name] for name in self.plan.roots]
+            return {node.name: PROBE[type(node)](node, flows[node.name].df) for node in nodes}
+        inputs = [name for sink in self.plan.sinks for name in self.topology[sink].inputs]
+        return {name: flows[name].df for name in dict.fromkeys([self.plan.trunk, *inputs])}
+
+    def _flows(self, part: Stretch) -> dict[str, Flow]:
+        def read(wiring: Wiring, node: Source) -> DataFrame:  # noqa: ARG001  the reader's form
+            rows = self._rows[node.name]
+            rows = part.of(rows) if node.name == part.source else rows.filter(F.lit(False))  # noqa: FBT003
+            known = [poison.digest for poison in self.found]
+            rows = rows.filter(~F.col(DIGEST).isin(known)) if known else rows
+            return rows.drop(SPLIT, LINE, DIGEST).withColumn(REASON, F.lit(None).cast("string"))
+
+        above = self._wired(self.wiring, read, poisons={})
+        # Behind the trunk a step that raises is not kept apart in the stream: that is what is looked for.
+        behind = replace(above, quarantines=False)
+        flows: dict[str, Flow] = {}
+        for name in self.plan.nodes:
+            node = self.topology[name]
+            if isinstance(node, Sink) or (self.plan.behind_state(self.topology, name) and name not in self.plan.roots):
+                continue
+            wiring = behind if self.plan.trunk in self.topology.ancestors(name) else above
+            flow = COMPILE[type(node)](wiring, node, tuple(flows[i] for i in node.inputs if i in flows))
+            flows[name] = Flow(flow.df) if name == self.plan.trunk else flow
+        return flows
+
+    def _blamed(self, part: Stretch, error: BaseException) -> Iterator[Poison]:
+        """The records of one line that fail: the one that is there, or some of several."""
+        known = {poison.digest for poison in self.found}
+        rows = part.of(self._rows[part.source]).select(DIGEST, SPLIT, LINE).distinct().collect()
+        rows = [row for row in rows if row[DIGEST] not in known]
+        for row in rows:
+            one = replace(part, digest=row[DIGEST])
+            raised = error if len(rows) == 1 else self._fails(one)
+            if raised is not None:
+                yield self._poison(one, row, raised)
+
+    def _poison(self, one: Stretch, row: Row, error: BaseException) -> Poison:
+        step = self._failing_step(one, error)
+        poison = Poison(
+            source=self.wiring.stored_name(one.source),
+            digest=row[DIGEST],
+            step=step,
+            reason=_reason(step, error),
+            split=row[SPLIT],
+            line=row[LINE],
+        )
+        self.found.append(poison)
+        return poison
+
+    def _failing_step(self, part: Stretch, error: BaseException) -> str:
+        """The first step that cannot compute `part`."""
+        ours = translate(error, query=self.plan.name)
+        if "step" in ours.facts:
+            return str(ours.facts["step"])
+        steps = {name: flow.df for name, flow in self._flows(part).items() if name not in self.plan.sources}
+        return next((name for name, _ in self._failures(steps)), next(iter(self.plan.roots), self.plan.trunk))
+
+
+def _extents(rows: DataFrame) -> tuple[Extent, ...]:
+    """Where the records of each split lie, in the order in which Spark compares texts."""
+    found = rows.groupBy(SPLIT).agg(F.min(LINE), F.max(LINE)).collect()
+    return tuple(sorted((Extent(*row) for row in found), key=lambda extent: extent.split.encode()))
+
+
+def _reason(step: str, error: BaseException) -> str:
+    """In the form that a letter's step is read from."""
+    ours = translate(error, query="")
+    if re.match(BLAMED, ours.what):
+        return ours.what[:SHOWN]
+    return f"step '{step}' raised {ours.what}"[:SHOWN]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without Spark's log lines about errors of expressions."""
+    # Asked for by its own class: a plain logger of that name would break Spark's calls.
+    logger = PySparkLogger.getLogger(SPARK_LOGGER)
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before

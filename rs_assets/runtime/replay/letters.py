@@ -1,0 +1,39 @@
+"""Rows of a batch that was read again: dead letters for the systems they came from, late rows for their sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.checkpoint.source_log import SourceLog
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.compile.planner.wiring import Wiring
+from rs_assets.compile.readers import reader_of, reading_of
+from rs_assets.connectors.sink import BatchMark, SinkWriter, Staged
+from rs_assets.connectors.source import DeadLettering
+from rs_assets.runtime.replay.replay import Replay
+from rs_assets.topology.nodes.source import Source
+from rs_assets.topology.topology import Topology
+
+
+def send_letters(
+    topology: Topology, plan: QueryPlan, wiring: Wiring, log: CheckpointLog, batch_id: int, letters: pa.Table
+) -> None:
+    """Hand `letters` (rows of the dead-letter table) to the sources that send theirs on."""
+    nodes = [topology[name] for name in plan.sources]
+    for node in (n for n in nodes if isinstance(n, Source)):
+        reader = reader_of(node, wiring.home)
+        if isinstance(reader, DeadLettering):
+            reader.send_letters(reading_of(wiring, node), SourceLog(log, node.name).batch(batch_id), letters)
+
+
+def stage_late(
+    topology: Topology, sinks: Mapping[str, tuple[SinkWriter, BatchMark]], replay: Replay
+) -> dict[str, Staged]:
+    """Hand each of `sinks` the rows of the batch that were late for the step before it."""
+    return {
+        name: writer.stage(replay.rows_late_for(topology[name].inputs[0]), mark)
+        for name, (writer, mark) in sinks.items()
+    }

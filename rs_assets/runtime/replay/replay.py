@@ -1,0 +1,205 @@
+"""Reading a batch again, with the address of every record: to write dead letters, and to find what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rs_assets.checkpoint.log import BatchOffsets, CheckpointLog
+from rs_assets.compile.late_rows import late_rows
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.compile.planner.table import COMPILE, LATE
+from rs_assets.compile.planner.wiring import CollectingGates, Dead, Flow, Wiring
+from rs_assets.compile.readers import batch_reader
+from rs_assets.compile.source import POISON
+from rs_assets.connectors.dead_letters import SCHEMA
+from rs_assets.errors import BadRecordError, RsError
+from rs_assets.operators.window.durations import EPOCH
+from rs_assets.records.admit import refusing_step, step_of
+from rs_assets.records.columns import ADDRESS, LINE, OFFSET, PASSED, RAW, REASON, SPLIT
+from rs_assets.records.columns import LATE as CAME_BEHIND
+from rs_assets.records.policy import BadRecords
+from rs_assets.topology.nodes.source import Source
+from rs_assets.topology.nodes.timed import TimedState
+from rs_assets.topology.topology import Topology
+from rs_assets.topology.user_code.expression import function_of
+
+PASSED_FORMAT = "yyyy-MM-dd HH:mm:ss.SSSSSS"
+CAME_LATE = {
+    "window": "late: the last window of the row had closed; the watermark was",
+    "join": "late: the watermark had passed the row, or the last of its windows; it was",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """A batch that was wired again: the flows down to the first state, the bad rows of each gate, and the late ones.
+
+    `late_rows` are those of each step, with all fields that the wiring keeps.
+    """
+
+    flows: Mapping[str, Flow]
+    dead: Sequence[Dead]
+    late: Sequence[Dead]
+    late_rows: Mapping[str, DataFrame]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One batch of a query, wired again over a bounded read of the same input, once for all that is asked of it."""
+
+    topology: Topology
+    plan: QueryPlan
+    wiring: Wiring
+    log: CheckpointLog
+    batch_id: int
+
+    def letters(self, *, clean: frozenset[str], late: bool, namespace: str, job: str, generation: int) -> pa.Table:
+        """The bad and late records of the batch as rows of the dead-letter table, but for what another query tells.
+
+        Each gate is a pass over the batch. Those that are known to be `clean` are spared, and with `late` false those
+        for late rows.
+        """
+        refused = [each for each in self._wired.dead if each.step not in clean]
+        told = (*refused, *self._wired.late) if late else refused
+        dead = [each for each in told if self._policy(each.step).keeps_letters]
+        return self.letters_of(dead, namespace=namespace, job=job, generation=generation)
+
+    def letters_of(self, dead: Sequence[Dead], *, namespace: str, job: str, generation: int) -> pa.Table:
+        """`dead` as rows of the dead-letter table."""
+        offsets = self._offsets()
+        made = [self._letter(each, offsets, namespace, job, generation) for each in dead]
+        return pa.concat_tables([SCHEMA.empty_table(), *(frame.toArrow().cast(SCHEMA) for frame in made)])
+
+    def late_rows(self) -> int:
+        """How many rows of the batch came after all their windows had closed."""
+        return sum(each.rows.count() for each in self._wired.late)
+
+    def rows_late_for(self, step: str) -> DataFrame:
+        """The rows that were late for `step`, as a table of late rows has them."""
+        return late_rows(self._wired.late_rows[step])
+
+    def first_bad(self) -> BadRecordError | None:
+        """The first record that cannot be used, with its address; None if all can."""
+        for dead in self._wired.dead:
+            row = dead.rows.orderBy(SPLIT, LINE).limit(1).collect()
+            if row:
+                return BadRecordError(
+                    f"a record cannot be used: {row[0][REASON]}",
+                    remedy="mend the input, or choose bad_records='dead_letter' or 'skip'",
+                    step=step_of(dead.step),
+                    split=row[0][SPLIT],
+                    line=row[0][LINE],
+                    offset=row[0][OFFSET],
+                    record=(row[0][RAW] or "")[:500],
+                )
+        return None
+
+    def failing(self, translate: Callable[[BaseException], RsError]) -> RsError | None:
+        """The error of a Python step, raised again with the record's address; None if the batch runs through."""
+        for node in self.plan.nodes:
+            flow = self._wired.flows.get(node)
+            # A map that is compiled in part runs its function at once: nothing waits there.
+            if flow is None or not (flow.waiting or function_of(self.topology[node])):
+                continue
+            try:
+                flow.df.write.format("noop").mode("overwrite").save()
+            except Exception as error:  # noqa: BLE001  whatever the user's function raises
+                return translate(error)
+        return None
+
+    @cached_property
+    def _wired(self) -> Wired:
+        offsets = self._offsets()
+        gates = CollectingGates()
+        wiring = replace(
+            self.wiring,
+            read=batch_reader(self.log, self.batch_id),
+            gates=gates,
+            streaming=False,
+            now=batch_clock(offsets),
+            versions=self.wiring.noted(self.batch_id),
+        )
+        flows: dict[str, Flow] = {}
+        late: list[Dead] = []
+        came_late = dict[str, DataFrame]()
+        for name in self.plan.nodes:
+            node = self.topology[name]
+            root = name in self.plan.roots
+            if self.plan.behind_state(self.topology, name) and not root:
+                continue
+            if not self.plan.stateful and name in self.plan.sinks:
+                # Python steps wait for somebody who wants their frame; only then their gate is met.
+                _ = [flows[i].df for i in node.inputs]
+                continue
+            flows[name] = COMPILE[type(node)](wiring, node, tuple(flows[i] for i in node.inputs if i in flows))
+            if root:
+                rows = came_late[name] = self._late(name, flows[name].df)
+                reason = F.concat(F.lit(f"{CAME_LATE[node.family]} "), F.date_format(PASSED, PASSED_FORMAT))
+                late.append(Dead(name, rows.select(*ADDRESS, reason.alias(REASON)), late=True))
+        return Wired(flows, gates.dead, late, came_late)
+
+    def _late(self, step: str, rows: DataFrame) -> DataFrame:
+        """Those of `rows` that were late for `step`, and as PASSED the watermark that refused them."""
+        node, passed = self.topology[step], F.lit(self._passed(step))
+        late = LATE[type(node)](node, passed)
+        if PASSED in rows.columns:
+            late, passed = late | F.col(CAME_BEHIND), F.greatest(passed, PASSED)
+        return rows.filter(late).withColumn(PASSED, passed)
+
+    def _passed(self, step: str) -> datetime:
+        """The watermark by which Spark judges rows of `step`: of a chain that of the batch before.
+
+        What the steps before it hold back, and what it waits for their rows, is taken off.
+        """
+        chained = len(self.plan.states) > 1
+        offsets = self.log.offsets(self.batch_id - 1) if chained else self._offsets()
+        watermark = offsets.watermark if offsets is not None else EPOCH
+        link = self.wiring.links.get(step)
+        return watermark if link is None else watermark - link.held - link.lag
+
+    def _offsets(self) -> BatchOffsets:
+        offsets = self.log.offsets(self.batch_id)
+        assert offsets is not None  # noqa: S101  the batch is running or done
+        return offsets
+
+    def _policy(self, step: str) -> BadRecords:
+        if step.endswith(POISON):
+            return BadRecords.QUARANTINE
+        node = self.topology[step_of(step)]
+        if isinstance(node, Source):
+            return node.bad_records
+        if isinstance(node, TimedState):
+            return node.bounds.policy or self.wiring.policy
+        return self.wiring.policy
+
+    def _letter(self, dead: Dead, offsets: BatchOffsets, namespace: str, job: str, generation: int) -> DataFrame:
+        # Fused steps share a gate; the reason names the one that raised.
+        by = F.lit(dead.step) if dead.late else refusing_step(step_of(dead.step))
+        shared = frozenset() if dead.late else self.plan.shared(self.topology)
+        told = dead.rows.filter(~by.isin(*shared)) if shared else dead.rows
+        return told.select(
+            F.lit(namespace).alias("namespace"),
+            F.lit(job).alias("job"),
+            F.lit(generation).cast("bigint").alias("generation"),
+            F.lit(self.log.stored_name).alias("query"),
+            F.lit(self.batch_id).cast("bigint").alias("batch_id"),
+            by.alias("step"),
+            F.col(SPLIT).alias("split"),
+            F.col(LINE).alias("line"),
+            F.col(OFFSET).alias("offset"),
+            F.col(REASON).alias("reason"),
+            F.col(RAW).alias("record"),
+            F.lit(offsets.started).alias("at"),
+        )
+
+
+def batch_clock(offsets: BatchOffsets) -> Callable[[], Column]:
+    """The clock of the batch as Spark wrote it down, so that a replay judges as the first pass did."""
+    return lambda: F.lit(offsets.started)

@@ -1,0 +1,275 @@
+"""What a run did, in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from html import escape
+from typing import Any
+
+import pyarrow as pa
+
+from rs_assets.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchProgress:
+    """One finished batch of one query.
+
+    `steps` are those that rows went through: sources that had some, sinks that got some, state that moved. `rows_out`
+    and `offsets` are by sink and by source; times are UTC.
+    `rows_shuffled` came from other queries through a durable shuffle and are not in `rows_in`. `rows_in_again` of
+    `rows_in`, and `rows_dead_again` of `rows_dead`, are counted by another query too. `rows_refused` are rows of
+    windows that a step behind the window could not compute. `replayed`: an earlier run had planned it and not
+    finished it.
+    """
+
+    query: str
+    steps: frozenset[str]
+    batch_id: int
+    rows_in: int
+    rows_in_again: int = 0
+    rows_shuffled: int = 0
+    rows_dead: int
+    rows_dead_again: int = 0
+    rows_late: int
+    rows_refused: int = 0
+    rows_out: Mapping[str, int]
+    seconds: float
+    state_rows: int = 0
+    state_bytes: int = 0
+    watermark: datetime | None = None
+    offsets: Mapping[str, str] = field(default_factory=dict)
+    replayed: bool = False
+    generation: int = 1
+
+
+# What a query's report adds up over its batches, besides the rows by sink.
+ADDED = (
+    "rows_in",
+    "rows_in_again",
+    "rows_shuffled",
+    "rows_dead",
+    "rows_dead_again",
+    "rows_late",
+    "rows_refused",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryReport:
+    """The sums of one query over a run; `rows_in` + `rows_shuffled` = `rows_on` + `rows_dead` + `rows_late`.
+
+    All numbers are of this query alone, whatever other queries read and refuse; see `BatchProgress` for those that
+    another query has as well.
+    """
+
+    query: str
+    rows_in: int = 0
+    rows_in_again: int = 0
+    rows_shuffled: int = 0
+    rows_dead: int = 0
+    rows_dead_again: int = 0
+    rows_late: int = 0
+    rows_refused: int = 0
+    rows_out: Mapping[str, int] = field(default_factory=dict)
+    rows_open: int = 0
+    batches: int = 0
+
+    @property
+    def rows_on(self) -> int:
+        """Rows that passed every gate of this query."""
+        return self.rows_read - self.rows_dead - self.rows_late
+
+    @property
+    def rows_read(self) -> int:
+        """Rows of sources and of durable shuffles."""
+        return self.rows_in + self.rows_shuffled
+
+    def plus(self, batch: BatchProgress) -> QueryReport:
+        """This report with one more batch."""
+        out = {k: self.rows_out.get(k, 0) + batch.rows_out.get(k, 0) for k in {*self.rows_out, *batch.rows_out}}
+        sums = {name: getattr(self, name) + getattr(batch, name) for name in ADDED}
+        return replace(self, **sums, rows_out=out, rows_open=batch.state_rows, batches=self.batches + 1)
+
+
+def unused(queries: Iterable[QueryReport]) -> tuple[str, ...]:
+    """A warning for each query that could use no row of those that it read.
+
+    >>> unused([QueryReport(query="w", rows_in=5, rows_dead=5), QueryReport(query="v", rows_in=5, rows_dead=4)])
+    ("query 'w' could use none of the 5 rows that it read; with bad_records='dead_letter' the dead letters say why",)
+    """
+    return tuple(
+        f"query {q.query!r} could use none of the {q.rows_read:,} rows that it read; with bad_records='dead_letter' the"
+        " dead letters say why"
+        for q in queries
+        if q.rows_read and q.rows_dead == q.rows_read
+    )
+
+
+CHANGED_UNREAD = (
+    "the pipeline has changed and there was nothing new to read: rows that it wrote before are as they were;"
+    " --new-generation (new_generation=True) reads all input again"
+)
+
+
+def unread(queries: Iterable[QueryReport], *, changed: bool) -> tuple[str, ...]:
+    """A warning if the pipeline was `changed` since it last read a row, and has read none in this run.
+
+    >>> unread([QueryReport(query="w")], changed=True)
+    ('the pipeline has changed and there was nothing new to read: rows that it wrote before are as they were; ...)
+    """
+    return () if not changed or any(q.rows_read for q in queries) else (CHANGED_UNREAD,)
+
+
+def unwaited(queries: Iterable[QueryReport], steps: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """A warning for each query with late rows whose `steps`, by query, wait for no row that is out of order.
+
+    >>> unwaited([QueryReport(query="w", rows_in=9, rows_late=2), QueryReport(query="v")], {"w": ["w"], "v": ["v"]})
+    ("2 rows came too late for step 'w', which has no water_mark: .water_mark(...) says how long it waits for others",)
+    """
+    return tuple(
+        f"{q.rows_late:,} rows came too late for step {', '.join(map(repr, steps[q.query]))}, which has no water_mark:"
+        " .water_mark(...) says how long it waits for others"
+        for q in queries
+        if q.rows_late and steps.get(q.query)
+    )
+
+
+def unfired(queries: Iterable[QueryReport]) -> tuple[str, ...]:
+    """A warning for each query that keeps state although its input has ended.
+
+    >>> unfired([QueryReport(query="w", rows_open=2), QueryReport(query="v")])
+    ("query 'w' keeps 2 rows of state though its input has ended: they will not come out",)
+    """
+    return tuple(
+        f"query {q.query!r} keeps {q.rows_open:,} rows of state though its input has ended: they will not come out"
+        for q in queries
+        if q.rows_open
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What a run did.
+
+    Rows that several queries read count once, and so do records that one step refuses in several queries. Each window
+    judges event times for itself: a row that two windows refuse is dead twice, and late twice if it is late for both.
+    So `rows_in` = rows used + `rows_dead` + `rows_late` holds for each of `queries` by its own numbers, and for their
+    sum; for the pipeline's numbers if it has one query.
+
+    `rows_open` are groups whose windows have not fired and wait in state for the next run. `sealed` says
+    that the input has ended for good. `recovered_from` names the savepoint that a lost checkpoint came back from.
+    `shuffles` names the sinks that feed other queries. `previews` are the first open windows of each step of the
+    queries that had a batch, as they would fire now; `warnings` tell what went wrong beside.
+    """
+
+    pipeline: str
+    run_id: str
+    generation: int
+    seconds: float
+    sealed: bool
+    recovered_from: str = ""
+    queries: tuple[QueryReport, ...]
+    shuffles: frozenset[str] = frozenset()
+    tables: Mapping[str, str] = field(default_factory=dict)
+    previews: Mapping[str, pa.Table] = field(default_factory=dict, repr=False)
+    warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """What it did, in one line."""
+        tables = f"; tables: {', '.join(self.tables)}" if self.tables else ""
+        return (
+            f"<RunReport {self.pipeline}: {self.rows_in_words}; {self.batches} batches in {self.seconds:.1f} s{tables}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks, with the place of each table and what went wrong beside."""
+        lines = [
+            f"<b>{escape(self.pipeline)}</b>: {self.rows_in_words}; {self.batches} batches in {self.seconds:.1f} s",
+            *(f"report.table({escape(repr(step))}): <code>{escape(path)}</code>" for step, path in self.tables.items()),
+            *(f"<b>warning</b>: {escape(warning)}" for warning in self.warnings),
+        ]
+        return "<br>".join(lines)
+
+    @property
+    def rows_in_words(self) -> str:
+        """What became of the rows, in words."""
+        return (
+            f"{self.rows_in:,} rows in, {self.rows_out:,} out, {self.rows_dead:,} dead, {self.rows_late:,} late, "
+            f"{self.rows_open:,} groups open"
+        )
+
+    def table(self, name: str) -> pa.Table:
+        """The rows of a Delta table that the pipeline writes, as they are now; by its name or that of its step.
+
+        An Arrow table: `.to_pandas()`, `polars.from_arrow(...)` and DuckDB take it. ConfigurationError if there
+        is no such table, or none yet.
+        """
+        from rs_assets.connectors.delta.rows import dataset_of
+        from rs_assets.connectors.delta.table import open_table
+
+        by_table = {path.rstrip("/").rpartition("/")[2]: path for path in self.tables.values()}
+        path = {**by_table, **self.tables}.get(name)
+        if path is None:
+            raise ConfigurationError(
+                f"the pipeline writes no table {name!r}", remedy=f"use one of: {', '.join(self.tables) or 'none'}"
+            )
+        table = open_table(path)
+        if table is None:
+            raise ConfigurationError(
+                f"{name!r} has got no rows yet, or is no Delta table", remedy="look into its folder"
+            )
+        return dataset_of(table, path).to_table()
+
+    @property
+    def rows_in(self) -> int:
+        """Rows read from outside, each once."""
+        return sum(q.rows_in - q.rows_in_again for q in self.queries)
+
+    @property
+    def rows_dead(self) -> int:
+        """Rows that could not be used, once for each step that refused them."""
+        return sum(q.rows_dead - q.rows_dead_again for q in self.queries)
+
+    @property
+    def rows_late(self) -> int:
+        """Rows that came after all their windows had closed, over all windows."""
+        return sum(q.rows_late for q in self.queries)
+
+    @property
+    def rows_refused(self) -> int:
+        """Rows of windows that a step behind the window could not compute; under quarantine they are letters."""
+        return sum(q.rows_refused for q in self.queries)
+
+    @property
+    def rows_out(self) -> int:
+        """Rows written, over all sinks; what goes into durable shuffles stays in the pipeline."""
+        return sum(rows for q in self.queries for sink, rows in q.rows_out.items() if sink not in self.shuffles)
+
+    @property
+    def rows_open(self) -> int:
+        """Groups of windows that wait in state, over all queries."""
+        return sum(q.rows_open for q in self.queries)
+
+    @property
+    def batches(self) -> int:
+        """Batches that did something, over all queries."""
+        return sum(q.batches for q in self.queries)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain data, for JSON and metadata."""
+        numbers = ("rows_in", "rows_out", "rows_dead", "rows_late", "rows_refused", "rows_open", "batches")
+        return {
+            "pipeline": self.pipeline,
+            "run_id": self.run_id,
+            "generation": self.generation,
+            "sealed": self.sealed,
+            "recovered_from": self.recovered_from,
+            "warnings": list(self.warnings),
+            "seconds": round(self.seconds, 3),
+            **{name: getattr(self, name) for name in numbers},
+            "sinks": {s: rows for q in self.queries for s, rows in q.rows_out.items() if s not in self.shuffles},
+            "tables": dict(self.tables),
+        }

@@ -1,0 +1,131 @@
+"""Time goes on while input does not: windows by arrival time fire, and a silent side of a join is not waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from rs_assets.common.background import Repeated, Troubles
+from rs_assets.operators.window.event_time import END_OF_TIME
+from rs_assets.runtime.batch.query import QueryRun
+from rs_assets.topology.nodes.window import WindowAggregate
+
+# A tenth of a window late is soon enough, and a control row costs a batch. But nobody waits days for a month.
+PARTS = 10
+SHORTEST, LONGEST = timedelta(milliseconds=200), timedelta(minutes=10)
+
+
+@dataclass(slots=True)
+class IdleClock:
+    """Moves the watermark of arrival-time windows to the clock while a query is idle and has windows open.
+
+    Event-time windows are left alone: only their events know how late it is.
+    """
+
+    queries: tuple[QueryRun, ...]
+    tick: timedelta
+    troubles: Troubles = field(default_factory=Troubles)
+    _seen: dict[str, int] = field(default_factory=dict)
+    _loop: Repeated | None = None
+
+    @classmethod
+    def over(cls, queries: Iterable[QueryRun], troubles: Troubles | None = None) -> IdleClock:
+        """A clock for those of `queries` that aggregate by arrival time; it runs once it is started."""
+        found = [(q, node.window) for q in queries if (node := _arrival_window(q)) is not None]
+        lengths = [window.longest for _, window in found]
+        tick = min(max(min(lengths, default=SHORTEST) / PARTS, SHORTEST), LONGEST)
+        return cls(tuple(q for q, _ in found), tick, troubles or Troubles())
+
+    def start(self) -> None:
+        """Begin, on a thread of its own, if there is anything to do."""
+        if self.queries:
+            effect = "windows that nothing arrives for stay open"
+            loop = Repeated(self._look, name="rs-idle-clock", every=self.tick, troubles=self.troubles, effect=effect)
+            self._loop = loop.start()
+
+    def stop(self) -> None:
+        """End; may be called twice."""
+        if self._loop is not None:
+            self._loop.stop()
+
+    def _look(self) -> None:
+        for query in self.queries:
+            report = query.report
+            if report.rows_open and report.rows_read == self._seen.get(query.plan.name, -1):
+                query.move_watermark(datetime.now(UTC))
+            self._seen[query.plan.name] = report.rows_read
+
+
+def _arrival_window(query: QueryRun) -> WindowAggregate | None:
+    windows = [node for node in map(query.topology.__getitem__, query.plan.roots) if isinstance(node, WindowAggregate)]
+    timed = [node for node in windows if node.goes_by_time and not node.in_order]
+    return next((node for node in timed if node.event_time is None), None)
+
+
+@dataclass(slots=True)
+class IdleSplits:
+    """Lets go of splits that have fallen silent, where no batch comes that would."""
+
+    queries: tuple[QueryRun, ...]
+
+    @property
+    def shortest(self) -> timedelta | None:
+        """The shortest time after which a split is silent; None if no query waits for splits."""
+        return min((query.work.marks.by_split.idle_timeout for query in self.queries if query.work.marks), default=None)
+
+    def look(self) -> None:
+        """Look once at all queries; a control row is sent where event time may go on."""
+        for query in self.queries:
+            at = query.work.marks.due() if query.work.marks is not None else None
+            if at is not None:
+                query.move_watermark(at)
+
+
+@dataclass(slots=True)
+class IdleSides:
+    """Moves the watermark of a side that had no rows for `timeout` to those of the sides of its query that had some.
+
+    Spark's watermark is that of the side which is behind, so that a silent one would hold back all others. It goes by
+    their event time and not by the clock: rows of the silent side that come later are late only behind what the others
+    have come to. `now` gives seconds that never go back.
+    """
+
+    queries: tuple[QueryRun, ...]
+    timeout: timedelta
+    now: Callable[[], float] = time.monotonic
+    _began: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """A side that gets no row at all is silent from now on."""
+        self._began = self.now()
+
+    def look(self) -> None:
+        """Look once at all queries; a control row is sent for each silent side that is behind the others."""
+        for query in self.queries:
+            heard = {gate: self._heard(query, sources) for gate, sources in query.plan.feeding(query.topology).items()}
+            silent = self._silent(heard)
+            others = heard.keys() - silent
+            # How far a side has come that had no row since the start, nobody knows.
+            if silent and others and others <= query.work.reached.keys():
+                self._let_go(query, silent, others)
+
+    def _let_go(self, query: QueryRun, silent: AbstractSet[str], others: AbstractSet[str]) -> None:
+        """Move the watermarks of the `silent` gates to the least of the `others`, and none of them back."""
+        delays = {side.gate: side.water_mark for side in query.plan.sides(query.topology)}
+        reached = query.work.reached
+        watermark = min(reached[gate] - delays[gate] for gate in others)
+        for gate in sorted(silent):
+            at = min(watermark + delays[gate], END_OF_TIME)
+            if gate not in reached or reached[gate] < at:
+                query.move_watermark(at, [gate])
+
+    def _silent(self, heard: Mapping[str, float]) -> frozenset[str]:
+        until = self.now() - self.timeout.total_seconds()
+        return frozenset(gate for gate, at in heard.items() if at < until)
+
+    def _heard(self, query: QueryRun, sources: Iterable[str]) -> float:
+        """When one of `sources` had rows last, at the earliest the start."""
+        return max((query.work.heard.get(source, self._began) for source in sources), default=self._began)

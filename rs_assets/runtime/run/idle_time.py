@@ -1,0 +1,62 @@
+"""Event time goes on with the wall clock while nothing comes, for those who wish it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from rs_assets.operators.window.durations import EPOCH
+from rs_assets.runtime.batch.query import QueryRun
+from rs_assets.topology.nodes.timed import Side, TimedState
+
+
+@dataclass(slots=True)
+class IdleTime:
+    """Lets the event time of a query that had no rows for `timeout` go on as the wall clock does.
+
+    So its windows close as they would if time had gone on in the input. Rows that come later, and lie behind the
+    watermark by then, are late. A query without state, or one that never had a row, is left alone. `now` gives seconds
+    that never go back.
+    """
+
+    queries: tuple[QueryRun, ...]
+    timeout: timedelta
+    now: Callable[[], float] = time.monotonic
+    _began: float = field(init=False)
+    # For each query when it was heard of last, and its watermark when that began to be long ago.
+    _reached: dict[str, tuple[float, datetime]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """A query that gets no row at all is silent from now on."""
+        self._began = self.now()
+
+    def look(self) -> None:
+        """Look once at all queries; a control row is sent for each that is silent and has state."""
+        for query in self.queries:
+            heard = max(query.work.heard.values(), default=self._began)
+            silence = timedelta(seconds=self.now() - heard)
+            if silence >= self.timeout and query.report.rows_open:
+                self._go_on(query, heard, silence)
+
+    def _go_on(self, query: QueryRun, heard: float, silence: timedelta) -> None:
+        known, watermark = self._reached.get(query.plan.name, (None, None))
+        if known != heard:
+            watermark = self._watermark(query)
+            if watermark is None or watermark <= EPOCH:
+                return
+            self._reached[query.plan.name] = heard, watermark
+        assert watermark is not None  # noqa: S101  known when it was kept
+        for side in self._sides(query):
+            query.move_watermark(watermark + silence + side.water_mark, [side.gate])
+
+    def _watermark(self, query: QueryRun) -> datetime | None:
+        planned = query.log.offsets(query.log.last_committed())
+        return planned.watermark if planned is not None else None
+
+    def _sides(self, query: QueryRun) -> list[Side]:
+        """The inputs with event times; arrival time goes on by itself."""
+        roots = (query.topology[name] for name in query.plan.roots)
+        timed = [node for node in roots if isinstance(node, TimedState) and node.goes_by_time]
+        return [side for node in timed for side in node.sides if side.time_field]

@@ -1,0 +1,175 @@
+"""Going on after a batch that failed on some of its records: find them, keep them out, compute the batch again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+
+from rs_assets.checkpoint.manifest import Manifest
+from rs_assets.common.background import Repeated
+from rs_assets.errors import RsError
+from rs_assets.runtime.batch.query import QueryRun
+from rs_assets.runtime.job.queries import book_of, poisons_of
+from rs_assets.runtime.replay.examine import Examination, Poison
+from rs_assets.runtime.translate import translate
+
+if TYPE_CHECKING:
+    from rs_assets.runtime.job.session import JobSession
+
+# How often the watcher looks for a query that has failed.
+LOOK = timedelta(seconds=0.1)
+
+
+def go_on(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> bool:
+    """Whether `query`, which a batch has ended, runs again without the records on which it failed.
+
+    To be called on the Spark driver's thread. A query for which no Python worker could be started, or whose batch has
+    another plan now, runs again as it was, and one that was misread with whole records, from then on.
+    The records are in the manifest before the batch is tried again; a crash before that leaves nothing behind, and the
+    next start finds them once more. False leaves the query as it ended: nothing to blame was found, or more than
+    `RunOptions.max_poisons` records of the batch, which tells of a fault of the pipeline. Of that the failure gets the
+    first record's address.
+    """
+    if query.misread or query.planned_anew or query.starved:
+        query.restarts_left -= query.starved
+        _read_whole(query)
+        query.stop()
+        restart(session, query, trigger)
+        return True
+    if not query.examinable:
+        return False
+    failure, batch_id = query.failure, query.failed_batch
+    assert failure is not None  # noqa: S101  examinable says so
+    query.given_up = True
+    query.stop()
+    if not query.work.untouched(batch_id):
+        # What a sink or the dead letters have was computed with every record that is still there.
+        return False
+    before = [p for p in session.facts(query.plan).poisons if p["batch"] == batch_id]
+    most = session.options.max_poisons - len(before)
+    try:
+        with closing(_examination(query, batch_id).poisons()) as poisons:
+            found = list(islice(poisons, most + 1))
+    except RsError:
+        # The batch cannot be read again, or the machine is in trouble: what ended the query says more.
+        return False
+    if len(found) > most:
+        query.failure = _too_many(failure, found[0], most=session.options.max_poisons)
+    if not found or len(found) > most:
+        return False
+    _keep(session, query, found, batch_id)
+    restart(session, query, trigger)
+    return True
+
+
+def _read_whole(query: QueryRun) -> None:
+    """Read whole records where the last batch was misread; nothing changes where it was not."""
+    plain = (name for name in query.work.wiring.pruned if query.work.watches[name].plain() is not None)
+    query.work.wiring = replace(query.work.wiring, pruned=frozenset(plain))
+
+
+def process_all(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> None:
+    """Wait until `query` has processed all that is there now, whatever it takes; raises what ends it for good."""
+    while True:
+        try:
+            return query.process_all()
+        except RsError:
+            if not go_on(session, query, trigger):
+                query.raise_failure()
+                raise
+
+
+def restart(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> None:
+    """Wire a query that has ended once more, with what the manifest says now, and start it."""
+    query.work.wiring = replace(query.work.wiring, poisons=poisons_of(session, query.plan))
+    query.flows.clear()
+    # Its trackers have seen the batch that comes again.
+    query.work.book = book_of(session, query.plan)
+    for name in query.plan.nodes:
+        query.wire(name)
+    query.start(trigger)
+
+
+def _examination(query: QueryRun, batch_id: int) -> Examination:
+    return Examination(
+        topology=query.topology, plan=query.plan, wiring=query.work.wiring, log=query.log, batch_id=batch_id
+    )
+
+
+def _keep(session: JobSession, query: QueryRun, found: Iterable[Poison], batch_id: int) -> None:
+    """Make `found` durable, and note it in the catalog."""
+    found = list(found)
+    rows = [{"batch": batch_id, **{k: asdict(p)[k] for k in ("source", "digest", "reason")}} for p in found]
+    folder = session.folders[query.plan.name]
+
+    def with_poisons(manifest: Manifest) -> Manifest:
+        facts = manifest.queries[folder]
+        # Those of the batch are the last ones, and not more than may stay.
+        poisons = (*facts.poisons, *rows)[-session.options.max_poisons :]
+        return manifest.with_query(folder, replace(facts, poisons=poisons))
+
+    session.change(with_poisons)
+    steps = Counter(poison.step for poison in found)
+    told = ", ".join(f"{number} by step {step!r}" for step, number in steps.items())
+    session.note(
+        "quarantine",
+        f"records kept out of batch {batch_id} of query {query.plan.name!r}: {told}",
+        query=query.plan.name,
+        batch=batch_id,
+        steps=dict(steps),
+        records=[{"step": p.step, "split": p.split, "line": p.line, "reason": p.reason} for p in found],
+    )
+
+
+def _too_many(failure: RsError, first: Poison, *, most: int) -> RsError:
+    """`failure` with the address of the first record, and why it was not put into quarantine."""
+    facts = {**failure.facts, "step": first.step, "split": first.split, "line": first.line}
+    remedy = f"mend the step: more than {most} records of the batch fail, too many for the quarantine"
+    made = type(failure)(failure.what, remedy=remedy, **facts)
+    made.__cause__ = failure.__cause__
+    return made
+
+
+@dataclass(slots=True)
+class Warden:
+    """Watches the queries of a started pipeline on a thread of its own, and lets those go on that can."""
+
+    session: JobSession
+    trigger: Mapping[str, Any]
+    _loop: Repeated | None = None
+
+    def start(self) -> None:
+        """Begin to look for queries that have ended and may go on."""
+        effect, troubles = "a batch that failed was not looked into", self.session.troubles
+        loop = Repeated(self._look, name="rs-quarantine", every=LOOK, troubles=troubles, effect=effect)
+        self._loop = loop.start()
+
+    def stop(self) -> None:
+        """No query is started any more by calls that come after this one; may be called twice."""
+        if self._loop is not None:
+            self._loop.stop()
+
+    def _look(self) -> None:
+        queries = self.session.queries.values()
+        for query in self.session.options.driver.call(lambda _: [q for q in queries if q.goes_on]):
+            self._look_after(query)
+
+    def _look_after(self, query: QueryRun) -> None:
+        def look(_: SparkSession) -> None:
+            # Asked on the thread that also stops the queries, so that none comes to life behind a stop.
+            if self._loop is not None and not self._loop.stopping:
+                go_on(self.session, query, self.trigger)
+
+        try:
+            self.session.options.driver.call(look)
+        except Exception as error:
+            # The lease is lost, or Spark refuses to start: that ends the pipeline.
+            query.failure, query.given_up = translate(error, query=query.plan.name), True
+            raise

@@ -1,0 +1,72 @@
+"""Rescaling: the state of a pipeline in another number of partitions, with nothing lost and nothing twice.
+
+The number that is being changed to stands in the manifest until every query has it, so a rescale that is cut short is
+finished by the next start.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from rs_assets.errors import ConfigurationError
+from rs_assets.runtime.job.opening import opened
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.run.run import run_wired, wire_all
+from rs_assets.topology.topology import Topology
+
+# More partitions than this are no scaling but a mistake: each is a RocksDB with files and memory of its own.
+MOST_PARTITIONS = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescaleReport:
+    """What a rescale did; `state_rows` are by query, equal before and after."""
+
+    pipeline: str
+    before: int
+    after: int
+    state_rows: dict[str, int]
+    seconds: float
+
+
+def rescale(topology: Topology, partitions: int, options: RunOptions | None = None) -> RescaleReport:
+    """Drain the pipeline, rewrite its state in `partitions` partitions, and leave it stopped.
+
+    ConfigurationError for a number that is none and for steps whose state cannot be spread anew; PipelineBusyError if
+    it runs; CheckpointError if rows or sums over the state differ afterwards, which leaves the state as it was.
+    """
+    options = options or RunOptions()
+    began = datetime.now(UTC)
+    check_partitions(topology, partitions)
+    with opened(topology, options) as session:
+        options.driver.call(lambda spark: wire_all(session, spark))
+        before = session.manifest.partitions
+        # What a crash left half done is done first: state moves between two batches only.
+        run_wired(session, finish=False, stop=threading.Event())
+        session.manifest = replace(session.manifest, rescaling=partitions)
+        session.save()
+        sums = options.driver.call(session.finish_rescale)
+        report = RescaleReport(
+            pipeline=topology.name,
+            before=before,
+            after=partitions,
+            state_rows={name: found.rows for name, found in sums.items()},
+            seconds=(datetime.now(UTC) - began).total_seconds(),
+        )
+        session.note("rescale", f"{before} -> {partitions} partitions", state_rows=report.state_rows)
+    return report
+
+
+def check_partitions(topology: Topology, partitions: int) -> None:
+    """ConfigurationError for a number of partitions that is none, and for state that cannot be spread anew."""
+    if not isinstance(partitions, int) or isinstance(partitions, bool) or not 1 <= partitions <= MOST_PARTITIONS:
+        raise ConfigurationError(f"{partitions!r} is no number of partitions", remedy=f"use 1 to {MOST_PARTITIONS}")
+    fixed = [node.name for node in topology if node.stateful and not node.rescalable]
+    if fixed:
+        raise ConfigurationError(
+            f"the state of {', '.join(fixed)} cannot be spread over other partitions",
+            remedy="begin a new generation with another number (--new-generation)",
+            pipeline=topology.name,
+        )

@@ -1,0 +1,82 @@
+"""Steps without state over a table: what a query computes of each row, without a query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from rs_assets.common.home import Home
+from rs_assets.common.scratch import scratch_folder
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.compile.planner.table import wire_node
+from rs_assets.compile.planner.wiring import Flow, Wiring
+from rs_assets.connectors.memory import Record
+from rs_assets.records.admit import admit
+from rs_assets.records.columns import REASON, visible
+from rs_assets.records.policy import BadRecords
+from rs_assets.records.rows import as_dicts, to_table
+from rs_assets.records.schema import quoted
+from rs_assets.runtime.job.analysis import declared_schema
+from rs_assets.runtime.translate import translate
+from rs_assets.spark.driver import SparkDriver
+from rs_assets.topology.nodes.source import Source
+from rs_assets.topology.topology import Topology
+
+# The rows of each source, by its name.
+Given = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+def computed(driver: SparkDriver, topology: Topology, given: Given) -> list[Record]:
+    """The rows that come to the only sink of `topology`, in their order, if its sources have those of `given`.
+
+    No step may keep state. Nothing is written. What a function raises is the error that would end a query.
+    """
+    return driver.call(lambda spark: _computed(spark, topology, given))
+
+
+def _computed(spark: SparkSession, topology: Topology, given: Given) -> list[Record]:
+    [sink] = topology.sinks
+    [last] = sink.inputs
+    flows: dict[str, Flow] = {}
+    with scratch_folder("rs-rows-") as folder:
+        for plan in plan_queries(topology):
+            policy = BadRecords.strictest({source.bad_records for source in topology.sources})
+            wiring = Wiring(
+                spark=spark,
+                folder=folder,
+                read=lambda wiring, source: _frame(wiring, source, given[source.name]),
+                gates=_Gates(),
+                pinned=lambda _source, infer: infer(),
+                home=Home(folder / "home"),
+                policy=policy,
+                quarantines=policy is BadRecords.QUARANTINE,
+                streaming=False,
+            )
+            for name in plan.nodes:
+                if name not in flows and name != sink.name:
+                    flows[name] = wire_node(wiring, topology, plan.trunk, name, flows)
+        frame = flows[last].df
+        shown = frame.select(*(F.col(quoted(name)) for name in visible(frame.columns)))
+        try:
+            return as_dicts(shown.toArrow())
+        except Exception as error:
+            raise translate(error, query=topology.job) from error
+
+
+def _frame(wiring: Wiring, source: Source, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """The rows of a source as a frame of its schema, with a REASON that is null: they were checked."""
+    schema = declared_schema(wiring, source)
+    table = to_table(rows, to_arrow_schema(schema, timezone="UTC"))
+    return wiring.spark.createDataFrame(table, schema).withColumn(REASON, F.lit(None).cast("string"))
+
+
+class _Gates:
+    """Lets good rows pass; under `fail` a bad one ends the job."""
+
+    def admit(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
+        """`frame` without bad rows."""
+        return admit(frame, gate=step, step=step, policy=policy, counted=False)

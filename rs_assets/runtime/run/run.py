@@ -1,0 +1,120 @@
+"""Running a pipeline to the end of its input, and starting it for good."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from pyspark.sql import SparkSession
+
+from rs_assets.compile.planner.plan import in_order
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.connectors.source import Settling
+from rs_assets.errors import RsError
+from rs_assets.runtime.batch.query import AVAILABLE_NOW, QueryRun
+from rs_assets.runtime.job.ending import record
+from rs_assets.runtime.job.inputs import check_all_read
+from rs_assets.runtime.job.opening import opened
+from rs_assets.runtime.job.session import JobSession
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.report import RunReport
+from rs_assets.runtime.run.quarantine import go_on
+from rs_assets.runtime.run.running import RunningPipeline
+from rs_assets.runtime.run.stopping import drain_and_stop
+from rs_assets.topology.topology import Topology
+
+# How long a run waits for the end of its queries before it looks for a failure or a stop, in seconds.
+LOOK_S = 0.2
+# A file that is younger than this when a run begins may be left for the next one.
+GRACE_MS = 2_000
+
+
+def run(topology: Topology, options: RunOptions | None = None, *, finish: bool | None = None) -> RunReport:
+    """Process all input there is, then stop; see `Pipeline.run`."""
+    options = options or RunOptions()
+    with opened(topology, options) as session:
+        options.driver.call(lambda spark: wire_all(session, spark))
+        return run_wired(session, finish=finish)
+
+
+def wire_all(session: JobSession, spark: SparkSession) -> None:
+    """Compile every node of the session's topology."""
+    session.prepare(spark)
+    for node in session.topology:
+        session.wire(node.name)
+
+
+def run_wired(session: JobSession, *, finish: bool | None = None, stop: threading.Event | None = None) -> RunReport:
+    """Run the wired queries to the end of what there is; `stop` ends them early, between two batches.
+
+    `finish` None means: fire all windows if the topology is bounded.
+    """
+    ending = session.topology.bounded if finish is None else finish
+    if session.manifest.sealed:
+        return session.report()
+    # Coarse file systems round times down, and a listing may be cached for a moment.
+    before_ms = time.time_ns() // 1_000_000 - GRACE_MS
+    for plans in in_order(session.topology, session.plans):
+        queries = [session.queries[plan.name] for plan in plans]
+        _settle_shuffles(session, plans)
+        _until_caught_up(session, queries, stop)
+        stateful = [query for query in queries if query.plan.stateful]
+        if ending and not _stopped(stop):
+            for query in stateful:
+                query.finish_windows()
+            _until_caught_up(session, stateful, stop)
+    report = record(session, sealed=ending and not _stopped(stop))
+    if not _stopped(stop):
+        check_all_read(session.readers, [(plan, session.log(plan)) for plan in session.plans], before_ms)
+    return report
+
+
+def _settle_shuffles(session: JobSession, plans: Sequence[QueryPlan]) -> None:
+    """See that `plans` can read all that the queries before them have written."""
+    for name in {name for plan in plans for name in plan.sources}:
+        reader = session.reader(name)
+        if isinstance(reader, Settling):
+            reader.settle()
+
+
+def start(topology: Topology, options: RunOptions | None = None) -> RunningPipeline:
+    """Start a pipeline that runs until it is stopped; see `Pipeline.start`."""
+    options = options or RunOptions()
+    session = opened(topology, options)
+    try:
+        session.run_on()
+        options.driver.call(lambda spark: wire_all(session, spark))
+    except BaseException:
+        session.close()
+        raise
+    running = RunningPipeline.over(session)
+    try:
+        return running.begin()
+    except BaseException:
+        with suppress(RsError):
+            running.end(drain=False)
+        raise
+
+
+def _stopped(stop: threading.Event | None) -> bool:
+    return stop is not None and stop.is_set()
+
+
+def _until_caught_up(session: JobSession, queries: Sequence[QueryRun], stop: threading.Event | None) -> None:
+    """Run the queries over what there is now; all at once, they share Spark's cores."""
+    driver = session.options.driver
+    if _stopped(stop):
+        return
+    for query in queries:
+        driver.call(lambda _, q=query: q.start(AVAILABLE_NOW))  # type: ignore[misc]
+    while not driver.call(lambda _: all(q.ended(wait_s=LOOK_S) and not q.goes_on for q in queries)):
+        failed = driver.call(lambda _: next((q for q in queries if q.failure is not None or q.goes_on), None))
+        if failed is not None and driver.call(lambda _, q=failed: go_on(session, q, AVAILABLE_NOW)):  # type: ignore[misc]
+            continue
+        if failed is not None or _stopped(stop):
+            drain_and_stop(session)
+            break
+    for query in queries:
+        driver.call(lambda _, q=query: q.raise_failure())  # type: ignore[misc]

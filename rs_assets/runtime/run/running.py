@@ -1,0 +1,180 @@
+"""A pipeline that has been started and runs until somebody stops it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from rs_assets.catalog import requests
+from rs_assets.common.background import Repeated
+from rs_assets.recovery.savepoints import Savepoint
+from rs_assets.runtime.batch.query import every
+from rs_assets.runtime.job.ending import NOT_AS_ROWS, NOT_SAVED, record
+from rs_assets.runtime.job.session import JobSession
+from rs_assets.runtime.job.tidying import NOT_TIDY, tidy
+from rs_assets.runtime.report import RunReport
+from rs_assets.runtime.run.idle import PARTS, SHORTEST, IdleClock, IdleSides, IdleSplits
+from rs_assets.runtime.run.idle_time import IdleTime
+from rs_assets.runtime.run.quarantine import Warden
+from rs_assets.runtime.run.stopping import drain_and_stop
+from rs_assets.runtime.upkeep.state import snapshot_state
+from rs_assets.runtime.upkeep.travel import savepoint
+
+# How often the watcher looks at the queries, in seconds.
+LOOK_S = 0.2
+NOT_FORGOTTEN = "an upkeep job may start the pipeline again, for what it asked for could not be taken back"
+# A commit of the catalog every ten seconds leaves 360 files in between.
+TIDY_EVERY = timedelta(hours=1)
+
+
+@dataclass(slots=True)
+class RunningPipeline:
+    """The handle of a started pipeline; also a context manager that stops it."""
+
+    session: JobSession
+    clock: IdleClock
+    warden: Warden
+    _closed: bool = field(default=False)
+    _tick: threading.Event = field(default_factory=threading.Event)
+    _tasks: list[Repeated] = field(default_factory=list)
+
+    @classmethod
+    def over(cls, session: JobSession) -> Self:
+        """The handle of what `session` has wired; nothing runs yet."""
+        clock = IdleClock.over(session.queries.values(), session.troubles)
+        return cls(session, clock, Warden(session, every(session.options.interval)))
+
+    def begin(self) -> Self:
+        """Start the queries. If that is interrupted or fails, `end` stops those that run."""
+        session = self.session
+        # Requests to a run before this one.
+        requests.clear(session.folder, "stop")
+        requests.clear(session.folder, "resume")
+        for query in session.queries.values():
+            session.options.driver.call(lambda _, q=query: q.start(every(session.options.interval)))  # type: ignore[misc]
+        self.clock.start()
+        self.warden.start()
+        self._begin_tasks()
+        return self
+
+    def __enter__(self) -> Self:
+        """Nothing more to do."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Drain and stop; by an error it ends, and it is not a wish that it stays so."""
+        (self.stop if kind is None or issubclass(kind, KeyboardInterrupt) else self.end)()
+
+    def status(self) -> dict[str, Any]:
+        """What each query does, and the sums so far."""
+        queries = self.session.options.driver.call(lambda _: {n: q.status() for n, q in self.session.queries.items()})
+        return {"queries": queries, **self.session.report().as_dict()}
+
+    def savepoint(self, note: str = "") -> Savepoint:
+        """Copy the checkpoints while the queries run; CheckpointError before the first batch is committed."""
+        return savepoint(self.session.topology, self.session.options, note=note)
+
+    def _begin_tasks(self) -> None:
+        """Tidy the catalog, take savepoints and write the state as rows, by the clock and each on its own."""
+        policy, troubles = self.session.options.savepoints, self.session.troubles
+        tasks: list[tuple[Callable[[], object], str, timedelta, str]] = [
+            (partial(tidy, self.session), "rs-catalog", TIDY_EVERY, NOT_TIDY)
+        ]
+        if policy.every is not None and not policy.local_storage_only:
+            tasks.append((self._save, "rs-savepoints", policy.every, NOT_SAVED))
+            if policy.state_rows and any(plan.stateful for plan in self.session.plans):
+                tasks.append((self._write_state, "rs-state", policy.every, NOT_AS_ROWS))
+        idle, queries = self.session.options.idle_timeout, tuple(self.session.queries.values())
+        if idle is not None:
+            tasks.append((IdleSides(queries, idle).look, "rs-idle-sides", idle / 4, "silent sides hold joins back"))
+        splits = IdleSplits(queries)
+        if splits.shortest is not None:
+            pause = max(splits.shortest / PARTS, SHORTEST)
+            tasks.append((splits.look, "rs-idle-splits", pause, "silent splits hold windows back"))
+        close = self.session.options.close_on_idle
+        if close is not None:
+            look = IdleTime(queries, close).look
+            tasks.append((look, "rs-idle-time", max(close / PARTS, SHORTEST), "windows of silent sources stay open"))
+        for work, name, pause, effect in tasks:
+            task = Repeated(work, name=name, every=pause, troubles=troubles, effect=effect)
+            self._tasks.append(task.start())
+
+    def _save(self) -> None:
+        if self._committed and self.session.topology.savable:
+            self.savepoint("by the clock")
+
+    def _write_state(self) -> None:
+        if self._committed:
+            snapshot_state(self.session.topology, self.session.options)
+
+    @property
+    def _committed(self) -> bool:
+        """Whether each query has committed a batch: before that there is nothing to save."""
+        return all(self.session.log(plan).last_committed() >= 0 for plan in self.session.plans)
+
+    @property
+    def active(self) -> bool:
+        """Whether all queries run, or will again in a moment."""
+        queries = self.session.queries.values()
+        return self.session.options.driver.call(lambda _: all(q.active or q.goes_on for q in queries))
+
+    def await_termination(self, timeout_s: float | None = None, *, stop: threading.Event | None = None) -> bool:
+        """Wait until a query ends or somebody asks for a stop; False if `timeout_s` or `stop` came first.
+
+        Raises what ended a query.
+        """
+        waited = 0.0
+        while self.active:
+            if requests.asked(self.session.folder, "stop") is not None:
+                return True
+            if (timeout_s is not None and waited >= timeout_s) or (stop is not None and stop.is_set()):
+                return False
+            self._tick.wait(LOOK_S)
+            waited += LOOK_S
+        for query in self.session.queries.values():
+            self.session.options.driver.call(lambda _, q=query: q.raise_failure())  # type: ignore[misc]
+        return True
+
+    def stop(self, *, drain: bool = True, patience_s: float = 60) -> RunReport:
+        """Stop; with `drain` the batches in flight end first, for at most `patience_s` seconds.
+
+        Without it they are given up: the next start computes them again. May be called twice. Dagster does not start
+        the stream again by itself.
+        """
+        if not self._closed and requests.asked(self.session.folder, "stop") is None:
+            self.session.stop_wished()
+        return self.end(drain=drain, patience_s=patience_s)
+
+    def end(self, *, drain: bool = True, patience_s: float = 60) -> RunReport:
+        """Stop as `stop` does, while it is still wished that the stream runs on: it failed, or makes room."""
+        if not self._closed:
+            self._closed = True
+            try:
+                self._end(patience_s=patience_s if drain else 0)
+                return record(self.session, sealed=False)
+            finally:
+                # Whatever fails on the way: a lease that went on beating would keep all other runs out.
+                self.session.close()
+        return self.session.report()
+
+    def _end(self, *, patience_s: float) -> None:
+        """Drain and stop the queries, then all that runs beside their batches, whatever fails."""
+        with ExitStack() as tasks:
+            for task in reversed(self._tasks):
+                tasks.callback(task.stop)
+            with ExitStack() as watchers, self.session.troubles.guarding(NOT_FORGOTTEN):
+                watchers.callback(self.warden.stop)
+                watchers.callback(self.clock.stop)
+                wish = self.session.wish
+                if requests.asked(self.session.folder, "stop") is None or (wish is not None and wish.stopped):
+                    # Stopped by a person: what an upkeep job asked for before must not start it again.
+                    requests.clear(self.session.folder, "resume")
+            drain_and_stop(self.session, patience_s=patience_s)

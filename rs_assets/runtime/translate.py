@@ -1,0 +1,125 @@
+"""From Spark's exceptions to ours."""
+
+from __future__ import annotations
+
+import re
+
+from rs_assets.common.errors_wire import from_wire
+from rs_assets.errors import CheckpointError, DataLossError, EngineError, RsError, SourceReadError, WorkerStartError
+
+# Parts of Spark's texts that say what happened; the first that is found decides.
+FILE = re.compile(r"file:[^\s,;]+?(?=[.]?\s|[,;]|$)")
+KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
+    ("FAILED_READ_FILE.FILE_NOT_EXIST", DataLossError, "a file that was planned for the batch is gone", "put it back"),
+    ("FAILED_READ_FILE", SourceReadError, "a file cannot be read", "replace the file by a whole one and start again"),
+    ("CANNOT_LOAD_STATE_STORE", CheckpointError, "the state cannot be loaded", "restore the checkpoint from a copy"),
+    ("CONCURRENT_STREAM_LOG_UPDATE", CheckpointError, "another driver writes to this checkpoint", "stop the other one"),
+    ("STREAMING_CHECKPOINT_MISSING_METADATA", CheckpointError, "the checkpoint has lost its metadata", "restore it"),
+    (
+        "KAFKA_DATA_LOSS",
+        DataLossError,
+        "records of Kafka are gone that were not read",
+        "see on_data_loss of from_kafka",
+    ),
+    # Spark's connector on an executor, and in the plan of a batch, where it has no condition.
+    (
+        "Some data may have been lost because they are not available in Kafka",
+        DataLossError,
+        "records of Kafka are gone that were not read",
+        "see on_data_loss of from_kafka",
+    ),
+    (
+        "UnknownTopicOrPartitionException",
+        SourceReadError,
+        "a topic of Kafka is not there",
+        "make it, or correct its name; on_data_loss='continue' goes on without it",
+    ),
+    (
+        "TopicAuthorizationException",
+        EngineError,
+        "this user may not use a topic of Kafka as the pipeline does",
+        "let it read the topics of sources and write to those of sinks, then start again",
+    ),
+    (
+        "SaslAuthenticationException",
+        EngineError,
+        "Kafka refuses the login",
+        "check username, password and mechanism, then start again",
+    ),
+    (
+        "SslAuthenticationException",
+        EngineError,
+        "Kafka and Spark do not trust each other's certificates",
+        "check ca_file, certificate_file and key_file, then start again",
+    ),
+    (
+        "Python worker failed to connect back",
+        WorkerStartError,
+        "a Python worker did not start within the ten seconds that Spark waits for it",
+        "the machine is too busy: start again, with fewer pipelines at a time or fewer cores for Spark",
+    ),
+    (
+        "DELTA_SOURCE_TABLE_IGNORE_CHANGES",
+        SourceReadError,
+        "rows of a table that is read were changed",
+        "read all its changes: from_delta(..., changes=True); or begin a new generation (--new-generation)",
+    ),
+    (
+        "DELTA_SOURCE_IGNORE_DELETE",
+        SourceReadError,
+        "rows of a table that is read were removed",
+        "read all its changes: from_delta(..., changes=True); or begin a new generation (--new-generation)",
+    ),
+    (
+        "DELTA_MISSING_CHANGE_DATA",
+        SourceReadError,
+        "a table that is read had no change feed when some of its versions were made",
+        "read from the version since which it has one: from_delta(..., changes=True, starting_version=n)",
+    ),
+    ("No space left on device", EngineError, "the disk is full", "make room and start again: nothing was committed"),
+)
+
+
+# Classes of SQLSTATE that speak of values, not of the engine: 22 data, P0 raise_error(), 38 and 39 functions of users.
+OF_VALUES = re.compile(r"SQLSTATE: (22|P0|38|39)[0-9A-Z]{3}")
+OF_VALUES_REMEDY = "mend the expression, or let bad_records='quarantine' find such records, with step and line"
+# How the plan begins that Spark adds to an error: of a running query, and of one that it refuses to start.
+PLAN = re.compile(r"=== Streaming Query ===|;\n~")
+# How py4j begins a text, before it says what happened.
+CALLING = "An error occurred while calling"
+
+
+def translate(error: BaseException, *, query: str) -> RsError:
+    """`error` as one of ours: carried over the wire by a worker, recognised by Spark's condition, or an EngineError.
+
+    The cause of EngineError is `error` itself; its text is the first line of Spark's.
+    """
+    if isinstance(error, RsError):
+        return error
+    # What follows is the query's plan, which holds the texts of errors that did not happen.
+    text = PLAN.split(str(error), maxsplit=1)[0]
+    carried = from_wire(text)
+    if carried is not None:
+        return carried
+    for mark, kind, what, remedy in KNOWN:
+        if mark in text:
+            file = FILE.search(text)
+            return kind(what, remedy=remedy, query=query, file=file.group() if file else None, spark=_cause(text))
+    remedy = OF_VALUES_REMEDY if OF_VALUES.search(text) else "the cause is chained to this error"
+    return EngineError(_first_line(text), remedy=remedy, query=query)
+
+
+def _cause(text: str) -> str | None:
+    """The innermost cause in a Java stack trace."""
+    causes = re.findall(r"Caused by: ([^\n]{1,200})", text)
+    return causes[-1] if causes else None
+
+
+def _first_line(text: str) -> str:
+    """The line that says most: the last of a worker's Python traceback, else the first."""
+    told = (line.removeprefix(": ") for line in text.split("JVM stacktrace", maxsplit=1)[0].splitlines())
+    lines = [line for line in told if line.strip() and not line.startswith(CALLING)]
+    python = [line for line in lines if re.match(r"[A-Za-z_.]+(Error|Exception|Interrupt)\b", line)]
+    line = python[-1] if python else lines[0] if lines else "Spark failed without a word"
+    cause = _cause(text)
+    return f"{line[:400]} ({cause})" if cause else line[:400]

@@ -1,0 +1,106 @@
+"""The state of stopped queries, written anew by Spark in another number of partitions.
+
+Spark does it as a batch of its own that reads no input. Rows and a sum over their contents must be the same behind it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from rs_assets.checkpoint.log import PARTITIONS, CheckpointLog
+from rs_assets.errors import CheckpointError
+from rs_assets.operators.state.reader import STORE
+from rs_assets.recovery.preflight.state import DEFAULT_STORE
+
+# The column of the partition, which a rescale changes; and the wish for the timers of a processor.
+PARTITION, TIMERS = "partition_id", "readRegisteredTimers"
+
+
+@dataclass(frozen=True, slots=True)
+class StateSum:
+    """What a rescale must not change: how many rows the state has, and a sum over their contents."""
+
+    rows: int
+    digest: int
+
+
+def repartition(
+    spark: SparkSession, logs: Mapping[str, CheckpointLog], begun: int, wanted: int, *, behind: Callable[[], None]
+) -> dict[str, StateSum]:
+    """Rewrite the state of the queries with these `logs` in `wanted` partitions; what each state holds, by query.
+
+    `begun` is the number that the states were begun with, which the log of a query's first run does not have. States
+    that have the wanted number are left alone, and so are those without a batch. `behind` is called behind each query
+    and ends it all by raising. CheckpointError, with the state as it was, if Spark fails or rows differ.
+    """
+    sums: dict[str, StateSum] = {}
+    for query, log in logs.items():
+        if log.last_committed() >= 0:
+            log.pin_partitions(begun)
+            sums[query] = _rewritten(spark, query, log, wanted)
+            behind()
+    return sums
+
+
+def _rewritten(spark: SparkSession, query: str, log: CheckpointLog, wanted: int) -> StateSum:
+    last = log.last_committed()
+    if log.partitions(last) == wanted:
+        return state_sum(spark, log)
+    unfinished = log.offsets(last + 1) is not None
+    before = state_sum(spark, log)
+    spark.conf.set(PARTITIONS, log.partitions(last))
+    # Spark 4.2.0 makes what the repartition needs only with the first look at its streams.
+    _ = spark.streams.active
+    manager: Any = spark._streamingCheckpointManager  # noqa: SLF001  its only door
+    try:
+        manager.repartition(str(log.folder), wanted, enforce_exactly_once_sink=True)
+    except Exception as error:
+        if not unfinished:
+            log.withdraw(last + 1)
+        raise CheckpointError(
+            f"Spark could not rewrite the state of {query}: {str(error).splitlines()[0][:300]}",
+            remedy="the state is as it was; see the cause, then rescale again",
+            file=log.folder,
+        ) from error
+    after = state_sum(spark, log)
+    if after != before:
+        log.take_away(last + 1)
+        raise CheckpointError(
+            f"the state of {query} has {after.rows} rows behind the rescale, {before.rows} before it",
+            remedy="the state was put back as it was: report this with the pipeline's describe()",
+            file=log.folder,
+        )
+    return after
+
+
+def state_sum(spark: SparkSession, log: CheckpointLog) -> StateSum:
+    """Rows of all states at the last committed batch, and the sum of a hash of each with its key, timers too."""
+    rows, digest = 0, 0
+    for options in _states(spark, log):
+        frame = spark.read.format("statestore").options(**options).load(str(log.folder))
+        content = F.to_json(F.struct(*(F.col(name) for name in frame.columns if name != PARTITION)))
+        hashed = F.xxhash64(content).cast("decimal(20,0)")
+        row = frame.agg(F.count(F.lit(1)).alias("rows"), F.sum(hashed).alias("digest")).first()
+        assert row is not None  # noqa: S101  an aggregation without groups gives one row
+        rows += 0 if TIMERS in options else int(row["rows"])
+        digest += int(row["digest"] or 0)
+    return StateSum(rows, digest)
+
+
+def _states(spark: SparkSession, log: CheckpointLog) -> Iterator[dict[str, str]]:
+    """What Spark's state reader must be told for each state of the query: operators of Spark's own keep one a store."""
+    found = spark.read.format("state-metadata").load(str(log.folder)).orderBy("operatorId").collect()
+    for operator, store, properties in {(r["operatorId"], r["stateStoreName"], r["operatorProperties"]) for r in found}:
+        which = {"operatorId": str(operator)}
+        variables = json.loads(properties or "{}").get("stateVariables")
+        if variables is None:
+            yield which if store == DEFAULT_STORE else which | {STORE: store}
+            continue
+        for name in (variable["stateName"] for variable in variables):
+            yield which | ({TIMERS: "true"} if name.startswith("$") else {"stateVarName": name})

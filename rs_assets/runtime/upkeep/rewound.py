@@ -1,0 +1,140 @@
+"""The checkpoint of one query as it was at the end of an earlier batch, in the folder of a new generation."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.checkpoint.manifest import Manifest, QueryFacts, generation_folder
+from rs_assets.compile.planner.query_plan import CONTROL_SOURCE, QueryPlan
+from rs_assets.connectors.delta.staging import STAGING
+from rs_assets.errors import CheckpointError
+from rs_assets.operators.dimension.notes import repeat
+from rs_assets.operators.shuffle.cut import cut, end_of
+from rs_assets.recovery.rewinding import rewind as rewind_checkpoint
+from rs_assets.recovery.rewinding import rewindable
+from rs_assets.recovery.savepoints.listing import SHUFFLES
+from rs_assets.recovery.savepoints.model import stamp
+from rs_assets.recovery.savepoints.relocate import relocate
+from rs_assets.runtime.upkeep.returns import QueryReturn, begun_with
+
+
+def refuse_batch(plan: QueryPlan, place: Path, to_batch: int) -> None:
+    """CheckpointError, which names those that it can go to, if the query in `place` cannot go back to a batch."""
+    possible = rewindable(place / "checkpoint")
+    if to_batch not in possible:
+        span = f"{possible[0]} to {possible[-1]}" if possible else "none"
+        raise CheckpointError(
+            f"{plan.name} cannot be rewound to batch {to_batch}",
+            remedy=f"possible are: {span}; restore a savepoint to go further back",
+            file=place,
+        )
+
+
+def partitions_at(queries: Sequence[QueryReturn], manifest: Manifest, folder: Path) -> int:
+    """The number of state partitions of the pipeline once the queries are at their batches."""
+    known = {query.folder: _partitions(query, manifest.place(folder, query.folder)) for query in queries}
+    stateful = [name for name, facts in manifest.queries.items() if facts.stateful is not None]
+    by_query = {name: known.get(name) or manifest.partitions for name in stateful}
+    if len({*by_query.values()}) > 1:
+        first = queries[0]
+        raise CheckpointError(
+            f"at batch {first.batch} the state of {first.plan.name} had {known[first.folder]} partitions, and that of"
+            f" the other queries of the pipeline has {manifest.partitions}",
+            remedy="go back to a batch behind the rescale, or restore a savepoint from before it",
+            file=folder,
+        )
+    return next(iter(by_query.values()), manifest.partitions)
+
+
+def _partitions(query: QueryReturn, place: Path) -> int:
+    return CheckpointLog(place / "checkpoint").partitions(query.batch) if query.plan.stateful else 0
+
+
+def rewind_queries(folder: Path, stored: Manifest, queries: Sequence[QueryReturn], begun: int) -> Manifest:
+    """Make the checkpoints, and the manifest that names them; the folders that they had go to the trash."""
+    made = replace(stored, sealed=False)
+    for query in queries:
+        made = made.with_query(query.folder, _rewound(folder, stored, query, begun))
+    manifests.save(folder, made)
+    for query in queries:
+        place = stored.place(folder, query.folder)
+        place.rename(folder / f".trash-{stamp(datetime.now(UTC))}-{place.parent.name}-{query.folder}")
+    return made
+
+
+def _rewound(folder: Path, stored: Manifest, query: QueryReturn, begun: int) -> QueryFacts:
+    """The facts of a query whose checkpoint of an earlier batch is made."""
+    facts = stored.queries[query.folder]
+    place, target = stored.place(folder, query.folder), folder / generation_folder(begun) / query.folder
+    _rewound_copy(place, target, query.batch)
+    log = CheckpointLog(place / "checkpoint", stored.aliases)
+    return replace(
+        begun_with(facts.rules_at(query.batch), query.batch, begun),
+        left=left_at(facts, log, query.batch),
+        catalogued=query.batch,
+        rows_open=0,
+    )
+
+
+def left_at(facts: QueryFacts, log: CheckpointLog, to_batch: int) -> Mapping[str, str]:
+    """Where the sources stood at the end of a batch that were taken out, before it or since."""
+    then: dict[str, str] = {}
+    later: set[str] = set()
+    for batch in log.planned_batches():
+        offsets = log.offsets(batch)
+        named = offsets.sources if offsets else {}
+        if batch <= to_batch:
+            then |= named
+        else:
+            later |= set(named)
+    current = log.offsets(to_batch)
+    there = set(current.sources) if current else set()
+    known = {*facts.left, *facts.sources}
+    found = {
+        name: offset for name, offset in then.items() if name in known and (name in facts.left or name not in there)
+    }
+    # Of one that is in no batch that Spark still remembers, only we know; one that came later begins anew.
+    kept = {name: offset for name, offset in facts.left.items() if name not in later and name not in found}
+    return {**kept, **found}
+
+
+def _rewound_copy(place: Path, target: Path, to_batch: int) -> None:
+    """The query's folder up to `to_batch`, as links: Spark never changes a file, and the old ones stay as they are."""
+    if target.exists():
+        # Of a rewind that was cut short.
+        shutil.rmtree(target)
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+    shutil.copytree(place, target, copy_function=_linked, ignore=shutil.ignore_patterns(STAGING))
+    for table in (target / SHUFFLES).glob("*"):
+        cut(table, end_of(table, to_batch))
+    log = CheckpointLog(place / "checkpoint")
+    gone = ((batch, log.offsets(batch)) for batch in log.committed_batches() if batch > to_batch)
+    repeat(target, {batch: planned.sources for batch, planned in gone if planned is not None})
+    relocate(target.parent, {str(place.parent): str(target.parent)})
+    rewind_checkpoint(target / "checkpoint", to_batch)
+    for source in (target / "checkpoint" / "sources").glob(f"{CONTROL_SOURCE}*"):
+        _undo_control(CheckpointLog(target / "checkpoint"), source.name, to_batch)
+
+
+def _undo_control(log: CheckpointLog, source: str, to_batch: int) -> None:
+    """Empty the control rows that came behind `to_batch`: of a finish that did not happen."""
+    kept = log.source_offset(source, to_batch)
+    for file in log.planned_files(source):
+        if file.batch > kept and file.local.exists():
+            # Spark still finds the file that it planned.
+            file.local.unlink()
+            file.local.touch()
+
+
+def _linked(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

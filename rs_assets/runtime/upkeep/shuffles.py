@@ -1,0 +1,163 @@
+"""The durable shuffles of a pipeline that is saved, or goes back: who reads from whom, and who goes back with whom.
+
+A table lies in the folder of the query that writes it, so it is restored, rewound and forked with that; what is left to
+do is to end it where its writer ends, and to let its readers go back that have read what is behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.checkpoint.manifest import Manifest
+from rs_assets.compile.planner.plan import in_order, plan_queries
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.connectors.sink import BatchMark
+from rs_assets.errors import CheckpointError, ConfigurationError
+from rs_assets.operators.dimension.notes import forget_repeating
+from rs_assets.operators.shuffle.cut import end_of, go_on, needed_files, newest_within, written_before
+from rs_assets.recovery.savepoints import Link
+from rs_assets.runtime.identity import matched
+from rs_assets.runtime.places import table_at
+from rs_assets.runtime.upkeep.claims import Claimed
+from rs_assets.runtime.upkeep.returns import QueryReturn
+from rs_assets.runtime.upkeep.rewound import refuse_batch
+from rs_assets.topology.nodes.shuffle import ShuffleRead
+from rs_assets.topology.topology import Topology
+
+
+def refuse_topics(topology: Topology) -> None:
+    """ConfigurationError for a pipeline whose rows wait in topics: no savepoint has them, and they cannot be unread."""
+    if not topology.savable:
+        raise ConfigurationError(
+            "a pipeline with a durable shuffle through Kafka has no savepoints and cannot go back",
+            remedy="write shuffle(strategy='delta') and begin a new generation (--new-generation)",
+            pipeline=topology.name,
+        )
+
+
+def links_of(topology: Topology, manifest: Manifest, job: Path) -> tuple[Link, ...]:
+    """The tables between the queries that the stored `manifest` knows, one entry a reader."""
+    if not topology.shuffled:
+        return ()
+    plans = plan_queries(topology)
+    known, folders = matched(topology, plans, manifest)
+    return tuple(
+        Link(
+            table=_table(job, known, write),
+            sink=write,
+            checkpoint=known.place(job, folders[reader.name]) / "checkpoint",
+            writer=folders[writer.name],
+            reader=folders[reader.name],
+            source=known.stored_name(read.name),
+        )
+        for read in topology
+        if isinstance(read, ShuffleRead) and (write := known.stored_name(read.after)) in known.places
+        for writer in plans
+        if read.after in writer.sinks and folders[writer.name] in known.queries
+        for reader in plans
+        if read.name in reader.sources and folders[reader.name] in known.queries
+    )
+
+
+def with_readers(topology: Topology, manifest: Manifest, job: Path, first: QueryReturn) -> tuple[QueryReturn, ...]:
+    """`first`, and the returns of all queries that have read rows which its return takes back, each behind its writer.
+
+    CheckpointError if such a query, or a row that one has to read again, does not go back that far.
+    """
+    plans = plan_queries(topology)
+    _, folders = matched(topology, plans, manifest)
+    links, going = links_of(topology, manifest, job), {first.folder: first}
+    for plan in (plan for group in in_order(topology, plans) for plan in group):
+        folder = folders[plan.name]
+        batch = _batch_of(links, going, folder)
+        if folder not in going and batch is not None:
+            refuse_batch(plan, manifest.place(job, folder), batch)
+            going[folder] = QueryReturn(plan=plan, folder=folder, facts=manifest.queries[folder], batch=batch)
+    for link in (link for link in links if link.reader in going):
+        try:
+            _check_there(link, going)
+        except CheckpointError as error:
+            writer = next(plan for plan in plans if folders[plan.name] == link.writer)
+            remedy = _brought_by(topology, manifest, job, writer, link, going[link.reader].batch)
+            raise CheckpointError(error.what, remedy=remedy or error.remedy, **error.facts) from error
+    return tuple(going.values())
+
+
+def begin_tables(
+    topology: Topology, manifest: Manifest, job: Path, queries: Mapping[str, QueryReturn], claimed: Claimed
+) -> None:
+    """Let the writers of `manifest`, in which the queries are where they went back to, go on in their tables.
+
+    What they write again has other versions there, so their readers do not read by those that they had read before.
+    """
+    for link in links_of(topology, manifest, job):
+        query = queries.get(link.writer)
+        if query is not None and link.table.exists():
+            ends = (query.facts.generation, link.sink, query.batch)
+            kept = BatchMark(manifest.pipeline_id, *ends, claimed.token, claimed.claim)
+            go_on(link.table, kept, kept.of_generation(claimed.generation))
+            forget_repeating(link.checkpoint.parent)
+
+
+# Beyond the last batch of any query.
+_NEWEST = 2**62
+
+
+def _batch_of(links: tuple[Link, ...], going: Mapping[str, QueryReturn], reader: str) -> int | None:
+    """The batch that a reader goes back to with the writers in `going`, None if it has read nothing that they lose."""
+    read = (link for link in links if link.reader == reader and link.writer in going)
+    batches = (_unread(link, going[link.writer].batch) for link in read)
+    return min((batch for batch in batches if batch is not None), default=None)
+
+
+def _unread(link: Link, written: int) -> int | None:
+    log, end = CheckpointLog(link.checkpoint), end_of(link.table, written)
+    planned, last = max(log.planned_batches(), default=-1), log.last_committed()
+    if planned < 0 or newest_within(log, link.source, end, last=planned) == planned:
+        return None
+    batch = newest_within(log, link.source, end, last=last)
+    if batch < 0:
+        raise CheckpointError(
+            f"the first batch of {link.reader} has read rows that {link.writer} has written behind its batch {written}",
+            remedy=f"go back to a later batch of {link.writer}, or begin a new generation (--new-generation)",
+            file=link.checkpoint,
+        )
+    return batch
+
+
+def _check_there(link: Link, going: Mapping[str, QueryReturn]) -> None:
+    """CheckpointError if rows are gone that a reader has to read again."""
+    written = going.get(link.writer)
+    end = end_of(link.table, written.batch if written else _NEWEST)
+    needed_files(link.table, CheckpointLog(link.checkpoint), link.source, batch=going[link.reader].batch, end=end)
+
+
+def _brought_by(
+    topology: Topology, manifest: Manifest, job: Path, writer: QueryPlan, link: Link, batch: int
+) -> str | None:
+    """The rewind by which rows come again that a reader lacks at the end of `batch`: of who writes them, or above."""
+    place, log = manifest.place(job, link.writer), CheckpointLog(link.checkpoint)
+    to = written_before(link.table, CheckpointLog(place / "checkpoint"), log, link.source, batch)
+    if to is None:
+        return None
+    try:
+        refuse_batch(writer, place, to)
+        facts = manifest.queries[link.writer]
+        with_readers(topology, manifest, job, QueryReturn(plan=writer, folder=link.writer, facts=facts, batch=to))
+    except CheckpointError as error:
+        return error.remedy
+    step = writer.stateful or writer.name
+    return f"bring {step}, which writes them, back with it: rs-assets rewind {topology.name} --step {step} --to {to}"
+
+
+def _table(job: Path, manifest: Manifest, write: str) -> Path:
+    place = manifest.places[write]
+    if "/" not in place:
+        raise CheckpointError(
+            "the table of a durable shuffle is where an earlier release has made it",
+            remedy="run the pipeline once, which moves it",
+            step=write,
+        )
+    return table_at(job, manifest, place)

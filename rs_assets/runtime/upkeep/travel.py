@@ -1,0 +1,283 @@
+"""Savepoints of a pipeline, and the ways back: restore, rewind, fork, recovery of a lost disk.
+
+Whatever goes back begins a new generation: its sinks have the rows of the point that is gone to, by one
+transaction each, and no late write of the old one can reach it. All sinks are asked first, and then go first. A note in
+the job's folder says that this is under way: if it is cut short, the next start is refused, and going back once more
+ends it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from rs_assets.catalog.catalog import Catalog, operation, row_of
+from rs_assets.catalog.lease import Lease, held_lease
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.manifest import Manifest, generation_folder
+from rs_assets.common.uri import shown_uri
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.errors import CheckpointError, ConfigurationError
+from rs_assets.recovery import rollback_marker as returning
+from rs_assets.recovery.rollback_marker import Returning
+from rs_assets.recovery.savepoints import Savepoint, Subject, retention, take
+from rs_assets.recovery.savepoints import fork as fork_savepoint
+from rs_assets.recovery.savepoints import restore as restore_savepoint
+from rs_assets.recovery.savepoints.copy import OnProgress
+from rs_assets.recovery.savepoints.relocate import relocate
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.upkeep.claims import Trust, claim_sinks
+from rs_assets.runtime.upkeep.ownership import (
+    known_of,
+    newest_savepoint,
+    readable,
+    savepoint_to_restore,
+    savepoints_of,
+)
+from rs_assets.runtime.upkeep.returns import QueryReturn, Return, begun_with, matching
+from rs_assets.runtime.upkeep.rewound import partitions_at, refuse_batch, rewind_queries
+from rs_assets.runtime.upkeep.shuffles import begin_tables, links_of, refuse_topics, with_readers
+from rs_assets.topology.topology import Topology
+
+
+def savepoint(
+    topology: Topology, options: RunOptions | None = None, *, note: str = "", on_progress: OnProgress | None = None
+) -> Savepoint:
+    """Copy the pipeline's checkpoints, running or stopped, and note that in the catalog; old ones go by the policy.
+
+    CheckpointError if there is nothing to copy yet.
+    """
+    refuse_topics(topology)
+    options = options or RunOptions()
+    folder = options.home.job(topology.namespace, topology.job)
+    manifest = manifests.load(folder)
+    if manifest is None:
+        raise CheckpointError(f"{topology.name} has no checkpoint yet", remedy="run it first", file=folder)
+    subject = Subject(
+        namespace=topology.namespace,
+        job=topology.job,
+        fingerprint=topology.fingerprint,
+        note=note,
+        run_id=options.run_id,
+    )
+    store = savepoints_of(options)
+    links = links_of(topology, manifest, folder.absolute())
+    taken = take(folder, manifest, store=store, subject=subject, on_progress=on_progress, links=links)
+    row = row_of(
+        topology.name,
+        generation=taken.generation,
+        run_id=options.run_id,
+        snapshot_id=taken.id,
+        kind="savepoint",
+        batch_id=max(taken.batches.values()),
+        bytes=taken.bytes_total,
+        uri=shown_uri(options.savepoints.uri or options.home.savepoints),
+        digest=taken.digest,
+    )
+    Catalog(options.home.catalog).append("snapshots", [row])
+    policy = options.savepoints
+    retention(store, topology.namespace, topology.job, keep=policy.keep, max_age=policy.max_age, taken=taken)
+    return taken
+
+
+def restore(topology: Topology, options: RunOptions | None = None, *, savepoint_id: str | None = None) -> Savepoint:
+    """Bring the stopped pipeline back to a savepoint (None: its newest); its sinks go back with it.
+
+    Into a home that knows nothing of the pipeline it brings it as well: whoever ran it elsewhere is fenced off. It is a
+    new generation then. CheckpointError or SinkError, and the checkpoint is as it was, if something is damaged
+    or rows of others are in the way.
+    """
+    options = options or RunOptions()
+    chosen = check_restore(topology, options, savepoint_id=savepoint_id)
+    with _held(topology, options) as lease:
+        bring_back(topology, options, chosen, lease=lease, trust=Trust.PERSON)
+        summary = f"generation {chosen.generation}, batches {dict(chosen.batches)}"
+        _note(topology, options, chosen.generation, "restore", summary, savepoint=chosen.id)
+    return chosen
+
+
+def check_restore(topology: Topology, options: RunOptions, *, savepoint_id: str | None = None) -> Savepoint:
+    """The savepoint that `restore` would take; CheckpointError if there is none. The pipeline may run."""
+    refuse_topics(topology)
+    return savepoint_to_restore(topology, options, savepoint_id)
+
+
+def bring_back(topology: Topology, options: RunOptions, chosen: Savepoint, *, lease: Lease, trust: Trust) -> Manifest:
+    """Sinks and checkpoints as they were at a savepoint, as a new generation.
+
+    Everything is looked at first: that the savepoint is whole, and that every sink can go where it was.
+    """
+    folder = options.home.job(topology.namespace, topology.job)
+    saved, folders = matching(topology, Manifest.from_body(chosen.manifest))
+    current = readable(options, topology.namespace, topology.job)
+    mine = replace(saved, claims=current.claims, token=current.token) if current else replace(saved, claims={})
+    above = _last_generation(topology, options)
+    claimed = claim_sinks(topology, mine, lease, options, trust=trust, above=above)
+    queries = tuple(
+        QueryReturn(
+            plan=plan,
+            folder=folders[plan.name],
+            facts=saved.queries[folders[plan.name]],
+            batch=chosen.batches.get(folders[plan.name], -1),
+        )
+        for plan in plan_queries(topology)
+        if folders[plan.name] in saved.queries
+    )
+    made = Return(topology=topology, options=options, manifest=saved, queries=queries, claimed=claimed)
+    with made.checked() as sinks:
+
+        def go() -> None:
+            lease.check()
+            what, recovery = f"a restore of savepoint {chosen.id}", trust is Trust.LEASES
+            returning.begin(folder, Returning(claimed.generation, what, recovery))
+            made.act(sinks)
+
+        restored = restore_savepoint(savepoints_of(options), chosen, folder, ready=go)
+    mine = claimed.settled(replace(restored, claims=mine.claims))
+    manifest = _renumbered(folder, mine, claimed.generation, chosen.batches)
+    begin_tables(topology, manifest, folder, {query.folder: query for query in queries}, claimed)
+    returning.finish(folder)
+    return manifest
+
+
+def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None, *, step: str | None = None) -> str:
+    """Bring one query of the stopped pipeline, and its sinks, back to the end of batch `to_batch`.
+
+    Queries that have read what it has written since, through a durable shuffle, go back with it. `step` names the query
+    by its stateful step; needed only if there are several. Returns what was done.
+    CheckpointError names the batches one can go back to; SinkError if a sink cannot go there, and nothing is changed.
+    """
+    options = options or RunOptions()
+    folder = options.home.job(topology.namespace, topology.job)
+    with _held(topology, options) as lease:
+        stored, manifest, plan, name = check_rewind(topology, to_batch, options, step=step)
+        first = QueryReturn(plan=plan, folder=name, facts=manifest.queries[name], batch=to_batch)
+        queries = with_readers(topology, manifest, folder, first)
+        partitions = partitions_at(queries, manifest, folder)
+        above = _last_generation(topology, options)
+        claimed = claim_sinks(topology, manifest, lease, options, trust=Trust.PERSON, above=above)
+        made = Return(topology=topology, options=options, manifest=manifest, queries=queries, claimed=claimed)
+        begun = claimed.generation
+        where = ", ".join(f"{query.plan.name} to batch {query.batch}" for query in queries)
+        summary = f"{where}, from then on generation {begun}"
+        with made.checked() as sinks:
+            lease.check()
+            _clear_cut(folder, manifest)
+            returning.begin(folder, Returning(begun, f"a rewind of {summary}"))
+            done = made.act(sinks)
+        sinks_of = [manifest.stored_name(sink) for query in queries for sink in query.plan.sinks]
+        mine = replace(claimed.settled(stored, sinks_of), partitions=partitions)
+        rewound = rewind_queries(folder, mine, queries, begun)
+        begin_tables(topology, rewound, folder, {query.folder: query for query in queries}, claimed)
+        returning.finish(folder)
+        _note(topology, options, begun, "rewind", summary, sinks=done)
+    return "; ".join((summary, *(f"{sink} {what}" for sink, what in done.items())))
+
+
+class Rewindable(NamedTuple):
+    """A query that can go back: the manifest as it is stored and as the pipeline reads it, and its folder there."""
+
+    stored: Manifest
+    manifest: Manifest
+    plan: QueryPlan
+    folder: str
+
+
+def check_rewind(topology: Topology, to_batch: int, options: RunOptions, *, step: str | None = None) -> Rewindable:
+    """The query that `rewind` would bring back; CheckpointError if it cannot go to that batch. The pipeline may run."""
+    refuse_topics(topology)
+    folder = options.home.job(topology.namespace, topology.job)
+    stored = manifests.load(folder)
+    if stored is None:
+        raise CheckpointError(f"{topology.name} has no checkpoint yet", remedy="run it first", file=folder)
+    manifest, folders = matching(topology, stored)
+    plan = _named(topology, step)
+    name = folders[plan.name]
+    if name not in manifest.queries:
+        raise CheckpointError(f"{plan.name} has no checkpoint yet", remedy="run it first", file=folder)
+    refuse_batch(plan, manifest.place(folder, name), to_batch)
+    return Rewindable(stored, manifest, plan, name)
+
+
+def _clear_cut(folder: Path, manifest: Manifest) -> None:
+    """Remove the checkpoint that a rewind has begun which was cut off; a restore that was must be repeated itself."""
+    cut = returning.under_way(folder)
+    if cut is None:
+        return
+    if not all(manifest.place(folder, name).is_dir() for name in manifest.queries):
+        returning.refuse(folder)
+    if cut.generation > manifest.last_generation:
+        shutil.rmtree(folder / generation_folder(cut.generation), ignore_errors=True)
+
+
+def _last_generation(topology: Topology, options: RunOptions) -> int:
+    """The greatest generation that checkpoint, catalog or a return that was cut off have used."""
+    current = readable(options, topology.namespace, topology.job)
+    cut = returning.under_way(options.home.job(topology.namespace, topology.job))
+    known = known_of(options, topology.namespace, topology.job)
+    return max(
+        current.last_generation if current else 0, cut.generation if cut else 0, known.generation if known else 0
+    )
+
+
+def fork(
+    topology: Topology, source: tuple[str, str], options: RunOptions | None = None, *, savepoint_id: str | None = None
+) -> Savepoint:
+    """Begin `topology`, which has not run yet, with the state and the offsets of a savepoint of another pipeline.
+
+    `source` is the namespace and the job that it was taken of. The steps must have the names that they have there.
+    """
+    refuse_topics(topology)
+    options = options or RunOptions()
+    store = savepoints_of(options)
+    chosen = store.load(*source, savepoint_id) if savepoint_id else newest_savepoint(options, *source)
+    folder = options.home.job(topology.namespace, topology.job)
+    with _held(topology, options) as lease:
+        if manifests.load(folder) is None:
+            # Its outputs may be those of a home that was lost: then it has run already, too.
+            claim_sinks(topology, Manifest.new(), lease, options, first=True)
+        fork_savepoint(store, chosen, folder)
+        _note(topology, options, 1, "fork", f"from {'.'.join(source)}", savepoint=chosen.id)
+    return chosen
+
+
+def _held(topology: Topology, options: RunOptions) -> AbstractContextManager[Lease]:
+    return held_lease(options.home.leases, pipeline=topology.name, run_id=options.run_id, ttl=options.lease_ttl)
+
+
+def _named(topology: Topology, step: str | None) -> QueryPlan:
+    plans = plan_queries(topology)
+    found = [plan for plan in plans if step in (None, plan.stateful, plan.name)]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(plan.stateful or plan.name for plan in plans)
+    raise ConfigurationError(
+        "which query is to be rewound?" if step is None else f"there is no query of a step {step!r}",
+        remedy=f"name one of: {names}",
+        pipeline=topology.name,
+    )
+
+
+def _renumbered(folder: Path, manifest: Manifest, begun: int, batches: Mapping[str, int]) -> Manifest:
+    """All queries of a restored manifest in the folder of a new generation."""
+    target = folder / generation_folder(begun)
+    target.mkdir(mode=0o750)
+    for name, facts in manifest.queries.items():
+        place = folder / generation_folder(facts.generation)
+        if (place / name).exists():
+            (place / name).rename(target / name)
+            relocate(target, {str(place): str(target)})
+    queries = {n: begun_with(facts, batches.get(n, -1), begun) for n, facts in manifest.queries.items()}
+    renumbered = replace(manifest, generation=begun, queries=queries)
+    manifests.save(folder, renumbered)
+    return renumbered
+
+
+def _note(topology: Topology, options: RunOptions, generation: int, kind: str, summary: str, **details: object) -> None:
+    row = operation(topology.name, generation=generation, run_id=options.run_id, kind=kind, summary=summary, **details)
+    Catalog(options.home.catalog).append("operations", [row])

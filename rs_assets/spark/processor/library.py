@@ -1,0 +1,101 @@
+"""The jar of the processors, compiled by the Scala compiler that comes with pyspark; run as a module, this makes it.
+
+It is made for the Spark that is installed, once: its name tells of which sources and for which Spark. No JDK is needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+from rs_assets.errors import ConfigurationError
+from rs_assets.spark.jars import SPARK, jars_of_pyspark
+from rs_assets.spark.java import java_home
+
+SOURCES = Path(__file__).with_name("scala")
+# What they are compiled against beside Spark's own jars.
+CLIENTS = "kafka-clients"
+# It takes 6 s on a free core.
+COMPILE_TIMEOUT_S = 300
+_TOLD_LINES = 20
+
+
+def library() -> Path:
+    """The jar, compiled if it is not there yet (6 to 30 s); ConfigurationError if it cannot be written."""
+    jar = _place()
+    return jar if jar.is_file() else _compiled(jar)
+
+
+def session_jars() -> tuple[Path, ...]:
+    """What a session has beside Spark's own jars, in the order of its class path; ConfigurationError as for each."""
+    return (*SPARK.paths(), library())
+
+
+@cache
+def _place() -> Path:
+    """Where the jar of these sources lies: with Spark's other jars, there or not."""
+    content = hashlib.sha256()
+    for source in _sources():
+        content.update(source.read_bytes())
+    for jar in _clients():
+        content.update(jar.name.encode())
+    return SPARK.folder() / f"rs-processors-spark-{version('pyspark')}-{content.hexdigest()[:12]}.jar"
+
+
+def _sources() -> list[Path]:
+    return sorted(SOURCES.glob("*.scala"))
+
+
+def _clients() -> list[Path]:
+    """The jar of Kafka's client, there or not."""
+    return [SPARK.folder() / jar.file for jar in SPARK.jars if jar.name == CLIENTS]
+
+
+def _compiled(jar: Path) -> Path:
+    try:
+        jar.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".compile-", dir=jar.parent) as folder:
+            made = Path(folder) / jar.name
+            _compile(made)
+            # Others may compile at the same time: each puts a whole jar in place.
+            made.replace(jar)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the jar of the processors cannot be written: {error.strerror}",
+            remedy=f"make the folder writable, or name another in {SPARK.variable}",
+            folder=str(jar.parent),
+        ) from error
+    return jar
+
+
+def _compile(jar: Path) -> None:
+    against = os.pathsep.join(map(str, (*jars_of_pyspark("*.jar"), *_clients())))
+    command = [
+        *(str(java_home() / "bin" / "java"), "-Xss4m", "-cp", against),
+        *("scala.tools.nsc.Main", "-usejavacp", "-nowarn", "-d", str(jar), *map(str, _sources())),
+    ]
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMPILE_TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise ConfigurationError(
+            f"the processors were not compiled within {COMPILE_TIMEOUT_S} s", remedy="try again on an idle machine"
+        ) from error
+    if run.returncode != 0:
+        told = "\n    ".join((run.stdout + run.stderr).strip().splitlines()[:_TOLD_LINES])
+        raise ConfigurationError(
+            f"the processors do not compile against pyspark {version('pyspark')}:\n    {told}",
+            remedy="install the version of pyspark that this package asks for",
+        )
+
+
+if __name__ == "__main__":
+    try:
+        sys.stdout.write(f"{library()}\n")
+    except ConfigurationError as refusal:
+        sys.exit(f"error: {refusal}")

@@ -1,0 +1,38 @@
+"""The processors as a Spark session has them, and what they can keep."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from py4j.java_gateway import JavaClass
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DayTimeIntervalType, StructType, YearMonthIntervalType
+
+from rs_assets.errors import ConfigurationError, TopologyError
+
+
+def package_in(spark: SparkSession) -> Any | None:
+    """The classes of the project's own jar in a session; None if it was made without that."""
+    package = cast("Any", spark._jvm).org.apache.spark.sql.rsassets  # noqa: SLF001  there is no public way
+    return package if isinstance(package.FiringWindows, JavaClass) else None
+
+
+def processors_of(frame: DataFrame) -> Any:
+    """The package of the processors in the session of `frame`; ConfigurationError if it was made without their jar."""
+    package = package_in(frame.sparkSession)
+    if package is None:
+        raise ConfigurationError(
+            "this Spark session has no processors, which do what Spark itself does not",
+            remedy="add the jar that `python -m rs_assets.spark.processor.library` names to spark.jars",
+        )
+    return package
+
+
+def check_types(schema: StructType) -> None:
+    """Refuse what Spark cannot write into the state of a processor."""
+    for field in schema.fields:
+        if isinstance(field.dataType, DayTimeIntervalType | YearMonthIntervalType):
+            raise TopologyError(
+                f"{field.name!r} is an interval, which the state of a processor cannot keep",
+                remedy="make it a number before: .with_fields(seconds='unix_seconds(a) - unix_seconds(b)')",
+            )

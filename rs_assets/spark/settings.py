@@ -1,0 +1,172 @@
+"""The Spark settings that the project relies on, each with its reason."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from rs_assets.errors import ConfigurationError
+from rs_assets.spark.jars import jars_of_pyspark
+
+LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+# A local file system that forks no process for each file: 5 to 7 of them in a small batch, a third of its time.
+FORKLESS_JAR, FORKLESS = "hadoop-bare-naked-local-fs", "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+# Where the only Java there is finds the jars: Spark's own way to add them gives them a class loader of their own, whose
+# classes Java cannot archive (archive.py).
+CLASS_PATH = "spark.driver.extraClassPath"
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+SECRETS = "(?i)secret|password|passwd|pwd|token|credential|jaas|api.?key|access.?key|keystore.?key|private.?key"
+
+# With several stateful operators in mind Spark filters late rows by the watermark of the batch before, so that what one
+# operator releases is not late for the next: only for queries that have several.
+CHAINS = "spark.sql.streaming.statefulOperator.allowMultiple"
+
+# May be set on a session that somebody else made; the rest only when a session is made.
+SQL_SETTINGS: Mapping[str, str] = {
+    # Timestamps mean the same on every machine.
+    "spark.sql.session.timeZone": "UTC",
+    # The default forks a process for each checkpoint file: half of a small batch's time.
+    "spark.sql.streaming.checkpointFileManagerClass": LOCAL_CHECKPOINTS,
+    "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Sources can be added, dropped and reordered with state kept; only if on from the first batch.
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    "spark.sql.streaming.offsetLog.formatVersion": "2",
+    CHAINS: "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "1000",
+    # INT96 is no Delta type, nanoseconds would raise the table's protocol.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Otherwise a malformed CSV line goes unnoticed when its bad field is not read.
+    "spark.sql.csv.parser.columnPruning.enabled": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Dates and times pass through processors as they are: the older classes of Java know no 10 October 1582.
+    "spark.sql.datetime.java8API.enabled": "true",
+}
+FIXED_SETTINGS: Mapping[str, str] = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.redaction.regex": SECRETS,
+    "spark.ui.killEnabled": "false",
+    # Otherwise each Column asks the JVM thrice for where in our compiler it was made: 1 ms a column.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+# In one process a stage fails again for the reason that it failed for. Tasks that never run twice may send records in
+# the driver's transaction (rs_assets/connectors/kafka).
+ONE_PROCESS_SETTINGS: Mapping[str, str] = {"spark.stage.maxConsecutiveAttempts": "1"}
+# The collector with one thread keeps the least beside the heap, and gives back what the heap does not need. Java would
+# begin with a heap of a 64th of the machine's memory, whatever the heap may become.
+LEAN_JAVA = "-Xms64m -XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30 -XX:ReservedCodeCacheSize=128m"
+# A Java that is to end soon: its second compiler, which takes half of the processor in the first minute, gets what is
+# called ten times as often as it asks for by itself. Loops over records reach that at once; the planning of small
+# batches only after minutes.
+BRIEF_JAVA = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
+    " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+LEAN_SETTINGS: Mapping[str, str] = {
+    # All state stores of a process share one cache and one budget of write buffers.
+    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "64",
+}
+# Nobody else reaches Spark here; the workers of a cluster on other machines must.
+LOOPBACK = "127.0.0.1"
+NEARBY = ("127.0.0.1", "::1", "localhost")
+# Each thread of the JVM may get a heap of malloc of its own; glibc reads this when the JVM starts.
+LEAN_ENVIRONMENT: Mapping[str, str] = {"MALLOC_ARENA_MAX": "2"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """How to make a session.
+
+    `master` is `local[*]` or `spark://host:port`; `host` the address of this machine at which the workers of a cluster
+    on other machines reach the driver, which then listens there; `memory` the driver's heap in Spark's notation;
+    `partitions` the number of state and shuffle partitions (None: the cores of a local master), which a checkpoint
+    keeps for life; `ui` switches Spark's own UI on, on loopback or `host`; `lean` trades speed on many cores for
+    memory; `java_options` are for the driver's Java, beside the project's own; `extra` is laid over everything.
+    """
+
+    master: str = field(default_factory=lambda: os.environ.get("RS_SPARK_MASTER", "local[*]"))
+    host: str = field(default_factory=lambda: os.environ.get("RS_DRIVER_HOST", ""))
+    memory: str = field(default_factory=lambda: os.environ.get("RS_DRIVER_MEMORY", "1g"))
+    partitions: int | None = None
+    ui: bool = False
+    delta: bool = True
+    lean: bool = False
+    java_options: str = ""
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        """Where the driver is reached, and where it listens."""
+        given = self.host or self.extra.get("spark.driver.host", "")
+        if given or self.master.startswith("local") or urlsplit(self.master).hostname in NEARBY:
+            return given or LOOPBACK
+        raise ConfigurationError(
+            f"the workers of {self.master} would look for the driver on their own machines",
+            remedy="set RS_DRIVER_HOST, or spark.driver.host, to the address of this machine that they reach",
+        )
+
+    def environment(self) -> dict[str, str]:
+        """What the JVM is started with: Spark's own UI would listen on all addresses of this machine."""
+        return {"SPARK_LOCAL_IP": self.address, **(LEAN_ENVIRONMENT if self.lean else {})}
+
+    @property
+    def is_one_process(self) -> bool:
+        """Whether the driver's Java is the only one."""
+        return self.master == "local" or self.master.startswith("local[")
+
+    def conf(self, jars: tuple[Path, ...] = ()) -> dict[str, str]:
+        """All settings for a new session; ConfigurationError for a cluster that could not reach the driver."""
+        conf = {
+            "spark.master": self.master,
+            "spark.app.name": "rs-assets",
+            "spark.driver.memory": self.memory,
+            "spark.driver.host": self.address,
+            "spark.driver.bindAddress": self.address,
+            "spark.ui.enabled": str(self.ui).lower(),
+            "spark.sql.shuffle.partitions": str(self.partitions or os.cpu_count() or 2),
+            # Without it the JVM prints a page before it is told to be quiet.
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+            **SQL_SETTINGS,
+            **FIXED_SETTINGS,
+        }
+        if self.lean:
+            conf["spark.driver.extraJavaOptions"] += f" {LEAN_JAVA}"
+            conf |= LEAN_SETTINGS
+        if self.java_options:
+            conf["spark.driver.extraJavaOptions"] += f" {self.java_options}"
+        if self.is_one_process:
+            conf |= ONE_PROCESS_SETTINGS
+        return conf | self._jar_settings(jars) | dict(self.extra) | self._class_path(jars)
+
+    def _jar_settings(self, jars: tuple[Path, ...]) -> dict[str, str]:
+        if not jars:
+            return {}
+        conf = {"spark.sql.extensions": DELTA_EXTENSION, "spark.sql.catalog.spark_catalog": DELTA_CATALOG}
+        conf = conf if self.delta else {}
+        if not self.is_one_process:
+            return conf | {"spark.jars": ",".join(map(str, jars))}
+        if any(jar.name.startswith(FORKLESS_JAR) for jar in jars):
+            # The machines of a cluster may not have it.
+            conf["spark.hadoop.fs.file.impl"] = FORKLESS
+        return conf
+
+    def _class_path(self, jars: tuple[Path, ...]) -> dict[str, str]:
+        """The jars, Spark's own, and behind them what `extra` adds, in the only Java there is.
+
+        Spark's launcher names one of its jars twice, and Java 21 then takes the class path for another one than that of
+        the archive: what comes again behind these counts for neither.
+        """
+        if not jars or not self.is_one_process:
+            return {}
+        given = self.extra.get(CLASS_PATH)
+        sparks = (*jars_of_pyspark("slf4j-api-*.jar"), *jars_of_pyspark("*.jar"))
+        return {CLASS_PATH: os.pathsep.join([*dict.fromkeys(map(str, (*jars, *sparks))), *([given] if given else [])])}

@@ -1,0 +1,23 @@
+"""The connectors of tables, whatever a table is used as."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rs_assets.sql.connectors.sinks import SINKS
+from rs_assets.sql.connectors.sources import SOURCES
+from rs_assets.sql.plan.dimensions import KINDS
+from rs_assets.sql.read.options import CONNECTORS, Options
+from rs_assets.sql.read.source import Text, meant
+from rs_assets.sql.read.statements import CreateTable
+
+KNOWN: Final = tuple(dict.fromkeys([*SOURCES, *SINKS, *KINDS, *CONNECTORS, "db"]))
+
+
+def check_connector(text: Text, table: CreateTable) -> None:
+    """SqlError for a table whose connector nothing has, before it is used."""
+    options = Options.of(text, table, "table")
+    name = options.need("connector", "filesystem")
+    if name not in KNOWN:
+        pair = next(pair for pair in table.options.values() if pair[1].text == name)
+        raise options.error(f"there is no connector {name!r}", at=pair[1].start, remedy=meant(name, KNOWN))

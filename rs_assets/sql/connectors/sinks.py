@@ -1,0 +1,326 @@
+"""Tables as sinks: the columns of a query, by their places, as the declared ones, into a sink of the fluent API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from rs_assets.connectors.kafka.sink.settings import SETTINGS
+from rs_assets.connectors.memory import MemoryChannel
+from rs_assets.errors import SqlError
+from rs_assets.expressions.functions.literals import quote_name
+from rs_assets.records.types import NESTED
+from rs_assets.sql.connectors.sources import CHANGES, connector
+from rs_assets.sql.connectors.tables import unknown_column
+from rs_assets.sql.expressions.casts import cast, fits
+from rs_assets.sql.expressions.constants import in_range
+from rs_assets.sql.expressions.values import Value
+from rs_assets.sql.plan.catalog import ALLOW
+from rs_assets.sql.plan.outputs import Output, Selected
+from rs_assets.sql.plan.planner import Place, Planner
+from rs_assets.sql.plan.windowing import check_bounds, check_once
+from rs_assets.sql.read.options import Options
+from rs_assets.sql.read.statements import Column, CreateTable, Insert
+
+if TYPE_CHECKING:
+    from rs_assets.stream.data_stream import DataStream
+
+GUARANTEES: Final = {"at-least-once": "at_least_once", "exactly-once": "exactly_once"}
+# Which rows are taken back, of queries whose rows may be.
+RETRACTED: Final = "retracted"
+ORDER_BY: Final = "order-by"
+PROPERTIES: Final = "properties."
+OF_SOURCES: Final = (
+    "properties.group.id",
+    "topic-pattern",
+    "bad-records",
+    "max-rows-per-batch",
+    "scan.startup.mode",
+    "scan.startup.timestamp-millis",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """How the rows of a query change what a table has."""
+
+    planner: Planner
+    insert: Insert
+    table: CreateTable
+    columns: Sequence[Column]
+    made: Selected
+
+    @property
+    def replace(self) -> bool:
+        """Whether rows replace others."""
+        return self.made.relation.keys is not None
+
+    @property
+    def deletes(self) -> str | None:
+        """The column that tells which rows are taken back, if some are."""
+        return RETRACTED if self.made.relation.retracts else None
+
+    def keys(self) -> tuple[str, ...]:
+        """The columns by which rows are replaced; SqlError where the declared ones cannot be."""
+        return keys_of(self.planner, self.insert, self.table, self.columns, self.made)
+
+    def order(self) -> tuple[str, ...]:
+        """The columns by which a row is newer than the one that it replaces, if the query leaves that to the table.
+
+        Of rows that are equally new the others decide, as far as they have an order.
+        """
+        places = [_place(self.made, field) for field in self.made.relation.latest or ()]
+        if not places:
+            return ()
+        newest = [self.columns[place].name.text for place in places if place is not None]
+        others = [column.name.text for column in self.columns if column.type is None or column.type.name not in NESTED]
+        keys = self.keys()
+        return tuple(name for name in dict.fromkeys([*newest, *others]) if name not in keys)
+
+
+Sink = Callable[[Options, "DataStream", str, Changes], "DataStream"]
+
+
+def keeping(planner: Planner, insert: Insert) -> tuple[Column, ...]:
+    """The columns that are written, if the sink can keep the newest row of each key; none for another one."""
+    table = planner.catalog.table(insert.table.text, insert.table.start)
+    options = Options.of(planner.text, table, "sink")
+    kind = connector(options, planner.bound.get(table.name.text), SINKS)
+    return tuple(_targets(planner, insert, table)) if kind == "delta" and options.take(ORDER_BY) is None else ()
+
+
+def written(planner: Planner, insert: Insert, made: Selected, place: Place) -> DataStream:
+    """What an INSERT selects, in its sink."""
+    table = planner.catalog.table(insert.table.text, insert.table.start)
+    check_once(planner, made.relation, insert.table.start)
+    columns = _targets(planner, insert, table)
+    if len(columns) != len(made.outputs):
+        raise planner.error(
+            f"{len(made.outputs)} columns are selected for the {len(columns)} of {table.name.text!r}",
+            insert.table.start,
+            remedy=f"select: {', '.join(column.name.text for column in columns)}",
+        )
+    _check_order(planner, insert, columns, made.outputs)
+    texts = [_text(planner, column, out) for column, out in zip(columns, made.outputs, strict=True)]
+    missing = [column for column in table.declared if column not in columns]
+    texts += [f"cast(NULL AS {c.type.text if c.type else 'string'}) AS {quote_name(c.name.text)}" for c in missing]
+    texts += _retracted(planner, insert, table, made)
+    stream = made.relation.stream.map(*texts, name=planner.name(place, "row", insert.table.start))
+    options = Options.of(planner.text, table, "sink")
+    bound = planner.bound.get(table.name.text)
+    write = SINKS[connector(options, bound, SINKS)]
+    _check_updates(planner, insert, made, write)
+    _check_declared(table, options, write)
+    changes = Changes(planner, insert, table, columns, made)
+    result = write(options, stream, planner.name(place, "", insert.table.start), changes)
+    options.check_all_read()
+    return result
+
+
+def _retracted(planner: Planner, insert: Insert, table: CreateTable, made: Selected) -> list[str]:
+    """The field that tells which rows are taken back, if some are."""
+    if not made.relation.retracts:
+        return []
+    if any(column.name.text.casefold() == RETRACTED for column in table.declared):
+        raise planner.error(
+            f"the column {RETRACTED!r} of the query tells which rows are taken back", insert.table.start,
+            remedy="call the column of the table otherwise",
+        )  # fmt: skip
+    return [RETRACTED]
+
+
+def _targets(planner: Planner, insert: Insert, table: CreateTable) -> list[Column]:
+    """The columns that are written, in the order of the select list."""
+    if not insert.columns:
+        return list(table.declared)
+    known = {column.name.text: column for column in table.declared}
+    for place, word in enumerate(insert.columns):
+        if word.text in (other.text for other in insert.columns[:place]):
+            raise planner.error(f"the column {word.text!r} stands here twice", word.start, remedy="leave one out")
+        if word.text not in known:
+            raise unknown_column(planner.text, word, known, table.name.text)
+    return [known[word.text] for word in insert.columns]
+
+
+def _check_order(planner: Planner, insert: Insert, columns: Sequence[Column], outputs: Sequence[Output]) -> None:
+    """SqlError if the names are those of the sink in another order: by place, values would land in other columns."""
+    names, given = [column.name.text for column in columns], [out.name for out in outputs]
+    if (
+        insert.columns
+        or names == given
+        or sorted(names) != sorted(given)
+        or planner.catalog.options.get(ALLOW) == "allow"
+    ):
+        return
+    at = next(out.at for name, out in zip(names, outputs, strict=True) if name != out.name)
+    raise planner.error(
+        f"columns go by their places, but these are those of {insert.table.text!r} in another order",
+        at,
+        remedy=f"INSERT INTO {insert.table.text} ({', '.join(given)}) SELECT ..., or SET '{ALLOW}' = 'allow'",
+    )
+
+
+def _text(planner: Planner, column: Column, out: Output) -> str:
+    """A column of the sink: the value, cast to the declared type."""
+    value, kind = out.value, column.type
+    check_bounds(planner, value, out.at)
+    if kind is not None and not in_range(out.at.unalias() if hasattr(out.at, "unalias") else out.at, kind):
+        what = f"the column {column.name.text!r} is {kind.text.upper()}, and the number is beyond that"
+        raise planner.error(what, out.at, remedy="declare the column as DECIMAL(38, 0)")
+    if kind is not None and not fits(value.type, kind):
+        known = value.type.text.upper() if value.type else ""
+        raise planner.error(
+            f"the column {column.name.text!r} is {kind.text.upper()}, and {known} is selected for it",
+            out.at,
+            remedy=f"CAST(... AS {kind.text.upper()})",
+        )
+    if kind is not None and (value.type is None or value.type.text != kind.text):
+        value = (
+            Value(f"cast({value.plain} AS {kind.text})")
+            if value.type is None
+            else cast(planner.text, value, kind, out.at)
+        )
+    return f"{value.plain} AS {quote_name(column.name.text)}"
+
+
+def keys_of(
+    planner: Planner, insert: Insert, table: CreateTable, columns: Sequence[Column], made: Selected
+) -> tuple[str, ...]:
+    """The columns by which rows are replaced: the primary key, else those that the query's rows are replaced by."""
+    declared = tuple(word.text for word in table.key)
+    if declared and not made.relation.keys:
+        return declared
+    found: list[str] = []
+    for key in made.relation.keys or ():
+        place = _place(made, key)
+        if place is None:
+            raise _unselected(planner, insert, key)
+        found.append(columns[place].name.text)
+    if declared and set(declared) != set(found):
+        raise planner.error(
+            f"rows are replaced by {', '.join(found)}, not by the PRIMARY KEY, so rows of old keys would stay",
+            table.key[0].start,
+            remedy=f"declare PRIMARY KEY ({', '.join(found)}) NOT ENFORCED",
+        )
+    return tuple(found)
+
+
+def _unselected(planner: Planner, insert: Insert, key: str) -> SqlError:
+    """The error for a key without a column; one that is computed has a name that nobody gave."""
+    from sqlglot import exp
+
+    if any(column.name == key for column in insert.tree.find_all(exp.Column)):
+        what, remedy = f"rows are replaced by {key!r}, which is not selected", f"select {key}"
+    else:
+        what = "rows are replaced by a computed key, which is not selected"
+        remedy = "select it, too, in the query that groups by it or ranks: UPPER(page) AS upper_page"
+    return planner.error(what, insert.table.start, remedy=remedy)
+
+
+def _place(made: Selected, key: str) -> int | None:
+    """Where a key is selected; a window is told by its end as well as by its start."""
+    values = [out.value for out in made.outputs]
+    place = next((n for n, value in enumerate(values) if value.field == key), None)
+    if place is None and key == "start_time":
+        place = next((n for n, value in enumerate(values) if value.role in ("end", "last")), None)
+    return place
+
+
+def _check_updates(planner: Planner, insert: Insert, made: Selected, write: Sink) -> None:
+    if made.relation.keys is not None and write in (_files, _sqlite):
+        raise planner.error(
+            "the query replaces rows, which this sink cannot", insert.table.start,
+            remedy="write to 'connector' = 'delta', or group by a window",
+        )  # fmt: skip
+    if made.relation.retracts and write is _kafka:
+        raise planner.error(
+            "the query takes rows back, which this sink cannot", insert.table.start,
+            remedy="write to 'connector' = 'delta', or filter before the ranking",
+        )  # fmt: skip
+
+
+def _check_declared(table: CreateTable, options: Options, write: Sink) -> None:
+    """SqlError for what a table declares of its rows, where this sink has no meaning for it."""
+    remedy = "leave it out, or write to 'connector' = 'delta'"
+    if table.partitioned_by and write in (_files, _kafka, _sqlite):
+        at = table.partitioned_by[0].start
+        raise options.error("this sink does not write by partitions", at=at, remedy=remedy)
+    if table.key and write is _sqlite:
+        raise options.error("this sink appends rows: a PRIMARY KEY replaces none", at=table.key[0].start, remedy=remedy)
+
+
+def _print(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:  # noqa: ARG001
+    return stream.to_print(max_rows=options.number("max-rows") or 20, name=name)
+
+
+def _files(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:  # noqa: ARG001
+    options.choice("format", {"json": "json"}, "json")
+    return stream.to_file(options.need("path", "/data/out").removeprefix("file://"), name=name)
+
+
+def _delta(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:
+    found = changes.keys()
+    if not found and changes.replace:
+        raise options.error(
+            "the query replaces its one row, but the table has no key",
+            remedy="declare a PRIMARY KEY, or group by a column",
+        )
+    return stream.to_delta(
+        options.take("path") or options.need("table", "totals"),
+        mode="upsert" if found else "append",
+        keys=found,
+        order_by=changes.order() or tuple(filter(None, (options.take(ORDER_BY) or "").split(","))),
+        deletes=changes.deletes,
+        partition_by=[word.text for word in options.table.partitioned_by],
+        name=name,
+    )
+
+
+def _kafka(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:
+    options.choice("format", {"json": "json"}, "json")
+    reading = next((pair[0] for key, pair in options.found.items() if key in OF_SOURCES), None)
+    if reading is not None:
+        remedy = "leave it out, or declare another table for what is read"
+        raise options.error(f"{reading.text!r} is an option of sources", at=reading.start, remedy=remedy)
+    found = changes.keys()
+    named = next((value for _, value in options.table.options.values() if value.text == CHANGES), None)
+    if named is not None and len(found) != 1:
+        raise options.error(
+            "'upsert-kafka' writes rows by a key, and a record of Kafka has one", at=named.start,
+            remedy="declare a PRIMARY KEY of one column",
+        )  # fmt: skip
+    if changes.replace and len(found) != 1:
+        raise options.error(
+            "the query replaces rows, and a record of Kafka has one key", remedy="declare a PRIMARY KEY of one column"
+        )
+    key = options.take("key.fields") or (found[0] if len(found) == 1 else None)
+    return stream.to_kafka(
+        options.need("properties.bootstrap.servers", "localhost:9092"),
+        options.need("topic", "totals"),
+        key=key,
+        delivery=options.choice("sink.delivery-guarantee", GUARANTEES, "at-least-once"),
+        options={name: value for name in SETTINGS if (value := options.take(f"{PROPERTIES}{name}")) is not None},
+        name=name,
+    )
+
+
+def _sqlite(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:  # noqa: ARG001
+    return stream.to_sqlite(options.need("path", "shop.db"), options.need("table", "totals"), name=name)
+
+
+def _memory(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:
+    table = options.table.name.text
+    bound: Any = changes.planner.bound.get(table)
+    if not isinstance(bound, MemoryChannel):
+        raise options.error(
+            f"no channel is given for {table!r}",
+            remedy=f"pipeline_from_sql(..., tables={{{table!r}: MemoryChannel(...)}})",
+        )
+    return stream.to_memory(bound, name=name)
+
+
+SINKS: Final[Mapping[str, Sink]] = MappingProxyType(
+    {"print": _print, "filesystem": _files, "delta": _delta, "kafka": _kafka, "sqlite": _sqlite, "memory": _memory}
+)

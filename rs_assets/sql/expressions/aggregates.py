@@ -1,0 +1,232 @@
+"""Aggregates: as those that windows know by name, else as an aggregate of Spark in text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from rs_assets.expressions.functions.literals import quote_name
+from rs_assets.expressions.functions.own import PREFIX, AggregateFunction
+from rs_assets.records.types import Type, type_in
+from rs_assets.sql.expressions.decimals import combined, summed
+from rs_assets.sql.expressions.expressions import Expressions
+from rs_assets.sql.expressions.udf import MARK, check_arguments
+from rs_assets.sql.expressions.values import Value
+from rs_assets.sql.read.lexer import CALL
+from rs_assets.sql.read.types import BIGINT, DOUBLE, is_decimal, is_number, is_whole
+from rs_assets.udf.fold import Folded
+
+# Aggregates by name, and the window's method that does the same.
+METHODS: Final[Mapping[str, str]] = MappingProxyType({"SUM": "sum", "MIN": "min", "MAX": "max"})
+NUMERIC: Final = ("SUM", "AVG", "STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAMP", "STDDEV", "VARIANCE")
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """An aggregate: `method` of a window over `argument`, or, without one, Spark's aggregate `text`."""
+
+    kind: str
+    text: str
+    type: Type | None
+    method: str = ""
+    argument: Value | None = None
+    # One of users' own, over `arguments`, of the rows for which `only` is true.
+    own: AggregateFunction | None = None
+    arguments: tuple[Value, ...] = ()
+    only: Value | None = None
+
+    def before(self, name: str) -> Iterator[tuple[str, Value]]:
+        """What must be a field before the window, for the aggregate called `name`."""
+        if self.argument is not None:
+            yield f"{name}_of", self.argument
+        for place, each in enumerate(self.arguments, 1):
+            yield f"{name}_of_{place}", each
+        if self.only is not None:
+            yield f"{name}_only", self.only
+
+    def column(self, name: str, fields: Mapping[str, str]) -> tuple[str, ...] | None:
+        """The field of the window's method, none for COUNT(*); None if it is an aggregate in text."""
+        if not self.method:
+            return None
+        return (fields[f"{name}_of"],) if self.argument is not None else ()
+
+    def folded(self, stream: Any, name: str, fields: Mapping[str, str], step: str) -> Any:
+        """The window `stream` with one of users' own over its rows, which the step called `step` makes."""
+        assert self.own is not None  # noqa: S101  asked for before
+        taken = tuple(fields[f"{name}_of_{place}"] for place in range(1, len(self.arguments) + 1))
+        only = fields[f"{name}_only"] if self.only is not None else None
+        made = Folded(self.own.aggregate, taken, self.own.needs, name, only)
+        kept = tuple(dict.fromkeys([*taken, *([only] if only else [])]))
+        schema = f"{quote_name(name)} {self.own.function.returns}"
+        return stream.reduce(made, schema=schema, fields=kept, name=step)
+
+
+def is_aggregate(tree: Any) -> bool:
+    """Whether a call is an aggregate, with FILTER or without."""
+    inner = tree.this if tree.key == "filter" else tree
+    return inner.key == "anonymous" and (inner.name.removeprefix(CALL) in AGGREGATES or MARK in inner.meta)
+
+
+def is_grouped(tree: Any) -> bool:
+    """Whether a select makes one row of several."""
+    if any(tree.args.get(part) is not None for part in ("group", "having", "distinct")):
+        return True
+    return any(aggregates_in(item) for item in tree.expressions)
+
+
+def aggregates_in(tree: Any) -> bool:
+    """Whether there is an aggregate in a tree, beside those of its sub-queries."""
+    return any(is_aggregate(call) for call in calls_in(tree))
+
+
+def calls_in(tree: Any) -> list[Any]:
+    """The calls in a tree, without those of sub-queries and those before OVER."""
+    nodes = tree.walk(prune=lambda node: node.key in ("subquery", "exists", "select"))
+    return [node for node in nodes if node.key == "anonymous" and not _before_over(node)]
+
+
+def _before_over(call: Any) -> bool:
+    above = call.parent
+    while above is not None and above.key in ("filter", "ignorenulls", "respectnulls"):
+        above = above.parent
+    return above is not None and above.key == "window" and any(each is call for each in above.this.walk())
+
+
+def aggregated(made: Expressions, tree: Any) -> Aggregated:
+    """The aggregate that a call stands for."""
+    found = _aggregated(made, tree)
+    if PREFIX in found.text:
+        remedy = "compute the value in a sub-query: SELECT AVG(v) FROM (SELECT f(x) AS v FROM t) AS s"
+        raise made.error(f"{found.kind} calls a function in Python", tree, remedy=remedy)
+    return found
+
+
+def _aggregated(made: Expressions, tree: Any) -> Aggregated:
+    if MARK in (tree.this if tree.key == "filter" else tree).meta:
+        return _own(made, tree)
+    where = made.condition(tree.expression.this).text if tree.key == "filter" else None
+    call = tree.this if tree.key == "filter" else tree
+    name = call.name.removeprefix(CALL)
+    arguments = call.expressions
+    distinct = bool(arguments) and arguments[0].key == "distinct"
+    if distinct:
+        arguments = arguments[0].expressions
+    if name == "COUNT" and not distinct and (not arguments or arguments[0].key == "star"):
+        return _rows(where)
+    if len(arguments) != 1 or arguments[0].key == "star":
+        raise made.error(f"{name} takes one argument", call, remedy=f"write {name}(column)")
+    if any(is_aggregate(each) for each in arguments[0].find_all(type(call))):
+        raise made.error(f"{name} of an aggregate", call, remedy="compute the inner one in a sub-query")
+    value = made.value(arguments[0])
+    if name in NUMERIC and value.type is not None and not is_number(value.type):
+        raise made.error(f"{name} of {value.type.text.upper()}, which is no number", call, remedy="CAST(... AS BIGINT)")
+    if distinct and name not in ("COUNT", "MIN", "MAX"):
+        remedy = "group by the value, too, and by a window in a sub-query, and by a window of its window_time outside"
+        raise made.error(f"{name}(DISTINCT ...) is not supported", call, remedy=remedy)
+    if where is not None:
+        value = Value(f"(CASE WHEN {where} THEN {value.plain} END)", value.type)
+    known = OF_SPARK.get(name) if made.text.dialect == "spark" else None
+    return (known or AGGREGATES[name])(value, distinct)
+
+
+def _own(made: Expressions, tree: Any) -> Aggregated:
+    """An aggregate of users' own."""
+    only = made.condition(tree.expression.this) if tree.key == "filter" else None
+    call = tree.this if tree.key == "filter" else tree
+    name = call.name.removeprefix(CALL)
+    function = made.calls.aggregate(name)  # type: ignore[attr-defined]
+    inside = next((each for each in call.expressions if each.key in ("distinct", "star")), None)
+    if inside is not None:
+        raise made.error(f"{name}({inside.key.upper()}) is not supported", call, remedy=f"write {function.signature}")
+    if any(is_aggregate(each) for argument in call.expressions for each in argument.find_all(type(call))):
+        raise made.error(f"{name} of an aggregate", call, remedy="compute the inner one in a sub-query")
+    values = [made.value(each) for each in call.expressions]
+    check_arguments(made, function.function, values, call)
+    given = function.function.casts(*(each.plain for each in values))
+    taken = [Value(f"({given[each.name]})", type_in(each.kind)) for each in function.function.parameters]
+    return Aggregated(name, "", type_in(function.function.returns), own=function, arguments=tuple(taken), only=only)
+
+
+def _rows(where: str | None) -> Aggregated:
+    if where is None:
+        return Aggregated("COUNT", "count(1)", BIGINT, "count")
+    return Aggregated("COUNT", f"count_if({where})", BIGINT)
+
+
+def _counted(value: Value, distinct: bool) -> Aggregated:  # noqa: FBT001  the table's form
+    if distinct:
+        return Aggregated("COUNT", "", BIGINT, "count_distinct", value)
+    return Aggregated("COUNT", f"count({value.plain})", BIGINT)
+
+
+def _of(name: str, kind: Callable[[Type | None], Type | None]) -> Callable[[Value, bool], Aggregated]:
+    def made(value: Value, distinct: bool) -> Aggregated:  # noqa: ARG001, FBT001
+        if value.field is not None or PREFIX in value.text:
+            return Aggregated(name, "", kind(value.type), METHODS[name], value)
+        return Aggregated(name, f"{METHODS[name]}({value.plain})", kind(value.type))
+
+    return made
+
+
+def _same(kind: Type | None) -> Type | None:
+    return kind
+
+
+def _sum_type(kind: Type | None) -> Type | None:
+    if kind is None or is_decimal(kind):
+        return None
+    return BIGINT if is_whole(kind) else DOUBLE
+
+
+def _average_of_spark(value: Value, distinct: bool) -> Aggregated:  # noqa: ARG001, FBT001
+    """A DOUBLE; of a DECIMAL Spark knows the digits."""
+    known = value.type is not None and not is_decimal(value.type)
+    return Aggregated("AVG", f"avg({value.plain})", DOUBLE if known else None)
+
+
+def _summed(value: Value, distinct: bool) -> Aggregated:  # noqa: FBT001
+    """Of a DECIMAL all 38 digits, as in Flink, by which those of a quotient go."""
+    if value.type is None or not is_decimal(value.type) or PREFIX in value.text:
+        return _of("SUM", _sum_type)(value, distinct)
+    kind = summed(value.type)
+    return Aggregated("SUM", f"cast(sum({value.plain}) AS {kind.text})", kind)
+
+
+def _average(value: Value, distinct: bool) -> Aggregated:  # noqa: ARG001, FBT001
+    """Of the type of the numbers: of whole ones a whole one, cut behind the point; of a DECIMAL six digits or more."""
+    kind = value.type
+    if kind is not None and is_whole(kind):
+        text = f"sum({value.plain}) div count({value.plain})"
+        return Aggregated("AVG", text if kind == BIGINT else f"cast({text} AS {kind.text})", kind)
+    if kind is not None and is_decimal(kind):
+        text = f"cast(sum({value.plain}) AS {summed(kind).text}) / cast(count({value.plain}) AS decimal(20,0))"
+        return Aggregated("AVG", text, combined("/", summed(kind), Type("decimal(20,0)")))
+    if kind is not None and kind.name == "float":
+        return Aggregated("AVG", f"cast(avg(cast({value.plain} AS double)) AS float)", kind)
+    return Aggregated("AVG", f"avg(cast({value.plain} AS double))", DOUBLE)
+
+
+def _double(name: str) -> Callable[[Value, bool], Aggregated]:
+    return lambda value, distinct: Aggregated(name, f"{name.lower()}({value.plain})", DOUBLE)  # noqa: ARG005
+
+
+AGGREGATES: Final[Mapping[str, Callable[[Value, bool], Aggregated]]] = MappingProxyType(
+    {
+        "COUNT": _counted,
+        "SUM": _summed,
+        "MIN": _of("MIN", _same),
+        "MAX": _of("MAX", _same),
+        "AVG": _average,
+        "STDDEV_POP": _double("STDDEV_POP"),
+        "STDDEV_SAMP": _double("STDDEV_SAMP"),
+        "VAR_POP": _double("VAR_POP"),
+        "VAR_SAMP": _double("VAR_SAMP"),
+        "VARIANCE": _double("VAR_SAMP"),
+    }
+)
+# Those that mean something else in Spark.
+OF_SPARK: Final[Mapping[str, Callable[[Value, bool], Aggregated]]] = MappingProxyType(
+    {"AVG": _average_of_spark, "SUM": _of("SUM", _sum_type)}
+)

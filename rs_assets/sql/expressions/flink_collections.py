@@ -1,0 +1,129 @@
+"""Functions of arrays, maps and JSON with Flink's meaning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from types import MappingProxyType
+from typing import Final
+
+from rs_assets.expressions.functions.literals import quote, unquote
+from rs_assets.records.types import Type
+from rs_assets.sql.expressions.sql_function import MANY, Refusal, SqlFunction, as_int, kind_of_first, textual
+from rs_assets.sql.expressions.values import Value
+
+# A path to one value: $.a.b[0]['c d'], with or without the word for how it is looked for.
+PATH: Final = re.compile(r"(?:lax |strict )?\$((?:\.[^.\[\]*'\" ()?@]+|\[\d+\]|\.?\['[^'*\]]+'\])*)")
+STEP: Final = re.compile(r"\.([^.\[\]']+)|\[(\d+)\]|\.?\['([^']+)'\]")
+
+
+def _element_type(values: Sequence[Value]) -> Type | None:
+    kind = values[0].type
+    return dict(kind.parts).get("element") if kind is not None else None
+
+
+def _of_element(values: Sequence[Value], place: int = 1) -> str:
+    """A value as an element of the first array."""
+    kind, value = _element_type(values), values[place]
+    if kind is None or value.type is None or value.type.text == kind.text:
+        return value.plain
+    return f"cast({value.plain} AS {kind.text})"
+
+
+def _contains(values: Sequence[Value]) -> str:
+    return f"exists({values[0].plain}, e -> e <=> {_of_element(values)})"
+
+
+def _removed(values: Sequence[Value]) -> str:
+    return f"filter({values[0].plain}, e -> NOT (e <=> {_of_element(values)}))"
+
+
+def _position(values: Sequence[Value]) -> str:
+    return f"cast(array_position({values[0].plain}, {_of_element(values)}) AS int)"
+
+
+def _ended(name: str) -> SqlFunction:
+    """An array with one more element."""
+    return SqlFunction(2, 2, lambda v: f"{name}({v[0].plain}, {_of_element(v)})", kind_of_first)
+
+
+def _sliced(values: Sequence[Value]) -> str:
+    """From one place to another, both counted from 1, or from the end; 0 is 1."""
+    array, size = values[0].plain, f"size({values[0].plain})"
+    first = _counted(as_int(values[1]), size)
+    last = _counted(as_int(values[2]), size) if len(values) > 2 else size
+    made = f"filter({array}, (e, i) -> i + 1 BETWEEN {first} AND {last})"
+    missing = " OR ".join(f"{value.text} IS NULL" for value in values[1:])
+    return f"if({missing}, NULL, {made})"
+
+
+def _counted(place: str, size: str) -> str:
+    return f"(CASE WHEN {place} < 0 THEN {size} + {place} + 1 WHEN {place} = 0 THEN 1 ELSE {place} END)"
+
+
+def _united(values: Sequence[Value]) -> str:
+    """All entries; of a key that several have it is the last one's."""
+
+    def both(one: str, other: str) -> str:
+        return f"map_concat(map_filter({one}, (k, v) -> NOT map_contains_key({other}, k)), {other})"
+
+    return reduce(both, (value.plain for value in values))
+
+
+def _part_of_map(part: str) -> SqlFunction:
+    def kind(values: Sequence[Value]) -> Type | None:
+        of = dict(values[0].type.parts).get(part) if values[0].type is not None else None
+        return Type("array", (("element", of),)) if of is not None else None
+
+    return SqlFunction(1, 1, f"map_{part}s({{0}})", kind)
+
+
+def _same_arrays(name: str) -> SqlFunction:
+    return SqlFunction(2, 2, f"{name}({{0}}, {{1}})", kind_of_first)
+
+
+def _known_path(values: Sequence[Value]) -> Refusal:
+    path = unquote(values[1].text)
+    if path is None or PATH.fullmatch(path) is None:
+        return "its path must be a text that leads to one value", "write it as '$.a.b[0]'"
+    return None
+
+
+def _json_value(values: Sequence[Value]) -> str:
+    """The text of a value; null of an object, of an array, and of JSON that is broken anywhere."""
+    found = PATH.fullmatch(unquote(values[1].text) or "")
+    assert found is not None  # noqa: S101  asked for before
+    steps = [each.groups() for each in STEP.finditer(found[1])]
+    path = quote("$" + "".join(f"[{place}]" if place else f"['{name or other}']" for name, place, other in steps))
+    value = f"try_variant_get(try_parse_json({values[0].plain}), {path}, "
+    return f"(CASE WHEN NOT schema_of_variant({value}'variant')) RLIKE '^(OBJECT|ARRAY)' THEN {value}'string') END)"
+
+
+COLLECTIONS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
+    {
+        "CARDINALITY": SqlFunction(1, 1, "cardinality({0})", "int"),
+        "ARRAY_APPEND": _ended("array_append"),
+        "ARRAY_PREPEND": _ended("array_prepend"),
+        "ARRAY_CONCAT": SqlFunction(1, MANY, "concat({all})", kind_of_first),
+        "ARRAY_CONTAINS": SqlFunction(2, 2, _contains, "boolean"),
+        "ARRAY_DISTINCT": SqlFunction(1, 1, "array_distinct({0})", kind_of_first),
+        "ARRAY_EXCEPT": _same_arrays("array_except"),
+        "ARRAY_INTERSECT": _same_arrays("array_intersect"),
+        "ARRAY_UNION": _same_arrays("array_union"),
+        "ARRAY_JOIN": SqlFunction(2, 3, "array_join({all})", "string", texts=(1, 2)),
+        "ARRAY_MAX": SqlFunction(1, 1, "array_max({0})", _element_type),
+        "ARRAY_MIN": SqlFunction(1, 1, "array_min({0})", _element_type),
+        "ARRAY_POSITION": SqlFunction(2, 2, _position, "int"),
+        "ARRAY_REMOVE": SqlFunction(2, 2, _removed, kind_of_first),
+        "ARRAY_REVERSE": SqlFunction(1, 1, "reverse({0})", kind_of_first),
+        "ARRAY_SLICE": SqlFunction(2, 3, _sliced, kind_of_first, numbers=(1, 2)),
+        "ARRAY_SORT": SqlFunction(1, 2, "sort_array({all})", kind_of_first),
+        "MAP_KEYS": _part_of_map("key"),
+        "MAP_VALUES": _part_of_map("value"),
+        "MAP_ENTRIES": SqlFunction(1, 1, "map_entries({0})", ""),
+        "MAP_FROM_ARRAYS": SqlFunction(2, 2, "map_from_arrays({0}, {1})", ""),
+        "MAP_UNION": SqlFunction(1, MANY, _united, kind_of_first),
+        "JSON_VALUE": textual(_json_value, 2, 2, texts=(0, 1), refuses=_known_path),
+    }
+)

@@ -1,0 +1,176 @@
+"""Functions with the meaning that they have in Flink; all others are those of the registry that scripts use too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any, Final
+
+from rs_assets.errors import SqlError, TopologyError
+from rs_assets.expressions.functions.literals import unquote
+from rs_assets.expressions.functions.own import OWN, AggregateFunction, Declared
+from rs_assets.expressions.functions.registry import (
+    FUNCTIONS,
+    TABLE_FUNCTIONS,
+    UnknownFunctionError,
+    function_named,
+    own_named,
+)
+from rs_assets.records.types import Type, type_in
+from rs_assets.sql.expressions.expressions import Expressions
+from rs_assets.sql.expressions.flink_collections import COLLECTIONS
+from rs_assets.sql.expressions.flink_numbers import NUMBERS
+from rs_assets.sql.expressions.flink_texts import TEXTS
+from rs_assets.sql.expressions.flink_times import TIMES_OF_FLINK
+from rs_assets.sql.expressions.predicates import aligned, branches_type
+from rs_assets.sql.expressions.sql_function import MANY, SqlFunction, kind_of_first
+from rs_assets.sql.expressions.udf import aggregate_called, called
+from rs_assets.sql.expressions.values import Value
+from rs_assets.sql.read.source import meant
+
+SQL_FUNCTIONS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
+    {
+        "COALESCE": SqlFunction(1, MANY, "coalesce({all})", "branches"),
+        "IFNULL": SqlFunction(2, 2, "coalesce({all})", "branches"),
+        "NULLIF": SqlFunction(2, 2, "nullif({all})", kind_of_first),
+        "IF": SqlFunction(3, 3, "if({all})", "branches of if"),
+        "GREATEST": SqlFunction(1, MANY, lambda values: _unless_null("greatest", values), "branches"),
+        "LEAST": SqlFunction(1, MANY, lambda values: _unless_null("least", values), "branches"),
+        **NUMBERS,
+        **TEXTS,
+        **TIMES_OF_FLINK,
+        **COLLECTIONS,
+    }
+)
+JSON_PARTS: Final = "JSON_VALUE(text, '$.a.b') gives one value"
+IN_GROUPS: Final = "write the rows of groups to a table, and collect them when you read it"
+# Functions of Flink that are not here, and what to write; scripts may have others by their names.
+NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("JSON_EXISTS", "JSON_QUERY", "JSON_STRING", "JSON_OBJECT", "JSON_ARRAY"), JSON_PARTS),
+        **dict.fromkeys(("JSON_QUOTE", "JSON_UNQUOTE", "JSON_LENGTH"), JSON_PARTS),
+        **dict.fromkeys(("COLLECT", "LISTAGG", "ARRAY_AGG", "JSON_OBJECTAGG", "JSON_ARRAYAGG"), IN_GROUPS),
+        **dict.fromkeys(("PERCENTILE", "APPROX_COUNT_DISTINCT"), "COUNT(DISTINCT x), AVG, STDDEV_POP are known"),
+        **dict.fromkeys(
+            ("GROUPING", "GROUPING_ID", "GROUP_ID"), "write one query for each grouping, and UNION ALL between them"
+        ),
+        **dict.fromkeys(
+            ("RAND", "RAND_INTEGER", "UUID"),
+            "a batch that is computed again must give the same rows: take MD5 of columns that name the row",
+        ),
+        **dict.fromkeys(("LOCALTIME", "CURRENT_TIME"), "take CURRENT_TIMESTAMP: there are no times without a date"),
+        "LOCALTIMESTAMP": "write CURRENT_TIMESTAMP",
+        "CURRENT_WATERMARK": "late rows are dropped by each step with state, and counted",
+        "CURRENT_DATABASE": "write the name as a text",
+        "PRINTF": "CONCAT the parts, with CAST(... AS STRING) and LPAD",
+        "STR_TO_MAP": "SPLIT_INDEX(SPLIT_INDEX(text, ',', 0), '=', 1), or CROSS JOIN LATERAL TABLE(STRING_SPLIT(...))",
+        "ELEMENT": "write array[1]",
+        "TYPEOF": "EXPLAIN, or `describe NAME;` at the shell, shows types",
+        "OVERLAPS": "write a.begin <= b.end AND b.begin <= a.end",
+    }
+)  # fmt: skip
+
+
+def _unless_null(name: str, values: Sequence[Value]) -> str:
+    """Null if one of them is null, which Spark passes over."""
+    arguments = [value.text for value in values]
+    if len(arguments) == 1:
+        return arguments[0]
+    missing = " OR ".join(f"{each} IS NULL" for each in arguments)
+    return f"CASE WHEN NOT ({missing}) THEN {name}({', '.join(arguments)}) END"
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Calls by name: `own` are names that the file gives to functions, which are those of SQL and of the registry."""
+
+    own: Mapping[str, str | Declared]
+
+    def aggregate(self, name: str) -> AggregateFunction:
+        """The aggregate of users' own of a name, whose calls are marked."""
+        return aggregate_called(self.own, name)
+
+    def __call__(self, made: Expressions, name: str, values: list[Value], tree: Any) -> Value:
+        """The Spark SQL of a call; SqlError for one that is unknown, or has other arguments."""
+        known = self.own.get(name, name)
+        if not isinstance(known, str):
+            return called(made, known, name, values, tree)
+        function = SQL_FUNCTIONS.get(known)
+        if function is None and known == name and name in NOT_HERE and own_named(name) is None:
+            raise made.error(f"{name} of Flink is not supported", tree, remedy=NOT_HERE[name])
+        if function is None:
+            return _registered(made, known, values, tree)
+        return checked_call(made, known, function, values, tree)
+
+
+def checked_call(made: Expressions, name: str, function: SqlFunction, values: list[Value], tree: Any) -> Value:
+    """The Spark SQL of a call; SqlError for other arguments than it takes."""
+    if not function.least <= len(values) <= function.most:
+        wanted = function.least if function.least == function.most else f"{function.least} to {function.most}"
+        wanted = f"{function.least} or more" if function.most == MANY else wanted
+        raise made.error(
+            f"{name} takes {wanted} arguments, not {len(values)}", tree, remedy="see docs/sql.md for its arguments"
+        )
+    _check(made, name, function, values, tree)
+    refusal = function.refuses(values)
+    if refusal is not None:
+        raise made.error(f"{name}: {refusal[0]}", tree, remedy=refusal[1])
+    kind, values = _returned(made, function, values, tree)
+    text = function.sql(values)
+    if isinstance(text, Value):
+        return text
+    return Value(_operand(text), kind, "proctime" if name == "PROCTIME" else "")
+
+
+def _operand(text: str) -> str:
+    return f"({text})" if text.startswith("CASE ") else text
+
+
+def _check(made: Expressions, name: str, function: SqlFunction, values: list[Value], tree: Any) -> None:
+    if function.words and unquote(values[0].text) not in function.words:
+        raise made.error(
+            f"{name} knows no unit {unquote(values[0].text)!r}", tree, remedy=f"use one of: {', '.join(function.words)}"
+        )
+    wanted = {**dict.fromkeys(function.texts, "text"), **dict.fromkeys(function.numbers, "number")}
+    for place, what in wanted.items():
+        kind = values[place].type if place < len(values) else None
+        fits = kind is None or kind.name == "void" or (kind.name == "string") == (what == "text")
+        if not fits and (what == "text" or kind is None or kind.name in ("string", "boolean", "timestamp", "date")):
+            raise made.error(
+                f"the argument {place + 1} of {name} is {kind.text.upper() if kind else ''}, no {what}",
+                tree,
+                remedy=f"CAST(... AS {'STRING' if what == 'text' else 'BIGINT'})",
+            )
+
+
+def _returned(
+    made: Expressions, function: SqlFunction, values: list[Value], tree: Any
+) -> tuple[Type | None, list[Value]]:
+    """The type of a call, and its arguments; those that may be its value have the type, too."""
+    if callable(function.returns):
+        return function.returns(values), values
+    if not function.returns.startswith("branches"):
+        return type_in(function.returns), values
+    head = 1 if function.returns.endswith("if") else 0
+    kind = branches_type(made, [value.type for value in values[head:]], tree)
+    return kind, [*values[:head], *(aligned(made, value, kind) for value in values[head:])]
+
+
+def _registered(made: Expressions, name: str, values: list[Value], tree: Any) -> Value:
+    try:
+        function = function_named(name, len(values))
+        if function.family == OWN:
+            return called(made, function, name, values, tree)
+        text = function.sql(*(value.plain for value in values))
+    except UnknownFunctionError as error:
+        known = [*SQL_FUNCTIONS, *(each.upper() for each in FUNCTIONS)]
+        near = meant(name, get_close_matches(name, known, n=1)) or "docs/sql.md and docs/functions.md list them"
+        told = name in known or own_named(name) is not None or name.casefold() in TABLE_FUNCTIONS
+        raise made.error(error.what, tree, remedy=error.remedy if told else near) from error
+    except SqlError:
+        raise
+    except TopologyError as error:
+        raise made.error(error.what, tree, remedy=error.remedy) from error
+    return Value(_operand(text), type_in(function.returns) if function.returns else None)

@@ -1,0 +1,177 @@
+"""Conditions and choices: comparisons, three-valued logic, LIKE, CASE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from rs_assets.expressions.functions.literals import quote
+from rs_assets.records.types import Type
+from rs_assets.sql.expressions.expressions import Expressions, a_type
+from rs_assets.sql.expressions.values import Value
+from rs_assets.sql.read.types import BOOLEAN, common, is_decimal, is_number
+
+# Chains of AND or OR of more parts than that are written without brackets between them.
+LONG: Final = 60
+
+
+def _compared(sign: str) -> Callable[[Expressions, Any], Value]:
+    def rule(made: Expressions, tree: Any) -> Value:
+        left, right = made.value(tree.this), made.value(tree.expression)
+        check_alike(made, left, right, tree)
+        return Value(f"({left.text} {sign} {right.text})", BOOLEAN)
+
+    return rule
+
+
+def _distinct(made: Expressions, tree: Any) -> Value:
+    same = _compared("<=>")(made, tree)
+    return Value(f"(NOT {same.text})", BOOLEAN)
+
+
+def check_alike(made: Expressions, left: Value, right: Value, tree: Any) -> None:
+    """SqlError for values that Spark would compare by a cast that may end the run, or hide a mistake."""
+    kinds = [kind for kind in (left.type, right.type) if kind is not None]
+    if len(kinds) < 2 or kinds[0].name == kinds[1].name or all(map(is_number, kinds)):
+        return
+    names = {kind.name for kind in kinds}
+    if names <= {"timestamp", "date", "string"} or "void" in names:
+        return
+    raise made.error(
+        f"{a_type(kinds[0])} is compared with {a_type(kinds[1])} in {made.shown(tree)}",
+        tree,
+        remedy=f"CAST one of them: CAST(... AS {kinds[0].text.upper()})",
+    )
+
+
+def _joined(sign: str) -> Callable[[Expressions, Any], Value]:
+    def rule(made: Expressions, tree: Any) -> Value:
+        parts = _chain(tree)
+        # Neither Python nor Spark goes as deep as hundreds of brackets.
+        parts = parts if len(parts) > LONG else [tree.this, tree.expression]
+        return Value(f"({f' {sign} '.join(made.condition(part).text for part in parts)})", BOOLEAN)
+
+    return rule
+
+
+def _chain(tree: Any) -> list[Any]:
+    """The parts of a chain of one connective, which leans to the left."""
+    kind, right = tree.key, []
+    while tree.key == kind:
+        right.append(tree.expression)
+        tree = tree.this
+    return [tree, *reversed(right)]
+
+
+def _not(made: Expressions, tree: Any) -> Value:
+    return Value(f"(NOT {made.condition(tree.this).text})", BOOLEAN)
+
+
+def _is(made: Expressions, tree: Any) -> Value:
+    value, what = made.value(tree.this), made.value(tree.expression)
+    if tree.expression.key not in ("null", "boolean"):
+        raise made.error(
+            f"{made.shown(tree.expression)} stands behind IS",
+            tree,
+            remedy="IS NULL, IS TRUE and IS FALSE, or = for values",
+        )
+    if tree.expression.key == "boolean":
+        made.condition(tree.this)
+    return Value(f"({value.text} IS {what.text.upper()})", BOOLEAN)
+
+
+def _between(made: Expressions, tree: Any) -> Value:
+    parts = [made.value(part) for part in (tree.this, tree.args["low"], tree.args["high"])]
+    for part in parts[1:]:
+        check_alike(made, parts[0], part, tree)
+    return Value(f"({parts[0].text} BETWEEN {parts[1].text} AND {parts[2].text})", BOOLEAN)
+
+
+def _in(made: Expressions, tree: Any) -> Value:
+    if tree.args.get("query") is None and not tree.expressions:
+        raise made.error("IN () has no values", tree, remedy="name some: IN (1, 2)")
+    if tree.args.get("query") is not None:
+        raise made.error(
+            "IN (SELECT ...) is not supported here", tree, remedy="let it stand in WHERE, joined to the rest by AND"
+        )
+    value, among = made.value(tree.this), [made.value(each) for each in tree.expressions]
+    for each in among:
+        check_alike(made, value, each, tree)
+    return Value(f"({value.text} IN ({', '.join(each.text for each in among)}))", BOOLEAN)
+
+
+def _like(made: Expressions, tree: Any) -> Value:
+    value = made.value(tree.this)
+    if value.type is not None and value.type.name != "string":
+        what = f"{made.shown(tree.this)} is {a_type(value.type)}, no text"
+        raise made.error(what, tree, remedy="CAST(... AS STRING)")
+    pattern = tree.expression
+    # In Flink a backslash is a letter of a pattern unless ESCAPE names it.
+    text = quote(pattern.this.replace("\\", "\\\\")) if pattern.is_string else (
+        f"replace({made.value(pattern).text}, {quote(chr(92))}, {quote(chr(92) * 2)})"
+    )  # fmt: skip
+    return Value(f"({value.text} LIKE {text})", BOOLEAN)
+
+
+def _escape(made: Expressions, tree: Any) -> Value:
+    like, by = tree.this, tree.expression
+    if like.key not in made.rules or like.key not in ("like", "ilike"):
+        raise made.error(f"{made.shown(tree)} is not supported here", tree, remedy=made.refused.get(like.key, ""))
+    if by.is_string and len(by.name) != 1:
+        raise made.error("ESCAPE takes one letter", by, remedy="write LIKE '50!%' ESCAPE '!'")
+    parts = [made.value(part).text for part in (like.this, like.expression, tree.expression)]
+    word = "ILIKE" if like.key == "ilike" else "LIKE"
+    return Value(f"({parts[0]} {word} {parts[1]} ESCAPE {parts[2]})", BOOLEAN)
+
+
+def _case(made: Expressions, tree: Any) -> Value:
+    subject = made.value(tree.this) if tree.this is not None else None
+    heads, results = list[str](), list[Value]()
+    for branch in tree.args["ifs"]:
+        when = made.value(branch.this) if subject is not None else made.condition(branch.this)
+        then = made.value(branch.args["true"])
+        results.append(then)
+        heads.append(f"WHEN {when.plain} THEN")
+    if tree.args.get("default") is not None:
+        results.append(made.value(tree.args["default"]))
+        heads.append("ELSE")
+    kind = branches_type(made, [each.type for each in results], tree)
+    parts = [f"{head} {aligned(made, each, kind).plain}" for head, each in zip(heads, results, strict=True)]
+    head = f"CASE {subject.text}" if subject is not None else "CASE"
+    return Value(f"{head} {' '.join(parts)} END", kind)
+
+
+def aligned(made: Expressions, value: Value, kind: Type | None) -> Value:
+    """A branch as what all branches share, where Spark would choose another type for them: of FLOAT and DECIMAL."""
+    if kind is None or value.type is None or value.type.name in (kind.name, "void"):
+        return value
+    if made.text.dialect == "spark" or not (kind.name == "float" or is_decimal(kind)):
+        return value
+    return Value(f"cast({value.plain} AS {kind.text})", kind)
+
+
+def branches_type(made: Expressions, kinds: list[Type | None], tree: Any) -> Type | None:
+    """The type that all branches share; SqlError if a text and a number would become one."""
+    known = [kind for kind in kinds if kind is not None and kind.name != "void"]
+    if any(kind is None for kind in kinds) or not known:
+        return None
+    made_of = known[0]
+    for kind in known[1:]:
+        shared = common(made_of, kind)
+        if shared is None:
+            raise made.error(
+                f"{made.shown(tree)} is once {a_type(made_of)} and once {a_type(kind)}", tree, remedy="CAST one of them"
+            )
+        made_of = shared
+    return made_of
+
+
+PREDICATES: Final[Mapping[str, Callable[[Expressions, Any], Value]]] = MappingProxyType(
+    {
+        "eq": _compared("="), "neq": _compared("<>"), "gt": _compared(">"), "gte": _compared(">="),
+        "lt": _compared("<"), "lte": _compared("<="), "nullsafeeq": _compared("<=>"), "nullsafeneq": _distinct,
+        "and": _joined("AND"), "or": _joined("OR"), "not": _not, "is": _is, "between": _between, "in": _in,
+        "like": _like, "escape": _escape, "case": _case,
+    }
+)  # fmt: skip

@@ -1,0 +1,173 @@
+"""Functions of users' own in SQL: what CREATE FUNCTION names, and what their calls become."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+from rs_assets.errors import RsError, TopologyError
+from rs_assets.expressions.functions.function import Function
+from rs_assets.expressions.functions.own import AggregateFunction, Declared, TableFunction
+from rs_assets.expressions.functions.registry import (
+    FUNCTIONS,
+    TABLE_FUNCTIONS,
+    UnknownFunctionError,
+    own_named,
+    table_function_named,
+)
+from rs_assets.records.types import Type, type_in
+from rs_assets.sql.expressions.expressions import Expressions, a_type
+from rs_assets.sql.expressions.values import Value
+from rs_assets.sql.read.lexer import CALL
+from rs_assets.sql.read.source import Text, meant
+from rs_assets.sql.read.types import FLOATS, WHOLE, is_decimal, is_whole
+from rs_assets.udf.declare import AGGREGATE, DECLARED, aggregate, scalar, table
+
+if TYPE_CHECKING:
+    from rs_assets.sql.plan.planner import Planner
+    from rs_assets.sql.read.statements import CreateFunction
+
+# What a tree of a call knows that is one of an aggregate of users' own.
+MARK: Final = "own_aggregate"
+
+
+def created(text: Text, made: CreateFunction) -> Declared:
+    """The Python function that CREATE FUNCTION names: 'module:attribute', or 'module.attribute'."""
+    target = made.target.text
+    module, _, name = target.rpartition(":" if ":" in target else ".")
+    if not module or not name:
+        remedy = "name a module and what stands in it: 'shop.functions:region'"
+        raise text.error(f"{target!r} is no function of a module", made.target.start, remedy=remedy)
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except AttributeError as error:
+        known = [each for each in vars(importlib.import_module(module)) if not each.startswith("_")]
+        near = meant(name, get_close_matches(name, known, n=1)) if get_close_matches(name, known, n=1) else ""
+        what = f"the module {module!r} has no {name!r}"
+        raise text.error(what, made.target.start, remedy=near or "name a function of it") from error
+    except Exception as error:
+        what = f"the module {module!r} cannot be imported: {type(error).__name__}: {error}"
+        raise text.error(
+            what, made.target.start, remedy="put it where Python finds it: PYTHONPATH, or a package"
+        ) from error
+    return _declared(text, made, found)
+
+
+def _declared(text: Text, made: CreateFunction, found: Any) -> Declared:
+    """What is declared already, else a function or a class with annotations."""
+    known = _known(found)
+    # A decorator around what is declared has the attributes of that, and is another function.
+    if known is not None and known is not _known(getattr(found, "__wrapped__", None)):
+        return known
+    is_aggregate = all(callable(getattr(found, method, None)) for method in AGGREGATE)
+    try:
+        if not callable(found) and not is_aggregate:
+            raise TopologyError(f"{found!r} is no function", remedy="name a function, or a class of an aggregate")
+        make = aggregate if is_aggregate else table if inspect.isgeneratorfunction(found) else scalar
+        return make(found, made.name.text)
+    except RsError as error:
+        raise text.error(error.what, made.target.start, remedy=error.remedy) from error
+
+
+def _known(found: Any) -> Declared | None:
+    """What an object says that it is declared as."""
+    return vars(found).get(DECLARED) if hasattr(found, "__dict__") else None
+
+
+def mark_aggregates(functions: Mapping[str, str | Declared], trees: Iterable[Any]) -> None:
+    """Let the trees know which calls are of aggregates of users' own."""
+    for tree in trees:
+        for call in _calls(tree):
+            name = call.name.removeprefix(CALL)
+            if isinstance(_own(functions, name), AggregateFunction):
+                call.meta[MARK] = True
+
+
+def _calls(tree: Any) -> Iterator[Any]:
+    return (node for node in tree.walk() if node.key == "anonymous")
+
+
+def _own(functions: Mapping[str, str | Declared], name: str) -> Declared | None:
+    """The function of users' own that a name of a call means."""
+    found = functions.get(name)
+    if found is not None:
+        return None if isinstance(found, str) else found
+    return None if name.casefold() in FUNCTIONS or name.casefold() in TABLE_FUNCTIONS else own_named(name)
+
+
+def aggregate_called(functions: Mapping[str, str | Declared], name: str) -> AggregateFunction:
+    """The aggregate of a name that is marked as one."""
+    found = _own(functions, name)
+    assert isinstance(found, AggregateFunction)  # noqa: S101  it is marked
+    return found
+
+
+def table_function(planner: Planner, name: str, arity: int, at: object) -> TableFunction:
+    """The function that makes rows which a call in LATERAL TABLE names: one that CREATE FUNCTION made, or declared.
+
+    SqlError, with its place, if there is none, or none that takes so many arguments.
+    """
+    try:
+        found = planner.catalog.functions.get(name.upper())
+        if isinstance(found, TableFunction) and found.accepts(arity):
+            return found
+        if found is not None and not isinstance(found, str):
+            wanted = found.signature if isinstance(found, TableFunction) else "a function that makes rows"
+            raise UnknownFunctionError(f"{name} cannot be called so in LATERAL TABLE", remedy=f"write {wanted}")
+        return table_function_named(found or name, arity)
+    except TopologyError as error:
+        raise planner.error(error.what, at, remedy=error.remedy) from error
+
+
+def called(made: Expressions, function: Declared, name: str, values: list[Value], tree: Any) -> Value:
+    """The Spark SQL of a call; SqlError for arguments of another number or of other types."""
+    if not isinstance(function, Function):
+        what = "makes rows" if isinstance(function, TableFunction) else "is an aggregate"
+        remedy = (
+            f"LATERAL TABLE({name}(...)) AS t(a)" if isinstance(function, TableFunction) else "use it with GROUP BY"
+        )
+        raise made.error(f"{name} {what}, and cannot stand here", tree, remedy=remedy)
+    check_arguments(made, function, values, tree)
+    text = function.sql(*(value.plain for value in values))
+    return Value(text, type_in(function.returns))
+
+
+def check_arguments(made: Expressions, function: Function, values: list[Value], tree: Any) -> None:
+    """SqlError for arguments that are too many or too few, or that would lose something as what the function takes."""
+    if not function.accepts(len(values)):
+        raise made.error(
+            f"{function.name} takes other arguments than {len(values)}", tree, remedy=f"write {function.signature}"
+        )
+    for place, value in enumerate(values):
+        wanted = type_in(function.kind_at(place))
+        if wanted is not None and not _fits(value.type, wanted):
+            known = a_type(value.type) if value.type is not None else "of no known type"
+            raise made.error(
+                f"the argument {place + 1} of {function.name} is {known}, and it takes {a_type(wanted)}",
+                tree,
+                remedy=f"CAST(... AS {wanted.text.upper()})",
+            )
+
+
+def _fits(known: Type | None, wanted: Type) -> bool:
+    """Whether all values of a type are values of another."""
+    if known is None or known.name == "void" or known.text == wanted.text:
+        return True
+    if is_whole(known) and is_whole(wanted):
+        return WHOLE.index(known.name) <= WHOLE.index(wanted.name)
+    if wanted.name in FLOATS:
+        return (is_whole(known) or is_decimal(known) or known.name == "float") and wanted.name == "double"
+    if is_decimal(wanted):
+        return is_whole(known) or (is_decimal(known) and _digits(known) <= _digits(wanted))
+    return (known.name, wanted.name) == ("date", "timestamp")
+
+
+def _digits(kind: Type) -> int:
+    """The digits before the point of a DECIMAL."""
+    precision, scale = (int(part) for part in kind.name[len("decimal(") : -1].split(","))
+    return precision - scale

@@ -1,0 +1,149 @@
+"""The tables, views, functions and options that a file declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Final
+
+from rs_assets.expressions.functions.own import Declared
+from rs_assets.expressions.functions.registry import FUNCTIONS
+from rs_assets.sql.expressions.aggregates import AGGREGATES
+from rs_assets.sql.expressions.functions import SQL_FUNCTIONS
+from rs_assets.sql.expressions.udf import created, mark_aggregates
+from rs_assets.sql.plan.windowing import KINDS
+from rs_assets.sql.read.source import Text, meant
+from rs_assets.sql.read.statements import (
+    CreateFunction,
+    CreateTable,
+    CreateView,
+    Insert,
+    Mark,
+    Select,
+    SetOption,
+    Statement,
+    Word,
+)
+
+# Functions that Flink's programs bring as classes, by the last part of the class.
+KNOWN_CLASSES: Final[Mapping[str, str]] = MappingProxyType({"CountChar": "COUNT_CHAR"})
+LANGUAGES: Final = ("JAVA", "SCALA", "PYTHON")
+ALLOW: Final = "sql.insert-permutation"
+# Options of SET, with the values they may have; all others are refused.
+OPTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {ALLOW: ("refuse", "allow"), "execution.runtime-mode": ("streaming",), "table.local-time-zone": ("UTC",)}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """What is declared, by name; names are told apart by case, but none may differ by case alone."""
+
+    text: Text
+    tables: Mapping[str, CreateTable]
+    views: Mapping[str, CreateView]
+    # The name of a function that is known here, or one in Python.
+    functions: Mapping[str, str | Declared]
+    options: Mapping[str, str]
+    inserts: tuple[Insert, ...]
+
+    def table(self, name: str, at: object) -> CreateTable:
+        """The table of a name; SqlError for one that is not there."""
+        found = self.tables.get(name)
+        if found is None:
+            raise self.text.error(
+                f"there is no table {name!r}", at, remedy=meant(name, [*self.tables, *self.views]) or "CREATE TABLE"
+            )
+        return found
+
+
+def catalog_of(text: Text, statements: Iterable[Statement], *, writes: bool = True) -> Catalog:
+    """The catalog of a file; SqlError for names that stand twice, and, if it `writes`, for one that writes nothing."""
+    every = tuple(statements)
+    _check_names(text, every)
+    inserts = tuple(each for each in every if isinstance(each, Insert))
+    if writes and not inserts:
+        raise text.error("nothing is written", len(text.sql.rstrip()), remedy="end with INSERT INTO sink SELECT ...")
+    functions = dict(_function(text, each) for each in every if isinstance(each, CreateFunction))
+    mark_aggregates(functions, (each.tree for each in every if isinstance(each, Insert | CreateView | Select)))
+    return Catalog(
+        text,
+        MappingProxyType(_tables(text, every)),
+        MappingProxyType({each.name.text: each for each in every if isinstance(each, CreateView)}),
+        MappingProxyType(functions),
+        MappingProxyType(dict(_option(text, each) for each in every if isinstance(each, SetOption))),
+        inserts,
+    )
+
+
+def _tables(text: Text, statements: tuple[Statement, ...]) -> dict[str, CreateTable]:
+    """The tables by name, with the watermarks that queries give them."""
+    made = {each.name.text: each for each in statements if isinstance(each, CreateTable)}
+    for mark in (each for each in statements if isinstance(each, Mark)):
+        table, wanted = made.get(mark.table.text), mark.watermark
+        if table is None:
+            raise text.error(
+                f"{mark.table.text!r} is no table, which alone has a WATERMARK", mark.table.start,
+                remedy="write it where the table is read",
+            )  # fmt: skip
+        known = [column.name.text for column in table.columns]
+        if wanted.column.text not in known:
+            raise text.error(
+                f"the table {mark.table.text!r} has no column {wanted.column.text!r}", wanted.column.start,
+                remedy=meant(wanted.column.text, known),
+            )  # fmt: skip
+        if table.watermark is not None and table.watermark.expression != wanted.expression:
+            raise text.error(
+                "a table has one watermark", wanted.column.start, remedy="write the same one wherever it is read"
+            )
+        made[mark.table.text] = replace(table, watermark=wanted)
+    return made
+
+
+def _check_names(text: Text, statements: tuple[Statement, ...]) -> None:
+    seen: dict[str, Word] = {}
+    for each in statements:
+        name = each.name if isinstance(each, CreateTable | CreateView) else None
+        if name is None:
+            continue
+        other = seen.get(name.text.casefold())
+        if other is not None:
+            why = "already" if other.text == name.text else f"as {other.text!r}, which differs by case only"
+            raise text.error(f"{name.text!r} was created {why}", name.start, remedy="take another name")
+        seen[name.text.casefold()] = name
+
+
+def _function(text: Text, made: CreateFunction) -> tuple[str, str | Declared]:
+    """A name, and the function that it stands for."""
+    name = made.name.text.upper()
+    language = made.language.text.upper() if made.language is not None else ""
+    if made.language is not None and language not in LANGUAGES:
+        raise text.error(f"the language {language} is none of functions", made.language.start, remedy="LANGUAGE PYTHON")
+    if name in AGGREGATES or name in KINDS:
+        raise text.error(f"{name} is a function of SQL already", made.name.start, remedy="take another name")
+    if language == "PYTHON" or ":" in made.target.text:
+        return name, created(text, made)
+    last = made.target.text.rpartition(".")[2]
+    found = KNOWN_CLASSES.get(last, last.upper())
+    if found not in SQL_FUNCTIONS and found.casefold() not in FUNCTIONS:
+        known = [*KNOWN_CLASSES, *SQL_FUNCTIONS, *FUNCTIONS]
+        near = get_close_matches(last, known, n=1)
+        raise text.error(
+            f"{made.target.text!r} is no function that is known here",
+            made.target.start,
+            remedy=meant(last, near) or "name one of docs/functions.md, or one in Python: 'module:function'",
+        )
+    return name, found
+
+
+def _option(text: Text, made: SetOption) -> tuple[str, str]:
+    key, value = made.key.text, made.value.text
+    if key not in OPTIONS:
+        raise text.error(f"there is no option {key!r}", made.key.start, remedy=meant(key, OPTIONS))
+    if value not in OPTIONS[key]:
+        raise text.error(
+            f"the option {key!r} cannot be {value!r}", made.value.start, remedy=f"use {' or '.join(OPTIONS[key])}"
+        )
+    return key, value

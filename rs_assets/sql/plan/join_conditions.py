@@ -1,0 +1,211 @@
+"""The conditions of a join: those of one side, keys, bounds in time, and those that are left for pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any, Final
+
+from rs_assets.operators.join.spec import JoinType
+from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
+from rs_assets.sql.expressions.predicates import check_alike
+from rs_assets.sql.expressions.values import Value
+from rs_assets.sql.plan.outputs import filtered
+from rs_assets.sql.plan.planner import Place, Planner
+from rs_assets.sql.plan.relation import NONE, Column, Relation, Scope
+from rs_assets.sql.read.durations import duration
+
+# What `a op b` says of the difference b - a: whether it is bounded below, above, or on both sides.
+COMPARED: Final = {
+    "lte": (True, False),
+    "lt": (True, False),
+    "gte": (False, True),
+    "gt": (False, True),
+    "eq": (True, True),
+}
+# The sides whose rows may be dropped before a join: those that it keeps only with a partner.
+FILTERED: Final[Mapping[JoinType, tuple[str, ...]]] = MappingProxyType(
+    {"inner": ("left", "right"), "semi": ("left", "right"), "left": ("right",), "anti": ("right",), "right": ("left",)}
+)
+
+
+@dataclass(slots=True)
+class Join:
+    """A join in the making: its sides, and what its conditions are for."""
+
+    planner: Planner
+    left: Relation
+    right: Relation
+    how: JoinType
+    at: Any
+    place: Place
+    pairs: list[tuple[Value, Value]] = field(default_factory=list)
+    rest: list[Any] = field(default_factory=list)
+    lower: timedelta | None = None
+    upper: timedelta | None = None
+    times: tuple[Value, Value] | None = None
+    timed: list[Any] = field(default_factory=list)
+
+    @property
+    def both(self) -> tuple[Column, ...]:
+        """The columns of both sides."""
+        return (*self.left.columns, *self.right.columns)
+
+
+def later(join: Join, tree: Any) -> bool:
+    """Whether a condition of WHERE names a table that is joined only later."""
+    from sqlglot import exp
+
+    tables = join.left.tables | join.right.tables
+    names = {column.name for column in join.both}
+    for column in tree.find_all(exp.Column):
+        parts = [part.name for part in column.parts]
+        if parts[0] not in tables and parts[0] not in names:
+            return True
+    return False
+
+
+def _side(join: Join, tree: Any) -> str:
+    """Which sides a tree names columns of: 'left', 'right', 'both' or '' for neither."""
+    from sqlglot import exp
+
+    scope = Scope(join.planner.text, join.both)
+    sides = set()
+    for column in tree.find_all(exp.Column):
+        value = scope.find(column)
+        here = any(value is not None and _within(value, each.value) for each in _named(join.left, column))
+        sides.add("left" if here else "right")
+    return "both" if len(sides) > 1 else next(iter(sides), "")
+
+
+def _named(relation: Relation, column: Any) -> list[Column]:
+    parts = [part.name for part in column.parts]
+    named = [c for c in relation.columns if (c.table, c.name) == tuple(parts[:2])]
+    return named or [c for c in relation.columns if c.name == parts[0]]
+
+
+def _within(value: Value, of: Value) -> bool:
+    return value.text.startswith(of.text)
+
+
+def take(join: Join, tree: Any) -> None:
+    """Decide what a condition is for: one side, the keys, the bound in time, or the pairs that are left."""
+    if tree.key == "between":
+        from sqlglot import exp
+
+        for made in (
+            exp.GTE(this=tree.this, expression=tree.args["low"]),
+            exp.LTE(this=tree.this, expression=tree.args["high"]),
+        ):
+            take(join, made)
+        return
+    side = _side(join, tree)
+    if not side and _never(tree):
+        raise join.planner.error(
+            "this condition is true for no row", tree, remedy="leave it out, or compare columns of both sides"
+        )
+    if side in ("left", "right") and _may_filter(join, side):
+        _filter(join, side, tree)
+    elif side != "both" or tree.key not in COMPARED or not _compared(join, tree):
+        join.rest.append(tree)
+
+
+def _never(tree: Any) -> bool:
+    """Whether a condition without columns is false, or null."""
+    from sqlglot.optimizer.simplify import simplify
+
+    made = simplify(tree.copy())
+    return made.key == "null" or (made.key == "boolean" and not made.this)
+
+
+def _may_filter(join: Join, side: str) -> bool:
+    """Whether a condition on one side may drop its rows before the join."""
+    return side in FILTERED.get(join.how, ())
+
+
+def _filter(join: Join, side: str, tree: Any) -> None:
+    relation = join.left if side == "left" else join.right
+    tables = sorted(relation.tables)
+    place = join.place.inside(tables[0] if tables else side)
+    setattr(join, side, filtered(join.planner, relation, [tree], place, "where"))
+
+
+def _compared(join: Join, tree: Any) -> bool:
+    """Take a comparison of both sides as a key or as a bound in time; False if it is neither."""
+    first, second = tree.this, tree.expression
+    swapped = _side(join, first) == "right"
+    if swapped:
+        first, second = second, first
+    if (_side(join, first), _side(join, second)) != ("left", "right"):
+        return False
+    if _bound(join, first, second, tree, swapped=swapped):
+        return True
+    if tree.key != "eq":
+        return False
+    left, right = (join.planner.over(side).value(each) for side, each in ((join.left, first), (join.right, second)))
+    check_alike(join.planner.over(join.left), left, right, tree)
+    join.pairs.append((left, right))
+    return True
+
+
+def _bound(join: Join, first: Any, second: Any, tree: Any, *, swapped: bool) -> bool:
+    left, right = _time(join, join.left, first), _time(join, join.right, second)
+    if left is None or right is None:
+        return False
+    if tree.key == "eq" and left[0].role == right[0].role == "end":
+        # Windows of one kind that end together start together.
+        starts = [_start(join.left), _start(join.right)] if same_window(join) else [None]
+        if None in starts:
+            return False
+        left, right = (starts[0], left[1]), (starts[1], right[1])  # type: ignore[assignment]
+    times = (left[0], right[0])
+    if join.times is not None and join.times != times:
+        return False
+    below, above = COMPARED[tree.key]
+    if swapped:
+        below, above = above, below
+    # left + a <= right + b: the right one is later by a - b at least.
+    difference = left[1] - right[1]
+    if below:
+        join.lower = difference if join.lower is None else max(join.lower, difference)
+    if above:
+        join.upper = difference if join.upper is None else min(join.upper, difference)
+    join.times = times
+    join.timed.append(tree)
+    if tree.key in ("lt", "gt"):
+        join.rest.append(tree)
+    return True
+
+
+def _start(relation: Relation) -> Value | None:
+    """The start of the windows that its rows are in, if it is a column."""
+    return next((column.value for column in relation.columns if column.value.role == "start"), None)
+
+
+def same_window(join: Join) -> bool:
+    """Whether both sides are in windows of one kind, be they grouped or not."""
+    kinds = [_kind(side) for side in (join.left, join.right)]
+    return kinds[0] is not None and kinds[0] == kinds[1]
+
+
+def _kind(relation: Relation) -> tuple[timedelta, timedelta, timedelta] | None:
+    window = relation.pending.window if relation.pending is not None else relation.window
+    if not isinstance(window, TumblingWindow | HoppingWindow):
+        return None
+    return window.size, window.slide, window.offset
+
+
+def _time(join: Join, relation: Relation, tree: Any) -> tuple[Value, timedelta] | None:
+    """The event time that a tree is, with an interval added or not; None for something else."""
+    if tree.key == "paren":
+        return _time(join, relation, tree.this)
+    if tree.key in ("add", "sub") and tree.expression.key == "interval":
+        inner = _time(join, relation, tree.this)
+        span = duration(join.planner.text, tree.expression)
+        return (inner[0], inner[1] + (span if tree.key == "add" else -span)) if inner is not None else None
+    if tree.key != "column":
+        return None
+    value = Scope(join.planner.text, relation.columns).find(tree)
+    return (value, NONE) if value is not None and value.role in ("rowtime", "start", "end") else None

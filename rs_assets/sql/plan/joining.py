@@ -1,0 +1,229 @@
+"""JOIN: of two streams by keys and time, by windows, or without bound; of a stream with a dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from rs_assets.errors import TopologyError
+from rs_assets.expressions.functions.literals import quote_name
+from rs_assets.operators.join.spec import OF_BOTH, Bound, Interval, JoinType
+from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
+from rs_assets.sql.expressions.values import Value
+from rs_assets.sql.plan.join_conditions import Join, later, same_window, take
+from rs_assets.sql.plan.lateral import expanded, is_lateral
+from rs_assets.sql.plan.planner import Place, Planner, conjuncts
+from rs_assets.sql.plan.relation import NONE, Column, Relation, Scope
+from rs_assets.sql.plan.stateful import shuffled
+from rs_assets.sql.plan.table_refs import origins_of
+from rs_assets.sql.plan.windowing import bound_values
+
+Item = Callable[[Planner, Any, Place], Relation]
+KINDS: Final[dict[str, JoinType]] = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
+# What the joins that keep rows of the left side alone are in SQL.
+ENDLESS: Final[dict[str, str]] = {"semi": "a sub-query", "anti": "a sub-query with NOT"}
+
+
+def joined(
+    planner: Planner, left: Relation, tree: Any, conditions: list[Any], place: Place, item: Item
+) -> tuple[Relation, list[Any]]:
+    """`left` joined with what `tree` names; of the conditions of WHERE those are returned that are left over."""
+    if is_lateral(tree.this):
+        return expanded(planner, left, tree, place), conditions
+    how = _how(planner, tree)
+    if tree.this.key == "table" and tree.this.args.get("version") is not None:
+        from rs_assets.sql.plan.dimensions import dim_joined
+
+        return dim_joined(planner, left, tree, how, place), conditions
+    right = item(planner, tree.this, read_again(planner, left, tree.this, place))
+    check_sides(planner, left, right, tree)
+    join = Join(planner, left, right, how, tree, place)
+    on = list(conjuncts(tree.args["on"])) if tree.args.get("on") is not None else []
+    moved = [each for each in conditions if how == "inner" and not later(join, each)]
+    for each in [*on, *moved]:
+        take(join, each)
+    return made_join(join), [each for each in conditions if each not in moved]
+
+
+def _how(planner: Planner, tree: Any) -> JoinType:
+    if tree.args.get("using") or tree.args.get("method"):
+        raise planner.error("USING and NATURAL are not supported", tree, remedy="write ON a.id = b.id")
+    kind = (tree.args.get("kind") or "").upper()
+    if kind not in ("", "INNER", "OUTER", "CROSS"):
+        raise planner.error(f"{kind} JOIN is not supported", tree, remedy="use JOIN, LEFT, RIGHT or FULL JOIN")
+    if kind == "CROSS":
+        raise planner.error("CROSS JOIN is not supported", tree, remedy="join by equal columns: ON a.id = b.id")
+    return KINDS[(tree.args.get("side") or "").upper()]
+
+
+def read_again(planner: Planner, left: Relation, tree: Any, place: Place) -> Place:
+    """The place, at the next reading of sources that the left side reads already."""
+    while left.origins & origins_of(planner, tree, place):
+        place = replace(place, reading=place.reading + 1)
+    return place
+
+
+def check_sides(planner: Planner, left: Relation, right: Relation, tree: Any) -> None:
+    """SqlError for rows that are replaced later, and for two tables of one name."""
+    for side in (left, right):
+        if side.keys is not None:
+            raise planner.error(
+                "a join of rows that are replaced later", tree, remedy="group by a window, whose rows do not change"
+            )
+    twice = left.tables & right.tables
+    if twice:
+        raise planner.error(f"two tables are called {min(twice)!r}", tree, remedy="name one of them: JOIN t AS other")
+
+
+def made_join(join: Join) -> Relation:
+    """The join, with all that must be a field before it."""
+    planner = join.planner
+    right = join.place.inside(min(join.right.tables, default="right"))
+    join.left = _apart(join, join.left, join.place, needed=join.left.apart)
+    join.right = _apart(join, join.right, right, needed=join.right.apart)
+    if join.left.pending is not None or join.right.pending is not None:
+        return _by_window(join)
+    within = _interval(join)
+    if within is None and join.how != "inner":
+        raise planner.error(
+            f"{ENDLESS.get(join.how, f'a {join.how.upper()} JOIN')} without a bound in time never knows when a row"
+            " stays alone",
+            join.at,
+            remedy="bound it: AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '10' MINUTE",
+        )
+    if within is not None and within.exact and join.times is not None:
+        join.pairs.append(join.times)
+    if within is None:
+        join.left = _apart(join, join.left, join.place, needed=join.left.stateful)
+        join.right = _apart(join, join.right, right, needed=join.right.stateful)
+    times = join.times if within is not None else None
+    return _written(join, within, (str(times[0].field), str(times[1].field)) if times is not None else None)
+
+
+def _apart(join: Join, side: Relation, place: Place, *, needed: bool) -> Relation:
+    """A side in a query of its own, if it is `needed`: a join without bound follows no other state."""
+    return shuffled(join.planner, side, place, join.at) if needed else side
+
+
+def _interval(join: Join) -> Interval | None:
+    """The bound in time, None if one side of it is missing: then its conditions hold for pairs."""
+    times = join.times
+    real = times is not None and all(each.field is not None for each in times)
+    if join.lower is None or join.upper is None or not real:
+        join.rest += [each for each in join.timed if each not in join.rest]
+        return None
+    try:
+        return Interval.of(before=-join.lower, after=join.upper)
+    except TopologyError as error:
+        raise join.planner.error(error.what, join.at, remedy="turn the bound of the later time round") from error
+
+
+def _by_window(join: Join) -> Relation:
+    """A join of rows of two tables that are in the same window."""
+    left, right = join.left.pending, join.right.pending
+    same = left is not None and right is not None and left.field and right.field and same_window(join)
+    if not same or join.lower != NONE or join.upper != NONE or left is None or right is None:
+        raise join.planner.error(
+            "a join of rows in windows goes by equal windows of both sides",
+            join.at,
+            remedy="ON a.window_start = b.window_start AND a.window_end = b.window_end AND a.id = b.id",
+        )
+    assert isinstance(left.window, TumblingWindow | HoppingWindow)  # noqa: S101  _same_window knows no others
+    made = _written(join, replace(left.window, time_field=None), (str(left.field), str(right.field)))
+    bounds = bound_values("`start_time`", "`end_time`")
+    columns = tuple(replace(c, value=bounds.get(c.value.role, c.value)) for c in made.columns)
+    return replace(
+        made, columns=columns, window=left.window, pending=None, fields=(*made.fields, "start_time", "end_time")
+    )
+
+
+def _written(join: Join, within: Bound, times: tuple[str, str] | None) -> Relation:
+    """The step of the join, and its rows."""
+    planner, place, at = join.planner, join.place, join.at
+    if not join.pairs:
+        raise planner.error("a join needs equal columns", at, remedy="add ON a.id = b.id")
+    keys = [f"key_{n}" for n in range(1, len(join.pairs) + 1)]
+    sides = []
+    pairs = [_texts(*pair) for pair in join.pairs]
+    for number, side in enumerate((join.left, join.right)):
+        inside = place.inside(min(side.tables, default="")) if number else place
+        made, fields = planner.with_fields(
+            side, {k: p[number] for k, p in zip(keys, pairs, strict=True)}, inside, "keys", at
+        )
+        sides.append((_narrowed(planner, made, list(fields.values()), inside, at), fields))
+    (left, here), (right, there) = sides
+    prefix = _prefix(left, right) if join.how in OF_BOTH else None
+    beside = right.fields if join.how in OF_BOTH else ()
+    columns = (*left.columns, *(_prefixed(column, prefix) for column in right.columns if beside))
+    stream = left.stream.join(
+        right.stream,
+        on={here[key]: there[key] for key in keys},
+        within=within,
+        how=join.how,
+        time_field=times,
+        water_mark=(left.own_delay, right.own_delay) if times is not None else NONE,
+        condition=_condition(join, left, right),
+        prefix=prefix,
+        # SQL cannot say so, and Spark's own loses rows beside other steps with state.
+        processor=join.how == "semi",
+        name=planner.name(place, "join", at),
+    )
+    return Relation(
+        stream=stream,
+        fields=(*left.fields, *(f"{prefix or ''}{name}" for name in beside)),
+        columns=columns,
+        origins=left.origins | right.origins,
+        stateful=True,
+        window=left.window if within is not None and (not beside or left.window == right.window) else None,
+    )
+
+
+def _texts(left: Value, right: Value) -> tuple[Value, Value]:
+    """A pair of keys; texts with a sign before them, for an empty one equals nothing in a join of the topology."""
+    if not all(each.type is not None and each.type.name == "string" for each in (left, right)):
+        return left, right
+    return replace(left, text=f"('=' || {left.text})"), replace(right, text=f"('=' || {right.text})")
+
+
+def _narrowed(planner: Planner, side: Relation, keys: Sequence[str], place: Place, at: Any) -> Relation:
+    """A side with the fields that its columns, keys and times need, for all others would be kept in state."""
+    wanted = [c.value.field for c in side.columns if c.value.field is not None]
+    wanted += [side.pending.field] if side.pending is not None and side.pending.field else []
+    needed = tuple(dict.fromkeys([*wanted, *keys]))
+    if set(needed) == set(side.fields) or any(c.value.field is None and not c.value.role for c in side.columns):
+        return side
+    stream = side.stream.select_fields(*needed, name=planner.name(place, "fields", at))
+    return replace(side, stream=stream, fields=needed)
+
+
+def _prefix(left: Relation, right: Relation) -> str | None:
+    """What tells the right side's fields from those of the left; None if no name stands on both sides."""
+    taken = {name.casefold() for name in left.fields}
+    prefix = ""
+    base = f"{min(right.tables, default='right').lower()}_"
+    while any(f"{prefix}{name}".casefold() in taken for name in right.fields):
+        prefix += base
+    return prefix or None
+
+
+def _prefixed(column: Column, prefix: str | None) -> Column:
+    field_name = column.value.field
+    if prefix is None or field_name is None:
+        return column
+    return replace(column, value=replace(column.value, text=quote_name(f"{prefix}{field_name}")))
+
+
+def _condition(join: Join, left: Relation, right: Relation) -> str | None:
+    """What must hold for a pair beside keys and times; both sides' fields are told apart by `left.` and `right.`."""
+    if not join.rest:
+        return None
+    sides = [_sided(column, "left") for column in left.columns] + [_sided(column, "right") for column in right.columns]
+    made = join.planner.expressions(Scope(join.planner.text, tuple(sides)).find)
+    return " AND ".join(made.condition(each).text for each in join.rest)
+
+
+def _sided(column: Column, side: str) -> Column:
+    if column.value.field is None:
+        return column
+    return replace(column, value=replace(column.value, text=f"{side}.{column.value.text}"))

@@ -1,0 +1,158 @@
+"""What all parts of a query's plan share: the statements, the names of steps, and the streams made so far."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from rs_assets.errors import SqlError
+from rs_assets.operators.window.firing import ONCE, Firing
+from rs_assets.sql.expressions.expressions import Expressions, Resolve
+from rs_assets.sql.expressions.functions import Calls
+from rs_assets.sql.expressions.rules import REFUSED, RULES
+from rs_assets.sql.expressions.values import Value
+from rs_assets.sql.plan.relation import Relation, Scope, free_name
+from rs_assets.sql.read.source import Text, start_of
+from rs_assets.sql.spark.functions import SPARK_RULES, SparkCalls
+
+if TYPE_CHECKING:
+    from rs_assets.sql.plan.catalog import Catalog
+    from rs_assets.sql.read.statements import Column
+    from rs_assets.stream.builder import DataStreamSource
+    from rs_assets.stream.data_stream import DataStream
+
+LONGEST_NAME: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class NamedQuery:
+    """A query of WITH, and those that it may read by their names: the ones before it, and those around its WITH."""
+
+    tree: Any
+    local: Mapping[str, NamedQuery]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a query stands: the name that its steps begin with, and which reading of its sources it is.
+
+    Both sides of a join must not come from one source, so the right one reads it again. `local` are those of WITH.
+    """
+
+    base: str
+    reading: int = 1
+    local: Mapping[str, NamedQuery] = field(default_factory=dict)
+    firing: Firing = ONCE
+    # The table whose INSERT it belongs to.
+    root: str = ""
+    # The columns that a query is written to, if their table keeps the newest row of each key.
+    kept_in: tuple[Column, ...] = ()
+
+    def inside(self, name: str) -> Place:
+        """The place of a sub-query."""
+        return replace(self, base=f"{self.base}_{name.lower()}" if name else self.base, kept_in=())
+
+
+@dataclass(slots=True)
+class Planner:
+    """Makes steps of a pipeline for queries; each view is made once for each reading."""
+
+    text: Text
+    catalog: Catalog
+    begin: DataStreamSource
+    # Rows and channels that the program gives for tables.
+    bound: Mapping[str, Any]
+    made: dict[tuple[str, int, Firing], Relation] = field(default_factory=dict)
+    # The names of steps, each with the offset of what it was made for.
+    steps: dict[str, int] = field(default_factory=dict)
+    reading: set[str] = field(default_factory=set)
+
+    def name(self, place: Place, kind: str, at: object) -> str:
+        """A name for a step, which depends on nothing but the names in the statement and what the step is for."""
+        again = f"_{place.reading}" if place.reading > 1 else ""
+        made = free_name(step_name(f"{place.base}_{kind}{again}" if kind else f"{place.base}{again}"), self.steps)
+        self.steps[made] = start_of(at)
+        return made
+
+    def expressions(self, resolve: Resolve) -> Expressions:
+        """Expressions over what `resolve` knows."""
+        if self.text.dialect == "spark":
+            return Expressions(self.text, resolve, SparkCalls(self.catalog.functions), SPARK_RULES, REFUSED)
+        return Expressions(self.text, resolve, Calls(self.catalog.functions), RULES, REFUSED)
+
+    def over(self, relation: Relation) -> Expressions:
+        """Expressions over the columns of a relation."""
+        return self.expressions(Scope(self.text, relation.columns).find)
+
+    def error(self, what: str, at: object, *, remedy: str = "") -> SqlError:
+        """The error for what stands at a tree, a token or an offset."""
+        return self.text.error(what, at, remedy=remedy)
+
+    def with_fields(
+        self, relation: Relation, values: Mapping[str, Value], place: Place, kind: str, at: object
+    ) -> tuple[Relation, dict[str, str]]:
+        """`relation` with values that are not fields yet as fields; the field of each value by its wanted name."""
+        named, new = dict[str, str](), dict[str, str]()
+        for wanted, value in values.items():
+            if value.field is not None:
+                named[wanted] = value.field
+                continue
+            known = next((name for name, text in new.items() if text == value.text), None)
+            made = known or free_name(wanted, [*relation.fields, *new])
+            named[wanted] = made
+            new[made] = value.text
+        if not new:
+            return relation, named
+        stream = added(relation.stream, new, self.name(place, kind, at))
+        return replace(relation, stream=stream, fields=(*relation.fields, *new)), named
+
+
+def added(stream: DataStream, columns: Mapping[str, str], name: str) -> DataStream:
+    """`stream` with more fields; their names may be such that Python has no keyword for."""
+    from rs_assets.topology.nodes.step import WithFields
+    from rs_assets.topology.user_code.expression import SqlText
+
+    made = tuple((field, SqlText(text)) for field, text in columns.items())
+    return type(stream)(stream.draft, stream.draft.add(WithFields(name=name, inputs=(stream.step,), columns=made)))
+
+
+def step_name(text: str) -> str:
+    """A legal name of a step, made of names of the statement.
+
+    >>> step_name("Hourly Sales_where")
+    'hourly_sales_where'
+    """
+    made = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+    made = made if made[:1].isalpha() else f"t_{made}"
+    if len(made) <= LONGEST_NAME:
+        return made
+    return f"{made[: LONGEST_NAME - 9]}_{hashlib.sha256(made.encode()).hexdigest()[:8]}"
+
+
+def conjuncts(tree: Any) -> Iterator[Any]:
+    """The parts of a condition that AND joins."""
+    if tree is None:
+        return
+    if tree.key == "paren":
+        yield from conjuncts(tree.this)
+    elif tree.key == "and":
+        yield from conjuncts(tree.this)
+        yield from conjuncts(tree.expression)
+    else:
+        yield tree
+
+
+def named_queries(queries: Iterable[Any], around: Mapping[str, NamedQuery]) -> dict[str, NamedQuery]:
+    """The queries that may be read by their names behind a WITH: its own, and those around it."""
+    local = dict(around)
+    for each in queries:
+        local[each.alias] = NamedQuery(each.this, dict(local))
+    return local
+
+
+def name_of(item: Any) -> str:
+    """The name of an item of a select list: its alias, or that of the column that it is; empty for a computed one."""
+    return item.alias or (item.name if item.key in ("column", "dot") else "")

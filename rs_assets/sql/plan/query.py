@@ -1,0 +1,184 @@
+"""Queries: FROM, WHERE, the select list, and what stands between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from rs_assets.operators.window.firing import ONCE
+from rs_assets.sql.connectors.sources import source_of
+from rs_assets.sql.expressions.aggregates import is_grouped
+from rs_assets.sql.plan import joining
+from rs_assets.sql.plan.grouping import grouped
+from rs_assets.sql.plan.lateral import REMEDY, is_lateral
+from rs_assets.sql.plan.outputs import Output, Selected, filtered, named, outputs_of
+from rs_assets.sql.plan.over import over, windows_in
+from rs_assets.sql.plan.planner import Place, Planner, conjuncts, named_queries, step_name
+from rs_assets.sql.plan.ranking import ranked, ranking_of
+from rs_assets.sql.plan.relation import Relation
+from rs_assets.sql.plan.subqueries import kept, parted
+from rs_assets.sql.plan.unions import united
+from rs_assets.sql.plan.upsert_dedup import Keeper
+from rs_assets.sql.plan.windowing import pending
+from rs_assets.sql.read.unsupported import check_parts
+
+# What stands in the place of parts of a SELECT that are not read.
+UNREAD: Final = {
+    "limit": "streams have no end: rank with ROW_NUMBER() and keep WHERE rn <= n",
+    "order": "streams have no end, so nothing can be ordered: rank with ROW_NUMBER(), or order what is read later",
+    "laterals": f"take an array apart: {REMEDY}",
+    "qualify": "write ROW_NUMBER() into a sub-query and limit it in WHERE",
+    "windows": "write the window behind OVER",
+}
+# What stands in the place of operations on sets.
+SETS: Final = {
+    "except": "write NOT EXISTS (SELECT ...) with equal columns and a bound in time",
+    "intersect": "write EXISTS (SELECT ...) with equal columns and a bound in time",
+}
+
+
+def relation_of(planner: Planner, tree: Any, place: Place, names: Sequence[str] = ()) -> Relation:
+    """The rows of a query as a relation; `names` are those of a view's columns."""
+    return named(planner, selected_of(planner, tree, place), place, tree, names)
+
+
+def selected_of(planner: Planner, tree: Any, place: Place) -> Selected:
+    """The select list of a query over the rows that it stands on."""
+    if tree.key in ("subquery", "paren"):
+        return selected_of(planner, tree.this, place)
+    if tree.args.get("with_") is not None:
+        queries = tree.args["with_"].expressions
+        _check_names(planner, queries)
+        place = replace(place, local=named_queries(queries, place.local))
+    if tree.key == "union":
+        return united(planner, tree, place, selected_of)
+    if tree.key != "select":
+        remedy = SETS.get(tree.key, "write a SELECT, or UNION ALL of several")
+        raise planner.error(f"{tree.key.upper()} is not supported", tree, remedy=remedy)
+    return _select(planner, tree, place)
+
+
+def _check_names(planner: Planner, queries: Sequence[Any]) -> None:
+    """SqlError for two queries of one WITH that have one name."""
+    known = set[str]()
+    for each in queries:
+        if each.alias in known:
+            at = each.args["alias"].this
+            raise planner.error(f"two queries of WITH are called {each.alias!r}", at, remedy="rename one of them")
+        known.add(each.alias)
+
+
+def _select(planner: Planner, tree: Any, place: Place) -> Selected:
+    check_parts(planner.text, tree, UNREAD)
+    if not tree.expressions:
+        raise planner.error("the select list is empty", tree, remedy="name columns: SELECT a, b FROM ...")
+    if tree.args.get("from_") is None:
+        raise planner.error("there is no FROM", tree, remedy="streams come from tables: SELECT ... FROM table")
+    relation = _rows(planner, tree, place)
+    if is_grouped(tree):
+        relation, outputs = grouped(planner, relation, tree, place)
+        return Selected(relation, tuple(Output(*each) for each in outputs))
+    if windows_in(tree):
+        return over(planner, relation, tree, place)
+    return Selected(relation, outputs_of(planner, relation, tree.expressions))
+
+
+def _rows(planner: Planner, tree: Any, place: Place) -> Relation:
+    """The rows of FROM that WHERE takes."""
+    conditions = list(conjuncts(tree.args["where"].this)) if tree.args.get("where") else []
+    plain, subqueries = parted(conditions)
+    relation, left = _from(planner, tree, plain, place)
+    relation = filtered(planner, relation, left, place, "where")
+    for each in subqueries:
+        relation = kept(planner, relation, each, plain, place, item)
+    return relation
+
+
+def _from(planner: Planner, tree: Any, conditions: list[Any], place: Place) -> tuple[Relation, list[Any]]:
+    first, joins = tree.args["from_"].this, tree.args.get("joins") or []
+    inner = ranking_of(planner, first, place)
+    if inner is not None and not joins:
+        keeper = _keeper(planner, tree, place)
+        return ranked(planner, inner, conditions, rows_of=_select_rows, list_of=outputs_of, keeper=keeper)
+    relation = item(planner, first, place)
+    for number, join in enumerate(joins, 1):
+        # Rows that a later RIGHT or FULL JOIN keeps alone must meet the conditions of WHERE behind it.
+        alone = any((other.args.get("side") or "").upper() in ("RIGHT", "FULL") for other in joins[number:])
+        relation, left = joining.joined(planner, relation, join, [] if alone else conditions, place, item)
+        conditions = conditions if alone else left
+    return relation, conditions
+
+
+def _keeper(planner: Planner, tree: Any, place: Place) -> Keeper | None:
+    """The table that the rows of a select go to as they are, if it keeps the newest row of each key."""
+    if not place.kept_in or is_grouped(tree) or windows_in(tree):
+        return None
+    return Keeper(planner, place.kept_in, tree.expressions)
+
+
+def _select_rows(planner: Planner, tree: Any, place: Place) -> Relation:
+    """FROM and WHERE of a select, for a ranking over its rows."""
+    check_parts(planner.text, tree, UNREAD)
+    for part in ("distinct", "having", "with_"):
+        if tree.args.get(part) is not None:
+            name = part.rstrip("_").upper()
+            raise planner.error(
+                f"{name} beside ROW_NUMBER()", tree.expressions[0], remedy="put it into a sub-query, and rank its rows"
+            )
+    return _rows(planner, tree, place)
+
+
+def item(planner: Planner, tree: Any, place: Place) -> Relation:
+    """What stands in FROM: a table, a view, a sub-query or a window over one."""
+    alias = tree.alias
+    if tree.key == "subquery":
+        return relation_of(planner, tree.this, place.inside(alias), _alias_columns(tree)).called(alias)
+    if tree.key != "table" and not is_lateral(tree):
+        raise planner.error(f"{tree.key.upper()} is not supported in FROM", tree, remedy="name a table or a view")
+    if is_lateral(tree):
+        raise planner.error("UNNEST and LATERAL stand behind a table, whose rows they take apart", tree, remedy=REMEDY)
+    if tree.this.key == "anonymous":
+        return pending(planner, tree.this, place, table).called(alias)
+    if tree.args.get("version") is not None:
+        raise planner.error(
+            "FOR SYSTEM_TIME AS OF belongs to the right side of a join",
+            tree,
+            remedy="FROM stream JOIN table FOR SYSTEM_TIME AS OF stream.p AS t ON ...",
+        )
+    return table(planner, tree.this, place).called(alias or tree.name)
+
+
+def _alias_columns(tree: Any) -> list[str]:
+    found = tree.args.get("alias")
+    return [column.name for column in found.columns] if found is not None else []
+
+
+def table(planner: Planner, name: Any, place: Place) -> Relation:
+    """A table, a view or a query of WITH by its name."""
+    text = name.name
+    query = place.local.get(text)
+    if query is not None:
+        return relation_of(planner, query.tree, replace(place.inside(text), local=query.local))
+    view = planner.catalog.views.get(text)
+    # EMIT holds for the windows of views, too; a source is the same for all statements.
+    key = (text, place.reading, place.firing if view is not None else ONCE)
+    if key not in planner.made:
+        if view is not None:
+            planner.made[key] = _view(planner, view, place)
+        else:
+            source = planner.catalog.table(text, name)
+            planner.made[key] = source_of(planner, source, replace(place, base=step_name(text)))
+    return planner.made[key]
+
+
+def _view(planner: Planner, view: Any, place: Place) -> Relation:
+    name = view.name.text
+    if name in planner.reading:
+        raise planner.error(f"the view {name!r} reads from itself", view.name.start, remedy="read from another one")
+    planner.reading.add(name)
+    base = name if place.firing == ONCE else f"{name}_{place.root}"
+    inside = Place(step_name(base), place.reading, firing=place.firing, root=place.root)
+    made = relation_of(planner, view.tree, inside, [column.text for column in view.columns])
+    planner.reading.discard(name)
+    return made

@@ -1,0 +1,341 @@
+"""ROW_NUMBER() in a sub-query whose number is limited outside: the first rows of a group, and one row of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Final
+
+from rs_assets.expressions.functions.literals import quote_name
+from rs_assets.operators.window.result import EmitStrategy
+from rs_assets.operators.window.spec import Window
+from rs_assets.records.types import Type
+from rs_assets.sql.expressions.values import Value
+from rs_assets.sql.plan.outputs import called
+from rs_assets.sql.plan.planner import Place, Planner
+from rs_assets.sql.plan.relation import Column, Relation, free_name
+from rs_assets.sql.plan.stateful import all_time, fired, fires_often, for_ever, place_field, shuffled
+from rs_assets.sql.plan.upsert_dedup import Keeper
+from rs_assets.sql.plan.windowing import bound_values, check_end, check_once, regrouped
+from rs_assets.sql.read.durations import duration_text
+from rs_assets.sql.read.lexer import CALL
+from rs_assets.sql.read.types import is_number
+
+ROW_NUMBER: Final = f"{CALL}ROW_NUMBER"
+OTHERS: Final = (f"{CALL}RANK", f"{CALL}DENSE_RANK")
+LIMITS: Final = ("lte", "lt", "eq")
+# Comparisons with their sides exchanged.
+TURNED: Final = {"gte": "lte", "gt": "lt", "eq": "eq"}
+WINDOW_TIMES: Final = ("start_time", "end_time", "fire_time")
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A select with ROW_NUMBER() as one of its columns; `alias` is the name of the sub-query."""
+
+    tree: Any
+    window: Any
+    rank: str
+    alias: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a ranking is by: fields of the rows before, the first of them ascending or descending as all are."""
+
+    parts: tuple[str, ...]
+    by: tuple[str, ...]
+    descending: bool
+
+
+def ranking_of(planner: Planner, first: Any, place: Place) -> Numbered | None:
+    """The numbered select that FROM names, as a sub-query, a view or a query of WITH; None for another one."""
+    if first.key == "subquery":
+        return _unnamed(planner, _numbered(planner, first.this, first.alias, place.inside(first.alias)), first)
+    if first.key != "table" or first.this.key != "identifier":
+        return None
+    name = first.name
+    inside, alias = place.inside(name), first.alias or name
+    query = place.local.get(name)
+    if query is not None:
+        return _numbered(planner, query.tree, alias, replace(inside, local=query.local))
+    view = planner.catalog.views.get(name)
+    if view is None:
+        return None
+    found = _numbered(planner, view.tree, alias, replace(inside, local={}))
+    return _unnamed(planner, found, first, named=bool(view.columns))
+
+
+def _unnamed(planner: Planner, found: Numbered | None, at: Any, *, named: bool = False) -> Numbered | None:
+    """SqlError for a numbered select whose columns get other names than its own list gives."""
+    alias = at.args.get("alias")
+    if found is not None and (named or (alias is not None and alias.columns)):
+        raise planner.error(
+            "the columns of a query with ROW_NUMBER() have the names of its own list", found.window,
+            remedy="name them there: SELECT a AS b, ROW_NUMBER() OVER (...) AS rn",
+        )  # fmt: skip
+    return found
+
+
+def _numbered(planner: Planner, tree: Any, alias: str, place: Place) -> Numbered | None:
+    if tree.key != "select":
+        return None
+    found = [each for each in tree.expressions if each.unalias().key == "window"]
+    if not any(each.unalias().this.name in (ROW_NUMBER, *OTHERS) for each in found):
+        return None
+    window = found[0].unalias()
+    if window.this.name in OTHERS:
+        raise planner.error(
+            f"{window.this.name.removeprefix(CALL)} is not supported", window, remedy="use ROW_NUMBER()"
+        )
+    if len(found) > 1 or window.this.name != ROW_NUMBER or not found[0].alias:
+        raise planner.error(
+            "OVER is read with one ROW_NUMBER() AS name only",
+            window,
+            remedy="SELECT *, ROW_NUMBER() OVER (PARTITION BY a ORDER BY b DESC) AS rn FROM t",
+        )
+    return Numbered(tree, window, found[0].alias, alias, place)
+
+
+def ranked(
+    planner: Planner,
+    numbered: Numbered,
+    conditions: list[Any],
+    *,
+    rows_of: Callable[[Planner, Any, Place], Relation],
+    list_of: Callable[[Planner, Relation, Sequence[Any]], Sequence[Any]],
+    keeper: Keeper | None = None,
+) -> tuple[Relation, list[Any]]:
+    """The rows whose number is within the limit, and the conditions that are left; a table may be their `keeper`."""
+    limit, rest = _limit(planner, numbered, conditions)
+    if numbered.tree.args.get("group") is not None:
+        raise planner.error(
+            "ROW_NUMBER() beside GROUP BY", numbered.window, remedy="group in a sub-query of its own, and rank its rows"
+        )
+    relation = rows_of(planner, numbered.tree, numbered.place)
+    if relation.keys is not None:
+        raise planner.error(
+            "ROW_NUMBER() over rows that are replaced later", numbered.window, remedy="group by a window before"
+        )
+    at = next(n for n, each in enumerate(numbered.tree.expressions) if each.unalias() is numbered.window)
+    before, behind = (
+        list_of(planner, relation, items)
+        for items in (numbered.tree.expressions[:at], numbered.tree.expressions[at + 1 :])
+    )
+    found = called(planner, (*before, *behind), (), numbered.window)
+    outputs = {out.name: out.value for out in found}
+    made = _kept_outside(planner, relation, numbered, outputs, rest, keeper if limit == 1 else None)
+    made = made or _top(planner, relation, numbered, outputs, limit, rest)
+    # The number stands where the select list names it.
+    columns = [*made.columns[: len(before)], made.columns[-1], *made.columns[len(before) : -1]]
+    return replace(made, columns=tuple(columns)), rest
+
+
+def _limit(planner: Planner, numbered: Numbered, conditions: list[Any]) -> tuple[int, list[Any]]:
+    """The greatest number that passes, from `rn <= 3`, `rn < 4` or `rn = 1`."""
+    limits, rest = list[int](), list[Any]()
+    for each in conditions:
+        found = _most(numbered.rank, each)
+        if found is not None:
+            limits.append(found)
+        if found is None or not _all_to(each):
+            rest.append(each)
+    limit = min(limits, default=0)
+    if limit < 1:
+        raise planner.error(
+            f"nothing limits {numbered.rank!r}, so all rows would be kept for ever",
+            numbered.window,
+            remedy=f"add WHERE {numbered.rank} <= 3 around the sub-query",
+        )
+    return limit, rest
+
+
+def _most(rank: str, tree: Any) -> int | None:
+    """The greatest number that passes a comparison with a whole number, which may stand on either side; else None."""
+    if tree.key == "between":
+        return _most(rank, _at_most(tree))
+    kind, first, second = tree.key, tree.this, tree.args.get("expression")
+    if kind in TURNED and first.key == "literal":
+        kind, first, second = TURNED[kind], second, first
+    if kind not in LIMITS or first.key != "column" or first.name != rank or second.key != "literal":
+        return None
+    if second.is_string or not second.name.isdigit():
+        return None
+    return int(second.name) - int(kind == "lt")
+
+
+def _at_most(tree: Any) -> Any:
+    """The upper bound of BETWEEN."""
+    from sqlglot import exp
+
+    return exp.LTE(this=tree.this.copy(), expression=tree.args["high"].copy())
+
+
+def _all_to(tree: Any) -> bool:
+    """Whether a comparison that limits a number takes all numbers up to its limit, or some of them alone."""
+    if tree.key == "between":
+        return bool(tree.args["low"].name == "1")
+    return tree.key != "eq" or "1" in (tree.this.name, tree.expression.name)
+
+
+def _kept_outside(
+    planner: Planner,
+    relation: Relation,
+    numbered: Numbered,
+    outputs: Mapping[str, Value],
+    conditions: Sequence[Any],
+    keeper: Keeper | None,
+) -> Relation | None:
+    """All rows, of which the table behind them keeps the first of each key; None where state must."""
+    if keeper is None or relation.apart or relation.pending is not None:
+        return None
+    window, _, parts = _window(planner, relation, numbered.window)
+    fields = {name: value.field or "" for name, value in outputs.items()}
+    if window is not None or _moving(conditions, fields, [value.field or "" for value in parts if value.field]):
+        return None
+    columns = [Column(name, value, numbered.alias) for name, value in outputs.items()]
+    columns.append(Column(numbered.rank, Value("1", Type("int")), numbered.alias))
+    return keeper.kept(relation, columns, parts, numbered.window)
+
+
+def _top(
+    planner: Planner,
+    relation: Relation,
+    numbered: Numbered,
+    outputs: Mapping[str, Value],
+    limit: int,
+    conditions: Sequence[Any],
+) -> Relation:
+    """The ranked rows; where `conditions` are on more than their keys, each is taken back before it is replaced."""
+    at, place = numbered.window, numbered.place
+    window, length, parts = _window(planner, relation, at)
+    often = window is None
+    if relation.apart or (often and relation.stateful):
+        relation = shuffled(planner, relation, place, at)
+    orders = _orders(planner, relation, at)
+    relation, fields = planner.with_fields(relation, _kept(outputs, parts, orders, often=often), place, "ranked", at)
+    by = list(dict.fromkeys(fields[f"order_{n}"] for n in range(1, len(orders) + 1)))
+    groups = tuple(dict.fromkeys(fields[f"part_{n}"] for n in range(1, len(parts) + 1)))
+    shown = [f for name, f in fields.items() if name in outputs and f not in groups and f not in by]
+    rank = free_name(numbered.rank, [*fields.values(), *WINDOW_TIMES])
+    keys = (*groups, *((rank,) if limit > 1 else ()))
+    retracts = often and _moving(conditions, {**fields, numbered.rank: rank}, keys)
+    made = window or (for_ever(relation) if retracts else all_time(relation))
+    emit: EmitStrategy = "on_window_update" if often and not retracts else "on_window_close"
+    stream = relation.stream.window(made, name=planner.name(place, "top", at), emit=emit).group_by(*groups)
+    by = [field for field in by if field not in groups] or by
+    stream = stream.top_n(limit, by=by, fields=list(dict.fromkeys(shown)), descending=orders[0][1], rank=rank)
+    if relation.own_delay and made.time_field is not None:
+        stream = stream.water_mark(relation.own_delay)
+    times = ("fire_time", "retracted") if retracts else WINDOW_TIMES
+    names = (*groups, rank, *by, *dict.fromkeys(shown), *times)
+    twice = fires_often(place) and not often
+    return replace(
+        relation,
+        stream=fired(stream, place, often=often),
+        fields=names,
+        columns=_columns(numbered, outputs, fields, rank, length),
+        stateful=True,
+        delay=timedelta(0),
+        keys=keys if often else (*keys, place_field(made)) if twice else None,
+        retracts=retracts,
+        window=None if often else length or made,
+        pending=None,
+    )
+
+
+def _kept(
+    outputs: Mapping[str, Value], parts: Sequence[Value], orders: Sequence[tuple[Value, bool]], *, often: bool
+) -> dict[str, Value]:
+    """What the ranking reads, by names of its own."""
+    values = {**outputs, **{f"part_{n}": v for n, v in enumerate(parts, 1)}}
+    values |= {f"order_{n}": v for n, (v, _) in enumerate(orders, 1)}
+    return {name: _apart(value) for name, value in values.items() if not _given(value, often=often)}
+
+
+def _moving(conditions: Sequence[Any], fields: Mapping[str, str], keys: Sequence[str]) -> bool:
+    """Whether a row that passes `conditions` may be followed by one of the same keys that does not."""
+    from sqlglot import exp
+
+    named = (column.name for each in conditions for column in each.find_all(exp.Column))
+    return any(fields.get(name) not in keys for name in named)
+
+
+def _columns(
+    numbered: Numbered, outputs: Mapping[str, Value], fields: Mapping[str, str], rank: str, length: Window | None
+) -> tuple[Column, ...]:
+    """The columns of the ranked rows, the number last."""
+    end = f"(`start_time` + {duration_text(length.longest)})" if length is not None else "`end_time`"
+    bounds = bound_values("`start_time`", end)
+    columns = [_column(name, value, fields, bounds) for name, value in outputs.items()]
+    columns.append(Column(numbered.rank, Value(quote_name(rank), Type("int")), ""))
+    return tuple(replace(column, table=numbered.alias) for column in columns)
+
+
+def _given(value: Value, *, often: bool) -> bool:
+    """Whether a value is no field of the rows that are ranked: the clock, or a bound, which the window gives again."""
+    return value.role == "proctime" or (not often and value.role in ("start", "end", "last"))
+
+
+def _apart(value: Value) -> Value:
+    """A value that is no field called as the window's own times are."""
+    return replace(value, text=f"({value.text})") if value.field in WINDOW_TIMES else value
+
+
+def _column(name: str, value: Value, fields: Mapping[str, str], bounds: Mapping[Any, Value]) -> Column:
+    if name not in fields:
+        return Column(name, bounds.get(value.role, value))
+    role = value.role if value.role == "rowtime" else ""
+    return Column(name, Value(quote_name(fields[name]), value.type, role))
+
+
+def _window(planner: Planner, relation: Relation, at: Any) -> tuple[Window | None, Window | None, list[Value]]:
+    """The window that rows are ranked in, that of their bounds, and the other keys; no window if none is among them."""
+    made = planner.over(relation)
+    values = [(each, made.value(each)) for each in at.args.get("partition_by") or []]
+    bounds = [each for each, value in values if value.role in ("start", "end", "last")]
+    rest = [value for _, value in values if value.role not in ("start", "end", "last")]
+    if not bounds:
+        check_once(planner, relation, at)
+        return None, None, rest
+    if relation.pending is not None:
+        check_end(planner, relation.pending.window, (value.role for _, value in values), bounds[0])
+        return relation.pending.window, None, rest
+    if relation.window is None:
+        return None, None, [value for _, value in values]
+    start = next(c.value for c in relation.columns if c.value.role == "start")
+    return regrouped(planner, relation, start, at), relation.window, rest
+
+
+def _orders(planner: Planner, relation: Relation, at: Any) -> list[tuple[Value, bool]]:
+    """What rows are ordered by, all in the direction of the first: others are turned round."""
+    found = at.args["order"].expressions if at.args.get("order") is not None else []
+    if not found:
+        raise planner.error("ROW_NUMBER() without ORDER BY", at, remedy="OVER (PARTITION BY a ORDER BY b DESC)")
+    made = planner.over(relation)
+    for each in found:
+        if bool(each.args.get("nulls_first")) == bool(each.args.get("desc")):
+            raise planner.error(
+                "nulls are less than all values, which NULLS FIRST and NULLS LAST do not change here", each,
+                remedy="leave it out, or order by COALESCE(column, value)",
+            )  # fmt: skip
+    first = bool(found[0].args.get("desc"))
+    return [(_turned(planner, made.value(each.this), each, first), first) for each in found]
+
+
+def _turned(planner: Planner, value: Value, each: Any, first: bool) -> Value:  # noqa: FBT001  a direction
+    if value.role == "proctime":
+        raise planner.error(
+            "the time of arrival orders no rows", each, remedy="order by the event time: ORDER BY ts DESC"
+        )
+    if bool(each.args.get("desc")) == first:
+        return value
+    if value.type is not None and value.type.name == "timestamp":
+        return Value(f"(- unix_micros({value.text}))", Type("bigint"))
+    if value.type is None or not is_number(value.type):
+        raise planner.error(
+            "ORDER BY goes up and down, which is possible for numbers and times only", each, remedy="use one direction"
+        )
+    return Value(f"(- {value.text})", value.type)

@@ -1,0 +1,171 @@
+"""Rows as a query sees them: named columns over a stream of the topology."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from rs_assets.errors import SqlError
+from rs_assets.expressions.functions.literals import quote_name
+from rs_assets.operators.window.spec import Window
+from rs_assets.records.types import Type
+from rs_assets.sql.expressions.values import Value
+from rs_assets.sql.read.source import Text, meant
+
+if TYPE_CHECKING:
+    from rs_assets.stream.data_stream import DataStream
+
+NONE = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a query: its name, the table by whose name it may be called, and its value over the stream's rows."""
+
+    name: str
+    value: Value
+    table: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A window whose rows are not grouped yet; of one by arrival `field` is None.
+
+    `parts` are the values of PARTITION BY, each of which has sessions of its own; None for other windows.
+    """
+
+    window: Window
+    field: str | None
+    parts: tuple[Value, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """A stream with the columns that a query may name.
+
+    `fields` are those of the stream's rows, `origins` the sources behind it. `delay` is how far rows may be out of
+    order. With `keys` its rows are updates: each replaces the one before of the same keys; if it `retracts`, that one
+    is taken back before, by a row whose field `retracted` is true. With `latest` a row replaces only one that is not
+    greater by these fields, which is left to the table that they go to. `window` is the one whose rows it has,
+    `pending` the one that they are to be put into. With `apart` a step with state behind it must be in a query of its
+    own.
+    """
+
+    stream: DataStream
+    fields: tuple[str, ...]
+    columns: tuple[Column, ...]
+    origins: frozenset[str]
+    delay: timedelta = NONE
+    stateful: bool = False
+    keys: tuple[str, ...] | None = None
+    retracts: bool = False
+    latest: tuple[str, ...] | None = None
+    window: Window | None = None
+    pending: Pending | None = None
+    apart: bool = False
+
+    def called(self, table: str) -> Relation:
+        """The same with all columns under the name of a table."""
+        return replace(self, columns=tuple(replace(column, table=table) for column in self.columns))
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """The names of tables that its columns are called by."""
+        return frozenset(column.table for column in self.columns if column.table)
+
+    @property
+    def own_delay(self) -> timedelta:
+        """The water mark that a step with state behind it is given: none behind another one."""
+        return NONE if self.stateful else self.delay
+
+
+def of_names(names: Mapping[str, Type | None], roles: Mapping[str, Any] | None = None) -> tuple[Column, ...]:
+    """Columns that are fields, as they are."""
+    known = roles or {}
+    return tuple(Column(name, Value(quote_name(name), kind, known.get(name, ""))) for name, kind in names.items())
+
+
+def free_name(wanted: str, taken: Iterable[str]) -> str:
+    """`wanted`, or with a number behind it, such that nothing in `taken` is called so.
+
+    >>> free_name("key", ["KEY", "key_2"])
+    'key_3'
+    """
+    folded = {name.casefold() for name in taken}
+    made, number = wanted, 1
+    while made.casefold() in folded:
+        number += 1
+        made = f"{wanted}_{number}"
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The columns of one or of several relations that an expression may name."""
+
+    text: Text
+    columns: tuple[Column, ...]
+
+    def find(self, tree: Any) -> Value | None:
+        """The value of a column; None for a tree that is none, SqlError for one that is not there."""
+        if tree.key == "dot":
+            return None
+        if tree.key != "column" or tree.this.key == "star":
+            return None
+        path = [part.name for part in tree.parts]
+        column, rest = self._column(path, tree)
+        return self._member(column.value, path, rest, tree)
+
+    def _column(self, path: Sequence[str], tree: Any) -> tuple[Column, int]:
+        if len(path) > 1:
+            found = [each for each in self.columns if (each.table, each.name) == (path[0], path[1])]
+            if found:
+                return found[0], 2
+        found = [each for each in self.columns if each.name == path[0]]
+        if len(found) > 1:
+            tables = [f"{each.table}.{each.name}" for each in found]
+            raise self.text.error(
+                f"the column {path[0]!r} could be one of several", tree, remedy=f"write {' or '.join(tables)}"
+            )
+        if not found:
+            raise self._unknown(path, tree)
+        return found[0], 1
+
+    def _unknown(self, path: Sequence[str], tree: Any) -> SqlError:
+        tables = {each.table for each in self.columns}
+        if len(path) > 1 and path[0] in tables:
+            known = [each.name for each in self.columns if each.table == path[0]]
+            return self.text.error(f"{path[0]!r} has no column {path[1]!r}", tree, remedy=meant(path[1], known))
+        if len(path) > 1:
+            known = sorted({*tables, *(each.name for each in self.columns)} - {""})
+            return self.text.error(f"there is no table or column {path[0]!r} here", tree, remedy=meant(path[0], known))
+        known = [each.name for each in self.columns]
+        return self.text.error(f"there is no column {path[0]!r}", tree, remedy=meant(path[0], known))
+
+    def _member(self, value: Value, path: Sequence[str], rest: int, tree: Any) -> Value:
+        """A part of a ROW."""
+        for name in path[rest:]:
+            kind = value.type
+            if kind is not None and kind.name != "struct":
+                raise self.text.error(
+                    f"{path[rest - 1]!r} is a {kind.text.upper()} and has no part {name!r}", tree, remedy="leave it out"
+                )
+            members = dict(kind.parts) if kind is not None else {}
+            if kind is not None and name not in members:
+                raise self.text.error(f"{path[rest - 1]!r} has no part {name!r}", tree, remedy=meant(name, members))
+            value = Value(f"{value.text}.{quote_name(name)}", members.get(name))
+        return value
+
+    def star(self, tree: Any) -> tuple[Column, ...] | None:
+        """The columns that `*` or `t.*` stands for; None for another tree."""
+        if tree.key == "star":
+            return self.columns
+        if tree.key != "column" or tree.this.key != "star":
+            return None
+        found = tuple(each for each in self.columns if each.table == tree.table)
+        if not found:
+            known = sorted({each.table for each in self.columns} - {""})
+            raise self.text.error(f"there is no table {tree.table!r} here", tree, remedy=meant(tree.table, known))
+        return found

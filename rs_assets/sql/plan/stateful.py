@@ -1,0 +1,57 @@
+"""Steps with state that several clauses make: one window for all times, firings, durable shuffles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+from rs_assets.operators.window.firing import ONCE
+from rs_assets.operators.window.spec import CumulateWindow, TumblingWindow, Window
+from rs_assets.operators.window.whole import GlobalWindow
+from rs_assets.sql.plan.planner import Place, Planner
+from rs_assets.sql.plan.relation import Relation
+
+# One window for all rows: a hundred years from 1970 on.
+ALL_TIME: Final = timedelta(days=36_500)
+
+
+def all_time(relation: Relation) -> TumblingWindow:
+    """One window for all rows, by their event time if they have one."""
+    times = [c.value.field for c in relation.columns if c.value.role == "rowtime" and c.value.field is not None]
+    return TumblingWindow.of(ALL_TIME, times[0] if times else None)
+
+
+def for_ever(relation: Relation) -> GlobalWindow:
+    """The same window, which tells only what changes, and takes back what it told."""
+    return GlobalWindow.of(all_time(relation).time_field)
+
+
+def fired(stream: Any, place: Place, *, often: bool) -> Any:
+    """The stream of a window's rows, fired as EMIT says."""
+    if not often and place.firing != ONCE:
+        stream = replace(stream, firing=place.firing)
+    return stream.to_data_stream()
+
+
+def fires_often(place: Place) -> bool:
+    """Whether EMIT lets windows fire more than once."""
+    return place.firing != ONCE
+
+
+def place_field(window: Window | None) -> str:
+    """The field that tells the windows of a group apart: the end of those that begin together, else the start."""
+    return "end_time" if isinstance(window, CumulateWindow) else "start_time"
+
+
+def shuffled(planner: Planner, relation: Relation, place: Place, at: Any) -> Relation:
+    """The rows through a durable shuffle: what follows is a query of its own, which may fire more than once."""
+    columns = relation.columns
+    needed = tuple(dict.fromkeys(c.value.field for c in columns if c.value.field is not None))
+    stream = relation.stream
+    if needed and set(needed) != set(relation.fields):
+        stream = stream.select_fields(*needed, name=planner.name(place, "fields", at))
+    stream = stream.shuffle(1, strategy="delta", name=planner.name(place, "shuffle", at))
+    return replace(
+        relation, stream=stream, fields=needed or relation.fields, stateful=False, delay=timedelta(0), apart=False
+    )

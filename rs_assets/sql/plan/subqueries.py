@@ -1,0 +1,145 @@
+"""IN (SELECT ...) and EXISTS in WHERE, with NOT or without: joins that keep rows of the outer query as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rs_assets.operators.join.spec import JoinType
+from rs_assets.sql.expressions.aggregates import is_grouped
+from rs_assets.sql.plan.join_conditions import Join, take
+from rs_assets.sql.plan.joining import Item, check_sides, made_join, read_again
+from rs_assets.sql.plan.planner import Place, Planner, conjuncts
+from rs_assets.sql.plan.relation import Relation, Scope
+
+KEPT: Final[dict[bool, JoinType]] = {False: "semi", True: "anti"}
+# Parts of a SELECT that a sub-query may have, beside DISTINCT, which changes nothing here.
+READ: Final = frozenset({"expressions", "from_", "where", "distinct", "hint"})
+INNER: Final = "sub"
+
+
+@dataclass(frozen=True, slots=True)
+class Subquery:
+    """A condition of WHERE by a sub-query: `value` IN `select`, or without a value EXISTS `select`."""
+
+    at: Any
+    select: Any
+    value: Any
+    negated: bool
+
+
+def subquery_of(tree: Any) -> Subquery | None:
+    """The sub-query that a condition is; None for another condition."""
+    inner, negated = tree, False
+    while inner.key in ("not", "paren"):
+        negated ^= inner.key == "not"
+        inner = inner.this
+    if inner.key == "exists":
+        return Subquery(tree, inner.this, None, negated)
+    if inner.key == "in" and inner.args.get("query") is not None:
+        return Subquery(tree, inner.args["query"].this, inner.this, negated)
+    return None
+
+
+def parted(conditions: Sequence[Any]) -> tuple[list[Any], list[Subquery]]:
+    """The conditions of WHERE without a sub-query, and those that are one."""
+    found = [(each, subquery_of(each)) for each in conditions]
+    return [each for each, sub in found if sub is None], [sub for _, sub in found if sub is not None]
+
+
+def kept(
+    planner: Planner, left: Relation, sub: Subquery, conditions: Sequence[Any], place: Place, item: Item
+) -> Relation:
+    """The rows of `left` for which a sub-query holds; `conditions` are the others of WHERE, which hold already."""
+    _check(planner, left, sub)
+    source = sub.select.args["from_"].this
+    inside = read_again(planner, left, source, place.inside(source.alias or source.name or INNER))
+    right = item(planner, source, inside)
+    join = Join(planner, left, right, KEPT[sub.negated], sub.at, inside)
+    check_sides(planner, left, right, sub.at)
+    if left.pending is not None or right.pending is not None:
+        raise planner.error(
+            "a sub-query beside rows of windows that are not grouped", sub.at, remedy="group them in a view before"
+        )
+    where = sub.select.args.get("where")
+    wanted = [_named(each, right, right) for each in conjuncts(where.this if where is not None else None)]
+    if sub.value is not None:
+        wanted.append(_equal(planner, join, sub, conditions, wanted))
+    else:
+        _check_list(join, sub.select.expressions)
+    for each in wanted:
+        take(join, each)
+    return made_join(join)
+
+
+def _check(planner: Planner, left: Relation, sub: Subquery) -> None:
+    select = sub.select
+    if left.keys is not None:
+        raise planner.error(
+            "a sub-query beside rows that are replaced later", sub.at, remedy="filter before the aggregate"
+        )
+    unread = [part for name, part in select.args.items() if part and name not in READ]
+    if select.key != "select" or unread or is_grouped(select):
+        shown = unread[0] if unread and not isinstance(unread[0], list) else sub.at
+        raise planner.error(
+            "a sub-query in WHERE is a SELECT of one table, with WHERE alone", shown,
+            remedy="compute the rest in a view, and name the view here",
+        )  # fmt: skip
+    if select.args.get("from_") is None:
+        raise planner.error("there is no FROM in the sub-query", sub.at, remedy="SELECT ... FROM table")
+    if sub.value is not None and (len(select.expressions) != 1 or select.expressions[0].is_star):
+        raise planner.error("IN takes a sub-query of one column", sub.at, remedy="IN (SELECT column FROM ...)")
+    from sqlglot import exp
+
+    read = {id(each) for each in select.args["from_"].find_all(exp.Select)}
+    inner = next((each for each in select.find_all(exp.Select) if each is not select and id(each) not in read), None)
+    if inner is not None:
+        raise planner.error("a sub-query inside of a sub-query", inner, remedy="make a view of the inner one")
+
+
+def _check_list(join: Join, items: Sequence[Any]) -> None:
+    """SqlError for what EXISTS selects and nobody could compute, though its value is of no matter."""
+    made = join.planner.expressions(Scope(join.planner.text, join.both).find)
+    for each in items:
+        if not each.is_star:
+            made.value(_named(each.unalias(), join.right, join.right))
+
+
+def _named(tree: Any, relation: Relation, inner: Relation) -> Any:
+    """`tree` with the columns that only `relation` is meant by under its name; `inner` hides what is outside."""
+    from sqlglot import exp
+
+    tables, names = inner.tables, {column.name: column.table for column in relation.columns}
+
+    def qualified(node: Any) -> Any:
+        if not isinstance(node, exp.Column) or node.parts[0].name in tables:
+            return node
+        table = names.get(node.parts[0].name)
+        if not table or (len(node.parts) > 1 and node.parts[0].name in relation.tables):
+            return node
+        parts = [exp.to_identifier(table), *(part.copy() for part in node.parts)]
+        return exp.Column(**dict(zip(("this", "table", "db", "catalog"), reversed(parts), strict=False)))
+
+    return tree.copy().transform(qualified)
+
+
+def _equal(planner: Planner, join: Join, sub: Subquery, conditions: Sequence[Any], inside: Sequence[Any]) -> Any:
+    """That the value equals the one of the sub-query, which neither may be null for NOT IN."""
+    from sqlglot import exp
+
+    column = sub.select.expressions[0].unalias()
+    outer, inner = _named(sub.value, join.left, join.left), _named(column, join.right, join.right)
+    sure = [_named(each, join.left, join.left) for each in conditions]
+    if sub.negated and not (_not_null(outer, sure) and _not_null(inner, inside)):
+        raise planner.error(
+            "NOT IN is not true where either side is null, which no join can tell", sub.at,
+            remedy="add value IS NOT NULL to both WHERE clauses, or write NOT EXISTS",
+        )  # fmt: skip
+    return exp.EQ(this=outer, expression=inner)
+
+
+def _not_null(value: Any, conditions: Sequence[Any]) -> bool:
+    """Whether `value IS NOT NULL` is among the conditions."""
+    tests = [each.this.unnest() for each in conditions if each.key == "not"]
+    return any(each.key == "is" and each.expression.key == "null" and each.this.unnest() == value for each in tests)

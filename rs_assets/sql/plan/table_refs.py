@@ -1,0 +1,49 @@
+"""Which tables a part of FROM reads, before anything is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rs_assets.sql.plan.lateral import is_lateral
+from rs_assets.sql.plan.planner import NamedQuery, Place, Planner, named_queries
+
+
+def origins_of(planner: Planner, tree: Any, place: Place) -> frozenset[str]:
+    """The sources that `tree` would read, as relations have them: a table, and which reading of it."""
+    return frozenset(origin(name, place.reading) for name in _tables(planner, tree, place.local))
+
+
+def origin(name: str, reading: int) -> str:
+    """A source: a table in one of its readings."""
+    return f"{name} {reading}"
+
+
+def _tables(planner: Planner, tree: Any, local: Mapping[str, NamedQuery]) -> set[str]:
+    """The tables that a tree reads, also by views and by queries of WITH, of which each knows those before it."""
+    found, views = set[str](), set[str]()
+    waiting = [(tree, local)]
+    while waiting:
+        node, known = waiting.pop()
+        name = _name(node)
+        if name in known:
+            waiting.append((known[name].tree, known[name].local))
+        elif name in planner.catalog.views:
+            if name not in views:
+                waiting.append((planner.catalog.views[name].tree, {}))
+            views.add(name)
+        elif name:
+            found.add(name)
+        queries = node.args.get("with_")
+        inside = named_queries(queries.expressions, known) if queries is not None else known
+        waiting += [(child, inside) for child in node.iter_expressions() if child is not queries]
+    return found
+
+
+def _name(node: Any) -> str:
+    """The name that stands in FROM or JOIN; empty for all else, and for dimensions, which are no streams."""
+    if node.key != "table" or node.args.get("version") is not None or is_lateral(node):
+        return ""
+    if node.this.key == "anonymous":
+        return str(node.this.expressions[0].name) if node.this.expressions else ""
+    return str(node.name)

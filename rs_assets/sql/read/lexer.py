@@ -1,0 +1,321 @@
+"""From text to tokens, and from tokens that only streaming SQL has to such that sqlglot's own parser reads.
+
+Nothing here inherits from sqlglot's parser or its trees, for its compiled form forbids that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from rs_assets.sql.read.hints import check_hints
+from rs_assets.sql.read.source import Text
+
+if TYPE_CHECKING:
+    from sqlglot.tokenizer_core import Token
+
+ESCAPES: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
+_ESCAPED: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2}|.)|''", re.DOTALL)
+TOO_DEEP: Final = "an expression has too many terms or brackets inside of each other"
+# Before the name of each call, so that sqlglot leaves its meaning to the table of functions here.
+CALL: Final = "RS_"
+# Words before a bracket that make no call.
+STRUCTURE: Final = frozenset({
+    "ALL", "AND", "ANY", "AS", "BETWEEN", "BY", "CASE", "CROSS", "CUBE", "DISTINCT", "ELSE", "END", "EXCEPT",
+    "EXISTS", "FILTER", "FROM", "FULL", "GROUP", "GROUPING", "HAVING", "IN", "INNER", "INTERSECT", "INTERVAL",
+    "INTO", "IS", "JOIN", "LATERAL", "LEFT", "LIKE", "LIMIT", "NOT", "NULL", "ON", "OR", "ORDER", "OUTER",
+    "OVER", "RIGHT", "ROLLUP", "SELECT", "SETS", "SOME", "TABLE", "THEN", "UNION", "USING", "VALUES", "WHEN",
+    "WHERE", "WINDOW", "WITH", "SYMMETRIC", "ASYMMETRIC", "ESCAPE", "ILIKE", "RLIKE",
+})  # fmt: skip
+# Calls whose arguments are words of their own, which sqlglot reads well.
+STOCK: Final = frozenset({"CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION"})
+# Keywords that are functions too, if a bracket follows.
+BOTH: Final = frozenset({"LEFT", "RIGHT"})
+REFUSED: Final = {
+    "MATCH_RECOGNIZE": "write the pattern as a fluent step, such as .reduce(function) on a window",
+    "PIVOT": "write it as CASE WHEN inside aggregates",
+    "TABLESAMPLE": "filter by a condition, such as WHERE MOD(id, 10) = 0",
+}
+UNITS: Final = frozenset({"MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR"})
+# Words behind which a condition stands.
+CONDITIONS: Final = frozenset({"WHERE", "ON", "HAVING", "AND", "OR", "NOT", "WHEN"})
+_NUMBER: Final = re.compile(r"[-+]?\d[\d .:-]*")
+_ENDS: Final = frozenset({",", ")", "FROM", "WHERE", "GROUP BY", "HAVING", "UNION"})
+
+
+@cache
+def dialect() -> Any:
+    """Tokens of Flink's SQL: names in backticks, a backslash is a letter, and no word begins a raw command."""
+    from sqlglot import tokens
+    from sqlglot.dialects.dialect import Dialect, NormalizationStrategy
+    from sqlglot.tokenizer_core import TokenType
+
+    words = {word: kind for word, kind in tokens.Tokenizer.KEYWORDS.items() if kind is not TokenType.SESSION}
+
+    class Streaming(Dialect):
+        NORMALIZATION_STRATEGY = NormalizationStrategy.CASE_SENSITIVE
+        ALIAS_POST_VERSION = True
+
+        class Tokenizer(tokens.Tokenizer):
+            IDENTIFIERS = ["`"]  # noqa: RUF012  sqlglot's form
+            QUOTES = ["'"]  # noqa: RUF012
+            STRING_ESCAPES = ["'"]  # noqa: RUF012
+            NESTED_COMMENTS = False
+            COMMANDS = set()  # noqa: RUF012
+            KEYWORDS = {  # noqa: RUF012
+                **words,
+                "STRING": TokenType.TEXT,
+                "BYTES": TokenType.VARBINARY,
+                "TIMESTAMP_LTZ": TokenType.TIMESTAMPLTZ,
+                "ROW": TokenType.STRUCT,
+            }
+
+    return Dialect.get_or_raise(Streaming)
+
+
+def tokens_of(text: Text) -> list[Token]:
+    """The tokens of all statements; SqlError for what is not closed, and for texts in double quotes."""
+    text.check_closed()
+    check_hints(text)
+    if text.dialect == "spark":
+        return [_spark_text(text, token) for token in _tokens(text, spark_dialect())]
+    found = _tokens(text, dialect())
+    for token in found:
+        if token.text == '"' and token.token_type.name == "UNKNOWN":
+            raise text.error(
+                "double quotes mean nothing here",
+                token,
+                remedy="write texts in single quotes, 'paid', and names in backticks, `order`",
+            )
+    return found
+
+
+def _tokens(text: Text, words: Any) -> list[Token]:
+    from sqlglot.errors import TokenError
+
+    try:
+        found: list[Token] = words.tokenize(text.sql)
+    except TokenError as error:
+        raise text.error("the text cannot be read to its end", 0, remedy="close quotes and remarks") from error
+    for token, behind in pairwise(found):
+        if token.token_type.name == "NUMBER" and behind.start == token.end + 1 and word(behind)[:1].isidentifier():
+            what = f"{text.sql[token.start : behind.end + 1]!r} is neither a number nor a name"
+            raise text.error(what, token, remedy="write CAST(1 AS BIGINT) for 1L, or a name that begins with a letter")
+    return found
+
+
+@cache
+def spark_dialect() -> Any:
+    """Tokens of Spark's SQL: texts in either quotes, with backslashes."""
+    from sqlglot.dialects.dialect import Dialect
+
+    streaming = type(dialect())
+
+    # sqlglot knows dialects by the names of their classes, and its own "spark" reads the steps of pipelines.
+    class StreamingSpark(Dialect):
+        class Tokenizer(streaming.Tokenizer):  # type: ignore[misc, name-defined]
+            QUOTES = ["'", '"']  # noqa: RUF012
+            NESTED_COMMENTS = True
+            STRING_ESCAPES = ["'", '"', "\\"]  # noqa: RUF012
+            RAW_STRINGS = [(f"{mark}{quote}", quote) for mark in "rR" for quote in "'\""]  # noqa: RUF012
+
+    return Dialect.get_or_raise(StreamingSpark)
+
+
+def _spark_text(text: Text, token: Token) -> Token:
+    """A text as Spark reads it: a backslash is dropped before what it has no meaning for."""
+    if token.token_type.name == "RAW_STRING":
+        return like(token, "STRING", text.sql[token.start + 2 : token.end])
+    if token.token_type.name != "STRING":
+        return token
+    return like(token, "STRING", _ESCAPED.sub(_unescaped, text.sql[token.start + 1 : token.end]))
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    whole, behind = found.group(), found.group()[1:]
+    if behind in ("%", "_"):
+        return whole
+    if behind[:1] in "uU" and len(behind) > 1:
+        return chr(int(behind[1:], 16))
+    if len(behind) == 3:
+        return chr(int(behind, 8))
+    return ESCAPES.get(behind, behind)
+
+
+def word(token: Token | None) -> str:
+    """A token as a keyword or a sign, in upper case; empty for texts, quoted names and the end."""
+    if token is None or token.token_type.name in ("STRING", "IDENTIFIER"):
+        return ""
+    return " ".join(token.text.upper().split())
+
+
+def parsed(text: Text, tokens: Sequence[Token]) -> Any:
+    """The tree of one query or expression; SqlError with the place where it cannot go on."""
+    from sqlglot import parser
+    from sqlglot.errors import ParseError
+
+    if text.dialect == "spark":
+        from rs_assets.sql.spark.words import as_streaming
+
+        tokens = as_streaming(text, tokens)
+    made = rewritten(text, tokens)
+    reader = parser.Parser(dialect=dialect())
+    try:
+        trees = reader.parse(made, text.sql)
+    except ParseError as error:
+        raise _unread(text, error, tokens) from error
+    except RecursionError as error:
+        raise text.error(TOO_DEEP, tokens[0], remedy="name parts of it by views") from error
+    if len(trees) != 1 or trees[0] is None:
+        raise text.error("there is nothing to read here", tokens[0] if tokens else 0)
+    return trees[0]
+
+
+def _unread(text: Text, error: Any, tokens: Sequence[Token]) -> Any:
+    """What sqlglot refuses, in words of the statement: the token at which it stopped."""
+    first = error.errors[0] if error.errors else {}
+    before, near = first.get("start_context", ""), first.get("highlight", "")
+    at = next((t for t in tokens if (t.line, t.col) == (first.get("line"), first.get("col"))), tokens[-1])
+    known = _told(text, tokens)
+    if known is not None:
+        return known
+    said = str(first.get("description", ""))
+    if said.startswith("Expect"):
+        return text.error(f"{said[0].lower()}{said[1:]}, near {near!r}", at, remedy=_brackets(tokens))
+    if "missing for" in said or not first.get("end_context", "").strip():
+        return text.error(f"something is missing behind {near!r}", at, remedy="end the clause, or leave it out")
+    return text.error(f"{near!r} cannot stand here, behind {' '.join(before.split())[-20:]!r}", at)
+
+
+def _told(text: Text, tokens: Sequence[Token]) -> Any:
+    """What sqlglot has no words for: a condition that is missing, and an interval of what is no number."""
+    for place, (token, behind) in enumerate(pairwise(tokens)):
+        if word(token) in CONDITIONS and word(behind) in ("AND", "OR"):
+            what = f"a condition is missing between {word(token)} and {word(behind)}"
+            return text.error(what, behind, remedy=f"leave {word(behind)} out, or write what is missing before it")
+        unit = word(tokens[place + 2]).removesuffix("S") if place + 2 < len(tokens) else ""
+        spelled = behind.token_type.name == "STRING" and not _NUMBER.fullmatch(behind.text)
+        if word(token) == "INTERVAL" and spelled and unit in UNITS:
+            return text.error(f"{behind.text!r} is no number", behind, remedy="write it as INTERVAL '10' SECOND")
+    return None
+
+
+def _brackets(tokens: Sequence[Token]) -> str:
+    opened = sum((word(t) == "(") - (word(t) == ")") for t in tokens)
+    return f"close the bracket: {opened} more '(' than ')'" if opened > 0 else ""
+
+
+def rewritten(text: Text, tokens: Sequence[Token]) -> list[Token]:
+    """`tokens` in words that sqlglot's parser knows, each at its place.
+
+    TABLE(TUMBLE(TABLE t, DESCRIPTOR(c), i)) becomes RS_TUMBLE(t, c, i), PARTITION BY behind a table one more argument,
+    FLOOR(ts TO HOUR) a call with two arguments, SUBSTRING(s FROM 2 FOR 3) one with three, and every call gets the name
+    of a function that sqlglot does not know.
+    """
+    return _Rewriter(text, list(tokens)).run()
+
+
+class _Rewriter:
+    """One pass over tokens; `calls` are the open brackets, each with the name of the call or '' for none."""
+
+    def __init__(self, text: Text, tokens: list[Token]) -> None:
+        self.text, self.tokens, self.at = text, tokens, 0
+        self.made: list[Token] = []
+        self.calls: list[str] = []
+
+    def run(self) -> list[Token]:
+        while self.at < len(self.tokens):
+            self._step()
+        return self.made
+
+    def _step(self) -> None:
+        token, here, behind = self.tokens[self.at], word(self.tokens[self.at]), word(self._peek())
+        if here in REFUSED:
+            raise self.text.error(f"{here} is not supported", token, remedy=REFUSED[here])
+        if here == "," and (behind in _ENDS or self._peek() is None):
+            raise self.text.error("a comma too many", token, remedy="leave it out, or write what is missing behind it")
+        if here == "TABLE" and behind == "(":
+            self._open("table function")
+        elif here == "TABLE" and self.calls:
+            self.at += 1
+        elif here == "DESCRIPTOR" and behind == "(":
+            self._open("DESCRIPTOR")
+        elif here == ")" and self.calls:
+            if self.calls.pop() not in ("table function", "DESCRIPTOR"):
+                self.made.append(token)
+            self.at += 1
+        elif here == "PARTITION BY" and self.calls[-1:] == ["SESSION"]:
+            self._partition(token)
+        elif behind == "(" and self._is_call(token, here):
+            self._call(token, here)
+        else:
+            self._plain(token, here, behind)
+
+    def _plain(self, token: Token, here: str, behind: str) -> None:
+        if here == "(":
+            self.calls.append("")
+        inside = self.calls[-1] if self.calls else ""
+        if inside in ("FLOOR", "CEIL", "CEILING") and here == "TO" and behind in UNITS:
+            self.made += [like(token, "COMMA", ","), like(self.tokens[self.at + 1], "STRING", behind)]
+            self.at += 2
+            return
+        if inside in ("SUBSTRING", "OVERLAY") and here in ("FROM", "FOR", "PLACING"):
+            token = like(token, "COMMA", ",")
+        self.made.append(token)
+        self.at += 1
+
+    def _open(self, name: str) -> None:
+        """Leave out a word and its bracket, and remember to leave out the closing one."""
+        self.calls.append(name)
+        self.at += 2
+
+    def _is_call(self, token: Token, here: str) -> bool:
+        if not (here[:1].isalpha() or here[:1] == "_") or here in STOCK or " " in here:
+            return False
+        before = word(self.made[-1]) if self.made else ""
+        if before in ("AS", "WITH", ".") or (here in STRUCTURE and here not in BOTH):
+            return False
+        return token.token_type.name != "STRING"
+
+    def _call(self, token: Token, here: str) -> None:
+        self.made += [like(token, "VAR", CALL + here), self.tokens[self.at + 1]]
+        self.calls.append(here)
+        self.at += 2
+
+    def _partition(self, token: Token) -> None:
+        """`TABLE t PARTITION BY a, b, DESCRIPTOR(ts)`: the columns become a call, in brackets or not."""
+        self.at += 1
+        begin = self.at
+        while self._peek() is not None and not self._next_argument():
+            self.at += 1
+        columns = self.tokens[begin : self.at + 1]
+        if [word(columns[0]), word(columns[-1])] == ["(", ")"]:
+            columns = columns[1:-1]
+        self.made += [like(token, "COMMA", ","), like(token, "VAR", f"{CALL}PARTITION"), like(token, "L_PAREN", "(")]
+        self.made += [*columns, like(columns[-1] if columns else token, "R_PAREN", ")")]
+        self.at += 1
+
+    def _next_argument(self) -> bool:
+        """Whether a comma, and behind it another argument of the window, comes next."""
+        comma, first, second = (word(each) for each in (self.tokens[self.at + 1 : self.at + 4] + [None] * 3)[:3])
+        return comma == "," and (first == "DESCRIPTOR" or second == "=>")
+
+    def _peek(self) -> Token | None:
+        return self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else None
+
+
+def as_interval(tokens: Sequence[Token]) -> list[Token]:
+    """`tokens` with the word INTERVAL before them, which EMIT WITH DELAY '10' SECOND leaves out."""
+    if not tokens or word(tokens[0]) == "INTERVAL":
+        return list(tokens)
+    return [like(tokens[0], "INTERVAL", "INTERVAL"), *tokens]
+
+
+def like(token: Token, kind: str, text: str) -> Token:
+    """Another token at the place of `token`."""
+    from sqlglot.tokenizer_core import Token, TokenType
+
+    return Token(TokenType[kind], text, token.line, token.col, token.start, token.end)

@@ -1,0 +1,102 @@
+"""The options of WITH (...), each taken once; what nobody takes is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from rs_assets.errors import SqlError
+from rs_assets.sql.read.source import Text, meant
+from rs_assets.sql.read.statements import CreateTable, Word
+
+# Names of RocketMQ-Streams, Blink and older versions of Flink, and what they are called here.
+OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "type": "connector",
+        "connector.type": "connector",
+        "connector.path": "path",
+        "connector.topic": "topic",
+        "format.type": "format",
+        "filePath": "path",
+        "bootstrap.servers": "properties.bootstrap.servers",
+        "group.id": "properties.group.id",
+        "value.format": "format",
+    }
+)
+CONNECTORS: Final[Mapping[str, str]] = MappingProxyType(
+    {"file": "filesystem", "array": "memory", "upsert-kafka": "kafka"}
+)
+TRUTH: Final = {"true": True, "false": False}
+
+
+@dataclass(slots=True)
+class Options:
+    """The options of one table. `use` says what the table is used as, for errors."""
+
+    text: Text
+    table: CreateTable
+    use: str
+    found: dict[str, tuple[Word, Word]] = field(default_factory=dict)
+    known: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, text: Text, table: CreateTable, use: str) -> Options:
+        """The options of a table, under the names that they have here."""
+        made = cls(text, table, use)
+        for key, pair in table.options.items():
+            name = OTHER_NAMES.get(key, key)
+            if name in made.found:
+                raise text.error(f"the option {name!r} is given twice, once as {key!r}", pair[0].start)
+            made.found[name] = pair
+        return made
+
+    def take(self, key: str, default: str | None = None) -> str | None:
+        """The value of an option, `default` if it is not given."""
+        self.known.append(key)
+        pair = self.found.pop(key, None)
+        return pair[1].text if pair is not None else default
+
+    def need(self, key: str, example: str) -> str:
+        """The value of an option that must be given."""
+        value = self.take(key)
+        if not value:
+            raise self.error(
+                f"the table {self.table.name.text!r} has no {key!r}", remedy=f"WITH ('{key}' = '{example}')"
+            )
+        return value
+
+    def choice(self, key: str, values: Mapping[str, Any], default: str) -> Any:
+        """The meaning of an option's value."""
+        pair = self.found.get(key)
+        value = str(self.take(key, default))
+        if value not in values:
+            raise self.error(
+                f"the option {key!r} cannot be {value!r}", at=pair[1].start if pair else None,
+                remedy=f"use {' or '.join(values)}",
+            )  # fmt: skip
+        return values[value]
+
+    def number(self, key: str) -> int | None:
+        """An option that is a positive number."""
+        pair = self.found.get(key)
+        value = self.take(key)
+        if value is None:
+            return None
+        if not value.isdigit() or int(value) < 1:
+            raise self.error(f"the option {key!r} is no positive number", at=pair[1].start if pair else None)
+        return int(value)
+
+    def check_all_read(self) -> None:
+        """SqlError for an option that has no meaning here."""
+        for key, (word, _) in self.found.items():
+            raise self.error(
+                f"the {self.use} {self.table.name.text!r} has no option {key!r}",
+                at=word.start,
+                remedy=meant(key, sorted(set(self.known))),
+            )
+
+    def error(self, what: str, *, at: int | None = None, remedy: str = "") -> SqlError:
+        """The error for an option, or for the table."""
+        return self.text.error(what, self.table.name.start if at is None else at, remedy=remedy)

@@ -1,0 +1,120 @@
+"""What a file of statements says, before anything is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from rs_assets.records.types import Type
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A name or a value, and the offset at which it stands."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a table: declared with a type, computed by an expression, or taken from what a record has besides."""
+
+    name: Word
+    type: Type | None = None
+    computed: exp.Expression | None = None
+    metadata: Word | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watermark:
+    """WATERMARK FOR column AS expression."""
+
+    column: Word
+    expression: exp.Expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTable:
+    """CREATE TABLE; what it is, a source, a sink or a dimension, is told by its use."""
+
+    name: Word
+    columns: tuple[Column, ...]
+    key: tuple[Word, ...] = ()
+    watermark: Watermark | None = None
+    partitioned_by: tuple[Word, ...] = ()
+    options: Mapping[str, tuple[Word, Word]] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def declared(self) -> tuple[Column, ...]:
+        """The columns that rows from outside have."""
+        return tuple(column for column in self.columns if column.computed is None and column.metadata is None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateView:
+    """CREATE VIEW name [(columns)] AS query."""
+
+    name: Word
+    columns: tuple[Word, ...]
+    tree: exp.Expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select:
+    """A query whose rows are not written; only a session has such statements."""
+
+    tree: exp.Expression
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateFunction:
+    """CREATE FUNCTION name AS 'function' [LANGUAGE language]."""
+
+    name: Word
+    target: Word
+    language: Word | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emit:
+    """EMIT WITH DELAY or WITHOUT DELAY; `side` is BEFORE, AFTER or both sides of the WATERMARK."""
+
+    side: str
+    delay: exp.Expression | None
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Insert:
+    """INSERT INTO table [(columns)] query [EMIT ...]."""
+
+    table: Word
+    columns: tuple[Word, ...]
+    tree: exp.Expression
+    emit: tuple[Emit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetOption:
+    """SET 'key' = 'value'."""
+
+    key: Word
+    value: Word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """FROM table WATERMARK column DELAY OF interval, which Spark writes into queries: the watermark of that table."""
+
+    table: Word
+    watermark: Watermark
+
+
+Statement = CreateTable | CreateView | CreateFunction | Insert | Mark | Select | SetOption

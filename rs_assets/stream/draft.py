@@ -1,0 +1,172 @@
+"""The steps behind the streams of one pipeline, from which `build()` takes those that belong together."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from os import PathLike, fspath
+from typing import Any, Self
+
+from rs_assets.common.names import checked_name
+from rs_assets.errors import TopologyError
+from rs_assets.topology.nodes.base import Node
+from rs_assets.topology.nodes.sink import DeltaSink, Sink
+
+
+class Written(str):
+    """The name of a step that was written; it knows its node, and the sinks that were hung on it on the way here.
+
+    So a stream is a value: it leads back to just the steps that made it, whatever is written later.
+    """
+
+    __slots__ = ("node", "number", "sinks")
+
+    node: Node
+    number: int
+    sinks: tuple[Written, ...]
+
+    @classmethod
+    def of(cls, node: Node, number: int, sinks: tuple[Written, ...] = ()) -> Self:
+        """The name of `node`, the one with the `number` in the order of writing."""
+        made = cls(node.name)
+        made.node, made.number, made.sinks = node, number, sinks
+        return made
+
+    def way(self, *, sinks: bool = True) -> Iterator[Written]:
+        """This step, all that it gets rows from, and their sinks."""
+        waiting, seen = [self], set[int]()
+        while waiting:
+            current = waiting.pop()
+            if id(current) in seen:
+                continue
+            seen.add(id(current))
+            yield current
+            waiting += [name for name in current.node.follows if isinstance(name, Written)]
+            waiting += current.sinks if sinks else ()
+
+
+@dataclass(slots=True)
+class Draft:
+    """What was written since the last `build()`, and how many steps in all.
+
+    `build()` takes the stream that it is called on and the branches that were written since the last one. In a program
+    a name that stands twice among them, or a step that leads nowhere, is a mistake. In a notebook or at a prompt, where
+    a cell may be run again, the later step replaces the earlier one of its name, and what leads nowhere is left out.
+    """
+
+    namespace: str
+    job: str
+    pending: list[Written] = field(default_factory=list)
+    count: int = 0
+    built: bool = False
+
+    def add(self, node: Node) -> Written:
+        """Take `node` and return its name; TopologyError if another step on its way or since the last build has it.
+
+        A sink that names its input plainly, and not by what `add` returned, hangs on that step for good.
+        """
+        steps = {str(step): step for step in self.pending}
+        plain = [steps[name] for name in node.inputs if not isinstance(name, Written) and name in steps]
+        if plain:
+            node = replace(node, inputs=tuple(steps.get(name, name) for name in node.inputs))
+        made = Written.of(node, self.count)
+        if _prompted():
+            self.pending = [other for other in self.pending if other != made]
+        taken = {*self.pending, *(step for step in made.way() if step is not made)}
+        if made in taken:
+            raise TopologyError(
+                f"pipeline {self.job!r} has two steps called {node.name!r}",
+                remedy="name one of them: name='...'",
+                step=node.name,
+            )
+        self.count += 1
+        self.pending.append(made)
+        for step in plain if isinstance(node, Sink) else ():
+            step.sinks = (*step.sinks, made)
+        return made
+
+    def add_sink(self, step: str, node: Node) -> str:
+        """Take the sink `node`, which hangs on `step`; return that step's name, which knows of it."""
+        made = self.add(node)
+        if not isinstance(step, Written):
+            return step
+        return Written.of(step.node, step.number, (*step.sinks, made))
+
+    def auto_name(self, kind: str, name: str | None, *, after: str = "") -> str:
+        """`name` if given, else `kind` and its place among its like: for stateless steps, whose names key nothing.
+
+        `after` is the step that it follows.
+        """
+        if name is not None:
+            return checked_name(name, what="step")
+        taken = {*self.pending, *(after.way() if isinstance(after, Written) else ())}
+        place = 1
+        while f"{kind}_{place}" in taken:
+            place += 1
+        return f"{kind}_{place}"
+
+    def leading_to(self, step: str) -> tuple[Node, ...]:
+        """The nodes that `step` gets its rows through, and itself, in the order of writing; none of their sinks."""
+        ways = step.way(sinks=False) if isinstance(step, Written) else ()
+        return tuple(_plain(each.node) for each in sorted(ways, key=lambda each: each.number))
+
+    def take(self, step: str) -> tuple[Node, ...]:
+        """The nodes of the pipeline that `step` stands in, in the order of writing; what is written later is another.
+
+        They know each other by plain names.
+        """
+        waiting, self.pending = self.pending, []
+        self.built = True
+        branches = [each for each in waiting if not _prompted() or isinstance(each.node, Sink)]
+        last = (step,) if isinstance(step, Written) else ()
+        found = {each.number: each for start in (*branches, *last) for each in start.way()}
+        return tuple(_plain(found[number].node) for number in sorted(found))
+
+
+def meet(one: str, other: str) -> bool:
+    """Whether rows of one step come to both of two steps, other than through a durable shuffle."""
+    return not _above(one).isdisjoint(_above(other))
+
+
+def _above(step: str) -> set[int]:
+    """The numbers of a step and of all that it gets rows from."""
+    waiting, found = [step], set[int]()
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, Written) and current.number not in found:
+            found.add(current.number)
+            waiting += current.node.inputs
+    return found
+
+
+def _plain(node: Node) -> Node:
+    """`node` with plain names for the steps that it knows."""
+    held = {each.name: getattr(node, each.name) for each in fields(node)}
+    named: dict[str, Any] = {name: str(value) for name, value in held.items() if isinstance(value, Written)}
+    if node.inputs:
+        named["inputs"] = tuple(map(str, node.inputs))
+    return replace(node, **named) if named else node
+
+
+def _prompted() -> bool:
+    """Whether somebody sits at a prompt: Python's own, IPython's or a notebook's."""
+    return hasattr(sys, "ps1")
+
+
+def name_from(text: str, *, suffix: str) -> str:
+    """A legal step name made of the last part of a table name or path.
+
+    >>> name_from("/data/Out Dir.jsonl", suffix="files")
+    'out_dir_files'
+    """
+    last = text.rstrip("/").rsplit("/", 1)[-1].rsplit(".", 1)[0].lower()
+    stem = re.sub(r"[^a-z0-9]+", "_", last).strip("_")[:50]
+    return f"{stem}_{suffix}" if stem[:1].isalpha() else suffix
+
+
+def late_sink(step: str, table: str | PathLike[str], *, name: str | None = None) -> DeltaSink:
+    """The sink for rows that come too late for `step`."""
+    where = fspath(table)
+    return DeltaSink(name=name or name_from(where, suffix="table"), inputs=(step,), table=where, late=True)

@@ -1,0 +1,79 @@
+"""Where a pipeline reads and where it writes: a place that is both would feed it its own rows, run by run."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from rs_assets.errors import TopologyError
+from rs_assets.topology.location import is_read, real_place
+from rs_assets.topology.nodes.base import Node
+from rs_assets.topology.nodes.delta import DeltaSource
+from rs_assets.topology.nodes.sink import DeltaSink, FileSink, KafkaSink, Sink
+from rs_assets.topology.nodes.source import FileSource, KafkaSource
+from rs_assets.topology.nodes.sqlite import SqliteSink, SqliteSource
+from rs_assets.topology.targets import target_of
+from rs_assets.topology.topology import Topology
+
+# A file as a sink writes it, below its place.
+WRITTEN = {FileSink: "batch=0/part-0.json", DeltaSink: "part-0.parquet"}
+
+
+def check_places(topology: Topology) -> None:
+    """TopologyError for an output that a source of the pipeline reads: its folder, table or topic, or files within.
+
+    Links are followed as they are now. A Delta table that is only named is another one than one with a path.
+    """
+    _check_topics(topology)
+    for sink in topology.sinks:
+        reader = next((source for source in topology.sources if _reads(source, sink)), None)
+        if reader is None:
+            continue
+        if isinstance(reader, FileSource):
+            raise TopologyError(
+                f"step {sink.name!r} writes into the folder that the step {reader.name!r} reads: each run would read"
+                " what the one before has written",
+                remedy="write into a folder beside it",
+                step=sink.name,
+            )
+        raise TopologyError(
+            f"step {sink.name!r} writes the table that the step {reader.name!r} reads: it would read its own rows",
+            remedy="write another table",
+            step=sink.name,
+        )
+
+
+def _reads(source: Node, sink: Sink) -> bool:
+    """Whether rows that `sink` writes come out of `source`."""
+    if isinstance(source, SqliteSource) and isinstance(sink, SqliteSink):
+        return (real_place(source.path), source.table.lower()) == (real_place(sink.path), sink.table.lower())
+    written = target_of(sink)
+    if written is None:
+        return False
+    if isinstance(source, DeltaSource):
+        return isinstance(sink, DeltaSink) and real_place(source.table) == real_place(written)
+    if isinstance(source, FileSource) and written.startswith("/"):
+        return is_read(source.path, str(PurePath(real_place(written), WRITTEN[type(sink)])))
+    return False
+
+
+def _check_topics(topology: Topology) -> None:
+    """Of the topics that are known before a record is read; brokers are the same if an address of them is."""
+    sources = [source for source in topology.sources if isinstance(source, KafkaSource)]
+    written = [(sink, sink.cluster, sink.topic) for sink in topology.sinks if isinstance(sink, KafkaSink)]
+    for step, cluster, topic in [*written, *((s, s.cluster, s.dead_letter_topic) for s in sources)]:
+        near = [source for source in sources if not set(source.cluster.servers).isdisjoint(cluster.servers)]
+        reader = next((source for source in near if source.reads(topic)), None)
+        if topic is not None and reader is not None:
+            raise TopologyError(
+                f"step {step.name!r} writes to the topic {topic!r} that the step {reader.name!r} reads: it would read"
+                " its own records",
+                remedy="write to another topic" + (", or narrow the pattern" if reader.pattern else ""),
+                step=step.name,
+            )
+        letters = next((s for s in near if s is not step and topic is not None and s.dead_letter_topic == topic), None)
+        if letters is not None and isinstance(step, KafkaSink):
+            raise TopologyError(
+                f"step {step.name!r} writes to the topic {topic!r}, which has the dead letters of {letters.name!r}",
+                remedy="write to another topic",
+                step=step.name,
+            )

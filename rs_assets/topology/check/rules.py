@@ -1,0 +1,355 @@
+"""Which fields each kind of step gives, from those that it gets, and what is surely wrong with it.
+
+One row a node type. A type without one gives fields that nobody knows, and is not looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any
+
+from rs_assets.connectors.messages import no_condition, no_record_time
+from rs_assets.errors import SchemaError, TopologyError, UnknownFieldError
+from rs_assets.expressions.condition.bind import condition_sql
+from rs_assets.expressions.script.bind import bound_script
+from rs_assets.operators.join.spec import OF_BOTH, two_fields, unlike_keys
+from rs_assets.operators.window.refusals import no_event_time, no_number
+from rs_assets.operators.window.result import Aggregate
+from rs_assets.records.schema import DDL_TYPES
+from rs_assets.records.types import DdlError, Type, fields_in, type_in
+from rs_assets.topology.check.fields import UNKNOWN, Fields, Types, only
+from rs_assets.topology.check.sql import Item, all_of, check_sql
+from rs_assets.topology.check.united import check_kinds
+from rs_assets.topology.nodes import delta, dim_join, distinct, fold, join, shuffle, sink, source, sqlite, step, window
+from rs_assets.topology.nodes.base import Node
+from rs_assets.topology.user_code.expression import ColumnBuilder, ConditionText, Expression, PythonFunction, SqlText
+
+Inputs = tuple[Fields, ...]
+Rule = Callable[[Any, Inputs], Fields]
+
+EVENT_TIMES = ("timestamp", "timestamp_ntz", "bigint", "string")
+NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
+# Of what a window row has besides, all is a time but these.
+OWN_TYPES = {"final": "boolean", "retracted": "boolean"}
+WHOLE = ("tinyint", "smallint", "int", "bigint")
+# Of more rows than these only the names are looked at.
+TYPED_ROWS = 10_000
+# Digits of a decimal are counted when the pipeline starts.
+PYTHON_TYPES: Mapping[object, Type] = MappingProxyType(
+    {kind: Type(text) for kind, text in DDL_TYPES.items() if kind is not Decimal}
+)
+
+
+def declared(ddl: str | None, *, step: str) -> Fields:
+    """The fields of a schema; SchemaError for one that Spark surely refuses."""
+    try:
+        return only(fields_in(ddl) if ddl else None)
+    except DdlError as error:
+        raise SchemaError(
+            f"the schema of step {step!r} does not parse: {error}", remedy=error.remedy, step=step
+        ) from error
+
+
+def _source(node: source.Source, inputs: Inputs) -> Fields:  # noqa: ARG001  the table's form
+    return declared(node.row_schema, step=node.name)
+
+
+def _array(node: source.ArraySource, inputs: Inputs) -> Fields:
+    if node.schema is not None:
+        return _source(node, inputs)
+    names = dict.fromkeys(name for row in node.rows for name in row)
+    if len(node.rows) > TYPED_ROWS:
+        return Fields(dict.fromkeys(names))
+    return Fields({name: _type_of_values(node, name) for name in names})
+
+
+def _type_of_values(node: source.ArraySource, name: str) -> Type | None:
+    kinds = {type(row.get(name)) for row in node.rows} - {type(None)}
+    return PYTHON_TYPES.get(kinds.pop()) if len(kinds) == 1 else None
+
+
+def _passed(node: Node, inputs: Inputs) -> Fields:  # noqa: ARG001  the table's form
+    return inputs[0]
+
+
+def _expression(value: Expression, fields: Fields, *, step: str, before: Types | None = None) -> Item:
+    """What comes out of an expression; of a Column that is nothing known."""
+    if isinstance(value, SqlText):
+        return check_sql(value.text, fields, step=step, before=before or {})
+    if isinstance(value, ColumnBuilder):
+        _check_columns(value, fields, step=step)
+    if isinstance(value, ConditionText) and fields.whole:
+        condition_sql(value.text, field_types(fields), step=step)
+    return Item(None)
+
+
+def field_types(fields: Fields) -> dict[str, str | None]:
+    """The fields with their types as Spark names them, as far as they are known."""
+    return {name: _known(kind) for name, kind in fields.types.items()}
+
+
+def _check_columns(value: ColumnBuilder, fields: Fields, *, step: str) -> None:
+    """UnknownFieldError for a field that a Column surely cannot find."""
+    for name in sorted(value.fields):
+        if re.fullmatch(r"\w+", name) and not fields.has(name):
+            raise UnknownFieldError(name, step=step, known=tuple(fields.types))
+
+
+def _mapped(node: step.Map, inputs: Inputs) -> Fields:
+    if node.function is not None:
+        return declared(node.function.schema, step=node.name)
+    items: list[Item] = []
+    named: dict[str, Type | None] = {}
+    for part in node.select:
+        items.append(_expression(part, inputs[0], step=node.name, before=named))
+        named |= items[-1].fields or {}
+    return all_of(items)
+
+
+def _flattened(node: step.FlatMap, inputs: Inputs) -> Fields:
+    if isinstance(node.expression, PythonFunction):
+        return declared(node.expression.schema, step=node.name)
+    return all_of([_expression(node.expression, inputs[0], step=node.name)])
+
+
+def _filtered(node: step.Filter, inputs: Inputs) -> Fields:
+    kind = _expression(node.condition, inputs[0], step=node.name).type
+    if kind is not None and kind.name not in ("boolean", "void"):
+        raise TopologyError(
+            f"step {node.name!r}: the condition {node.detail()!r} is a {kind.text}, not true or false",
+            remedy='compare it with something: "ms > 0", "page = \'/\'"',
+            step=node.name,
+        )
+    return inputs[0]
+
+
+def _scripted(node: step.Script, inputs: Inputs) -> Fields:
+    if not inputs[0].whole:
+        return UNKNOWN
+    bound = bound_script(node.text, field_types(inputs[0]), step=node.name, zone=node.zone, strict=node.strict)
+    return Fields({name: type_in(kind) if kind else None for name, kind in bound.fields})
+
+
+def _labelled(node: step.Split, inputs: Inputs) -> Fields:
+    _expression(node.label, inputs[0], step=node.name)
+    return inputs[0]
+
+
+def _selected(node: step.SelectFields, inputs: Inputs) -> Fields:
+    inputs[0].check(node.fields, step=node.name)
+    return Fields({name: inputs[0].type_of(name) for name in node.fields})
+
+
+def _added(node: step.WithFields, inputs: Inputs) -> Fields:
+    return inputs[0].plus({name: _expression(e, inputs[0], step=node.name).type for name, e in node.columns})
+
+
+def _united(node: step.Union, inputs: Inputs) -> Fields:
+    known = [(name, fields) for name, fields in zip(node.inputs, inputs, strict=True) if fields.whole]
+    if not known:
+        return UNKNOWN
+    check_kinds(node.name, [(name, {each: _known(kind) for each, kind in f.types.items()}) for name, f in known])
+    return known[0][1]
+
+
+def _known(kind: Type | None) -> str | None:
+    """The text of a type, None if a part of it is not known."""
+    return kind.text if kind is not None and "?" not in kind.text else None
+
+
+def check_event_time(name: str | None, fields: Fields, *, step: str) -> None:
+    """UnknownFieldError or TopologyError if the field `name` is surely no event time; None is the time of arrival."""
+    fields.check((name,), step=step)
+    kind = fields.type_of(name) if name is not None else None
+    if kind is not None and kind.name not in EVENT_TIMES:
+        raise no_event_time(str(name), kind.text, step=step)
+
+
+def _windowed(node: window.WindowAggregate, inputs: Inputs) -> Fields:
+    fields = inputs[0]
+    ranked = node.ranking.shown if node.ranking is not None else ()
+    kept = node.rows.fields if node.rows is not None else ()
+    fields.check((*node.group_by, *(a.field for a in node.aggregates), *ranked, *kept, *node.kept), step=node.name)
+    check_event_time(node.event_time, fields, step=node.name)
+    for aggregate in node.aggregates:
+        _check_number(aggregate, fields, step=node.name)
+    types = {name: fields.type_of(name) for name in (*node.group_by, *ranked, *node.kept)}
+    types |= {a.alias: aggregated(a, fields) for a in node.aggregates}
+    # What an aggregate of Spark's gives is not known here.
+    types |= dict.fromkeys((name for name, _ in node.own))
+    types |= {node.ranking.rank: Type("int")} if node.ranking is not None else {}
+    types |= dict.fromkeys(node.rows.columns) if node.rows is not None else {}
+    return Fields(types | {name: Type(OWN_TYPES.get(name, "timestamp")) for name in node.own_fields})
+
+
+def _folded(node: fold.Fold, inputs: Inputs) -> Fields:
+    before = {name: kind for name, kind in inputs[0].types.items() if name != node.rows}
+    return Fields({**before, **declared(node.function.schema, step=node.name).types}, inputs[0].whole)
+
+
+def _check_number(aggregate: Aggregate, fields: Fields, *, step: str) -> None:
+    kind = fields.type_of(aggregate.field) if aggregate.field is not None else None
+    if kind is not None and aggregate.function in ("sum", "avg") and not _numeric(kind):
+        raise no_number(aggregate.function, str(aggregate.field), kind.text, step=step)
+
+
+def _numeric(kind: Type | None) -> bool:
+    return kind is not None and (kind.name in NUMBERS or kind.name.startswith("decimal"))
+
+
+def aggregated(aggregate: Aggregate, fields: Fields) -> Type | None:
+    """The type of an aggregate over `fields`, None if it is not known here."""
+    kind = fields.type_of(aggregate.field) if aggregate.field is not None else None
+    return AGGREGATES[aggregate.function](kind) if aggregate.function in AGGREGATES else None
+
+
+def _sum_of(kind: Type | None) -> Type | None:
+    if kind is not None and kind.name in WHOLE:
+        return Type("bigint")
+    return Type("double") if kind is not None and kind.name in NUMBERS else None
+
+
+AGGREGATES: Mapping[str, Callable[[Type | None], Type | None]] = MappingProxyType(
+    {
+        **dict.fromkeys(("count", "count_distinct", "count_distinct_large"), lambda _: Type("bigint")),
+        **dict.fromkeys(("min", "max"), lambda kind: kind),
+        **dict.fromkeys(("distinct", "collect"), lambda kind: Type("array", (("element", kind),)) if kind else None),
+        "sum": _sum_of,
+        "avg": lambda _: Type("double"),
+    }
+)
+
+
+def _deduplicated(node: distinct.Distinct, inputs: Inputs) -> Fields:
+    inputs[0].check(node.fields, step=node.name)
+    check_event_time(node.event_time, inputs[0], step=node.name)
+    return inputs[0]
+
+
+def _joined(node: join.StreamJoin, inputs: Inputs) -> Fields:
+    for fields, names in zip(inputs, zip(*node.on, strict=True), strict=True):
+        fields.check(names, step=node.name)
+    for fields, at in zip(inputs, node.time_fields or (), strict=False):
+        check_event_time(at, fields, step=node.name)
+    _check_keys(node, *inputs)
+    return _both_sides(node, *inputs)
+
+
+def _check_keys(node: join.StreamJoin, left: Fields, right: Fields) -> None:
+    """TopologyError for keys that Spark would compare by a cast."""
+    for one, two in node.on:
+        kinds = left.type_of(one), right.type_of(two)
+        here, there = map(_known, kinds)
+        if here is not None and there is not None and here != there and not all(map(_numeric, kinds)):
+            raise unlike_keys((one, here), (two, there), step=node.name)
+
+
+def _both_sides(node: join.StreamJoin, left: Fields, right: Fields) -> Fields:
+    """The left side's fields, those of the right one beside them or in their place, and the window's times."""
+    types, whole = dict(left.types), left.whole
+    if node.how in OF_BOTH:
+        beside = {f"{node.prefix or ''}{name}": kind for name, kind in right.types.items()}
+        _check_names(node, left, beside)
+        types |= {name: kind for name, kind in beside.items() if left.find(name) is None}
+        whole = whole and right.whole
+    times = dict.fromkeys(join.PLACE_FIELDS if node.place is not None else (), Type("timestamp"))
+    return Fields(types | times | ({"retracted": Type("boolean")} if node.early else {}), whole)
+
+
+def _looked_up(node: dim_join.DimJoin, inputs: Inputs) -> Fields:
+    stream, found = inputs[0], declared(node.dimension.schema, step=node.name)
+    for fields, names in zip((stream, found), zip(*node.on, strict=True), strict=True):
+        fields.check(names, step=node.name)
+    for one, two in node.on:
+        kinds = stream.type_of(one), found.type_of(two)
+        here, there = map(_known, kinds)
+        if here is not None and there is not None and here != there and not {here, there} <= set(WHOLE):
+            raise unlike_keys((one, here), (two, there), step=node.name)
+    keys = {two for one, two in node.on if one == two and node.prefix is None}
+    beside = {f"{node.prefix or ''}{name}": kind for name, kind in found.types.items() if name not in keys}
+    _check_names(node, stream, beside)
+    kept = {name: kind for name, kind in beside.items() if stream.find(name) is None}
+    return Fields({**stream.types, **kept}, stream.whole and found.whole)
+
+
+def _check_names(node: join.StreamJoin | dim_join.DimJoin, left: Fields, beside: Types) -> None:
+    """TopologyError for a field of the right side that cannot take the place of the left one's."""
+    for name, kind in beside.items():
+        own = left.find(name)
+        there = left.type_of(own) if own is not None else None
+        if own is not None and node.prefix is not None:
+            raise two_fields(own, "", step=node.name)
+        if kind is not None and there is not None and kind.text != there.text:
+            why = f", a {there.text} on the left and a {kind.text} on the right"
+            raise two_fields(name, why, step=node.name)
+
+
+def _spread(node: shuffle.Shuffle | shuffle.ShuffleWrite, inputs: Inputs) -> Fields:
+    inputs[0].check(node.keys, step=node.name)
+    return inputs[0]
+
+
+def _to_delta(node: sink.DeltaSink, inputs: Inputs) -> Fields:
+    if source.REMOTE.match(node.table) and (node.connector, node.mode) == ("native", "append"):
+        raise TopologyError(
+            f"step {node.name!r}: the native connector moves files into the table, which {node.table} has no place for",
+            remedy="use a path of a local or mounted file system",
+            step=node.name,
+        )
+    inputs[0].check(node.named, step=node.name)
+    gone = inputs[0].type_of(node.deletes) if node.deletes is not None else None
+    if gone is not None and gone.name != "boolean":
+        raise no_condition(str(node.deletes), gone.text, step=node.name)
+    for name in (*node.keys, *node.order_by):
+        kind = inputs[0].type_of(name)
+        if kind is not None and kind.nested:
+            what = f"the key {name!r} is" if name in node.keys else f"{name!r} of order_by is"
+            raise TopologyError(
+                f"step {node.name!r}: {what} {kind.text}, which has no plain values",
+                remedy="name fields of texts, whole numbers or times",
+                step=node.name,
+            )
+    return inputs[0]
+
+
+def _to_kafka(node: sink.KafkaSink, inputs: Inputs) -> Fields:
+    inputs[0].check(node.shape.fields, step=node.name)
+    kind = inputs[0].type_of(node.timestamp) if node.timestamp is not None else None
+    if kind is not None and not kind.name.startswith("timestamp"):
+        raise no_record_time(str(node.timestamp), kind.text, step=node.name)
+    return inputs[0]
+
+
+RULES: Mapping[type[Node], Rule] = MappingProxyType(
+    {
+        source.ArraySource: _array,
+        source.MemorySource: _source,
+        source.FileSource: _source,
+        source.KafkaSource: _source,
+        delta.DeltaSource: _source,
+        sqlite.SqliteSource: _source,
+        shuffle.ShuffleRead: _passed,
+        step.Map: _mapped,
+        step.FlatMap: _flattened,
+        step.Filter: _filtered,
+        step.ForEach: _passed,
+        step.Script: _scripted,
+        step.SelectFields: _selected,
+        step.WithFields: _added,
+        step.Union: _united,
+        step.Split: _labelled,
+        step.Select: _passed,
+        shuffle.Shuffle: _spread,
+        shuffle.ShuffleWrite: _spread,
+        window.WindowAggregate: _windowed,
+        fold.Fold: _folded,
+        distinct.Distinct: _deduplicated,
+        join.StreamJoin: _joined,
+        dim_join.DimJoin: _looked_up,
+        sink.DeltaSink: _to_delta,
+        sink.KafkaSink: _to_kafka,
+    }
+)

@@ -1,0 +1,40 @@
+"""Which place a path, a URI or the name of a table means: one answer for all who ask whether two are the same."""
+
+from __future__ import annotations
+
+import os
+from fnmatch import fnmatchcase
+from pathlib import PurePath
+
+from rs_assets.common.project import anchored
+from rs_assets.connectors.files.listing import MAGIC, located
+from rs_assets.topology.nodes.source import SCHEME
+
+
+def written_place(text: str) -> str:
+    """A path or URI of the local file system as an absolute path, meant from the project; others as they are.
+
+    >>> written_place("file:///data/t/"), written_place("s3://bucket/t"), written_place("orders")
+    ('/data/t', 's3://bucket/t', 'orders')
+    """
+    plain = SCHEME.sub("", text)
+    return anchored(plain) if "/" in plain and "://" not in plain else plain.rstrip("/")
+
+
+def real_place(text: str) -> str:
+    """The same with links resolved, as far as the path is there now."""
+    place = written_place(text)
+    return os.path.realpath(place) if place.startswith("/") else place
+
+
+def is_read(path: str, file: str) -> bool:
+    """Whether a file at `file`, a `real_place`, is among those that a source of files reads at `path`.
+
+    >>> is_read("/in", "/in/out/a.json"), is_read("/in/*", "/in/out/a.json"), is_read("/in/*.csv", "/in/out/a.json")
+    (True, True, False)
+    """
+    if not MAGIC.search(path):
+        return PurePath(file).is_relative_to(real_place(path))
+    # What is below a folder that the glob finds is read, too.
+    pattern, names = PurePath(located(path)).parts, PurePath(file).parts
+    return len(names) >= len(pattern) and all(map(fnmatchcase, names, pattern))

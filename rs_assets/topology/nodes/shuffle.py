@@ -1,0 +1,108 @@
+"""Shuffles: how many partitions a stream is spread over, and by what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.errors import TopologyError
+from rs_assets.topology.nodes.base import Family, Node, positive
+from rs_assets.topology.nodes.sink import Sink
+from rs_assets.topology.nodes.source import Source
+
+# `memory` is Spark's exchange inside a query; the durable ones stand between two queries.
+DurableStrategy = Literal["delta", "kafka"]
+Strategy = Literal["memory"] | DurableStrategy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffle(Node):
+    """Spreads the rows over `partitions`, by the `keys` or evenly, by Spark's exchange inside the query."""
+
+    family: ClassVar[Family] = "shuffle"
+
+    partitions: int
+    keys: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a partition count that is not a positive int."""
+        Node.__post_init__(self)
+        if not positive(self.partitions):
+            raise TopologyError(f"step {self.name!r}: a shuffle needs a positive number of partitions")
+
+    def detail(self) -> str:
+        """Partitions and keys."""
+        return f"{self.partitions} partitions" + (f" by {', '.join(self.keys)}" if self.keys else "")
+
+    def identity(self) -> tuple[str, ...]:
+        """Where a row is computed changes no result."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShuffleWrite(Sink):
+    """The upper half of a durable shuffle: ends a query, whose rows go to `place`.
+
+    `delta` is a table, `kafka` a topic of `cluster`. The place is named by namespace, job and step; a run adds the id
+    of the pipeline to the name of a topic, and knows the `folder` of a table, beside the checkpoint of the query.
+    """
+
+    family: ClassVar[Family] = "shuffle"
+    at_once: ClassVar[bool] = True
+
+    place: str
+    strategy: DurableStrategy
+    partitions: int
+    keys: tuple[str, ...] = ()
+    cluster: KafkaCluster | None = None
+    folder: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a partition count that is not a positive int, and a topic without brokers."""
+        Sink.__post_init__(self)
+        if not positive(self.partitions):
+            raise TopologyError(f"step {self.name!r}: a shuffle needs a positive number of partitions")
+        if (self.strategy == "kafka") != (self.cluster is not None):
+            raise TopologyError(
+                f"step {self.name!r}: the strategy 'kafka' needs bootstrap_servers, and only it",
+                remedy="shuffle(4, strategy='kafka', bootstrap_servers='localhost:9092')",
+            )
+
+    def detail(self) -> str:
+        """Strategy, partitions and keys."""
+        by = f" by {', '.join(self.keys)}" if self.keys else ""
+        return f"to {self.strategy}, {self.partitions} partitions{by}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShuffleRead(Source):
+    """The lower half of a durable shuffle: begins a query with the rows that the step `after` has written."""
+
+    family: ClassVar[Family] = "shuffle"
+
+    after: str
+    place: str
+    strategy: DurableStrategy
+    partitions: int
+    keys: tuple[str, ...] = ()
+    cluster: KafkaCluster | None = None
+    folder: str = ""
+
+    @property
+    def follows(self) -> tuple[str, ...]:
+        """The step that writes what is read here."""
+        return (self.after,)
+
+    @property
+    def bounded(self) -> bool:
+        """It ends when the sources of the pipeline do."""
+        return True
+
+    def detail(self) -> str:
+        """Where from."""
+        return f"from {self.strategy}"
+
+    def identity(self) -> tuple[str, ...]:
+        """State does not care how the rows came."""
+        return ()

@@ -1,0 +1,167 @@
+"""Stateless steps: each looks at one record at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rs_assets.errors import TopologyError
+from rs_assets.expressions.functions.own import declared_in
+from rs_assets.topology.nodes.base import Node
+from rs_assets.topology.user_code.expression import ColumnBuilder, Expression, PythonFunction, SqlText
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Map(Node):
+    """Each record becomes another: a Python function with a schema, or a select list that stays in the JVM."""
+
+    function: PythonFunction | None = None
+    select: tuple[SqlText | ColumnBuilder, ...] = ()
+
+    def detail(self) -> str:
+        """The function's name or the select list."""
+        return self.function.label if self.function else ", ".join(_text(e) for e in self.select)
+
+    def identity(self) -> tuple[str, ...]:
+        """The code or the select list."""
+        return tuple(e.identity() for e in (self.select or (self.function,)) if e)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatMap(Node):
+    """Each record becomes any number of others, by a Python function or an SQL generator such as `explode(items)`."""
+
+    expression: Expression
+
+    def detail(self) -> str:
+        """What is called."""
+        return _text(self.expression)
+
+    def identity(self) -> tuple[str, ...]:
+        """The code or the text."""
+        return (self.expression.identity(),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter(Node):
+    """Keeps the records for which the condition is true; false and null drop them."""
+
+    condition: Expression
+
+    def detail(self) -> str:
+        """The condition."""
+        return _text(self.condition)
+
+    def identity(self) -> tuple[str, ...]:
+        """The code or the text."""
+        return (self.condition.identity(),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForEach(Node):
+    """Calls a function for its side effect and passes the record on unchanged; a retried batch calls it again."""
+
+    at_once: ClassVar[bool] = True
+
+    function: PythonFunction
+
+    def detail(self) -> str:
+        """The function's name."""
+        return self.function.label
+
+    def identity(self) -> tuple[str, ...]:
+        """No state depends on a side effect."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectFields(Node):
+    """Keeps only the named fields, in that order."""
+
+    fields: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse none, or one twice."""
+        Node.__post_init__(self)
+        if not self.fields or len(set(self.fields)) != len(self.fields):
+            raise TopologyError(f"step {self.name!r} must name at least one field and none twice: {self.fields}")
+
+    def detail(self) -> str:
+        """The fields."""
+        return ", ".join(self.fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithFields(Node):
+    """Adds or replaces fields, computed in the JVM from the record as it came in."""
+
+    columns: tuple[tuple[str, SqlText | ColumnBuilder], ...]
+
+    def detail(self) -> str:
+        """The new fields."""
+        return ", ".join(name for name, _ in self.columns)
+
+    def identity(self) -> tuple[str, ...]:
+        """Names and expressions."""
+        return tuple(f"{name}={e.identity()}" for name, e in self.columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script(Node):
+    """Statements in the language of scripts, which fill, drop, rename and multiply.
+
+    `zone` is that of times that are written without one. With `strict` a bare word that is no field is refused.
+    """
+
+    text: str
+    zone: str = "UTC"
+    strict: bool = False
+
+    def detail(self) -> str:
+        """The statements."""
+        return " ".join(self.text.split())
+
+    def identity(self) -> tuple[str, ...]:
+        """The statements and how they are taken."""
+        return (self.detail(), self.zone, str(self.strict), *(each.code for each in declared_in(self.text)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Union(Node):
+    """Feeds several streams of the same fields into one; keeps duplicates, promises no order between them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split(Node):
+    """Gives each record a label; `Select` nodes behind it take the records of one label. Null: no branch."""
+
+    label: Expression
+
+    def detail(self) -> str:
+        """What computes the label."""
+        return _text(self.label)
+
+    def identity(self) -> tuple[str, ...]:
+        """The code or the text."""
+        return (self.label.identity(),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select(Node):
+    """The branch of a split that carries one label."""
+
+    label: str
+
+    def detail(self) -> str:
+        """The label."""
+        return self.label
+
+
+def _text(value: Expression) -> str:
+    match value:
+        case SqlText(text):
+            return " ".join(text.split())
+        case PythonFunction():
+            return f"{value.label}()"
+        case _:
+            return value.text or "a Spark column"

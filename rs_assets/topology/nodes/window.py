@@ -1,0 +1,383 @@
+"""Windowed aggregation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from math import gcd
+from typing import ClassVar, get_args
+
+from rs_assets.errors import TopologyError
+from rs_assets.operators.window.bounds import EventTimeBounds
+from rs_assets.operators.window.durations import EPOCH, checked_duration
+from rs_assets.operators.window.firing import (
+    COUNTED,
+    GLOBAL,
+    NEVER,
+    ONCE,
+    OVER,
+    SESSIONS,
+    SLIDING,
+    STATE,
+    Firing,
+    LateFirings,
+    tells_final,
+)
+from rs_assets.operators.window.over import OverWindow
+from rs_assets.operators.window.result import Aggregate, EmitStrategy, Ranking, Rows
+from rs_assets.operators.window.spec import (
+    CalendarWindow,
+    CountWindow,
+    CumulateWindow,
+    HoppingWindow,
+    InOrder,
+    SessionWindow,
+    SlidingWindow,
+    TumblingWindow,
+    Window,
+)
+from rs_assets.operators.window.splits import BySplit
+from rs_assets.operators.window.whole import GlobalWindow
+from rs_assets.topology.nodes.base import Family
+from rs_assets.topology.nodes.timed import NONE, Arrival, TimedState
+from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText, calls_by_name
+
+# The state of processors, by what they compute, where it is not a row a window.
+STATES = {SessionWindow: SESSIONS, CountWindow: COUNTED, SlidingWindow: SLIDING, OverWindow: OVER, GlobalWindow: GLOBAL}
+# Every window row has these beside its group fields and aggregates, but for those of a global window.
+WINDOW_FIELDS = ("start_time", "end_time", "fire_time")
+# Either tells the windows of one size apart.
+PLACES = frozenset({"start_time", "end_time"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowAggregate(TimedState):
+    """Aggregates per group and window; a window closes when the watermark passes its end.
+
+    The watermark is the greatest event time seen less `water_mark`; rows of windows that have closed are late. `emit`
+    and `firing` say whether a window gives one row, when it closes, or others before and behind it. `own` are
+    aggregates of Spark by name, which stand behind the others; with a `ranking` a window gives a row for each of its
+    first rows; with `rows` it has its rows, for functions behind it.
+    """
+
+    family: ClassVar[Family] = "window"
+
+    window: Window
+    group_by: tuple[str, ...] = ()
+    aggregates: tuple[Aggregate, ...] = ()
+    own: tuple[tuple[str, SqlText | ColumnBuilder], ...] = ()
+    ranking: Ranking | None = None
+    rows: Rows | None = None
+    emit: EmitStrategy = "on_window_close"
+    firing: Firing = ONCE
+    splits: BySplit | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a window that computes nothing, and columns that would have one name."""
+        TimedState.__post_init__(self)
+        if not (self.aggregates or self.own or self.ranking or self.rows):
+            raise TopologyError(
+                f"window {self.name!r} aggregates nothing", remedy="add .count('rows') or another aggregate"
+            )
+        kept = self.rows.columns if self.rows else ()
+        columns = [*self.row_keys, *self.values, *self.own_fields, *kept]
+        # Spark does not tell names apart that differ in case only.
+        folded = [c.casefold() for c in columns]
+        twice = sorted({c for c in columns if folded.count(c.casefold()) > 1})
+        if twice:
+            raise TopologyError(
+                f"window {self.name!r} would have two columns called {', '.join(twice)}",
+                remedy="give the aggregate another name",
+            )
+        if calls_by_name(self):
+            raise TopologyError(
+                f"window {self.name!r} calls a function in Python inside an aggregate",
+                remedy="compute its value before, by .with_fields(value=functions.f('x'))",
+                step=self.name,
+            )
+        self._check_emit()
+        self._check_splits()
+
+    def _check_splits(self) -> None:
+        if self.splits is None:
+            return
+        checked_duration(self.splits.idle_timeout, what="the idle timeout of splits")
+        if self.event_time is None:
+            raise TopologyError(
+                f"window {self.name!r} goes by the time of arrival, in which no split lies behind another",
+                remedy="leave per='split' out, or name the time field of the window",
+                step=self.name,
+            )
+
+    @property
+    def believed(self) -> EventTimeBounds:
+        """A window that fires more than once needs a watermark from its first row on, which cannot lie before 1970."""
+        if self.firing == ONCE:
+            return self.bounds
+        return replace(self.bounds, earliest=max(self.bounds.earliest, EPOCH + self.delay))
+
+    def _check_emit(self) -> None:
+        if self.emit not in get_args(EmitStrategy):
+            raise TopologyError(
+                f"window {self.name!r} cannot emit {self.emit!r}",
+                remedy=f"use one of: {', '.join(get_args(EmitStrategy))}",
+                step=self.name,
+            )
+        if (self.in_order or self.endless) and (self.firing != ONCE or self.emit != "on_window_close"):
+            when = "when its row changes" if self.endless else "when it has all its rows, and not more than once"
+            raise TopologyError(
+                f"window {self.name!r} fires {when}",
+                remedy="leave emit= and the times of firings out",
+                step=self.name,
+            )
+        if self.firing.deltas and isinstance(self.window, SessionWindow):
+            raise TopologyError(
+                f"window {self.name!r}: sessions merge, so a part of one that was told cannot be added to the rest",
+                remedy="use .late_firings('totals'), or a tumbling or hopping window",
+                step=self.name,
+            )
+        self._check_firing()
+
+    def _check_firing(self) -> None:
+        firing = self.firing
+        for time in (firing.before, firing.after, firing.hold, firing.limit):
+            if time != NEVER:
+                checked_duration(time, what=f"a time at which window {self.name!r} fires")
+        if firing.late not in (None, *get_args(LateFirings)):
+            raise TopologyError(
+                f"window {self.name!r} cannot tell {firing.late!r} of rows behind its end",
+                remedy=f"use one of: {', '.join(map(repr, get_args(LateFirings)))}",
+                step=self.name,
+            )
+        if firing.late and isinstance(self.window, CalendarWindow):
+            raise TopologyError(
+                f"window {self.name!r} goes by a calendar, so it has no late firings",
+                remedy="use .emit_after(Time.hours(1)), or a tumbling window of a day",
+                step=self.name,
+            )
+        mixed = firing.deltas and replace(firing, late=None) != ONCE
+        if mixed or (firing != ONCE and self.emit != "on_window_close"):
+            raise TopologyError(
+                f"window {self.name!r} cannot fire in all of these ways: {firing}, emit={self.emit!r}",
+                remedy="use one of them, or two windows of two names beside each other",
+                step=self.name,
+            )
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The columns that are computed: aggregates, those of the user's own, by functions, fields of ranked rows."""
+        ranked = self.ranking.shown if self.ranking else ()
+        made = (*(a.alias for a in self.aggregates), *(name for name, _ in self.own))
+        return (*made, *self.reduced, *ranked, *self.kept)
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The fields of the row itself, of a window over the rows before it."""
+        return self.window.keep if isinstance(self.window, OverWindow) else ()
+
+    @property
+    def reduced(self) -> tuple[str, ...]:
+        """The columns that functions make of its rows."""
+        return self.rows.made if self.rows else ()
+
+    @property
+    def row_keys(self) -> tuple[str, ...]:
+        """What tells the rows of one window apart: its groups, and the number of a ranked row."""
+        return (*self.group_by, *((self.ranking.rank,) if self.ranking else ()))
+
+    @property
+    def places(self) -> frozenset[str]:
+        """The columns of which any tells its windows apart: of windows that begin together the end alone."""
+        if self.endless:
+            return frozenset()
+        return PLACES - {"start_time"} if isinstance(self.window, CumulateWindow) else PLACES
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """The columns whose values cannot be read from state: aggregates of the user's own, and a ranking."""
+        ranked = (self.ranking.rank, *self.ranking.shown) if self.ranking else ()
+        return (*(name for name, _ in self.own), *self.reduced, *ranked, *self.kept)
+
+    @property
+    def event_time(self) -> str | None:
+        """The field that the window is over."""
+        return self.window.time_field
+
+    def lag(self, arrival: Arrival) -> timedelta:
+        """None if every row of a window comes before the window's end is passed, as in windows within windows."""
+        return window_lag(self.window, arrival)
+
+    def leaving(self, field: str, lag: timedelta) -> Arrival | None:
+        """A window's row leaves at its end; its start lies as far back as the window is long, unknown for sessions."""
+        if field in {"end_time", "fire_time"}:
+            return Arrival(lag)
+        if field != "start_time" or isinstance(self.window, SessionWindow | InOrder | GlobalWindow):
+            return None
+        return Arrival(self.window.longest + lag, window_grid(self.window))
+
+    @property
+    def updates(self) -> bool:
+        """Whether it emits a window in each batch that changes it, and only then, as Spark itself does.
+
+        Spark does not for sessions, which merge.
+        """
+        return self.emit == "on_window_update" and not isinstance(self.window, SessionWindow)
+
+    @property
+    def fired(self) -> bool:
+        """Whether it fires as Spark itself does not."""
+        whole = self.in_order or self.endless
+        return whole or self.firing != ONCE or not (self.emit == "on_window_close" or self.updates)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether its windows take rows in their order, when the watermark has passed them."""
+        return isinstance(self.window, InOrder)
+
+    @property
+    def endless(self) -> bool:
+        """Whether its windows never close, so that they are told when they change."""
+        return isinstance(self.window, GlobalWindow)
+
+    @property
+    def goes_by_time(self) -> bool:
+        """Windows close; the groups of one that never does may be forgotten."""
+        return not isinstance(self.window, GlobalWindow) or self.window.time_to_live is not None
+
+    @property
+    def retracts(self) -> bool:
+        """Whether its rows tell, in the column `retracted`, that they take back an earlier one."""
+        return self.fired and isinstance(self.window, SessionWindow | GlobalWindow)
+
+    @property
+    def often(self) -> bool:
+        """Whether it fires more than once, by Spark or by a processor."""
+        return (self.updates or self.fired) and not self.in_order
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a window may give several rows, of which each replaces the one before."""
+        return self.often and not self.firing.deltas
+
+    @property
+    def by_split(self) -> BySplit | None:
+        """How its watermark goes by the splits of the input."""
+        return self.splits
+
+    @property
+    def delay(self) -> timedelta:
+        """The water mark, and as long as windows are held open behind it."""
+        return self.water_mark + self.firing.hold
+
+    @property
+    def variable(self) -> str | None:
+        """The windows, if they fire as Spark itself does not."""
+        if not self.fired:
+            return None
+        return STATES.get(type(self.window), STATE)
+
+    @property
+    def own_fields(self) -> tuple[str, ...]:
+        """What a row has beside groups and aggregates."""
+        if self.endless:
+            return ("fire_time", "retracted")
+        final = self.fired and not self.in_order and tells_final(self.firing, self.emit)
+        return (*WINDOW_FIELDS, *(["final"] * final), *(["retracted"] * self.retracts))
+
+    @property
+    def _often(self) -> str:
+        """How it fires more than once, in a few words; empty if it does not."""
+        return str(self.firing) or ("" if self.emit == "on_window_close" else self.emit.replace("_", " "))
+
+    def detail(self) -> str:
+        """Window, groups and what it computes, and that it emits updates if it does."""
+        by = f" by {', '.join(self.group_by)}" if self.group_by else ""
+        often = f", {self._often}" if self._often else ""
+        when = ", on each update" if self.updates else f"{often}, by a processor" if self.fired else ""
+        ranked = [_ranking_text(self.ranking)] if self.ranking else []
+        rows = ["rows"] if self.rows else []
+        made = [*(a.alias for a in self.aggregates), *(name for name, _ in self.own), *rows, *ranked]
+        by_record = self.splits is not None and self.splits.by_record
+        splits = ", by split" * (self.splits is not None) + ", late by record" * by_record
+        return f"{window_text(self.window)}{by}: {', '.join(made)}{when}{splits}"
+
+    def identity(self) -> tuple[str, ...]:
+        """Everything that decides what the state means, and which of its windows were emitted."""
+        offset = getattr(self.window, "offset", NONE)
+        return (
+            repr(self.window),
+            *((f"offset={offset}",) if offset else ()),
+            ",".join(self.group_by),
+            *(f"{a.function}({a.field or ''})" for a in self.aggregates),
+            *(f"aggregate({expression.identity()})" for _, expression in self.own),
+            *((repr(self.ranking),) if self.ranking else ()),
+            *((f"rows({','.join(self.rows.fields) or '*'})",) if self.rows else ()),
+            f"water_mark={self.water_mark}",
+            *((f"emit={self.emit}",) if self.emit != "on_window_close" else ()),
+            *((f"firing={self.firing}",) if self.firing != ONCE else ()),
+        )
+
+
+def window_lag(window: Window, arrival: Arrival) -> timedelta:
+    """How long behind its end a window must stay open for rows that come by `arrival`."""
+    if arrival.grid is None or not isinstance(window, TumblingWindow | HoppingWindow):
+        return arrival.bound
+    # How near to the end of a window its last row may lie.
+    step = _micros(arrival.grid)
+    common = gcd(step, _micros(window.slide))
+    nearest = timedelta(microseconds=_micros(window.offset + window.size) % common or common)
+    return max(NONE, arrival.bound - nearest)
+
+
+def window_grid(window: TumblingWindow | HoppingWindow | CumulateWindow | CalendarWindow) -> timedelta | None:
+    """What all starts of its windows are whole multiples of; None if there is nothing."""
+    if isinstance(window, CalendarWindow):
+        return None
+    return timedelta(microseconds=gcd(_micros(window.slide), _micros(window.offset)))
+
+
+def _ranking_text(ranking: Ranking) -> str:
+    order = "descending" if ranking.descending else "ascending"
+    return f"top {ranking.n} by {', '.join(ranking.by)} {order}"
+
+
+def _micros(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1)
+
+
+def window_text(window: Window) -> str:
+    """A window in a few words.
+
+    >>> window_text(SessionWindow(timedelta(minutes=30), "ts"))
+    'session gap 0:30:00'
+    """
+    match window:
+        case SessionWindow():
+            return f"session gap {window.gap}"
+        case CountWindow() | SlidingWindow() | OverWindow():
+            return _in_order_text(window)
+        case CalendarWindow():
+            return f"calendar {window.unit} in {window.zone}"
+        case GlobalWindow():
+            kept = f", for {window.time_to_live}" if window.time_to_live else ""
+            return f"global{kept}"
+        case HoppingWindow() | CumulateWindow():
+            each = f"every {window.slide}" if isinstance(window, HoppingWindow) else f"by {window.step}"
+            kind = "hopping" if isinstance(window, HoppingWindow) else "cumulating"
+            return f"{kind} {window.size} {each}{_offset_text(window.offset)}"
+        case TumblingWindow():
+            return f"tumbling {window.size}{_offset_text(window.offset)}"
+
+
+def _in_order_text(window: InOrder) -> str:
+    match window:
+        case CountWindow():
+            return f"each {window.size} rows"
+        case SlidingWindow():
+            return f"sliding {window.difference}"
+        case OverWindow():
+            return str(window)
+
+
+def _offset_text(offset: timedelta) -> str:
+    return f" from {offset}" if offset else ""

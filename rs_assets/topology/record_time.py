@@ -1,0 +1,95 @@
+"""Which fields may have the time of a row, by the steps that it came through: what records of Kafka are sent with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from rs_assets.topology.nodes.base import Node
+from rs_assets.topology.nodes.join import StreamJoin
+from rs_assets.topology.nodes.source import KafkaSource
+from rs_assets.topology.nodes.step import Map, SelectFields
+from rs_assets.topology.nodes.timed import TimedState
+from rs_assets.topology.nodes.window import WindowAggregate
+from rs_assets.topology.user_code.expression import SqlText
+
+Times = tuple[str, ...]
+END: Final = "end_time"
+OF_RECORD: Final = "kafka_timestamp"
+# A field in a select list, perhaps as another type of time or under another name.
+LISTED: Final = re.compile(
+    r"(?:cast\()?`?(?P<field>\w+)`?(?:\s+as\s+timestamp\w*\))?(?:\s+as\s+`?(?P<name>\w+)`?)?", re.IGNORECASE
+)
+
+
+def times_of(nodes: Iterable[Node], step: str) -> Times:
+    """The fields of the rows of `step` that may have their time, those that count first in front.
+
+    `nodes` are all that `step` gets rows through, inputs first, and itself. A row of a window has its end, else what is
+    left of the event times of the steps before, of the last one first, else that of the record of Kafka which it was
+    read from. A function in Python may have left a field out that stands here.
+
+    >>> from rs_assets import StreamBuilder
+    >>> read = StreamBuilder.data_stream("shop", "copy").from_kafka("host:1", "in", format="raw", name="read")
+    >>> nodes = read.map("value", "timestamp AS at", name="row").to_kafka("host:1", "out").build().topology.nodes
+    >>> times_of(nodes, "read"), times_of(nodes, "row")
+    (('timestamp',), ('at',))
+    """
+    found: dict[str, Times] = {}
+    for node in nodes:
+        above = dict.fromkeys(time for name in node.follows for time in found.get(name, ()))
+        found[node.name] = tuple(dict.fromkeys(_of_node(node, tuple(above))))
+    return found.get(step, ())
+
+
+def _of_node(node: Node, above: Times) -> Times:
+    rule = next((RULES[kind] for kind in type(node).__mro__ if kind in RULES), None)
+    return rule(node, above) if rule is not None else above
+
+
+def _read(node: KafkaSource, above: Times) -> Times:  # noqa: ARG001  the table's form
+    return ("timestamp",) if node.format == "raw" else (OF_RECORD,) if "timestamp" in node.metadata else ()
+
+
+def _windowed(node: WindowAggregate, above: Times) -> Times:  # noqa: ARG001  rows of windows come from many records
+    own = node.event_time
+    return (*(() if node.endless else (END,)), *((own,) if own in {*node.kept, *node.group_by} else ()))
+
+
+def _joined(node: StreamJoin, above: Times) -> Times:
+    end = (END,) if node.place is not None else ()
+    left, right = node.time_fields or ("", "")
+    return (*end, *((left, f"{node.prefix or ''}{right}") if left else ()), *above)
+
+
+def _timed(node: TimedState, above: Times) -> Times:
+    return (*((node.event_time,) if node.event_time else ()), *above)
+
+
+def _selected(node: SelectFields, above: Times) -> Times:
+    return tuple(time for time in above if time in node.fields)
+
+
+def _mapped(node: Map, above: Times) -> Times:
+    """What a select list keeps, by the names that it gives; what else makes a record may keep all."""
+    if not node.select or not all(isinstance(each, SqlText) for each in node.select):
+        return above
+    listed = [LISTED.fullmatch(each.text.strip()) for each in node.select if isinstance(each, SqlText)]
+    names = {each["field"]: each["name"] or each["field"] for each in listed if each is not None}
+    return (
+        above if any("*" in each.identity() for each in node.select) else tuple(names[t] for t in above if t in names)
+    )
+
+
+RULES: Final[Mapping[type[Node], Callable[[Any, Times], Times]]] = MappingProxyType(
+    {
+        KafkaSource: _read,
+        WindowAggregate: _windowed,
+        StreamJoin: _joined,
+        TimedState: _timed,
+        SelectFields: _selected,
+        Map: _mapped,
+    }
+)

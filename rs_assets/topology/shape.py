@@ -1,0 +1,156 @@
+"""What the state of a query was made with, and how another version of the pipeline differs from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from rs_assets.topology.nodes.base import Node
+from rs_assets.topology.nodes.step import Union
+from rs_assets.topology.nodes.timed import TimedState
+from rs_assets.topology.topology import Topology
+from rs_assets.topology.user_code.code import same_code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeShape:
+    """A node at or above state. `inputs` look through unions, which change no row; `sources` are those above it."""
+
+    name: str
+    kind: str
+    identity: tuple[str, ...]
+    inputs: tuple[str, ...]
+    sources: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """One line for people."""
+        return f"{self.kind} {self.name} <- {', '.join(self.inputs) or 'input'}: {' | '.join(self.identity)}"
+
+
+Shape = tuple[NodeShape, ...]
+# Parts of an identity that say where state lies, which nobody can use from elsewhere.
+LAG, KEPT_BY = "lag=", "kept by "
+
+
+def shape_of(topology: Topology, stateful: str | None, *, through: bool = True) -> Shape:
+    """The nodes that the state of the step `stateful` depends on, itself last; () for a query without state.
+
+    With `through` also those above a durable shuffle, in other queries.
+    """
+    if stateful is None:
+        return ()
+    above = (_above(topology, stateful) if through else topology.ancestors(stateful)) | {stateful}
+    return tuple(
+        NodeShape(
+            name=node.name,
+            kind=node.kind,
+            identity=(*node.identity(), *_lag(topology, node), *_keeper(node)),
+            inputs=tuple(_seen_through(topology, node)),
+            sources=tuple(sorted(s.name for s in topology.sources if s.name in topology.ancestors(node.name))),
+        )
+        for node in topology
+        if node.name in above and not isinstance(node, Union)
+    )
+
+
+def looks_through(shape: Shape) -> bool:
+    """Whether a stored shape has what lies above durable shuffles, as far as it has any; older ones end there."""
+    kinds = {node.kind for node in shape}
+    return "shuffle_read" not in kinds or "shuffle_write" in kinds
+
+
+def _above(topology: Topology, name: str) -> set[str]:
+    """The steps that `name` depends on, also through durable shuffles."""
+    found: set[str] = set()
+    waiting = [*topology[name].follows]
+    while waiting:
+        current = waiting.pop()
+        if current not in found:
+            found.add(current)
+            waiting.extend(topology[current].follows)
+    return found
+
+
+def _lag(topology: Topology, node: Node) -> tuple[str, ...]:
+    """How far the windows of a chained step lie in state behind what they are over."""
+    link = topology.links.get(node.name)
+    return (f"{LAG}{link.lag}",) if link is not None and link.lag else ()
+
+
+def _keeper(node: Node) -> tuple[str, ...]:
+    """That a processor keeps the state, and no operator of Spark's own."""
+    return (f"{KEPT_BY}{node.keeper}",) if isinstance(node, TimedState) and node.keeper is not None else ()
+
+
+def lags(shape: Shape) -> Mapping[str, str]:
+    """The part of each step's identity that tells where its windows lie in state; no state can be used with another."""
+    return {node.name: " ".join(part for part in node.identity if part.startswith((LAG, KEPT_BY))) for node in shape}
+
+
+def renamed(shape: Iterable[NodeShape], names: Mapping[str, str]) -> Shape:
+    """`shape` with the names of another version: `names` maps old to new."""
+
+    def new(every: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(names.get(name, name) for name in every)
+
+    return tuple(
+        replace(n, name=names.get(n.name, n.name), inputs=new(n.inputs), sources=tuple(sorted(new(n.sources))))
+        for n in shape
+    )
+
+
+def names_between(old: Shape, new: Shape) -> Mapping[str, str]:
+    """The names that alone tell `new` from `old`, old ones to new; {} if more has changed, or nothing."""
+    names = {was.name: now.name for was, now in zip(old, new, strict=False) if was.name != now.name}
+    alike = len(old) == len(new) and not changes(renamed(old, names), new)
+    return names if alike else {}
+
+
+def changes(old: Shape, new: Shape) -> tuple[str, ...]:
+    """What differs between the state as it was made and as the pipeline would use it, as lines of `-` and `+`.
+
+    Sources may come and go, with the steps that only they lead through, and may stand in another order: that leaves
+    the meaning of what is in state as it was.
+    """
+    before, after = {n.name: n for n in old}, {n.name: n for n in new}
+    gone, fresh = _sources(old) - _sources(new), _sources(new) - _sources(old)
+    lines: list[str] = []
+    for name in [*before, *(n for n in after if n not in before)]:
+        was, now = before.get(name), after.get(name)
+        if was is not None and now is not None:
+            if _trimmed(was, gone, after) != _trimmed(now, fresh, before) or not _same(was.identity, now.identity):
+                lines += [f"- {was}", f"+ {now}"]
+        elif was is not None and not _only_from(was, gone):
+            lines.append(f"- {was}")
+        elif now is not None and not _only_from(now, fresh):
+            lines.append(f"+ {now}")
+    return tuple(lines)
+
+
+def _seen_through(topology: Topology, node: Node) -> Iterator[str]:
+    """The inputs of `node`, with those of a union in its place."""
+    for name in node.inputs:
+        if isinstance(topology[name], Union):
+            yield from _seen_through(topology, topology[name])
+        else:
+            yield name
+
+
+def _sources(shape: Shape) -> set[str]:
+    return {n.name for n in shape if not n.sources}
+
+
+def _only_from(node: NodeShape, sources: set[str]) -> bool:
+    """Whether all rows of `node` come from `sources`."""
+    return set(node.sources or (node.name,)) <= sources
+
+
+def _trimmed(node: NodeShape, sources: set[str], others: Mapping[str, NodeShape]) -> tuple[object, ...]:
+    """What must be equal in both versions besides the identity: without inputs that came, or went, with a source."""
+    kept = sorted(name for name in node.inputs if name in others or not sources)
+    return node.kind, kept
+
+
+def _same(stored: tuple[str, ...], now: tuple[str, ...]) -> bool:
+    """Whether a node does what it did; an older version told less of some functions."""
+    return len(stored) == len(now) and all(map(same_code, stored, now))

@@ -1,0 +1,178 @@
+"""The whole pipeline as data: nodes in an order in which each stands behind its inputs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from rs_assets.common.names import checked_name
+from rs_assets.errors import TopologyError
+from rs_assets.topology.branches import Merged, check_branches
+from rs_assets.topology.chain import Link, links_of
+from rs_assets.topology.nodes.base import Node
+from rs_assets.topology.nodes.shuffle import ShuffleRead, ShuffleWrite
+from rs_assets.topology.nodes.sink import Sink
+from rs_assets.topology.nodes.source import Source
+from rs_assets.topology.rejoin import Rejoin, rejoins_of
+from rs_assets.topology.targets import check_targets
+from rs_assets.topology.updates import check_updates
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """A pipeline's name and nodes; refuses to exist if they do not fit together.
+
+    `renamed` are pairs of a step's earlier name and the one it has now: state and sinks go on under the new name.
+    """
+
+    namespace: str
+    job: str
+    nodes: tuple[Node, ...]
+    renamed: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check names, wiring, and that every path leads from a source to a sink."""
+        checked_name(self.namespace, what="namespace")
+        checked_name(self.job, what="job")
+        seen: set[str] = set()
+        for node in self.nodes:
+            if node.name in seen:
+                raise TopologyError(
+                    f"pipeline {self.job!r} has two steps called {node.name!r}",
+                    remedy="name one of them: name='...'",
+                    step=node.name,
+                )
+            missing = [i for i in node.inputs if i not in seen]
+            if missing:
+                raise TopologyError(f"step {node.name!r} reads from {missing[0]!r}, which does not stand before it")
+            seen.add(node.name)
+        self._check_ends()
+        self._check_shuffles()
+        check_updates(self.nodes, self.ancestors)
+        check_branches(self.nodes, self.ancestors, self.merged)
+        _ = self.links
+        check_targets(self.sinks)
+        self._check_renamed(seen)
+
+    def _check_renamed(self, here: set[str]) -> None:
+        for old, new in self.renamed:
+            checked_name(old, what="step")
+            if old in here or new not in here:
+                wrong = f"{old!r} is still there" if old in here else f"there is no step {new!r}"
+                raise TopologyError(f"{old!r} cannot have been renamed to {new!r}: {wrong}", step=new)
+
+    def _check_ends(self) -> None:
+        if not any(isinstance(n, Source) for n in self.nodes):
+            raise TopologyError(f"pipeline {self.job!r} has no source", remedy="begin with .from_file(...) or another")
+        read = {name for node in self.nodes for name in node.inputs}
+        loose = [n.name for n in self.nodes if not isinstance(n, Sink) and n.name not in read]
+        if loose:
+            raise TopologyError(
+                f"the rows of step {loose[0]!r} go nowhere", remedy="end it with a sink such as .to_delta('table')"
+            )
+
+    def _check_shuffles(self) -> None:
+        """The two halves of a durable shuffle belong together."""
+        for node in self.nodes:
+            if isinstance(node, ShuffleRead) and not isinstance(self[node.after], ShuffleWrite):
+                raise TopologyError(f"step {node.name!r} reads what {node.after!r} does not write", step=node.name)
+
+    def __iter__(self) -> Iterator[Node]:
+        """The nodes, inputs first."""
+        return iter(self.nodes)
+
+    def __getitem__(self, name: str) -> Node:
+        """The node called `name`; TopologyError lists the names there are."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise TopologyError(f"there is no step {name!r}", remedy=f"use one of: {', '.join(n.name for n in self.nodes)}")
+
+    @property
+    def name(self) -> str:
+        """Namespace and job with a dot between them: what the pipeline is called everywhere."""
+        return f"{self.namespace}.{self.job}"
+
+    @property
+    def label(self) -> str:
+        """Namespace and job as one word: what the pipeline's graph, group, jobs and sensors are called in Dagster."""
+        return f"{self.namespace}_{self.job}"
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The nodes without inputs."""
+        return tuple(n for n in self.nodes if isinstance(n, Source))
+
+    @property
+    def origins(self) -> tuple[Source, ...]:
+        """The sources that read from outside: all but the lower halves of durable shuffles."""
+        return tuple(source for source in self.sources if not source.follows)
+
+    @property
+    def sinks(self) -> tuple[Sink, ...]:
+        """The nodes without readers."""
+        return tuple(n for n in self.nodes if isinstance(n, Sink))
+
+    @property
+    def shuffled(self) -> bool:
+        """Whether rows go from query to query through a durable shuffle."""
+        return any(isinstance(node, ShuffleRead) for node in self.nodes)
+
+    @property
+    def savable(self) -> bool:
+        """Whether savepoints can hold all of it: rows that wait in a topic between two queries they cannot."""
+        return not any(isinstance(node, ShuffleRead) and node.strategy == "kafka" for node in self.nodes)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether every source has an end."""
+        return all(source.bounded for source in self.sources)
+
+    def ancestors(self, name: str) -> frozenset[str]:
+        """The names of all nodes that `name` depends on, itself left out."""
+        found: set[str] = set()
+        waiting = list(self[name].inputs)
+        while waiting:
+            current = waiting.pop()
+            if current not in found:
+                found.add(current)
+                waiting.extend(self[current].inputs)
+        return frozenset(found)
+
+    @property
+    def links(self) -> Mapping[str, Link]:
+        """How steps with state follow others in one query, by name; TopologyError for one that Spark cannot chain."""
+        return links_of(self.nodes, self.ancestors)
+
+    @property
+    def rejoins(self) -> Mapping[str, Rejoin]:
+        """The unions and joins in which branches of one step meet that can be computed in one frame, by name."""
+        return rejoins_of(self.nodes)
+
+    @property
+    def merged(self) -> Merged:
+        """The inputs of those frames, by the name of the union."""
+        return {name: (rejoin.part, *rejoin.others) for name, rejoin in self.rejoins.items()}
+
+    def state_shape(self) -> tuple[str, ...]:
+        """One line for each node that stands at or before state, sources too: what a checkpoint depends on."""
+        stateful = [n.name for n in self.nodes if n.stateful]
+        kept = set(stateful) | {a for name in stateful for a in self.ancestors(name)}
+        kept |= {s.name for s in self.sources}
+        return tuple(
+            f"{n.kind} {n.name} <- {','.join(n.inputs)}: {' | '.join(n.identity())}"
+            for n in self.nodes
+            if n.name in kept
+        )
+
+    @property
+    def code(self) -> str:
+        """A digest of all steps and what they do, with or without state: another one is another version."""
+        lines = [f"{n.name} {n.kind} {n.inputs} {n.identity()} {n.detail()}" for n in self]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of `state_shape`: equal fingerprints may share a checkpoint."""
+        return hashlib.sha256("\n".join(self.state_shape()).encode()).hexdigest()[:16]

@@ -1,0 +1,143 @@
+"""Columns that are written before Spark runs: what was written is kept, and done when the pipeline starts."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from rs_assets.errors import TopologyError
+from rs_assets.topology.user_code.code import code_digest
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+class Deferred:
+    """A Column in the making, with all operators and methods of Spark's; `text` says what was written.
+
+    `fields` are the names that `col` was given, which must be there.
+    """
+
+    def __init__(self, build: Callable[[], Column], text: str, fields: frozenset[str] = frozenset()) -> None:
+        self.rs_build, self.rs_text, self.rs_fields = build, text, fields
+
+    def __getattr__(self, name: str) -> Callable[..., Deferred]:
+        """A method of Spark's Column, `isNull` or `cast`."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *args, **options: _method(self, name, args, options)
+
+    def __getitem__(self, key: object) -> Deferred:
+        """A part of an array, a map or a struct."""
+        return _method(self, "__getitem__", (key,), {})
+
+    def __bool__(self) -> NoReturn:
+        """Refuse `and`, `or` and `not`, which ask for a truth value now."""
+        raise TopologyError("a Column is neither true nor false before Spark runs", remedy="join them by &, | and ~")
+
+    def __iter__(self) -> NoReturn:
+        """Refuse a loop, which would not end."""
+        raise TypeError("a Column cannot be iterated over")
+
+    def __repr__(self) -> str:
+        """What was written."""
+        return self.rs_text
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+OPERATORS = (
+    *("add", "sub", "mul", "truediv", "mod", "pow", "radd", "rsub", "rmul", "rtruediv", "rmod", "rpow", "and", "or"),
+    *("rand", "ror", "eq", "ne", "lt", "le", "gt", "ge", "neg", "invert"),
+)
+
+
+def _operator(name: str) -> Callable[..., Deferred]:
+    return lambda self, *others: _method(self, name, others, {})
+
+
+for _name in OPERATORS:
+    setattr(Deferred, f"__{_name}__", _operator(f"__{_name}__"))
+
+
+class Functions:
+    """The functions of `pyspark.sql.functions`, for pipelines that are written before Spark runs.
+
+    Each gives a Column in the making, which is made when the pipeline starts; whether there is such a function, Spark
+    says then. The fields that `F.col` names are checked when the pipeline is built. Spark's own needs a running Spark.
+
+    >>> from rs_assets import F
+    >>> F.upper(F.col("page")).isin("/A", "/B") & (F.col("ms") > 100)
+    upper(col('page')).isin('/A', '/B').__and__(col('ms').__gt__(100))
+    """
+
+    def __getattr__(self, name: str) -> Callable[..., Deferred]:
+        """The function of this name."""
+        if name.startswith("_"):
+            raise AttributeError(f"pyspark.sql.functions has no public function {name!r}")
+        return lambda *args, **options: _function(name, args, options)
+
+
+F = Functions()
+
+
+def _function(function: str, args: tuple[Any, ...], options: dict[str, Any]) -> Deferred:
+    def build() -> Column:
+        from pyspark.sql import functions
+
+        made: Column = _called(getattr(functions, function), args, options)
+        return made
+
+    named = frozenset(arg for arg in args if isinstance(arg, str)) if function in ("col", "column") else frozenset()
+    return Deferred(build, f"{function}({_shown(args, options)})", named | _fields(args, options))
+
+
+def _method(column: Deferred, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Deferred:
+    def build() -> Column:
+        made: Column = _called(getattr(column.rs_build(), name), args, options)
+        return made
+
+    text = f"{column!r}.{name}({_shown(args, options)})"
+    return Deferred(build, text, _fields((column, *args), options))
+
+
+def _called(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    return function(*map(_now, args), **{name: _now(value) for name, value in options.items()})
+
+
+def _now(value: Any) -> Any:
+    """`value` with all Columns in it made."""
+    if isinstance(value, Deferred):
+        return value.rs_build()
+    if isinstance(value, list | tuple):
+        return type(value)(map(_now, value))
+    return _with_deferred(value) if callable(value) and not isinstance(value, type) else value
+
+
+def _with_deferred(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, a lambda for `transform` and the like, which may mix the Columns that it gets with deferred ones."""
+
+    @functools.wraps(function)
+    def called(*columns: Column) -> Any:
+        return _now(function(*(Deferred(functools.partial(_same, c), "x") for c in columns)))
+
+    return called
+
+
+def _same(column: Column) -> Column:
+    return column
+
+
+def _fields(args: tuple[Any, ...], options: dict[str, Any]) -> frozenset[str]:
+    inner = [value for value in (*args, *options.values()) if isinstance(value, Deferred)]
+    return frozenset().union(*(value.rs_fields for value in inner))
+
+
+def _shown(args: tuple[Any, ...], options: dict[str, Any]) -> str:
+    shown = [*map(_text, args), *(f"{name}={_text(value)}" for name, value in options.items())]
+    return ", ".join(shown)
+
+
+def _text(value: Any) -> str:
+    return code_digest(value) if callable(value) and not isinstance(value, Deferred | type) else repr(value)

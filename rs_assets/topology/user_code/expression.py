@@ -1,0 +1,206 @@
+"""What a user may write where a step needs an expression: SQL text, a Spark Column or a Python function."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from rs_assets.errors import SchemaError, TopologyError
+from rs_assets.expressions.functions.own import PREFIX, declared_in
+from rs_assets.records.schema import is_record_type, record_ddl, schema_text
+from rs_assets.topology.user_code.called import Called
+from rs_assets.topology.user_code.code import code_digest
+from rs_assets.topology.user_code.deferred import Deferred
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlText:
+    """A piece of Spark SQL; it stays in the JVM."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        """Refuse empty text."""
+        if not self.text.strip():
+            raise TopologyError("an SQL expression is empty")
+
+    def identity(self) -> str:
+        """What the fingerprint takes of it."""
+        return " ".join(self.text.split())
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBuilder:
+    """A Spark Column that is built when the pipeline starts, because a Column needs a running Spark."""
+
+    build: Callable[[], Column]
+    # What was written, and the fields it names, if that is known.
+    text: str = ""
+    fields: frozenset[str] = frozenset()
+
+    def identity(self) -> str:
+        """What the fingerprint takes of it."""
+        return self.text or code_digest(self.build)
+
+
+@dataclass(frozen=True, slots=True)
+class PythonFunction:
+    """A Python function of one record (a dict), of a fold of several.
+
+    `schema` is the DDL of what it returns, None where it returns none. With `trace` Spark computes it as far as it is
+    understood: that changes no result, and no identity.
+    """
+
+    call: Callable[[Any], Any]
+    schema: str | None = None
+    trace: bool = True
+
+    def identity(self) -> str:
+        """What the fingerprint takes of it."""
+        return f"{code_digest(self.call)} {self.schema or ''}".strip()
+
+    @property
+    def label(self) -> str:
+        """The function's name, for graphs and errors."""
+        return getattr(self.call, "__name__", type(self.call).__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionText:
+    """A condition in the language of conditions; which SQL it is depends on the types of the fields."""
+
+    text: str
+
+    def identity(self) -> str:
+        """What the fingerprint takes of it."""
+        return " ".join([*self.text.split(), *(each.code for each in declared_in(self.text))])
+
+
+Expression = SqlText | ColumnBuilder | PythonFunction | ConditionText
+
+
+def calls_python(node: object) -> bool:
+    """Whether a node calls a Python function of records."""
+    return function_of(node) is not None
+
+
+def calls_by_name(node: object) -> bool:
+    """Whether a node calls a function of users' own by its name, inside of Spark SQL."""
+    return any(PREFIX in text for text in _texts(node)) or any(list(declared_in(text)) for text in _written(node))
+
+
+def _written(node: object) -> Iterator[str]:
+    """What stands in a node in the languages of conditions and scripts."""
+    found = [getattr(node, each.name) for each in fields(node)] if is_dataclass(node) else []
+    yield from (each.text for each in found if isinstance(each, ConditionText))
+    script = getattr(node, "text", "")
+    yield script if isinstance(script, str) else ""
+
+
+def _texts(node: object) -> Iterator[str]:
+    """The SQL texts of a node, and those of its Columns."""
+    found = [getattr(node, each.name) for each in fields(node)] if is_dataclass(node) else []
+    while found:
+        value = found.pop()
+        if isinstance(value, tuple):
+            found += value
+        elif isinstance(value, SqlText | ColumnBuilder):
+            yield value.text
+
+
+def function_of(node: object) -> PythonFunction | None:
+    """The Python function of records that a node calls."""
+    found = (getattr(node, each.name) for each in fields(node)) if is_dataclass(node) else ()
+    return next((each for each in found if isinstance(each, PythonFunction)), None)
+
+
+def column(build: Callable[[], Column]) -> ColumnBuilder:
+    """Use a Spark Column in a step: `build` takes nothing and is called when the pipeline starts.
+
+    >>> from pyspark.sql import functions as F
+    >>> step = column(lambda: F.col("page") != "/health")
+    """
+    if not callable(build):
+        raise TopologyError("column() takes a function without arguments", remedy="column(lambda: F.col('a') > 1)")
+    return ColumnBuilder(build)
+
+
+def native(value: object, *, step: str) -> SqlText | ColumnBuilder:
+    """`value` as an expression that stays in the JVM; TopologyError for anything else."""
+    if isinstance(value, ColumnBuilder | SqlText):
+        return value
+    if isinstance(value, str):
+        return SqlText(value)
+    if isinstance(value, Called):
+        return SqlText(value.rs_sql)
+    if isinstance(value, Deferred):
+        return ColumnBuilder(value.rs_build, value.rs_text, value.rs_fields)
+    if is_spark_column(value):
+        made = typing.cast("Column", value)
+        return ColumnBuilder(lambda: made)
+    raise TopologyError(
+        f"step {step!r} takes SQL text or a Spark Column, not {type(value).__name__}",
+        remedy="pass a string, or a Column made by rs_assets.F",
+    )
+
+
+def expression(value: object, *, step: str, schema: object = None, trace: bool = True) -> Expression:
+    """`value` as an expression: a string is SQL, a Column stays one, any other callable is a function of a dict."""
+    if callable(value) and not isinstance(value, ColumnBuilder) and not is_spark_column(value):
+        return PythonFunction(value, schema_text(schema, step=step), trace)
+    if schema is not None:
+        raise TopologyError(f"step {step!r}: a schema is declared only for a Python function")
+    return native(value, step=step)
+
+
+def is_spark_column(value: object) -> bool:
+    """Whether `value` is a pyspark Column; does not import pyspark."""
+    return any(cls.__name__ == "Column" and cls.__module__.startswith("pyspark.") for cls in type(value).__mro__)
+
+
+def returned_schema(function: Callable[..., Any], declared: object, *, step: str) -> str:
+    """The DDL of the records that `function` returns: `declared`, else read from its return annotation.
+
+    The annotation may be a TypedDict, a dataclass, a NamedTuple, a Pydantic model, or a list, iterable or Optional of
+    one.
+
+    >>> class Hit(typing.TypedDict):
+    ...     page: str
+    ...     ms: int | None
+    >>> def parse(row: dict) -> Hit: ...
+    >>> returned_schema(parse, None, step="parse")
+    '`page` string, `ms` bigint'
+    """
+    text = schema_text(declared, step=step)
+    if text is not None:
+        return text
+    try:
+        annotation = typing.get_type_hints(function).get("return")
+    except (NameError, TypeError):
+        annotation = None
+    record = _record_type(annotation)
+    if record is None:
+        raise SchemaError(
+            f"step {step!r} calls a Python function whose result has no schema",
+            remedy="pass schema='page string, ms bigint', or annotate the return with a TypedDict or a dataclass",
+            step=step,
+        )
+    return record_ddl(record, step=step)
+
+
+def _record_type(annotation: object) -> type | None:
+    """The class of records inside `annotation`, or None."""
+    if is_record_type(annotation):
+        return typing.cast("type", annotation)
+    for inner in typing.get_args(annotation):
+        found = _record_type(inner)
+        if found is not None:
+            return found
+    return None

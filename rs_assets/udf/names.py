@@ -1,0 +1,43 @@
+"""Names that functions of users' own cannot have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+
+from rs_assets.errors import TopologyError
+from rs_assets.expressions.functions.registry import FUNCTIONS, TABLE_FUNCTIONS
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def check_names(names: Iterable[str]) -> None:
+    """TopologyError for a name that no call could have, or that the languages have already."""
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise TopologyError(
+                f"no function can be called by the name {name!r}", remedy="use letters, digits and _: name='region_of'"
+            )
+        if name.casefold() in taken_names():
+            raise TopologyError(
+                f"scripts, conditions or SQL have a function {name!r} of their own",
+                remedy="take another name: @function(name='my_name')",
+            )
+
+
+@cache
+def taken_names() -> frozenset[str]:
+    """The names of all functions, statements and operators of the languages, in lower case."""
+    from rs_assets.expressions.script.doing import DONE
+    from rs_assets.expressions.syntax.bind import CALLED, CONSTANTS, JOINED
+    from rs_assets.sql.expressions.aggregates import AGGREGATES
+    from rs_assets.sql.expressions.functions import SQL_FUNCTIONS
+    from rs_assets.sql.plan.windowing import KINDS
+
+    tables = (FUNCTIONS, TABLE_FUNCTIONS, CALLED, CONSTANTS, JOINED, DONE, AGGREGATES, SQL_FUNCTIONS, KINDS)
+    return frozenset(name.casefold() for table in tables for name in table) | RESERVED
+
+
+# Words of the languages that stand before brackets.
+RESERVED = frozenset({"if", "elseif", "else", "case", "cast", "in", "not", "row_number", "over", "table", "unnest"})
