@@ -1,6 +1,6 @@
 """Words that do not come back: plain English in docs, docstrings, comments and messages.
 
-Each row is a pattern and what to write instead. `python -m tests.project.words rs_assets/sql docs` shows where they are.
+Each row: a pattern, and what to write instead. `python -m tests.project.words rs_assets/sql docs` shows each place.
 """
 
 from __future__ import annotations
