@@ -1,1 +1,1 @@
-"""Functions of users' own: declared by decorators, called by name in scripts, conditions, SQL and steps."""
+"""User-defined functions: declared by decorators, called by name in scripts, conditions, SQL and steps."""

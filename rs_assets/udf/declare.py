@@ -1,4 +1,4 @@
-"""The decorators that declare functions: of one row, of rows, and aggregates."""
+"""The decorators that declare scalar, table and aggregate functions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rs_assets.udf.names import check_names
 from rs_assets.udf.signature import Taken, returned_by, rows_returned_by, taken_by
 
 C = TypeVar("C", bound=Callable[..., Any])
-# Under this name a Python object knows what it was declared as.
+# The attribute of a Python object that holds its declaration.
 DECLARED: Final = "rs_declared"
 AGGREGATE: Final = ("create", "accumulate", "value")
 
@@ -57,15 +57,15 @@ def function(
     returns: object = None,
     form: Form = "row",
 ) -> Any:
-    """Declare a function of values of one row: scripts, conditions and SQL call it by name, `functions` in steps.
+    """Declare a scalar function. Scripts, conditions and SQL call it by name, steps call it by `functions`.
 
-    Types are those of the annotations, else of DDL: `arguments="s string, n bigint"`, `returns="string"`. Arguments are
-    cast to them. Where one is null whose parameter is not Optional (in DDL: NOT NULL) the result is null, without a
-    call. With `form` "arrow" or "pandas" the function gets an array or a series for each argument, with the values of
-    many rows, and returns one of as many. The function itself stays as it was.
+    Types come from the annotations, else from DDL: `arguments="s string, n bigint"`, `returns="string"`. Arguments are
+    cast to them. If an argument is null and its parameter is not Optional (in DDL: NOT NULL), the result is null and
+    the function is not called. With `form` "arrow" or "pandas" it gets an array or a series for each argument, with the
+    values of many rows, and returns one of the same length. The decorated object itself is not changed.
 
-    Where the function raises, or returns what is not of its type, the record counts as bad, if the value is asked for:
-    not in a branch of CASE that is not taken. It must be pure: it may be called again, and for rows that are dropped.
+    If the function raises, or its result does not fit its type, the record is bad, but only if the value is used: not
+    in a branch of CASE that is not taken. It must be pure: it may be called again, and for rows that are dropped.
 
     >>> import rs_assets
     >>> @rs_assets.function
@@ -89,11 +89,11 @@ def function(
 def table_function(
     *, name: str | None = None, aliases: Sequence[str] = (), arguments: object = None, returns: object = None
 ) -> Callable[[C], C]:
-    """Declare a function that makes rows: `LATERAL TABLE(f(x)) AS t(a, b)` in SQL, `f(x)` alone in a script.
+    """Declare a table function: `LATERAL TABLE(f(x)) AS t(a, b)` in SQL, `f(x)` alone in a script.
 
     It returns rows or yields them: dicts, dataclasses, tuples in the order of the fields, or plain values of one field.
-    `returns` is the schema of a row, by default that of the annotation: `Iterator[Word]` of a dataclass or TypedDict,
-    `list[str]` for rows with the one field `f0`. All else is as for `function`.
+    `returns` is the schema of a row, by default from the annotation: `Iterator[Word]` of a dataclass or TypedDict,
+    `list[str]` for rows with the one field `f0`. Everything else is as for `function`.
 
     >>> import rs_assets
     >>> @rs_assets.table_function(returns="word string, place bigint")
@@ -133,10 +133,10 @@ def aggregate_function(
 ) -> Any:
     """Declare an aggregate for windows of SQL: a class with `create`, `accumulate` and `value`.
 
-    `accumulate(accumulator, value, ...)` returns the accumulator with the values of a row more, `value(accumulator)`
-    the result; their types are those of the annotations, else of `arguments` and `returns`. A row with a null is passed
-    over where the parameter is not Optional. The rows of a window are its state, as for `.reduce()`: so nothing is
-    merged or retracted, and a `merge` or `retract` is never called.
+    `accumulate(accumulator, value, ...)` returns the accumulator with the values of one more row, `value(accumulator)`
+    the result. Their types come from the annotations, else from `arguments` and `returns`. A row with a null is skipped
+    if the parameter is not Optional. The rows of a window are its state, as for `.reduce()`: nothing is merged or
+    retracted, and a `merge` or `retract` is never called.
 
     >>> import rs_assets
     >>> @rs_assets.aggregate_function(name="median_of")
@@ -162,7 +162,7 @@ def scalar(
     call: Callable[..., Any], name: str, *, aliases: Sequence[str] = (), arguments: object = None,
     returns: object = None, form: Form = "row",
 ) -> Function:  # fmt: skip
-    """`call` as a function of the languages; TopologyError or SchemaError for one that cannot be."""
+    """`call` as a scalar function of the languages; TopologyError or SchemaError if it cannot be one."""
     taken = taken_by(call, arguments, name=name)
     gives, fills = returned_by(call, returns, name=name)
     body = Body(
@@ -180,7 +180,7 @@ def table(
     arguments: object = None,
     returns: object = None,
 ) -> TableFunction:
-    """`call` as a function that makes rows."""
+    """`call` as a table function."""
     taken = taken_by(call, arguments, name=name)
     fields = rows_returned_by(call, returns, name=name)
     gives = f"array<struct<{', '.join(f'{quote_name(field)}: {kind}' for field, kind in fields)}>>"
@@ -192,7 +192,7 @@ def table(
 def aggregate(
     made: Any, name: str, *, aliases: Sequence[str] = (), arguments: object = None, returns: object = None
 ) -> AggregateFunction:
-    """A class, or an object, as an aggregate."""
+    """A class, or an object, as an aggregate function."""
     missing = [method for method in AGGREGATE if not callable(getattr(made, method, None))]
     if missing:
         raise TopologyError(
@@ -213,7 +213,7 @@ def _function(call: Any, name: str, aliases: Sequence[str], taken: Taken, gives:
     def template(texts: Any) -> str:
         if body is None:
             raise TopologyError(f"{name} is an aggregate", remedy="use it in SQL, with GROUP BY")
-        # Of any number of arguments there may be none.
+        # A variadic parameter may have no arguments.
         given = [texts[each.name] for each in taken.parameters if each.name not in variadic or texts[each.name]]
         return body.sql(given)
 
@@ -236,6 +236,6 @@ def _declared(made: Any, own: Declared) -> None:
     name, module = getattr(made, "__qualname__", type(made).__name__), getattr(made, "__module__", "?")
     file = getattr(sys.modules.get(module), "__file__", None)
     declare(own, Origin(f"{module}.{name}", f"{file}:{name}" if file else ""))
-    # Bound methods and functions of C have no room for it: they are found by their names alone.
+    # Bound methods and C functions cannot have attributes: they are found by name only.
     with suppress(AttributeError, TypeError):
         setattr(made, DECLARED, own)

@@ -1,4 +1,4 @@
-"""Aggregates of users' own over the rows of a window, as `.reduce()` calls them."""
+"""User-defined aggregates over the rows of a window, as `.reduce()` calls them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rs_assets.topology.user_code.expression import Record
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """An accumulator over rows of an aggregate, whose arguments are the `fields` of a row and whose value is `result`.
+    """Runs an aggregate over rows: its arguments are the `fields` of a row, its value becomes the field `result`.
 
-    Rows are passed over where one of `fields` is null that `needs` has, and where the field `only` is not true.
+    A row is skipped if one of `fields` is null whose entry in `needs` is true, or if the field `only` is not true.
     """
 
     aggregate: Any
@@ -26,7 +26,7 @@ class Folded:
         return self.aggregate.create()
 
     def accumulate(self, accumulator: Any, row: Record) -> Any:
-        """The accumulator with one row more."""
+        """The accumulator with one more row."""
         values = [row[name] for name in self.fields]
         missing = any(needed and value is None for needed, value in zip(self.needs, values, strict=True))
         if missing or (self.only is not None and not row[self.only]):
@@ -34,5 +34,5 @@ class Folded:
         return self.aggregate.accumulate(accumulator, *values)
 
     def value(self, accumulator: Any) -> Record:
-        """The field of the result."""
+        """A record with the result."""
         return {self.result: self.aggregate.value(accumulator)}

@@ -1,4 +1,4 @@
-"""Names that functions of users' own cannot have."""
+"""Names that user-defined functions cannot have."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def check_names(names: Iterable[str]) -> None:
-    """TopologyError for a name that no call could have, or that the languages have already."""
+    """TopologyError for a name that cannot be called, or that the languages use already."""
     for name in names:
         if not _NAME.fullmatch(name):
             raise TopologyError(
-                f"no function can be called by the name {name!r}", remedy="use letters, digits and _: name='region_of'"
+                f"{name!r} is not a valid function name", remedy="use letters, digits and _: name='region_of'"
             )
         if name.casefold() in taken_names():
             raise TopologyError(
-                f"scripts, conditions or SQL have a function {name!r} of their own",
+                f"scripts, conditions or SQL have a built-in function {name!r}",
                 remedy="take another name: @function(name='my_name')",
             )
 
@@ -39,5 +39,5 @@ def taken_names() -> frozenset[str]:
     return frozenset(name.casefold() for table in tables for name in table) | RESERVED
 
 
-# Words of the languages that stand before brackets.
+# Keywords of the languages that precede a bracket.
 RESERVED = frozenset({"if", "elseif", "else", "case", "cast", "in", "not", "row_number", "over", "table", "unnest"})

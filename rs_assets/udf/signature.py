@@ -1,4 +1,4 @@
-"""What a function takes and gives, read from its annotations or from DDL."""
+"""Parameter and result types of a function, read from its annotations or from DDL."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from rs_assets.records.types import DdlError, Type, fields_in, type_in
 
 NULL: Final = type(None)
 NOT_NULL: Final = " not null"
-# What is quoted is one piece, anything else a character.
+# A quoted part is one piece; otherwise each character is one.
 _PIECE: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|.", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The parameters of a function, and of each whether the function is called only where it has a value."""
+    """The parameters of a function, and for each whether the function is only called if its argument is not null."""
 
     parameters: tuple[Parameter, ...]
     needs: tuple[bool, ...]
@@ -37,20 +37,20 @@ class Taken:
 
 
 def taken_by(call: Callable[..., Any], arguments: object, *, name: str, bound: int = 0) -> Taken:
-    """What `call` takes behind its first `bound` parameters; `arguments` is DDL, which stands for its annotations."""
+    """The parameters of `call` after its first `bound` ones; `arguments` is DDL that replaces its annotations."""
     try:
         found = list(inspect.signature(call).parameters.values())[bound:]
     except (TypeError, ValueError):
-        raise _no_function(name, "its parameters cannot be told") from None
+        raise _no_function(name, "its signature cannot be read") from None
     wrong = next((each for each in found if each.kind in (each.KEYWORD_ONLY, each.VAR_KEYWORD)), None)
     if wrong is not None:
-        raise _no_function(name, f"its parameter {wrong.name!r} is given by name only")
+        raise _no_function(name, f"its parameter {wrong.name!r} is keyword-only")
     kinds, needs = _of_ddl(found, arguments, name) if arguments is not None else _of_hints(call, found, name)
     made = tuple(
         Parameter(each.name, kind, _default(each, name), each.kind is each.VAR_POSITIONAL)
         for each, kind in zip(found, kinds, strict=True)
     )
-    # A function that is to be called without a value takes null for it, whatever its annotation forgets to say.
+    # A function that can be called without a value must accept null for it, whatever its annotation says.
     return Taken(made, tuple(need and each.default is not None for need, each in zip(needs, found, strict=True)))
 
 
@@ -58,7 +58,7 @@ def _of_ddl(found: Sequence[inspect.Parameter], arguments: object, name: str) ->
     text = schema_text(arguments, step=name) or ""
     declared = _fields(text, name)
     if len(declared) != len(found):
-        raise _no_function(name, f"it has {len(found)} parameters, and {text!r} {len(declared)}")
+        raise _no_function(name, f"it has {len(found)} parameters, but {text!r} declares {len(declared)}")
     return [kind for _, kind, _ in declared], [not null for _, _, null in declared]
 
 
@@ -68,14 +68,14 @@ def _of_hints(call: Callable[..., Any], found: Sequence[inspect.Parameter], name
     if bare is not None:
         raise SchemaError(
             f"the parameter {bare.name!r} of the function {name!r} has no type",
-            remedy=f"annotate it ({bare.name}: str), or declare all: arguments='{bare.name} string'",
+            remedy=f"annotate it ({bare.name}: str), or declare all types: arguments='{bare.name} string'",
         )
     kinds = [spark_type(hints[each.name], name=name, field=each.name) for each in found]
     return kinds, [not _optional(hints[each.name]) for each in found]
 
 
 def hints_of(call: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of a function; those that name what is not there are left out."""
+    """The annotations of a function; empty if one names an unknown type."""
     if isinstance(call, functools.partial):
         return hints_of(call.func)
     inner = call if inspect.isroutine(call) else type(call).__call__
@@ -86,7 +86,7 @@ def hints_of(call: Callable[..., Any]) -> dict[str, Any]:
 
 
 def returned_by(call: Callable[..., Any], returns: object, *, name: str) -> tuple[str, bool]:
-    """The Spark type of what `call` returns, and whether that is never None; `returns` stands for its annotation."""
+    """The Spark type that `call` returns, and whether it is never None; `returns` replaces its annotation."""
     if returns is not None:
         text, filled = _without_null(str(returns))
         return _checked(text, name), filled
@@ -100,7 +100,7 @@ def returned_by(call: Callable[..., Any], returns: object, *, name: str) -> tupl
 
 
 def rows_returned_by(call: Callable[..., Any], returns: object, *, name: str) -> tuple[tuple[str, str], ...]:
-    """The fields of the rows that `call` makes: of `returns`, else of the class in its annotation, else one, `f0`."""
+    """The fields of rows of `call`: from `returns`, else from the class in its annotation, else the one field `f0`."""
     text = schema_text(returns, step=name)
     if text is None:
         inner = next(iter(typing.get_args(hints_of(call).get("return"))), None)
@@ -136,11 +136,11 @@ def _without_null(text: str) -> tuple[str, bool]:
 
 
 def _checked(text: str, name: str) -> str:
-    """A type as Spark names it."""
+    """The type by Spark's name."""
     made = type_in(text)
     if made is None or "?" in made.text:
         raise SchemaError(
-            f"the type {text!r} of the function {name!r} is none that is known here", remedy="write it as 'bigint'"
+            f"the type {text!r} of the function {name!r} is unknown", remedy="write it as 'bigint'"
         )
     return made.text
 
@@ -165,7 +165,7 @@ def _fields(text: str, name: str) -> list[tuple[str, str, bool]]:
 
 
 def _parts(text: str) -> list[str]:
-    """What stands between the commas outside of brackets and quotes."""
+    """The parts between commas outside of brackets and quotes."""
     made, depth = [""], 0
     for piece in _PIECE.findall(text):
         depth += (piece in "<(") - (piece in ">)")
@@ -177,7 +177,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _text(kind: Type | None) -> str:
-    assert kind is not None  # noqa: S101  asked for before
+    assert kind is not None  # noqa: S101  checked before
     return kind.text
 
 
@@ -193,11 +193,11 @@ def _default(parameter: inspect.Parameter, name: str) -> str | None:
         return str(value)
     if isinstance(value, float):
         return f"double('{value!r}')"
-    raise _no_function(name, f"the default of {parameter.name!r} is no text, number, boolean or None")
+    raise _no_function(name, f"the default of {parameter.name!r} is not a text, number, boolean or None")
 
 
 def _no_function(name: str, why: str) -> TopologyError:
     return TopologyError(
-        f"the function {name!r} cannot be called by its name: {why}",
-        remedy="give it parameters by place, each with a type: def f(s: str, n: int = 1) -> str",
+        f"the function {name!r} cannot be called by name: {why}",
+        remedy="give it positional parameters, each with a type: def f(s: str, n: int = 1) -> str",
     )

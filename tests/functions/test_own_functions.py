@@ -119,7 +119,7 @@ def test_should_refuse_what_cannot_be_called_by_its_name():
     def odd(text: complex) -> str: ...
 
     wrong = {
-        named_only: (TopologyError, "its parameter 'text' is given by name only"),
+        named_only: (TopologyError, "its parameter 'text' is keyword-only"),
         untold: (SchemaError, "the result of the function 'untold' has no type"),
         odd: (SchemaError, "has no Spark type"),
         library.untyped: (SchemaError, "the parameter 'text' of the function 'untyped' has no type"),

@@ -1,4 +1,4 @@
-"""From conditions to Spark SQL, once the fields are known. Each atom is true or false, never null."""
+"""Compiles conditions to Spark SQL over known fields. Each atom is true or false, never null."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rs_assets.expressions.syntax.bind import Scope, bind
 from rs_assets.expressions.syntax.tree import Both, Not, Word
 from rs_assets.expressions.syntax.typed import FLOATING, WHOLE, Sql, is_numeric
 
-# Two floating numbers that are nearer to each other than this are equal.
+# Floating-point numbers that differ by less than this are equal.
 NEAR = "0.000001D"
 _TIME = re.compile(r"\s*\d{4}-\d{1,2}-\d{1,2}([T ]+\d{1,2}(:\d{1,2}(:\d{1,2}([.]\d{1,9})?)?)?(Z|[+-]\d\d:\d\d)?)?\s*")
 
@@ -26,7 +26,7 @@ _TIME = re.compile(r"\s*\d{4}-\d{1,2}-\d{1,2}([T ]+\d{1,2}(:\d{1,2}(:\d{1,2}([.]
 def condition_sql(text: str, fields: Mapping[str, str | None], *, step: str) -> str:
     """The Spark SQL of a condition over `fields`, names with their Spark types.
 
-    UnknownFieldError for a field that is not there, LanguageError for a value that does not fit its type.
+    UnknownFieldError for an unknown field, LanguageError for a value that does not fit its type.
 
     >>> condition_sql("(age,>,int,18)&(name,like,'a%')", {"age": "int", "name": "string"}, step="adults")
     "(coalesce(`age` > 18, false) and coalesce(trim(`name`) like 'a%', false))"
@@ -43,7 +43,7 @@ def _sql(condition: Condition, scope: Scope) -> str:
             return f"(not {_sql(part, scope)})"  # type: ignore[arg-type]
         case Atom():
             return _atom(condition, scope)
-    raise TypeError(f"{condition!r} is no condition")
+    raise TypeError(f"{condition!r} is not a condition")
 
 
 def _atom(atom: Atom, scope: Scope) -> str:
@@ -72,7 +72,7 @@ def _trimmed(value: Sql) -> str:
 
 
 def _compared(atom: Atom, left: Sql, scope: Scope) -> str:
-    """Values are compared as the type word says, else as the field's type, else as texts."""
+    """Values are compared as the type word says, else by the field's type, else as texts."""
     kind = TYPES[atom.kind] if atom.kind else left.kind or "string"
     if is_numeric(kind):
         return _as_numbers(atom, left, kind, scope)
@@ -106,7 +106,7 @@ def _number(atom: Atom, scope: Scope) -> Decimal:
         value = Decimal("nan")
     if not value.is_finite() or abs(value.adjusted()) > 37 or len(value.as_tuple().digits) > 37:
         raise scope.error(
-            f"{atom.value!r} is no number",
+            f"{atom.value!r} is not a number",
             atom.value_at,
             remedy="write digits, or compare texts: (field,=,string,value)",
         )
@@ -115,7 +115,7 @@ def _number(atom: Atom, scope: Scope) -> Decimal:
 
 def _as_times(atom: Atom, left: Sql, scope: Scope) -> str:
     if not _TIME.fullmatch(atom.value or ""):
-        raise scope.error(f"{atom.value!r} is no time", atom.value_at, remedy="write it as 2026-01-31 23:59:59")
+        raise scope.error(f"{atom.value!r} is not a time", atom.value_at, remedy="write it as 2026-01-31 23:59:59")
     time = time_of(left.text) if left.kind == "string" else f"try_cast({left.text} as timestamp)"
     return f"coalesce({time} {atom.operator} {time_of(quote(atom.value or ''))}, false)"
 
@@ -147,7 +147,7 @@ def _regex(flags: str) -> Callable[[Atom, str, Scope], str]:
         except TopologyError as error:
             raise scope.error(error.what, atom.value_at, remedy=error.remedy) from None
         if fault is not None:
-            remedy = "write a regular expression of Java's; signs that are meant as they are behind a backslash"
+            remedy = "write a Java regular expression; escape literal characters with a backslash"
             raise scope.error(f"the pattern {atom.value!r} is wrong: {fault}", atom.value_at, remedy=remedy)
         return f"coalesce({text} rlike {quote(flags + (atom.value or ''))}, false)"
 
@@ -178,7 +178,7 @@ def _in_network(atom: Atom, text: str, scope: Scope) -> str:
         raise scope.error(str(error), atom.value_at, remedy=remedy) from None
 
 
-# Their opposites are negated behind it, so they are true where there is no value.
+# Their opposites are negated afterwards, so they are true where there is no value.
 MATCHES: Mapping[str, Callable[[Atom, str, Scope], str]] = MappingProxyType(
     {
         "in": _in,

@@ -1,4 +1,4 @@
-"""Networks of IPv4, as conditions on the text of an address."""
+"""IPv4 networks as conditions on the text of an address."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import re
 
 from rs_assets.expressions.functions.literals import quote
 
-# An address in four numbers, none above 255 or with a zero before it.
+# An address in four numbers, each at most 255 and without a leading zero.
 OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 ADDRESS = rf"^{OCTET}([.]{OCTET}){{3}}$"
 
 
 class NoNetworkError(ValueError):
-    """A text that names no network."""
+    """A text that is not a network."""
 
 
 def network_of(text: str) -> ipaddress.IPv4Network:
-    """The network that a text names: an address, a network, or whole numbers that addresses begin with.
+    """The network that a text means: an address, a network, or the first numbers of its addresses.
 
     >>> network_of("10."), network_of("192.168.0.0/16"), network_of("10.0.0.1")
     (IPv4Network('10.0.0.0/8'), IPv4Network('192.168.0.0/16'), IPv4Network('10.0.0.1/32'))
@@ -29,11 +29,11 @@ def network_of(text: str) -> ipaddress.IPv4Network:
     try:
         return ipaddress.IPv4Network(plain, strict=False)
     except ValueError:
-        raise NoNetworkError(f"{text!r} is no network") from None
+        raise NoNetworkError(f"{text!r} is not a network") from None
 
 
 def in_network(address: str, text: str) -> str:
-    """The SQL of whether the text `address` is an address of the network; false for what is no address."""
+    """The SQL of whether the text `address` is in the network; false if it is not an address."""
     network = network_of(text)
     octets, inside = divmod(network.prefixlen, 8)
     numbers = str(network.network_address).split(".")

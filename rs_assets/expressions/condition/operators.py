@@ -1,4 +1,4 @@
-"""The operators of conditions and the words for types, as they are spelled and what each is called here."""
+"""The operators and type words of conditions: their spellings and canonical names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OPERATORS: Mapping[str, str] = MappingProxyType(
 )
 COMPARISONS = ("=", "!=", ">", ">=", "<", "<=")
 
-# The words for types in a condition, and the Spark type that values are compared as.
+# The type words of a condition, and the Spark type that values are compared as.
 TYPES: Mapping[str, str] = MappingProxyType(
     {
         "int": "int",

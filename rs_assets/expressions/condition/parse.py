@@ -1,4 +1,4 @@
-"""From the text of a condition to its tree."""
+"""Parses the text of a condition into a tree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHAPE = "write an atom as (field,operator,value) or (field,operator,type,value)
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """One comparison: `operator` is canonical, `kind` the type word or empty, `value` None where there is none."""
+    """One comparison: `operator` is canonical, `kind` the type word or empty, `value` None if there is no value."""
 
     left: Value
     operator: str
@@ -36,13 +36,13 @@ Condition = Atom | Both | Not
 
 @functools.lru_cache(maxsize=1024)
 def parse_condition(text: str) -> Condition:
-    """The tree of a condition; LanguageError shows where it cannot be read, and what may stand there.
+    """The tree of a condition; LanguageError shows where parsing failed, and what is expected there.
 
     >>> parse_condition("(age,>,int,18)|!(name,isNull)")
     Both(operator='|', parts=(Atom(left=Word(name='age', at=1), operator='>', kind='int', value='18', at=0, ...
     >>> parse_condition("(age,>)")
     Traceback (most recent call last):
-    rs_assets.expressions.syntax.place.LanguageError: line 1, column 1: 2 parts are no comparison
+    rs_assets.expressions.syntax.place.LanguageError: line 1, column 1: a comparison has 3 or 4 parts, not 2
         (age,>)
         ^
       remedy: write an atom as (field,operator,value) or (field,operator,type,value)
@@ -60,7 +60,7 @@ def _parser() -> Lark:
 
 
 def _made(tree: Any, *, text: str) -> Condition:
-    """A tree of lark's as a condition."""
+    """A lark tree as a condition."""
     at = tree.meta.start_pos
     match tree.data:
         case "any" | "all":
@@ -79,18 +79,19 @@ def _atom(tree: Any, text: str) -> Atom:
     known = OPERATORS.get(written.casefold())
     if known is None:
         remedy = f"use one of: {' '.join(OPERATORS)}"
-        raise LanguageError(f"there is no operator {written!r}", text, operator.meta.start_pos, remedy=remedy)
+        raise LanguageError(f"unknown operator {written!r}", text, operator.meta.start_pos, remedy=remedy)
     kind = ""
     if len(rest) == 2:
         kind = _plain(rest[0]).lower() if rest[0].data != "call" else ""
         if kind not in TYPES:
-            remedy = f"the third of four parts is a type, one of: {' '.join(TYPES)}; a list is one text: 'a,b'"
-            raise LanguageError(f"{kind!r} is no type", text, rest[0].meta.start_pos, remedy=remedy)
+            remedy = f"the third of four parts is a type, one of: {' '.join(TYPES)}; write a list as one text: 'a,b'"
+            raise LanguageError(f"{kind!r} is not a type", text, rest[0].meta.start_pos, remedy=remedy)
     if len(rest) > 2 or (not rest and known not in ("isnull", "isnotnull")):
-        raise LanguageError(f"{len(rest) + 2} parts are no comparison", text, tree.meta.start_pos, remedy=_SHAPE)
+        what = f"a comparison has 3 or 4 parts, not {len(rest) + 2}"
+        raise LanguageError(what, text, tree.meta.start_pos, remedy=_SHAPE)
     value = rest[-1] if rest else None
     if value is not None and value.data == "call":
-        remedy = "put the call on the left, or compute it before, by a script"
+        remedy = "put the call on the left, or compute it in a script first"
         raise LanguageError("the value must be a constant", text, value.meta.start_pos, remedy=remedy)
     return Atom(
         _value(left),

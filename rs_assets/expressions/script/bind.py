@@ -1,4 +1,4 @@
-"""From the statements of a script to steps, once the fields are known."""
+"""Compiles the statements of a script to steps over known fields."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rs_assets.expressions.syntax.bind import Scope, bind
 from rs_assets.expressions.syntax.tree import Call, Text, Value, Word, words_in
 from rs_assets.expressions.syntax.typed import Sql, united_types
 
-# The result of a test, kept beside the record until the script ends.
+# Prefix of the columns that hold results of tests until the script ends.
 TEST = "_rs_test_"
 
 
@@ -33,7 +33,7 @@ def bound_script(
 
 
 class Binder:
-    """Walks through the statements; what stands in one step is computed from the fields as they are before it."""
+    """Walks through the statements; all values of one step are computed from the fields before that step."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
@@ -43,14 +43,14 @@ class Binder:
         self.tests = 0
 
     def bound(self) -> Bound:
-        """What came out of it."""
+        """The steps and fields so far."""
         self.flush()
         if self.tests:
             self.steps.append(Drop(tuple(f"{TEST}{number}" for number in range(1, self.tests + 1))))
         return Bound(tuple(self.steps), tuple(self.fields.items()))
 
     def run(self, statements: tuple[Statement, ...], *, guard: str) -> None:
-        """Take statements, which are for the records for which `guard` is true; for all if it is empty."""
+        """Bind statements for the records where `guard` is true, or for all records if it is empty."""
         for statement in statements:
             match statement:
                 case Assign(name, value, at):
@@ -61,19 +61,19 @@ class Binder:
                     self._do(call, guard)
 
     def _bind(self, value: Value) -> Sql:
-        """`value` over the fields as they are now: those that wait are filled in before."""
+        """`value` over the current fields: pending assignments that it reads are flushed first."""
         if any(word in self.waiting for word in words_in(value)):
             self.flush()
         return bind(value, self.scope.with_fields(self.fields))
 
     def flush(self) -> None:
-        """Fill in what waits: what comes next sees it."""
+        """Write the pending assignments as a step, so that following statements see them."""
         if self.waiting:
             self.steps.append(Fill(tuple(self.waiting.items())))
             self.waiting = {}
 
     def assign(self, field: str, value: Sql, guard: str, at: int) -> None:
-        """Give a field a value, for the records for which the guard holds."""
+        """Assign a value to a field, for the records where the guard holds."""
         self.check_name(field, self.fields, at)
         if guard:
             value = self._guarded(field, value, guard)
@@ -85,16 +85,16 @@ class Binder:
         self.fields[field] = value.kind
 
     def check_name(self, field: str, others: Iterable[str], at: int) -> None:
-        """LanguageError if no field can have this name beside the others."""
+        """LanguageError if a field cannot have this name next to the others."""
         other = next((each for each in others if each.casefold() == field.casefold() and each != field), None)
         if other is not None or field.startswith("_rs_"):
             what = (
-                f"{field!r} and {other!r} differ by case only" if other else f"{field!r} is a name of the project's own"
+                f"{field!r} and {other!r} differ by case only" if other else f"{field!r} is a reserved name"
             )
             raise self.scope.error(what, at, remedy="choose another name")
 
     def _guarded(self, field: str, value: Sql, guard: str) -> Sql:
-        """`value` where the guard holds, else what the field has already."""
+        """`value` where the guard holds, else the previous value of the field."""
         if field in self.waiting:
             self.flush()
         old = Sql(quote_name(field), self.fields[field]) if field in self.fields else Sql("null", "void")
@@ -103,7 +103,7 @@ class Binder:
         return Sql(f"case when {guard} then {new.text} else {old.text} end", kind)
 
     def _branch(self, branch: If, guard: str) -> None:
-        """Each test is computed once, before the statements behind it change a field."""
+        """Each test is computed once, before the following statements change a field."""
         before: list[str] = [guard] if guard else []
         for test, statements in branch.branches:
             name = self._test(" and ".join([*before, self._bind(test).condition]))
@@ -113,7 +113,7 @@ class Binder:
             self.run(branch.otherwise, guard=self._test(" and ".join(before)))
 
     def _test(self, condition: str) -> str:
-        """The name of a column with the result of a test."""
+        """The name of the column with the result of a test."""
         self.flush()
         self.tests += 1
         name = f"{TEST}{self.tests}"
@@ -125,14 +125,14 @@ class Binder:
         if done is None:
             bind(call, self.scope.with_fields(self.fields))
             raise self.scope.error(
-                f"the result of {call.name} goes nowhere", call.at, remedy=f"give it a field: x={call.name}(...)"
+                f"the result of {call.name} is not used", call.at, remedy=f"assign it to a field: x={call.name}(...)"
             )
         self.flush()
         done(self, call, guard)
         self.flush()
 
     def names(self, call: Call, *, known: bool = True) -> list[str]:
-        """The arguments of a call that are names of fields."""
+        """The field names in the arguments of a call."""
         found = []
         for each in call.arguments:
             name = each.name if isinstance(each, Word) else each.text if isinstance(each, Text) else ""

@@ -1,4 +1,4 @@
-"""Calls that do something to the record itself: fields that leave or are renamed, records that leave or multiply."""
+"""Statements that change the record itself: drop or rename fields, drop or multiply records."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def leave(binder: Binder, call: Call, guard: str) -> None:
 
 
 def remove(binder: Binder, call: Call, guard: str) -> None:
-    """`rm(a,b)`: the fields leave; in a branch they become null."""
+    """`rm(a,b)`: the fields are dropped; in a branch they become null."""
     _remove(binder, binder.names(call), guard, call.at)
 
 
 def retain(binder: Binder, call: Call, guard: str) -> None:
-    """`retain(a,b)`: all other fields leave; in a branch they become null."""
+    """`retain(a,b)`: all other fields are dropped; in a branch they become null."""
     kept = binder.names(call)
     _remove(binder, [name for name in binder.fields if name not in kept], guard, call.at)
 
@@ -48,7 +48,7 @@ def _remove(binder: Binder, names: list[str], guard: str, at: int) -> None:
 
 
 def rename(binder: Binder, call: Call, guard: str) -> None:
-    """`rename(new,old)`: a field that has the new name leaves; in a branch the old one becomes null."""
+    """`rename(new,old)`: replaces a field with the new name; in a branch the old field becomes null."""
     if len(call.arguments) != 2:
         raise binder.scope.error(f"{call.name} takes two names", call.at, remedy=f"write {call.name}(new,old)")
     new, old = binder.names(call, known=False)
@@ -65,7 +65,7 @@ def rename(binder: Binder, call: Call, guard: str) -> None:
 
 
 def add_field(binder: Binder, call: Call, guard: str) -> None:
-    """`addField(name,value)`: the same as `name=value`."""
+    """`addField(name,value)`: same as `name=value`."""
     if len(call.arguments) != 2:
         raise binder.scope.error(f"{call.name} takes a name and a value", call.at, remedy=f"write {call.name}(name,1)")
     name = binder.names(Call(call.name, call.arguments[:1], call.at), known=False)[0]
@@ -74,9 +74,9 @@ def add_field(binder: Binder, call: Call, guard: str) -> None:
 
 
 def split_array(binder: Binder, call: Call, guard: str) -> None:
-    """`splitArray(items)`, `splitArray(items,'a string, b int')`: a record for each item, whose fields it gets.
+    """`splitArray(items)`, `splitArray(items,'a string, b int')`: a record for each item, with the fields of the item.
 
-    One without items stays one record.
+    A record without items stays as it is.
     """
     name, schema = _array_arguments(binder, call, guard)
     kind = binder.fields[name] or ""
@@ -85,9 +85,9 @@ def split_array(binder: Binder, call: Call, guard: str) -> None:
     elif kind.startswith("array<struct<"):
         made, schema = quote_name(name), kind.removeprefix("array<struct<").removesuffix(">>")
     else:
-        remedy = f"say what its items are: {call.name}({name},'a string, b int')"
+        remedy = f"declare the type of its items: {call.name}({name},'a string, b int')"
         raise binder.scope.error(
-            f"{name!r} is no array of objects but {kind or 'of no known type'}", call.at, remedy=remedy
+            f"{name!r} is not an array of objects but {kind or 'of unknown type'}", call.at, remedy=remedy
         )
     items = _fields_of(schema)
     kept = tuple(each for each in binder.fields if each != name and each not in items)
@@ -105,7 +105,7 @@ def _array_arguments(binder: Binder, call: Call, guard: str) -> tuple[str, str]:
 
 
 def _fields_of(schema: str) -> dict[str, str | None]:
-    """The fields of a struct's DDL with their types, by what stands before commas outside of brackets."""
+    """The fields of a struct's DDL with their types; parts are separated by commas outside of brackets."""
     found: dict[str, str | None] = {}
     depth, part = 0, ""
     for sign in [*schema, ","]:
@@ -123,7 +123,7 @@ _PLAIN = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tiny
 
 
 def split_text(binder: Binder, call: Call, guard: str) -> None:
-    """`string_split(text,sep)`: a record for each part that is not empty, in the field `f0`; none for no part."""
+    """`string_split(text,sep)`: a record for each non-empty part, in the field `f0`; none without parts."""
     only_at_the_top(binder, call, guard)
     if len(call.arguments) != 2:
         raise binder.scope.error(
@@ -139,10 +139,10 @@ def split_text(binder: Binder, call: Call, guard: str) -> None:
 
 
 def only_at_the_top(binder: Binder, call: Call, guard: str) -> None:
-    """LanguageError for a call in a branch, where only some of the records would multiply."""
+    """LanguageError for a call in a branch, where only some records would multiply."""
     if guard:
-        remedy = "put it behind the branch, and filter before it by break()"
-        raise binder.scope.error(f"{call.name} cannot stand in a branch", call.at, remedy=remedy)
+        remedy = "put it after the branch, and filter before it with break()"
+        raise binder.scope.error(f"{call.name} is not allowed in a branch", call.at, remedy=remedy)
 
 
 DONE: Mapping[str, Callable[[Binder, Call, str], None]] = MappingProxyType(

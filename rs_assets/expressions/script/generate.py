@@ -1,4 +1,4 @@
-"""Functions that make rows, as statements of a script: one record becomes several."""
+"""Table functions as statements of a script: one record becomes several."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def makes_rows(call: Call) -> bool:
-    """Whether a call is of a function of users' own that makes rows."""
+    """Whether a call is of a user-defined table function."""
     return call.name.casefold() not in FUNCTIONS and isinstance(own_named(call.name), TableFunction)
 
 
 def make_rows(binder: Binder, call: Call, guard: str) -> None:
-    """`f(x)`: a record for each row, with its fields beside those of the record; none for no row."""
+    """`f(x)`: a record for each row, with the fields of the row added to the record; none without rows."""
     only_at_the_top(binder, call, guard)
     scope = binder.scope.with_fields(binder.fields)
     try:

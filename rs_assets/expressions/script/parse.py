@@ -1,4 +1,4 @@
-"""From the text of a script to its statements."""
+"""Parses the text of a script into statements."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Do:
-    """A call for what it does to the record: `rm(a)`, `break()`."""
+    """A call that changes the record: `rm(a)`, `break()`."""
 
     call: Call
     at: int = field(default=0, compare=False)
@@ -46,16 +46,16 @@ _EQUALS = {"=": "==", "<>": "!="}
 
 @functools.lru_cache(maxsize=1024)
 def parse_script(text: str) -> tuple[Statement, ...]:
-    """The statements of a script; LanguageError shows where it cannot be read, and what may stand there.
+    """The statements of a script; LanguageError shows where parsing failed, and what is expected there.
 
     >>> parse_script("x=trim(a);if(x==''){break()}")
     (Assign(name='x', value=Call(name='trim', arguments=(Word(name='a', at=7),), at=2), at=0), If(branches=((...
     >>> parse_script("x=trim(a")
     Traceback (most recent call last):
-    rs_assets.expressions.syntax.place.LanguageError: line 1, column 9: the end cannot stand here; ...
+    rs_assets.expressions.syntax.place.LanguageError: line 1, column 9: the end is not allowed here; ...
         x=trim(a
                 ^
-      remedy: here may stand ...
+      remedy: expected ...
     """
     found: tuple[Statement, ...] = read(_parser(), text, _script, what="script")
     return found

@@ -1,4 +1,4 @@
-"""What a script becomes: steps over a frame, in Spark SQL."""
+"""The steps of a compiled script over a frame, in Spark SQL."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """Fields that are added or replaced, all computed from the record as it came."""
+    """Fields that are added or replaced, all computed from the input record."""
 
     columns: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Records that stay: those for which the condition is true."""
+    """Keeps the records for which the condition is true."""
 
     condition: str
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """The fields that stay, in order, each as SQL and the name that it has then."""
+    """The remaining fields in order, each as SQL and its new name."""
 
     columns: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Generate:
-    """One record becomes several: the fields that stay, and a generator beside them."""
+    """One record becomes several: the remaining fields, and a generator."""
 
     kept: tuple[str, ...]
     generator: str
@@ -36,7 +36,7 @@ class Generate:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Columns of the script's own that leave."""
+    """Drops the internal columns of the script."""
 
     columns: tuple[str, ...]
 
@@ -46,7 +46,7 @@ Step = Fill | Keep | Project | Generate | Drop
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The steps of a script over known fields, and the fields behind them with their types."""
+    """The steps of a script over known fields, and the resulting fields with their types."""
 
     steps: tuple[Step, ...]
     fields: tuple[tuple[str, str | None], ...]

@@ -1,1 +1,1 @@
-"""What conditions and scripts have in common: places in a text, values, calls."""
+"""Shared by conditions and scripts: positions in a text, values, calls."""

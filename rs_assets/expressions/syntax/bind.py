@@ -1,4 +1,4 @@
-"""From values and calls to Spark SQL, once the fields are known."""
+"""Compiles values and calls to Spark SQL over known fields."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rs_assets.expressions.syntax.place import LanguageError
 from rs_assets.expressions.syntax.tree import Both, Call, Compare, Not, Number, Text, Value, Word
 from rs_assets.expressions.syntax.typed import Sql, united_types
 
-# More text than this is no longer a step that Spark can be given: values that are named once are small.
+# Longer SQL is too large for one Spark step; such a script should name its intermediate values.
 LONGEST_SQL = 200_000
 CONSTANTS = {"null": Sql("null", "void", literal="null"), "true": Sql("true", "boolean", literal="true")}
 CONSTANTS["false"] = Sql("false", "boolean", literal="false")
-# Comparisons that are written as calls.
+# Comparisons written as calls.
 CALLED = {
     **dict.fromkeys(("equal", "equals", "=="), "=="),
     **dict.fromkeys(("!equals", "notequals", "!="), "!="),
@@ -30,14 +30,14 @@ CALLED = {
     **dict.fromkeys(("less", "<"), "<"),
     **dict.fromkeys(("lesseq", "<="), "<="),
 }
-# Kinds of parameters that take a time of the record as the moment that it is.
+# Kinds of parameters that take a timestamp of the record unchanged, as an instant.
 AS_THEY_ARE = frozenset({"any", "timestamp"})
 JOINED = {"and": "&", "&": "&", "or": "|", "|": "|"}
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The fields that may be named, with their Spark types (None: not known), and how words are taken."""
+    """The known fields with their Spark types (None: unknown), and how bare words are read."""
 
     text: str
     step: str
@@ -50,7 +50,7 @@ class Scope:
         return Scope(self.text, self.step, MappingProxyType(dict(fields)), self.zone, self.strict)
 
     def error(self, what: str, at: int, *, remedy: str = "") -> LanguageError:
-        """The error for a fault at a place of the text."""
+        """The error for a fault at a position of the text."""
         return LanguageError(what, self.text, at, remedy=remedy, step=self.step)
 
 
@@ -83,7 +83,7 @@ def _word(word: Word, scope: Scope) -> Sql:
         return constant
     begin = re.split(r"[.-]", word.name, maxsplit=1)[0]
     if begin != word.name and begin in scope.fields:
-        remedy = f"write a text in quotes: '{word.name}'; a difference is subtraction(a,b)"
+        remedy = f"write a text in quotes: '{word.name}'; to subtract, write subtraction(a,b)"
         raise scope.error(f"there is no field {word.name!r}, but {begin!r}", word.at, remedy=remedy)
     if scope.strict:
         near = next((each for each in scope.fields if each.casefold() == word.name.casefold()), None)
@@ -91,7 +91,7 @@ def _word(word: Word, scope: Scope) -> Sql:
         raise scope.error(
             f"there is no field {word.name!r}",
             word.at,
-            remedy=f"{hint}the fields are: {', '.join(scope.fields)}; write a text in quotes",
+            remedy=f"{hint}the fields are: {', '.join(scope.fields)}; write texts in quotes",
         )
     return Sql(quote(word.name), "string", literal=word.name, quoted=True)
 
@@ -104,7 +104,7 @@ def _compared(operator: str, left: Value, right: Value, scope: Scope) -> Sql:
 
 
 def local(value: Sql, scope: Scope) -> Sql:
-    """A time of the record as clocks of the scope's zone show it: a text that it meets is meant so."""
+    """A timestamp as local time of the scope's zone, to match texts, which are written in local time."""
     if value.kind != "timestamp" or scope.zone == "UTC":
         return value
     return Sql(f"from_utc_timestamp({value.text}, '{scope.zone}')", value.kind)
@@ -127,7 +127,7 @@ def _call(call: Call, scope: Scope) -> Sql:
         raise scope.error(error.what, call.at, remedy=error.remedy) from error
     if len(sql) > LONGEST_SQL:
         raise scope.error(
-            "so many calls inside of each other are too much", call.at, remedy="name what is inside: x=..."
+            "calls are nested too deeply", call.at, remedy="assign inner calls to fields: x=..."
         )
     kind = function.type_of(*(each.text for each in made)) or united_types(
         [each.kind for each in _alike(function, made)]
@@ -142,7 +142,7 @@ def _arguments(function: Function, call: Call, scope: Scope) -> list[Sql]:
     ]
     if function.returns:
         return made
-    # They become one result: Spark would cast texts to numbers, and raise.
+    # Their common type is the result: Spark would cast texts to numbers, and raise.
     kind = united_types([each.kind for each in _alike(function, made)])
     return [
         each.as_type(kind) if function.kind_at(place) == "any" and kind == "string" else each
@@ -155,7 +155,7 @@ def _alike(function: Function, made: list[Sql]) -> list[Sql]:
 
 
 def _literal(value: Value, scope: Scope) -> Sql:
-    """An argument that is no value of a row: a bare word is taken as it stands."""
+    """An argument that must be a literal: a bare word is read as a text."""
     if isinstance(value, Word) and value.name.lower() != "null":
         return Sql(quote(value.name), "string", literal=value.name, quoted=True)
     return bind(value, scope.with_fields({}))

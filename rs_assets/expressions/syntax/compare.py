@@ -1,4 +1,4 @@
-"""Comparisons of scripts, which go by what is compared: a literal number makes numbers of both sides, a text texts."""
+"""Comparisons of scripts, typed by their operands: a literal number compares numbers, a text compares texts."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from decimal import Decimal
 from rs_assets.expressions.functions.kinds import time_of
 from rs_assets.expressions.syntax.typed import Sql, is_numeric
 
-# How near two numbers are that count as equal, if one was written with a point.
+# Numbers that differ by less are equal, if one was written with a decimal point.
 NEAR = "0.001D"
 MIRRORED = {"==": "==", "!=": "!=", ">": "<", "<": ">", ">=": "<=", "<=": ">="}
 TIMES = frozenset({"timestamp", "timestamp_ntz", "date"})
 
 
 def compared(operator: str, left: Sql, right: Sql) -> Sql:
-    """Whether a comparison holds. Null equals null and nothing else; of any other comparison with null it is false."""
+    """Whether a comparison holds. Null equals only null; any other comparison with null is false."""
     if _is_number(left) and not _is_number(right):
         return compared(MIRRORED[operator], right, left)
     if "void" in (left.kind, right.kind):
@@ -37,7 +37,7 @@ def _is_number(value: Sql) -> bool:
 def _with_number(operator: str, left: Sql, digits: str) -> Sql:
     number = left.text if is_numeric(left.kind) else f"try_cast({left.text} as double)"
     written = digits if "." not in digits else f"{Decimal(digits):f}D"
-    # A text with a long number is compared as it is: as a double it would equal its neighbours.
+    # A text with a long number is compared as it is: as a double it would equal adjacent numbers.
     exact = f"try_cast({left.text} as bigint)" if number != left.text and "." not in digits else ""
 
     def holds(sign: str) -> str:
@@ -50,7 +50,7 @@ def _with_number(operator: str, left: Sql, digits: str) -> Sql:
 
 
 def _alike(left: Sql, right: Sql) -> tuple[str, str]:
-    """Both sides as one type: that of both if they are alike, times if one is a time, else texts."""
+    """Both sides as one type: their common type if there is one, times if one is a time, else texts."""
     kinds = {left.kind, right.kind}
     if (len(kinds) == 1 and None not in kinds) or all(is_numeric(kind) for kind in kinds):
         return left.text, right.text
@@ -75,7 +75,7 @@ def both(operator: str, parts: Sequence[Sql]) -> Sql:
 
 
 def negated(part: Sql) -> Sql:
-    """Whether a condition does not hold; that of null holds."""
+    """The negation of a condition; true for null."""
     return _boolean(f"(not {part.condition})")
 
 

@@ -1,4 +1,4 @@
-"""Errors that show the place of a fault in what was written."""
+"""Errors that show the position of a fault in the text."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rs_assets.errors import TopologyError
 if TYPE_CHECKING:
     from lark import Lark
 
-# More of either is no longer something that a person wrote; and trees are walked by recursion.
+# Larger texts are not written by people, and trees are walked by recursion.
 DEEPEST, LONGEST = 100, 100_000
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
-# What the tokens of the grammars are called in errors.
+# Names of the grammar tokens in errors.
 TOLD = {"LPAR": "'('", "RPAR": "')'", "COMMA": "','", "BARE": "a name or value", "QUOTED": "a text in quotes"}
 TOLD |= {"VBAR": "'|'", "AMPERSAND": "'&'", "$END": "the end", "BANG": "'!'", "NAME": "a name", "NUMBER": "a number"}
 TOLD |= {"LBRACE": "'{'", "RBRACE": "'}'", "SEMICOLON": "';'", "ASSIGN": "'='", "COMPARE": "a comparison"}
@@ -22,7 +22,7 @@ TOLD |= {"OPERATOR": "a function", "AND": "'&&'", "OR": "'||'", "IF": "'if'", "E
 
 
 class LanguageError(TopologyError):
-    """A text of a language that cannot be read, or that asks for what is not there; `line` and `column` say where."""
+    """A text that cannot be parsed, or that uses something unknown; `line` and `column` are the position."""
 
     def __init__(self, what: str, text: str, at: int, *, remedy: str = "", step: str | None = None) -> None:
         before = text[:at]
@@ -34,13 +34,13 @@ class LanguageError(TopologyError):
         super().__init__(f"line {self.line}, column {self.column}: {what}", remedy=remedy, step=step)
 
     def __str__(self) -> str:
-        """What is wrong, the line with a mark below the place, and what to write."""
+        """The fault, the line with a mark below the position, and the remedy."""
         first, *rest = super().__str__().split("\n  remedy: ", 1)
         return "\n".join([first, self.picture, *(f"  remedy: {each}" for each in rest)])
 
 
 def read(parser: Lark, text: str, made: Callable[[Any], Any], *, what: str) -> Any:
-    """`text` as `parser` reads it and `made` turns it into trees; LanguageError shows where it cannot be read."""
+    """Parses `text` with `parser` and converts it with `made`; LanguageError shows where parsing failed."""
     from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
 
     if not text.strip():
@@ -61,7 +61,7 @@ def read(parser: Lark, text: str, made: Callable[[Any], Any], *, what: str) -> A
 def _unread(found: str, text: str, at: int, expected: Any) -> LanguageError:
     rest = text[at:]
     if rest[:1] in {"'", '"'} and not _QUOTED.match(rest):
-        return LanguageError("the quote is not closed", text, at, remedy="close it, and write a quote inside as \\'")
+        return LanguageError("the quote is not closed", text, at, remedy="close it, and write an inner quote as \\'")
     wanted = sorted({TOLD.get(name, name) for name in expected or ()})
     balance = _brackets(text)
     hint = ""
@@ -69,7 +69,7 @@ def _unread(found: str, text: str, at: int, expected: Any) -> LanguageError:
         hint = f"; {balance} bracket{'s' if balance > 1 else ''} not closed"
     elif balance < 0:
         hint = f"; {-balance} closing bracket{'s' if balance < -1 else ''} too many"
-    return LanguageError(f"{found} cannot stand here{hint}", text, at, remedy=f"here may stand {' or '.join(wanted)}")
+    return LanguageError(f"{found} is not allowed here{hint}", text, at, remedy=f"expected {' or '.join(wanted)}")
 
 
 def _brackets(text: str) -> int:
@@ -79,15 +79,15 @@ def _brackets(text: str) -> int:
 
 def _check_size(text: str, what: str) -> None:
     if len(text) > LONGEST:
-        raise LanguageError(f"the {what} has more than {LONGEST} characters", text, LONGEST, remedy="part it")
+        raise LanguageError(f"the {what} has more than {LONGEST} characters", text, LONGEST, remedy="split it")
     plain = _QUOTED.sub(lambda m: "_" * len(m[0]), text)
     depth = 0
     signs = re.search(rf"(?:!\s*){{{DEEPEST},}}", plain)
     if signs is not None:
         raise LanguageError(
-            f"more than {DEEPEST} signs ! stand in a row", text, signs.start(), remedy="write one or none"
+            f"more than {DEEPEST} signs ! in a row", text, signs.start(), remedy="write one or none"
         )
     for found in re.finditer(r"[({]|[)}]", plain):
         depth += 1 if found[0] in "({" else -1
         if depth > DEEPEST:
-            raise LanguageError(f"brackets stand more than {DEEPEST} deep", text, found.start(), remedy="part it")
+            raise LanguageError(f"brackets are nested more than {DEEPEST} deep", text, found.start(), remedy="split it")

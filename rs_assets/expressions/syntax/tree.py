@@ -1,4 +1,4 @@
-"""Values and calls as they were written: frozen trees, each with its place in the text."""
+"""Syntax trees of values and calls: frozen, each with its position in the text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A bare word: a field, or the word itself where there is no such field."""
+    """A bare word: a field, or the word itself if there is no such field."""
 
     name: str
     at: int = field(default=0, compare=False)
@@ -70,7 +70,7 @@ Value = Word | Text | Number | Call | Compare | Both | Not
 
 
 def words_in(value: Value) -> Iterator[str]:
-    """The bare words of a value."""
+    """The bare words in a value."""
     match value:
         case Word(name):
             yield name
@@ -85,7 +85,7 @@ def words_in(value: Value) -> Iterator[str]:
 
 
 def text_of(quoted: str) -> str:
-    r"""The text between quotes, where a backslash takes a quote for itself.
+    r"""The text between quotes, where a backslash escapes a quote.
 
     >>> print(text_of(r"'it\'s a\d'"))
     it's a\d

@@ -1,4 +1,4 @@
-"""A piece of Spark SQL and what is known of it."""
+"""A piece of Spark SQL with its type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def is_numeric(kind: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """SQL text with its Spark type, None if that is not known; `literal` is what was written, if it is a constant."""
+    """SQL text with its Spark type, None if unknown; `literal` is the source text of a constant."""
 
     text: str
     kind: str | None
@@ -24,20 +24,20 @@ class Sql:
     quoted: bool = False
 
     def as_type(self, kind: str | None) -> Sql:
-        """The same as a text, where that is what it has to be."""
+        """Cast to a string if `kind` is a string, else unchanged."""
         if kind != "string" or self.kind == "string":
             return self
         return Sql(f"cast({self.text} as string)", "string")
 
     @property
     def condition(self) -> str:
-        """Whether it is true, where null is false; a text is true if it says so."""
+        """The value as a condition: false for null; a text is true if it casts to true."""
         made = self.text if self.kind == "boolean" else f"try_cast({self.text} as boolean)"
         return f"coalesce({made}, false)"
 
 
 def united_types(kinds: Sequence[str | None]) -> str | None:
-    """The type that all can be cast to without loss, a text for those that have nothing in common; None if unknown.
+    """The type that all can be cast to without loss; a string if they have nothing in common; None if unknown.
 
     >>> united_types(["int", "bigint"]), united_types(["int", "string"]), united_types(["void", "date"])
     ('bigint', 'string', 'date')
