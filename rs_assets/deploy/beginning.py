@@ -1,4 +1,4 @@
-"""What a query that a version begins may find: rows of another query in its outputs, a checkpoint of its name."""
+"""Checks of a query that a version starts from scratch: outputs with another query's rows, leftover checkpoints."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from rs_assets.topology.topology import Topology
 
 
 def refuse_used(topology: Topology, plan: QueryPlan, now: Manifest, folder: str, options: RunOptions) -> None:
-    """TopologyChangedError if a query that begins would not begin: `now` is the manifest of its version.
+    """TopologyChangedError if a new query would not start from scratch; `now` is the manifest of its version.
 
-    An output that another query wrote to would drop its first batches as known; a checkpoint that an earlier query of
-    this name left would keep the input that one read from its outputs, unless they are the same. Of outputs that
-    cannot say what they had nothing is known.
+    An output that another query wrote to would skip the first batches as already committed. A checkpoint left by an
+    earlier query of the same name would keep the input which that query has read from the outputs, unless the outputs
+    are the same. Outputs that cannot report their last batch are not checked.
     """
     job = options.home.job(topology.namespace, topology.job)
     begun = CheckpointLog(now.place(job, folder) / "checkpoint", now.aliases).begun
@@ -33,26 +33,28 @@ def refuse_used(topology: Topology, plan: QueryPlan, now: Manifest, folder: str,
     if bool(used) == begun or not had:
         return
     what = (
-        f"the output {used[0]!r} has rows of another one" if used else "an earlier one of this name left a checkpoint"
+        f"the output {used[0]!r} has rows of another query"
+        if used
+        else "an earlier query of this name left a checkpoint"
     )
     raise TopologyChangedError(
-        f"the query {plan.name!r} begins with this version, but {what}",
+        f"the query {plan.name!r} is new in this version, but {what}",
         remedy=f"write to another table under another name; or {afresh(plan)}",
         pipeline=topology.name,
     )
 
 
 def refuse_missed(topology: Topology, plan: QueryPlan, now: Manifest, known: QueryFacts, options: RunOptions) -> None:
-    """TopologyChangedError if an output comes back to a query that went on without it: it would miss rows.
+    """TopologyChangedError if an output returns to a query that went on without it: it would miss rows.
 
-    `known` is what stands of the query. Any generation may be the one in which the output was there.
+    `known` is the stored state of the query. The output may have been there in any generation.
     """
     added = tuple(name for name in plan.sinks if name not in known.sinks)
     generations = range(1, known.generation + 1)
     for name, batch in _remembered(topology, added, now, generations, options):
         if batch is not None and batch >= 0:
             raise TopologyChangedError(
-                f"the output {name!r} has rows of the query {plan.name!r}, which has gone on without it: those since"
+                f"the output {name!r} has rows of the query {plan.name!r}, which has gone on without it: later rows"
                 " would be missing",
                 remedy=f"write the rows from now on to another table under another name; or {afresh(plan)}",
                 pipeline=topology.name,
@@ -62,7 +64,7 @@ def refuse_missed(topology: Topology, plan: QueryPlan, now: Manifest, known: Que
 def _remembered(
     topology: Topology, sinks: Iterable[str], now: Manifest, generations: Iterable[int], options: RunOptions
 ) -> Iterator[tuple[str, int | None]]:
-    """The last batch that each output has of one of the generations; None of one that cannot say."""
+    """The last batch that each output has of each generation; None if the output cannot report it."""
     with ExitStack() as stack:
         for name in sinks:
             node = topology[name]

@@ -1,4 +1,4 @@
-"""What a version of a pipeline goes on with, and what it begins anew, as a start of it decides."""
+"""What a version keeps, starts from scratch and drops, as decided before its start."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.topology import Topology
 
 CHOICES = (
-    "leave the steps at and above state, and how outputs replace rows, as they are; or let the version say what it"
-    f" forgets: `reset` with the names of steps (rs-assets deploy --reset STEP), or {EVERYTHING!r} to begin afresh"
+    "leave stateful steps, the steps upstream of them, and how outputs replace rows, as they are; or drop state:"
+    f" `reset` with the names of steps (rs-assets deploy --reset STEP), or {EVERYTHING!r} to start over"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What goes on, what begins anew and what is left, as words for people.
+    """What is kept, started from scratch and dropped, as text for people.
 
     >>> print(Change(kept=("state of hourly", "offsets of clicks", "offsets of clicks"), begun=("output late",)))
     keeps state of hourly, offsets of clicks; begins output late
@@ -39,15 +39,15 @@ class Change:
     kept: tuple[str, ...] = ()
     begun: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    # Sources that go on with their offsets and read other input, outputs that are written elsewhere or otherwise, steps
-    # that look rows up in another table.
+    # Sources that keep their offsets but read other input, outputs that write elsewhere or in another way, steps that
+    # look rows up in another table.
     moved: tuple[str, ...] = ()
-    # What stands is of another version that has never committed a batch: there is nothing to lose.
+    # The stored state is that of another version that has never committed a batch: there is nothing to lose.
     afresh: bool = False
 
     @property
     def steady(self) -> bool:
-        """Whether the version before may go on with whatever this one leaves behind."""
+        """Whether the previous version could go on from any state that this one leaves."""
         return not self.begun and not self.left and not self.moved
 
     def __str__(self) -> str:
@@ -59,16 +59,16 @@ class Change:
 
 
 def options_of(version: Version, change: Change, options: RunOptions) -> RunOptions:
-    """The options of a version's first start: with what it forgets."""
+    """The options of a version's first start, with the state that it drops."""
     everything = EVERYTHING in version.reset
     return replace(options, new_generation=everything or change.afresh, reset_steps=() if everything else version.reset)
 
 
 def change_of(topology: Topology, version: Version, options: RunOptions, before: Topology | None = None) -> Change:
-    """What `version` would keep of what stands in the home; `before` is the version that ran last, if one did.
+    """What `version` would keep of the stored state; `before` is the version that ran last, if there is one.
 
-    TopologyChangedError, with the difference and the choices, if it would read state with another meaning, or rows
-    would be missing in its outputs or stand there twice.
+    TopologyChangedError, with the difference and the choices, if state would be read with another meaning, or rows
+    would be missing or duplicated in outputs.
     """
     folder = options.home.job(topology.namespace, topology.job)
     stored = manifests.load(folder)
@@ -92,7 +92,7 @@ def change_of(topology: Topology, version: Version, options: RunOptions, before:
         facts, stands = known[plan.name], folders[plan.name]
         if facts is not None and before is not None:
             refuse_reread(before, topology, plan, facts)
-        # Halves of a durable shuffle, whose places only a start knows, begin together or not at all.
+        # The two halves of a durable shuffle start together or not at all; only a start knows where they are stored.
         if topology.shuffled:
             continue
         if facts is None:
@@ -107,11 +107,11 @@ def change_of(topology: Topology, version: Version, options: RunOptions, before:
 
 
 def moved_ends(before: Topology, now: Topology) -> tuple[str, ...]:
-    """The sources, outputs and dimensions that both versions have and that are elsewhere, or otherwise, in one of them.
+    """The sources, outputs and dimensions of both versions that differ in location or settings.
 
-    What was planned of one input must not be computed by another version of it, nor what one output had be missing in
-    the other. The fields of a source may come and go: the input stays what it is. A batch that is computed again looks
-    rows up in the version of a dimension that was noted for it, which must not be one of another table.
+    A batch planned by one version must not be computed from another input by the other, nor may its rows be missing in
+    an output. The fields of a source may change: its input does not. A batch that is computed again looks rows up in
+    the dimension version recorded for it, which must not belong to another table.
     """
     known = {end.name: end for end in (*before.sources, *before.sinks)}
     sources = (f"source {end.name}" for end in now.sources if _differs(end, known.get(end.name)))
@@ -122,7 +122,7 @@ def moved_ends(before: Topology, now: Topology) -> tuple[str, ...]:
 
 
 def _looked_up(topology: Topology) -> Mapping[str, tuple[object, ...]]:
-    """What tells the versions of one dimension from those of another, for each step that looks rows up."""
+    """The identity of the dimension of each lookup step."""
     return {
         node.name: (node.dimension.origin, node.dimension.schema, tuple(key for _, key in node.on))
         for node in topology
@@ -135,7 +135,7 @@ def _differs(end: Node, before: Node | None) -> bool:
 
 
 def _refuse_reread(before: Topology | None, topology: Topology, plans: tuple[QueryPlan, ...], stored: Manifest) -> None:
-    """What is to be done about a source of another name is more than the choices that there always are."""
+    """Refuse a renamed source with a remedy of its own, which is more precise than the general choices."""
     known, folders = matched(topology, plan_queries(topology), stored)
     for plan in plans:
         if before is not None and folders[plan.name] in known.queries:
@@ -143,7 +143,7 @@ def _refuse_reread(before: Topology | None, topology: Topology, plans: tuple[Que
 
 
 def _known(stored: Manifest, now: Manifest, folder: str) -> QueryFacts | None:
-    """What stands of a query that goes on with it."""
+    """The stored state of a query that continues; None for a query that starts from scratch."""
     before = stored.queries.get(folder)
     return before if before is not None and before.generation == now.queries[folder].generation else None
 
@@ -157,7 +157,7 @@ def _kept(plan: QueryPlan, known: QueryFacts | None) -> Iterator[str]:
 def _begun(plan: QueryPlan, known: QueryFacts | None) -> Iterator[str]:
     if known is None:
         yield from (f"state of {name}" for name in plan.states)
-    # What the query had before is not computed again for an output that comes to it.
+    # An output that is added to a query gets no rows of earlier batches.
     since = "" if known is None else " with the rows from here on"
     had = () if known is None else (*known.sources, *known.left)
     yield from (f"offsets of {name}" for name in plan.sources if name not in had)

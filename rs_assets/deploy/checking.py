@@ -1,4 +1,4 @@
-"""The checks of a version beside the one that runs, and whether there is a way back to that."""
+"""Checks of a version before it replaces the running one, and whether a rollback to that one is possible."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rs_assets.topology.topology import Topology
 
 
 def checked(version: Version, good: Version | None, options: RunOptions) -> tuple[Pipeline, Change]:
-    """The pipeline of a version that Spark accepts and whose state would fit; `good` is the one that ran before.
+    """The pipeline of a version that Spark accepts and whose state would fit; `good` is the previous version.
 
-    UserError, StartRefused or EngineError else; nothing else is raised, whatever is wrong with the version.
+    UserError, StartRefused or EngineError otherwise. No other error is raised, whatever is wrong with the version.
     """
     pipeline = pipeline_of(version)
     before = way_back(good)
@@ -27,7 +27,7 @@ def checked(version: Version, good: Version | None, options: RunOptions) -> tupl
         change = replace(change, moved=moved_ends(before, pipeline.topology))
     if pipeline.topology.shuffled and not change.steady:
         raise ConfigurationError(
-            f"a version with a durable shuffle has no trial from which it could go back, and this one {change}",
+            f"a pipeline with a durable shuffle cannot be rolled back after a trial, and this version {change}",
             remedy="drop the pipeline, and deploy this version under another name",
         )
     try:
@@ -36,24 +36,25 @@ def checked(version: Version, good: Version | None, options: RunOptions) -> tupl
         raise
     except Exception as error:
         raise EngineError(
-            f"Spark cannot analyse it: {type(error).__name__}: {str(error)[:500]}", remedy="write it in another way"
+            f"Spark cannot analyse the pipeline: {type(error).__name__}: {str(error)[:500]}",
+            remedy="write it in another way",
         ) from error
     return pipeline, change
 
 
 def way_back(good: Version | None) -> Topology | None:
-    """The pipeline of the version that one may go back to; None without one, or where its text cannot be read now."""
+    """The pipeline of the version to roll back to; None if there is none or its text can no longer be read."""
     if good is None:
         return None
     try:
         return pipeline_of(good).topology
     except RsError as error:
-        LOG.warning("there is no way back to version %d of %s: %s", good.version, good.pipeline, error.what)
+        LOG.warning("cannot roll back to version %d of %s: %s", good.version, good.pipeline, error.what)
         return None
 
 
 def left_behind(version: Version, good: Version | None) -> str:
-    """What is told of the outputs that `version` began in a trial that is over: the way back to `good` knows none."""
+    """Text about outputs that a failed trial of `version` has added: a rollback to `good` leaves their rows."""
     before, tried = way_back(good), way_back(version)
     if before is None or tried is None:
         return ""

@@ -1,4 +1,4 @@
-"""Deploying from Python: versions of pipelines in the table that the sensor of Dagster reads."""
+"""Deployment from Python: versions of pipelines in the table that the Dagster sensor reads."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rs_assets.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class Deployments:
-    """The deployed pipelines of a home: what is wished for, and what became of it.
+    """The deployed pipelines of a home: their desired state and their history.
 
-    Each wish is a new version, a row of the Delta table `catalog/deployments`; the sensor `rs_deployments` of Dagster
+    Each request is a new version, a row of the Delta table `catalog/deployments`; the Dagster sensor `rs_deployments`
     acts on it. Versions are never changed or removed.
 
     >>> import tempfile
@@ -29,8 +29,8 @@ class Deployments:
     ...     deployed = Deployments(Home.at(folder))
     ...     first = deployed.deploy("shop.pages", text, note="all of them")
     ...     numbers = first, deployed.stop("shop.pages"), deployed.rollback("shop.pages", to=1)
-    ...     wishes = [version.state for version in deployed.versions("shop.pages")]
-    >>> numbers, wishes
+    ...     states = [version.state for version in deployed.versions("shop.pages")]
+    >>> numbers, states
     ((1, 2, 3), ['running', 'stopped', 'running'])
     """
 
@@ -45,17 +45,17 @@ class Deployments:
         reset: Sequence[str] = (),
         note: str = "",
     ) -> int:
-        """Have `pipeline` (`namespace.job`) run the statements `text`; the number of this version.
+        """Have `pipeline` (`namespace.job`) run the statements `text`; returns the number of the new version.
 
-        `variables` are the values for `${NAME}` in it; passwords belong into the environment of the runs. `reset` names
-        the steps whose state the version forgets, `["*"]` is all of them.
-        UserError if the text cannot be read: then there is no such version.
+        `variables` are the values for `${NAME}` in it; keep passwords in the environment of the runs. `reset` names the
+        steps whose state the version drops; `["*"]` drops all state. UserError if the text cannot be read: no version
+        is added.
         """
         pipeline_of(Version(pipeline=pipeline, version=1, text=text, variables=variables or {}))
         return self._add(pipeline, text=text, variables=variables, state="running", reset=reset, note=note)
 
     def rollback(self, pipeline: str, *, to: int, reset: Sequence[str] = (), note: str = "") -> int:
-        """Have `pipeline` run the statements of the version `to` again, as a new version."""
+        """Have `pipeline` run the statements of version `to` again, as a new version; returns its number."""
         old = next((version for version in self.versions(pipeline) if version.version == to), None)
         if old is None:
             there = ", ".join(str(version.version) for version in self.versions(pipeline)) or "none"
@@ -71,15 +71,15 @@ class Deployments:
         )
 
     def start(self, pipeline: str, *, note: str = "") -> int:
-        """Have the newest statements run; the number of this version."""
+        """Have the newest statements run; returns the number of the new version."""
         return self._again(pipeline, "running", note)
 
     def stop(self, pipeline: str, *, note: str = "") -> int:
-        """Have `pipeline` drained and stopped; the number of this version. Its assets, tables and state stay."""
+        """Drain and stop `pipeline`; returns the number of the new version. Its assets, tables and state stay."""
         return self._again(pipeline, "stopped", note)
 
     def drop(self, pipeline: str, *, note: str = "") -> int:
-        """Have `pipeline` stopped, and its assets taken away; the number of this version. Its tables and state stay."""
+        """Stop `pipeline` and remove its assets; returns the number of the new version. Its tables and state stay."""
         return self._again(pipeline, "dropped", note)
 
     def versions(self, pipeline: str) -> tuple[Version, ...]:
@@ -87,11 +87,11 @@ class Deployments:
         return DeploymentTable(self.home.deployments).of(pipeline)
 
     def events(self, pipeline: str | None = None) -> Sequence[Event]:
-        """What became of the versions of one pipeline, or of all, oldest first."""
+        """The history of the versions of one pipeline, or of all, oldest first."""
         return History(Catalog(self.home.catalog)).of(pipeline)
 
     def standings(self) -> Mapping[str, Standing]:
-        """Where each pipeline stands, by name."""
+        """The status of each pipeline, by name."""
         return standings(self.home)
 
     def _again(self, pipeline: str, state: str, note: str) -> int:

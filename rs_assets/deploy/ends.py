@@ -1,4 +1,4 @@
-"""Sources and outputs of a version under other names, which would double rows."""
+"""Refuses renamed sources and outputs of a version, which would duplicate rows."""
 
 from __future__ import annotations
 
@@ -16,37 +16,39 @@ from rs_assets.topology.topology import Topology
 
 
 def place_of(end: Node) -> Mapping[str, Any]:
-    """What tells one input or output from another, whatever it is called."""
+    """The identity of an input or output, without its name."""
     compared = {each.name for each in fields(end) if each.compare} - {"name", "schema", "inputs"}
     return {"kind": end.kind, **{name: getattr(end, name) for name in sorted(compared)}}
 
 
 def afresh(plan: QueryPlan) -> str:
-    """How a version begins a query from the beginning of its input, as a remedy."""
+    """A remedy: how a version starts a query from the beginning of its input."""
     step = plan.forgettable[-1]
     return (
-        f"begin afresh: `reset` {step} (rs-assets deploy --reset {step}), which replaces the rows of"
+        f"start over: `reset` {step} (rs-assets deploy --reset {step}), which replaces the rows of"
         f" {', '.join(plan.sinks)}"
     )
 
 
 def refuse_renamed(before: Topology, now: Topology) -> None:
-    """TopologyChangedError if an output has a new name and the place of one that is gone.
+    """TopologyChangedError if a new output writes to the location of a removed one.
 
-    What outputs remember stands there by their names, so a new generation would add to the rows of the old name.
+    Outputs store their progress by output name, so a renamed output would write the old rows a second time.
     """
     here, known = {sink.name for sink in now.sinks}, {sink.name for sink in before.sinks}
     gone = {sink.name: _target(sink) for sink in before.sinks if sink.name not in here}
     for sink in now.sinks:
         former = [name for name, place in gone.items() if place is not None and place == _target(sink)]
         if sink.name not in known and former:
-            raise beside(now, sink.name, former[0], remedy=f"call it {former[0]} as before, or write to another place")
+            raise beside(
+                now, sink.name, former[0], remedy=f"name it {former[0]} as before, or write to another location"
+            )
 
 
 def refuse_reread(before: Topology, now: Topology, plan: QueryPlan, known: QueryFacts) -> None:
-    """TopologyChangedError if a query would read again what its outputs have; `known` is what stands of it.
+    """TopologyChangedError if a query would re-read rows that its outputs already have; `known` is its stored state.
 
-    It may have been read as a source that is still there and reads something else by now.
+    The input may have been read by a source that still exists and now reads something else.
     """
     was = {source.name: place_of(source) for source in before.sources}
     for name in plan.sources:
@@ -55,14 +57,14 @@ def refuse_reread(before: Topology, now: Topology, plan: QueryPlan, known: Query
             continue
         former = next(_read_by(before, now, now[name], plan, known), None)
         if former is not None:
-            kept = f"let {former} and {name} read what each of them has read before"
-            named = "leave the names of tables and the order of statements as they were"
+            kept = f"let {former} and {name} each read the same input as before"
+            named = "keep the names of tables and the order of statements"
             remedy = f"{kept if moved else named}; or {afresh(plan)}"
             raise read_again(now, plan, name, former, remedy=remedy)
 
 
 def _read_by(before: Topology, now: Topology, source: Node, plan: QueryPlan, known: QueryFacts) -> Iterator[str]:
-    """The sources of `before` that have read the same for the same state or outputs."""
+    """The sources of `before` that have read the same input for the same state or outputs."""
     targets = [target for target in map(_target, map(now.__getitem__, plan.sinks)) if target is not None]
     for other in before.sources:
         fed = (sink for sink in before.sinks if other.name in before.ancestors(sink.name))
@@ -73,7 +75,7 @@ def _read_by(before: Topology, now: Topology, source: Node, plan: QueryPlan, kno
 
 
 def _target(sink: Node) -> object:
-    """Where an output lies, None for one that lies nowhere."""
+    """Where an output writes, None for an output without a location."""
     if isinstance(sink, DeltaSink | FileSink):
         return target_of(sink)
     return None if isinstance(sink, PrintSink | MemorySink | WriterSink) else place_of(sink)

@@ -1,4 +1,4 @@
-"""What became of the versions of a pipeline, as events of the catalog, and which version is to run by them."""
+"""The history of a pipeline's versions, as events of the catalog, and the version to run according to it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from rs_assets.common.home import Home
 Happened = Literal["trying", "paused", "returning", "committed", "refused", "failed", "passed", "stopped", "dropped"]
 # A version that was started and has not committed a batch yet.
 ON_TRIAL: frozenset[str] = frozenset({"trying", "paused", "returning"})
-# What is the last word on a version.
+# Events that conclude a version.
 SETTLED: frozenset[str] = frozenset(get_args(Happened)) - ON_TRIAL
-# What leaves running what ran, or nothing.
+# Events that leave the previous version running, or none.
 LEFT_ALONE: frozenset[str] = frozenset({"refused", "failed", "passed"})
-# Behind these the way back may lead to the version, whatever its table has become.
+# A rollback may lead to a version with these events, whatever has become of the deployment table.
 TOLD_WHOLE: frozenset[str] = frozenset({*ON_TRIAL, "committed"})
 TABLE = "deployment_events"
-# Events of one pipeline are in the order of their times.
+# The times of one pipeline's events are strictly increasing.
 TICK = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened to a version; `details` holds what a later start goes by."""
+    """An event of a version; `details` holds what a later start needs."""
 
     pipeline: str
     version: int
@@ -42,7 +42,7 @@ class Event:
 
     @classmethod
     def about(cls, version: Version, happened: Happened, summary: str, *, run_id: str = "", **details: object) -> Event:
-        """What happened to `version`; where the way back may lead to it, with all that makes its pipeline."""
+        """An event of `version`; if a rollback may lead to it, with everything that defines its pipeline."""
         wish = {"wish": _wish(version)} if happened in TOLD_WHOLE else {}
         told = {"mark": version.mark, **wish, **details}
         return cls(
@@ -55,11 +55,11 @@ class Event:
         )
 
     def is_of(self, version: Version | None) -> bool:
-        """Whether it happened to just this version, and not to one of another table that had its number."""
+        """Whether it belongs to this version, and not to one of another table with the same number."""
         return version is not None and self.details.get("mark", version.mark) == version.mark
 
     def told_of(self, known: Version | None) -> Version | None:
-        """The version as it was then; `known` is the one that the table has under its number."""
+        """The version as it was at that time; `known` is the version that the table has under its number."""
         if self.is_of(known):
             return known
         wish = self.details.get("wish")
@@ -67,7 +67,7 @@ class Event:
 
 
 def _wish(version: Version) -> Mapping[str, object]:
-    """What is needed to make a version again when its row is gone."""
+    """The fields that restore a version whose row is gone."""
     at = version.at.isoformat() if version.at is not None else None
     wish = {name: getattr(version, name) for name in ("text", "reset", "note", "author")}
     return {**wish, "variables": dict(version.variables), "at": at}
@@ -89,12 +89,12 @@ def _wished(pipeline: str, number: int, wish: Mapping[str, Any]) -> Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where a pipeline stands: the version that is wished for, and the last one that has committed a batch.
+    """The status of a pipeline: its desired version, and the last version that has committed a batch.
 
-    `last` is the last event of the wished version, None if nobody has looked at it yet. `trial` is the last event of a
-    version that was started and has not committed yet, None without one; `tries` are the starts of it of which nobody
-    has told the end. `good` and `tried` may be versions that the table has no more. `halted`: how the pipeline was
-    ended, by a version that was dealt with, since one committed; empty if it was not.
+    `last` is the last event of the desired version, None if it has not been handled yet. `trial` is the last event of a
+    started version that has not committed yet, None without one; `tries` counts its starts without a recorded end.
+    `good` and `tried` may be versions that are no longer in the table. `halted`: how a concluded version has ended the
+    pipeline since the last commit; empty if none has.
     """
 
     wished: Version
@@ -104,34 +104,34 @@ class Standing:
     trial: Event | None = None
     tries: int = 0
     halted: Literal["stopped", "dropped", ""] = ""
-    # Rows of the pipeline that no one can put in their place.
+    # Rows of the pipeline without a valid version number.
     strays: int = 0
 
     @property
     def settled(self) -> bool:
-        """Whether the wished version has been dealt with, for better or worse."""
+        """Whether the desired version has been handled, successfully or not."""
         return self.last is not None and self.last.event in SETTLED
 
     @property
     def broken(self) -> bool:
-        """Whether the wished version cannot run."""
+        """Whether the desired version cannot run."""
         return self.last is not None and self.last.event in ("refused", "failed")
 
     @property
     def before(self) -> Version | None:
-        """The version that runs on where the wished one cannot: what was stopped stays so."""
+        """The version that keeps running if the desired one cannot; None if the pipeline was stopped."""
         return None if self.halted else self.good
 
     @property
     def chosen(self) -> Version | None:
-        """The version that should run: the one before, where the wished one is broken. None if none should."""
+        """The version that should run: the previous one if the desired one is broken. None if none should."""
         if self.wished.state != "running" and not self.wished.fault:
             return None
         return (self.tried or self.before) if self.broken else self.wished
 
     @property
     def shown(self) -> Version | None:
-        """The version whose steps people should see; None if the pipeline was dropped or never ran."""
+        """The version whose steps are shown; None if the pipeline was dropped or never ran."""
         if self.wished.state == "dropped" and not self.wished.fault:
             return None
         if self.broken:
@@ -140,15 +140,15 @@ class Standing:
 
     @property
     def rooted(self) -> bool:
-        """Whether people see a version of it that has run: a newcomer must not take its name in Dagster."""
+        """Whether a version that has run is shown: a new pipeline must not take its name in Dagster."""
         return self.good is not None and self.halted != "dropped"
 
 
 def standing(versions: Sequence[Version], events: Iterable[Event]) -> Standing:
-    """Where the pipeline of `versions`, which are not none, stands after `events`, oldest first.
+    """The status of the pipeline of `versions` (at least one) after `events`, oldest first.
 
-    A table that was made anew, or went back, has other versions under numbers that were used. Their events stay, and
-    tell what runs; but they are no word on the versions that have these numbers now.
+    A table that was recreated or restored has other versions under used numbers. Their events stay and determine what
+    runs, but say nothing about the versions that have these numbers now.
 
     >>> one, two = (Version(pipeline="shop.a", version=n, text=f"v{n}") for n in (1, 2))
     >>> ran, broke = (Event(pipeline="shop.a", version=n, event=e) for n, e in ((1, "committed"), (2, "failed")))
@@ -164,7 +164,7 @@ def standing(versions: Sequence[Version], events: Iterable[Event]) -> Standing:
         known = by_number.get(event.version)
         about = event.told_of(known)
         if about is None or not event.is_of(known):
-            # What ran then was another version: what was said before of the wished one does not hold any more.
+            # Another version ran at that time, so earlier events of the desired version no longer hold.
             last = last if event.event in LEFT_ALONE else None
         elif event.version == wished.version:
             last = event
@@ -181,13 +181,13 @@ def standing(versions: Sequence[Version], events: Iterable[Event]) -> Standing:
 
 
 class _Trials:
-    """The trials that nobody has told the end of."""
+    """Trials without a recorded end."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[int, str | None], tuple[Event, Version, int]] = {}
 
     def take(self, event: Event, about: Version | None) -> None:
-        """Take note of the next event."""
+        """Add the next event."""
         key = (event.version, about.mark if about is not None else None)
         _, _, tries = self._open.pop(key, (None, None, 0))
         if event.event in ON_TRIAL and about is not None:
@@ -195,7 +195,7 @@ class _Trials:
             self._open[key] = event, about, counted
 
     def last(self) -> tuple[Event | None, Version | None, int]:
-        """The last event of the trial that was begun last, its version, and how often that was started."""
+        """The last event of the newest trial, its version, and the number of its starts."""
         return next(reversed(self._open.values()), (None, None, 0))
 
 
@@ -223,7 +223,7 @@ class History:
         ]
 
     def note(self, event: Event) -> None:
-        """Add an event behind those of its pipeline, whatever the clock says; CheckpointError if it cannot be."""
+        """Add an event after those of its pipeline, whatever the clock says; CheckpointError if that fails."""
         before = self.catalog.last(TABLE, pipeline=event.pipeline)
         now = datetime.now(UTC)
         row = row_of(
@@ -240,7 +240,7 @@ class History:
 
 
 def standings(home: Home) -> Mapping[str, Standing]:
-    """Where each deployed pipeline of a home stands, in the order of their names. Rows are read if there are new ones.
+    """The status of each deployed pipeline of a home, by name. Rows are read only if there are new ones.
 
     CheckpointError if the tables cannot be read.
     """

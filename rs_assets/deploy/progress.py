@@ -1,4 +1,4 @@
-"""How far the queries of a pipeline have come: whether a version has committed a batch of input."""
+"""Progress of the queries of a pipeline: whether a version has committed a batch of input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Position:
         return any(query["batch"] >= 0 for query in self.queries.values())
 
     def read_since(self, before: Position) -> frozenset[str]:
-        """The queries that have committed input since `before`; a batch without any proves nothing."""
+        """The queries that have committed input since `before`; a batch without input proves nothing."""
         return frozenset(
             name
             for name, query in self.queries.items()
@@ -35,7 +35,7 @@ class Position:
 
 
 def _has_read(query: Mapping[str, Any], earlier: Mapping[str, Any] | None) -> bool:
-    """Whether a query has read what it had not, in its generation."""
+    """Whether a query has read new input, in its generation."""
     if earlier is None or earlier["generation"] != query["generation"]:
         return True
     known = earlier["offsets"]
@@ -43,7 +43,7 @@ def _has_read(query: Mapping[str, Any], earlier: Mapping[str, Any] | None) -> bo
 
 
 def position_of(folder: Path) -> Position:
-    """Where the queries of the job in `folder` stand."""
+    """The position of each query of the job in `folder`."""
     manifest = manifests.load(folder)
     if manifest is None:
         return Position()
@@ -61,9 +61,9 @@ def _of_query(manifest: Manifest, folder: Path, name: str) -> dict[str, Any]:
 
 
 class Proof:
-    """Whether a version has shown that it computes its input: each query that has any has committed some of it.
+    """Checks that a version computes its input: each query that has input has committed some of it.
 
-    `running` are its queries, None where they have ended: then nobody can say of a query that it had nothing to read.
+    `running` is the running pipeline, None after its end: then no query can be said to have had no input.
     """
 
     def __init__(self, folder: Path, before: Position, running: RunningPipeline | None = None) -> None:
@@ -73,7 +73,7 @@ class Proof:
         self._asked: set[str] = set()
 
     def given(self) -> bool:
-        """Whether it has; to be asked again and again."""
+        """Whether the check has passed; may be called repeatedly."""
         now = position_of(self._folder)
         read = now.read_since(self._before)
         if not read or self._running is None:
@@ -82,7 +82,7 @@ class Proof:
         waiting = [plan for plan in session.plans if session.folders[plan.name] not in read]
         if any(session.log(plan).offsets(session.log(plan).last_committed() + 1) for plan in waiting):
             return False
-        # What the others have had may be input of these, too: they look once more.
+        # Output of the other queries may be input of these, so they look once more.
         for plan in waiting:
             if plan.name not in self._asked:
                 self._asked.add(plan.name)

@@ -1,7 +1,7 @@
-"""Runs one deployed pipeline: the version that is wished for, and the one before it as long as that does not run.
+"""Runs one deployed pipeline: the desired version, or the previous one while that cannot run.
 
-A version is on trial from its start until it has committed a batch of input. If it fails before that, the one before
-is started again: from where the checkpoint stands if both have the same queries, sources and outputs, else from a
+A version is on trial from its start until it has committed a batch of input. If it fails before that, the previous
+version is started again: from the current checkpoint if both have the same queries, sources and outputs, else from a
 savepoint that was taken between the two.
 """
 
@@ -29,24 +29,24 @@ from rs_assets.runtime.run.running import RunningPipeline
 from rs_assets.runtime.upkeep.travel import restore, savepoint
 from rs_assets.stream.pipeline import Pipeline
 
-# How often the supervisor looks for a request and at a trial, in seconds.
+# How often the supervisor checks for a request and on a trial, in seconds.
 LOOK_S = 0.5
-# A start that was killed before its first batch says little about its version; two say enough.
+# One start that was killed before its first batch says little about its version; two are enough.
 MOST_TRIES = 2
-# Somebody else runs the pipeline: the version is tried again when nobody does.
+# Another process runs the pipeline: the version is tried again when none does.
 NOT_ITS_FAULT = (PipelineBusyError, LeaseLostError)
-# What is not done while the table or the events cannot be read, or not written.
-NOT_SEEN = "versions that are deployed are not seen"
-# What there is to do where an output cannot go back to where a trial began.
-FORWARD = "deploy a version that goes on from where this one ended"
+# The background task that fails while the table or the events cannot be read or written.
+NOT_SEEN = "new deployed versions are not seen"
+# The remedy if an output cannot go back to the start of a trial.
+FORWARD = "deploy a version that can continue from the end of this one"
 Begun = Callable[[Version, Pipeline], RunOptions]
 
 
 class Supervisor:
-    """Runs the pipeline called `name`; `begun` is told of each version that is started, and gives the options for it.
+    """Runs the pipeline `name`; `begun` is called with each version that is started, and returns the options for it.
 
-    `run()` returns the report of the last version once the pipeline is to be stopped or was asked to. It raises what
-    ended a version that had committed, and what keeps every version from being started.
+    `run()` returns the report of the last version when the pipeline is stopped. It raises the error that ended a
+    version that had committed, or that keeps every version from being started.
     """
 
     def __init__(self, name: str, options: RunOptions, begun: Begun | None = None) -> None:
@@ -64,14 +64,14 @@ class Supervisor:
         self._running: RunningPipeline | None = None
 
     def computing_s(self) -> float:
-        """For how many seconds a batch has been computed, 0 if none is; may be called on any thread."""
+        """For how many seconds the current batch has been computed, 0 without one; may be called on any thread."""
         running = self._running
         return running.session.computing_s if running is not None else 0.0
 
     def run(self) -> RunReport | None:
-        """Run until the pipeline is to be stopped; None if no version of it is to run.
+        """Run until the pipeline is stopped; None if no version of it should run.
 
-        PipelineBusyError if somebody else runs it; then nothing is told of any version.
+        PipelineBusyError if another process runs it; then no event is recorded.
         """
         refuse_held(self.options.home.leases, self.name)
         requests.clear(self._folder, "change")
@@ -87,7 +87,7 @@ class Supervisor:
         return report
 
     def stop(self) -> RunReport | None:
-        """Drain and stop what runs; its report. A version on trial goes on with that at the next start."""
+        """Drain and stop the running version; its report. A version on trial continues its trial at the next start."""
         report = self._stop()
         if self._trial is not None:
             self._note(self._trial.version, "paused", "stopped before its first batch", **self._trial.details)
@@ -95,7 +95,7 @@ class Supervisor:
         return report
 
     def stop_wished(self) -> None:
-        """Write down, before `stop`, that a person wished for the end of what runs."""
+        """Record, before `stop`, that a person requested the stop."""
         if self._running is not None:
             self._running.session.stop_wished()
 
@@ -109,7 +109,7 @@ class Supervisor:
         return report
 
     def _look(self) -> RunReport | None:
-        """Do what is asked for; the report if that was to stop. What runs goes on if that cannot be seen."""
+        """Handle a request; the report if it was to stop. While requests cannot be read, the pipeline runs on."""
         assert self._running is not None  # noqa: S101  it is looked at while it runs
         troubles = self._running.session.troubles
         try:
@@ -122,7 +122,7 @@ class Supervisor:
         return self._change(now) if now is not None else None
 
     def _asked(self) -> Standing | None:
-        """Where the pipeline stands, if somebody has asked for a change."""
+        """The status of the pipeline, if a change was requested."""
         self._look_at_trial(self._proof)
         if requests.asked(self._folder, "change") is None:
             return None
@@ -139,7 +139,7 @@ class Supervisor:
     # Changes while a version runs.
 
     def _change(self, now: Standing) -> RunReport | None:
-        """Do what the newest version wishes for; the one that runs is stopped only for one that passed its checks."""
+        """Carry out the newest version; the running version is stopped only for one that passed its checks."""
         wished, runs = now.wished, self._version
         if now.settled or runs is None or (self._trial is not None and wished.same(runs)):
             return None
@@ -148,14 +148,14 @@ class Supervisor:
             self._note(wished, "dropped" if wished.state == "dropped" else "stopped", "it was drained and stopped")
             return report
         if wished.same(runs) or (not wished.fault and self._trial is None and wished.says(runs) and not wished.reset):
-            self._note(wished, "committed", f"the same statements as version {runs.version}, which runs on")
+            self._note(wished, "committed", f"the same statements as version {runs.version}, which keeps running")
             self._version = wished
         else:
             self._replace(wished)
         return None
 
     def _replace(self, wished: Version) -> None:
-        """Put `wished` in the place of what runs, if it passes its checks."""
+        """Replace the running version by `wished`, if that passes its checks."""
         if self._trial is not None and self._trial.savepoint is not None:
             self._withdraw(wished)
         try:
@@ -169,7 +169,7 @@ class Supervisor:
         self._try(wished, pipeline, change)
 
     def _withdraw(self, wished: Version) -> RunReport | None:
-        """Drain and stop what runs. What a version on trial has begun is taken back."""
+        """Drain and stop the running version. A trial is rolled back."""
         report = self._stop()
         trial, self._trial = self._trial, None
         if trial is not None:
@@ -203,14 +203,14 @@ class Supervisor:
         self._try(chosen, pipeline, change, again=now.trial)
 
     def _start_before(self, error: RsError) -> None:
-        """Start the version that ran before; raises `error` if none did."""
+        """Start the previous version; raises `error` if there is none."""
         before = self._standing().before
         if before is None:
             raise error
         self._open(before, pipeline_of(before), None)
 
     def _after_a_cut(self, now: Standing, trial: Trial, last: Event) -> Standing:
-        """Where the pipeline stands if a trial or a return was cut short: end it, or have the version tried again."""
+        """The status after a trial or a rollback that was cut short: end it, or have the version tried again."""
         if last.event != "returning" and Proof(self._folder, trial.before).given():
             self._note(trial.version, "committed", "it had committed a batch before its process ended")
         elif last.event == "returning" or now.tries >= MOST_TRIES:
@@ -223,9 +223,9 @@ class Supervisor:
         return self._standing()
 
     def _go_forward(self, now: Standing, trial: Trial, error: RsError) -> None:
-        """Start a version that nobody has looked at yet from where a trial ended; raises `error` if there is none.
+        """Start a version that was not handled yet from the end of a trial; raises `error` if there is none.
 
-        The way back from the trial was refused, and the version before it may have missed rows by now.
+        The rollback of the trial was refused, and the previous version may have missed rows by now.
         """
         wished = now.wished
         if now.settled or trial.version.same(wished) or now.chosen is None or isinstance(error, NOT_ITS_FAULT):
@@ -236,15 +236,15 @@ class Supervisor:
             self._refuse(wished, refused)
             raise error from refused
         self._open(wished, pipeline, change)
-        self._note(trial.version, "failed", f"there is no way back from it: {_told(error)}")
+        self._note(trial.version, "failed", f"it cannot be rolled back: {_told(error)}")
         self._note(wished, "committed", f"it goes on from where version {trial.version.version} ended; {change}")
 
     def _try(self, version: Version, pipeline: Pipeline, change: Change, again: Event | None = None) -> None:
-        """Start `version` on trial; `again` tells of a trial of it that was cut short."""
+        """Start `version` on trial; `again` is the last event of its trial that was cut short."""
         try:
             self._trial = Trial.of(version, again) if again is not None else self._new_trial(version, change)
         except RsError as error:
-            # Without a savepoint there is no way back.
+            # Without a savepoint there is no rollback.
             self._refuse(version, error)
             self._start_before(error)
             return
@@ -256,7 +256,7 @@ class Supervisor:
             self._fall_back(error)
 
     def _new_trial(self, version: Version, change: Change) -> Trial:
-        """A trial, with a savepoint of the version before where that could not go on with what this one leaves."""
+        """A trial; with a savepoint of the previous version if that could not go on from the state this one leaves."""
         good, saved = way_back(self._standing().good), None
         if good is not None and not change.steady:
             saved = savepoint(good, self.options, note=f"before version {version.version}").id
@@ -269,10 +269,10 @@ class Supervisor:
         if self._trial is not None:
             self._proof = Proof(self._folder, self._trial.before, self._running)
 
-    # The way back.
+    # Rollback.
 
     def _fall_back(self, error: RsError) -> None:
-        """Start the version before again, since the one on trial has ended; raises what is not the version's fault."""
+        """Start the previous version again after a failed trial; raises errors that are not the version's fault."""
         if isinstance(error, NOT_ITS_FAULT):
             raise error
         with suppress(RsError):
@@ -284,7 +284,7 @@ class Supervisor:
         try:
             self._return(trial, now.good)
         except RsError as refused:
-            why = f"{_told(error)}; the way back is refused: {_told(refused)}; {FORWARD}"
+            why = f"{_told(error)}; the rollback is refused: {_told(refused)}; {FORWARD}"
             self._note(trial.version, "returning", why, **trial.details)
             raise
         back = f"version {now.before.version} runs again" if now.before is not None else "no version ran before it"
@@ -292,7 +292,7 @@ class Supervisor:
         self._start_before(error)
 
     def _return(self, trial: Trial, good: Version | None) -> None:
-        """Bring the checkpoint and the sinks back to where the trial began, if it was not steady."""
+        """Restore the checkpoint and the sinks to the start of the trial, unless the change was steady."""
         if trial.savepoint is not None and good is not None:
             self._note(trial.version, "returning", f"to savepoint {trial.savepoint}", **trial.details)
             restore(pipeline_of(good).topology, self.options, savepoint_id=trial.savepoint)

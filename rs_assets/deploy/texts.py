@@ -1,4 +1,4 @@
-"""From a version to its pipeline."""
+"""Builds the pipeline of a version."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rs_assets.stream.pipeline import Pipeline
 
 
 def pipeline_of(version: Version) -> Pipeline:
-    """The pipeline of a version; nothing has touched Spark. UserError tells what is wrong with its row or text.
+    """The pipeline of a version, without using Spark. UserError if its row or text is invalid.
 
     >>> version = Version(
     ...     pipeline="shop.all",
@@ -25,10 +25,10 @@ def pipeline_of(version: Version) -> Pipeline:
     """
     if version.fault:
         raise ConfigurationError(
-            f"version {version.version} of {version.pipeline} is none: {version.fault}",
+            f"version {version.version} of {version.pipeline} is invalid: {version.fault}",
             remedy="append a row with a greater version",
         )
-    # What looks like the name of a file would be read from this machine.
+    # The name of a file would be read from this machine.
     if version.text.strip().endswith(".sql") and "\n" not in version.text.strip():
         raise ConfigurationError(
             f"version {version.version} of {version.pipeline} has the name of a file where statements should be",
@@ -36,7 +36,7 @@ def pipeline_of(version: Version) -> Pipeline:
         )
     made = _made(version)
     if made.name != version.pipeline:
-        raise ConfigurationError(f"the text makes the pipeline {made.name}", remedy=f"call it {made.name}")
+        raise ConfigurationError(f"the text makes the pipeline {made.name}", remedy=f"name it {made.name}")
     return made
 
 
@@ -52,14 +52,14 @@ def _made(version: Version) -> Pipeline:
     except RsError:
         raise
     except Exception as error:
-        # Anybody writes texts, and one must not end what goes through all of them.
+        # Texts come from many authors; one of them must not end a loop over all versions.
         raise ConfigurationError(
             f"the text cannot be read: {type(error).__name__}: {str(error)[:200]}", remedy="write it in a simpler way"
         ) from error
 
 
 def _about(version: Version) -> str:
-    """What people read of the pipeline in Dagster."""
+    """The description of the pipeline in Dagster."""
     by = f" by {version.author}" if version.author else ""
     at = f" at {version.at:%Y-%m-%d %H:%M:%S} UTC" if version.at is not None else ""
     note = f": {version.note}" if version.note else ""

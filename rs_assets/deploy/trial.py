@@ -1,4 +1,4 @@
-"""The trial of a version: what another process must know to end it."""
+"""The trial of a version: what another process needs to end it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rs_assets.deploy.progress import Position
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A version that has been started and has not committed a batch yet: where the queries stood before it."""
+    """A version that has been started and has not committed a batch yet, with the position of each query before it."""
 
     version: Version
     before: Position
@@ -22,7 +22,7 @@ class Trial:
 
     @classmethod
     def of(cls, version: Version, event: Event) -> Trial:
-        """The trial that an event tells of."""
+        """The trial that an event describes."""
         details = event.details
         return cls(
             version=version,
@@ -33,5 +33,5 @@ class Trial:
 
     @property
     def details(self) -> Mapping[str, Any]:
-        """What an event has to tell, so that another process can end the trial."""
+        """The details of an event from which another process can end the trial."""
         return {"before": self.before.queries, "savepoint": self.savepoint, "change": self.change}

@@ -65,7 +65,7 @@ def test_should_refuse_a_query_that_begins_where_another_one_wrote_before_anythi
         world.until(1, "committed")
         world.deploy(2, "a SELECT page, ms FROM views", "b SELECT page, ms FROM clicks")
         world.until(2, "refused")
-        assert "the output 'a' has rows of another one" in world.deployed.told(2)[0]
+        assert "the output 'a' has rows of another query" in world.deployed.told(2)[0]
         join = JOINED.format(left="clicks", right="views")
         world.deploy(3, f"a {join}", "b SELECT page, ms FROM clicks")
         world.until(3, "refused")
@@ -96,7 +96,7 @@ def test_should_not_begin_with_the_checkpoint_of_a_statement_that_was_dropped(wo
         world.until(2, "committed")
         world.deploy(3, alone, "c SELECT page, ms FROM views")
         world.until(3, "refused")
-        assert "an earlier one of this name left a checkpoint" in world.deployed.told(3)[0]
+        assert "an earlier query of this name left a checkpoint" in world.deployed.told(3)[0]
         world.deploy(4, alone, "c SELECT page, ms FROM views", reset="views")
         world.until(4, "trying")
         world.other.write(("/y", 8))

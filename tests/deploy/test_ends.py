@@ -73,12 +73,12 @@ def test_should_refuse_what_would_double_rows_or_miss_some(versions, options):
         deployed.until(lambda: deployed.events(1)[-1:] == ["committed"], "version 1 is good")
         assert "as those of 'clicks'" in versions.refused(*hits, clicks="hits")
         told = versions.refused(newest.replace("newest", "last", 1), every, newest="last", reset="*")
-        assert "call it newest as before" in told
+        assert "name it newest as before" in told
         assert "upsert by ms, but has rows of a version that did upsert by page" in versions.refused(
             newest, every, key=BY_MS
         )
         assert "leaves output every" in versions.tried(newest, page="/c")
-        assert "those since would be missing" in versions.refused(newest, every)
+        assert "later rows would be missing" in versions.refused(newest, every)
         versions.tried(*hits, page="/d", clicks="hits", reset="hits", key=BY_MS)
         deployed.until(lambda: versions.rows("every") == sorted(deployed.written), "all rows once")
         newest_by_ms = {ms: page for page, ms in deployed.written}
@@ -98,7 +98,7 @@ def test_should_refuse_statements_in_another_order_that_write_to_one_table(versi
         for texts in ((views, clicks), (views,)):
             told = versions.refused(*texts)
             assert "the source 'views' would be read from its beginning" in told
-            assert "leave the names of tables and the order of statements as they were" in told
+            assert "keep the names of tables and the order of statements" in told
         deployed.write(("/b", 2))
         every = sorted([*deployed.written, *versions.other.written])
         deployed.until(lambda: versions.rows("every") == every, f"all rows once: {versions.rows('every')}")

@@ -69,7 +69,7 @@ def test_should_find_the_fault_of_a_row(deployed, rows, told):
         deployed.insert(**row)
     [(version,)] = deployed.table.versions().values()
     assert told in version.fault
-    with pytest.raises(ConfigurationError, match="is none"):
+    with pytest.raises(ConfigurationError, match="is invalid"):
         pipeline_of(version)
 
 

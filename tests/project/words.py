@@ -36,6 +36,8 @@ INSTEAD: Final[dict[str, str]] = {
 }
 # `None` is Python's, with a capital.
 PATTERN = re.compile("|".join(rf"(?!\w+ None)\b(?:{pattern})\b" for pattern in INSTEAD), re.IGNORECASE)
+# A string of one name is a key or a file's name, and may be stored.
+KEY = re.compile(r"""[rbf]*(['"])[\w./-]*\1""")
 # Code in prose is not prose.
 CODE = re.compile(r"```.*?```|`[^`\n]*`|^ *>>>.*$|^ *\.\.\. .*$|\{[^{}]*\}|https?://\S+", re.MULTILINE | re.DOTALL)
 
@@ -47,6 +49,8 @@ def prose(file: Path) -> Iterator[tuple[int, str]]:
         yield 1, text
         return
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.STRING and KEY.fullmatch(token.string):
+            continue
         if token.type in {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", -1)}:
             yield token.start[0], token.string
 
