@@ -139,9 +139,7 @@ def _checked(text: str, name: str) -> str:
     """The type by Spark's name."""
     made = type_in(text)
     if made is None or "?" in made.text:
-        raise SchemaError(
-            f"the type {text!r} of the function {name!r} is unknown", remedy="write it as 'bigint'"
-        )
+        raise SchemaError(f"the type {text!r} of the function {name!r} is unknown", remedy="write it as 'bigint'")
     return made.text
 
 

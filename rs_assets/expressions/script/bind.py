@@ -88,9 +88,7 @@ class Binder:
         """LanguageError if a field cannot have this name next to the others."""
         other = next((each for each in others if each.casefold() == field.casefold() and each != field), None)
         if other is not None or field.startswith("_rs_"):
-            what = (
-                f"{field!r} and {other!r} differ by case only" if other else f"{field!r} is a reserved name"
-            )
+            what = f"{field!r} and {other!r} differ by case only" if other else f"{field!r} is a reserved name"
             raise self.scope.error(what, at, remedy="choose another name")
 
     def _guarded(self, field: str, value: Sql, guard: str) -> Sql:

@@ -126,9 +126,7 @@ def _call(call: Call, scope: Scope) -> Sql:
     except TopologyError as error:
         raise scope.error(error.what, call.at, remedy=error.remedy) from error
     if len(sql) > LONGEST_SQL:
-        raise scope.error(
-            "calls are nested too deeply", call.at, remedy="assign inner calls to fields: x=..."
-        )
+        raise scope.error("calls are nested too deeply", call.at, remedy="assign inner calls to fields: x=...")
     kind = function.type_of(*(each.text for each in made)) or united_types(
         [each.kind for each in _alike(function, made)]
     )

@@ -84,9 +84,7 @@ def _check_size(text: str, what: str) -> None:
     depth = 0
     signs = re.search(rf"(?:!\s*){{{DEEPEST},}}", plain)
     if signs is not None:
-        raise LanguageError(
-            f"more than {DEEPEST} signs ! in a row", text, signs.start(), remedy="write one or none"
-        )
+        raise LanguageError(f"more than {DEEPEST} signs ! in a row", text, signs.start(), remedy="write one or none")
     for found in re.finditer(r"[({]|[)}]", plain):
         depth += 1 if found[0] in "({" else -1
         if depth > DEEPEST:
