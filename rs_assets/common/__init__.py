@@ -1,1 +1,1 @@
-"""What every other package may use: files, names, the home folder, background threads."""
+"""Shared helpers without dependencies on other packages: files, names, the home folder, background threads."""

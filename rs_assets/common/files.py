@@ -1,4 +1,4 @@
-"""Small files that a crash leaves whole, with the old content or the new one; long ones, from their end; their age."""
+"""Atomic writes of small files, reading of long files from their end, and the modification time of files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Give the file at `path`, in a folder that is there, the content `data`.
+    """Replace the content of the file at `path` by `data`; its folder must exist.
 
-    Readers and crashes find the old content or the new one, never a part of it; with `durable` that holds for a power
-    cut too, and the new content is on the disk on return. OSError, with the old content, if it cannot be written.
+    Readers and crashes see the old content or the new one, never a part of it. With `durable` this also holds for a
+    power cut, and the new content is on the disk on return. OSError, with the old content kept, if the write fails.
     """
-    # Spark and our own listings pass over names like this.
+    # Spark and our own listings ignore names of this form.
     hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
     try:
         with hidden.open("wb") as file:
@@ -31,7 +31,7 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 def lines_from_end(path: Path, *, block_bytes: int = 1 << 16) -> Iterator[bytes]:
-    r"""The lines of a file without their ends, the last one first; no more of it is read than is asked for.
+    r"""The lines of a file without their line ends, the last one first; reads only as many blocks as are consumed.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile() as file:
@@ -53,7 +53,7 @@ def lines_from_end(path: Path, *, block_bytes: int = 1 << 16) -> Iterator[bytes]
 
 
 def modified_ms(facts: os.stat_result) -> int:
-    """When a file was last changed, in the whole milliseconds that Java tells; a float would round some up."""
+    """The modification time of a file in whole milliseconds, rounded as Java does; a float would round some up."""
     return facts.st_mtime_ns // 1_000_000
 
 

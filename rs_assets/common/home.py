@@ -1,4 +1,4 @@
-"""RS_HOME: the folder that holds everything the project keeps."""
+"""RS_HOME: the folder of all stored data."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ DEFAULT_HOME = ".rs"
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where catalog, checkpoints and tables live, a folder; a relative one is meant from the working directory of now.
+    """The folder of catalog, checkpoints and tables; a relative path is resolved against the working directory at once.
 
-    ConfigurationError for a path that Delta and Spark would read as another one.
+    ConfigurationError for a path that Delta and Spark would read as a different one.
 
     >>> home = Home(Path("/data/rs"))
     >>> str(home.job("shop", "clicks"))
@@ -27,19 +27,19 @@ class Home:
     root: Path
 
     def __post_init__(self) -> None:
-        """Anchor and check the path."""
+        """Make the path absolute and check it."""
         object.__setattr__(self, "root", self.root.expanduser().absolute())
         checked_path(str(self.root), what="the home")
 
     @classmethod
     def default(cls) -> Home:
-        """The home named by the environment variable RS_HOME, else `.rs` in the project's folder."""
+        """The home in the environment variable RS_HOME, else `.rs` in the project's folder."""
         named = os.environ.get("RS_HOME")
         return cls.at(named) if named else cls(project_folder() / DEFAULT_HOME)
 
     @classmethod
     def at(cls, folder: str) -> Home:
-        """The home in the folder that people name; ConfigurationError for a URI."""
+        """The home in a folder given by the user; ConfigurationError for a URI."""
         if "://" in folder:
             raise ConfigurationError(
                 "the home is a URI, but checkpoints need a folder of this machine or one that is mounted",
@@ -50,37 +50,37 @@ class Home:
 
     @property
     def catalog(self) -> Path:
-        """Delta tables about the pipelines themselves."""
+        """The folder of Delta tables about the pipelines themselves."""
         return self.root / "catalog"
 
     @property
     def leases(self) -> Path:
-        """The Delta table of who runs which pipeline."""
+        """The Delta table of leases: which process runs which pipeline."""
         return self.catalog / "leases"
 
     @property
     def deployments(self) -> Path:
-        """The Delta table of the texts that pipelines are to run, version by version."""
+        """The Delta table of deployed pipeline texts, one row a version."""
         return self.catalog / "deployments"
 
     @property
     def savepoints(self) -> str:
-        """Where savepoints go: the URI in the environment variable RS_SAVEPOINTS, else a folder of the home."""
+        """The root of savepoints: the URI in the environment variable RS_SAVEPOINTS, else a folder of the home."""
         return os.environ.get("RS_SAVEPOINTS") or str(self.root / "savepoints")
 
     @property
     def dead_letters(self) -> Path:
-        """The Delta table of records that no pipeline could use."""
+        """The Delta table of dead letters."""
         return self.catalog / "dead_letters"
 
     @property
     def state(self) -> Path:
-        """State as rows: a Delta table a step, by namespace and job."""
+        """Exported state: one Delta table a step, by namespace and job."""
         return self.root / "state"
 
     @property
     def shuffles(self) -> Path:
-        """Notes of how far the topics between the queries of a pipeline are whole."""
+        """Notes of how far the topics between the queries of a pipeline are complete."""
         return self.root / "shuffles"
 
     @property
@@ -89,19 +89,19 @@ class Home:
         return self.root / "served"
 
     def dimensions(self, namespace: str, job: str) -> Path:
-        """The folder with the dimensions of a job, a folder a step."""
+        """The folder of the dimensions of a job, with one folder a step."""
         return self.root / "dimensions" / namespace / job
 
     def dimension(self, namespace: str, job: str, step: str) -> Path:
-        """The folder with the versions of the dimension that a step of a job looks rows up in."""
+        """The folder of the versions of the dimension of one lookup step."""
         return self.dimensions(namespace, job) / step
 
     def job(self, namespace: str, job: str) -> Path:
-        """The folder of one job's checkpoints; its manifest lies in it too."""
+        """The folder of one job's checkpoints and of its manifest."""
         return self.root / "checkpoints" / namespace / job
 
     def table(self, namespace: str, table: str) -> str:
-        """The path of a Delta table: a plain name lies under `tables/`, others are meant from the project."""
+        """The path of a Delta table: a plain name is below `tables/`, paths are relative to the project's folder."""
         if "://" in table:
             return table
         return anchored(table) if "/" in table else str(self.root / "tables" / namespace / table)

@@ -1,4 +1,4 @@
-"""Signals that ask a process to end, and a while in which none of them comes between."""
+"""Defers the signals that end a process."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Ctrl-C, `kill`, and the end of the terminal. Dagster lets SIGTERM do what SIGINT does while a run goes on.
+# Ctrl-C, `kill`, and the end of the terminal. During a run Dagster handles SIGTERM like SIGINT.
 ASKS_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Within this no signal that asks to end raises anything; the last that came is raised behind it.
+    """Within this block termination signals are deferred; the last one received is raised after the block.
 
-    On threads that are not the main one, which no signal interrupts, it does nothing.
+    Does nothing on threads other than the main one, which signals never interrupt.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""What a namespace, job, step, field or table may be called, and what a path may hold."""
+"""Rules for names of namespaces, jobs, steps, fields and tables, and for paths."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from rs_assets.errors import ConfigurationError, TopologyError
 
-# Names become folders, table columns and asset keys, so one narrow rule serves them all.
+# Names become folders, table columns and asset keys, so one narrow rule applies to all of them.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-# Delta takes these for parts of a URI (then a table has no history, or lies elsewhere), Spark for patterns of names.
+# Delta reads these as parts of a URI (the table then has no history, or lies elsewhere), Spark as glob patterns.
 UNUSABLE = re.compile(r"[\x00-\x1f\x7f#?%*\[\]{}\\^|]")
-# A team, or something that mail can be sent to: what Dagster takes.
+# A team or an e-mail address: what Dagster accepts as an owner.
 OWNER = re.compile(r"team:.+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")
 
 
@@ -23,18 +23,18 @@ def checked_name(name: object, *, what: str) -> str:
     >>> checked_name("../up", what="job")
     Traceback (most recent call last):
     rs_assets.errors.TopologyError: '../up' is not a legal name for a job
-      remedy: use 1 to 63 of a-z, 0-9 and _, beginning with a letter
+      remedy: use 1 to 63 of a-z, 0-9 and _, starting with a-z
     """
     if isinstance(name, str) and NAME.fullmatch(name):
         return name
     raise TopologyError(
         f"{name!r} is not a legal name for a {what}",
-        remedy="use 1 to 63 of a-z, 0-9 and _, beginning with a letter",
+        remedy="use 1 to 63 of a-z, 0-9 and _, starting with a-z",
     )
 
 
 def checked_path(path: str, *, what: str) -> str:
-    r"""Return the path of a folder for tables; ConfigurationError with the character that is at fault, if one is.
+    r"""Return the path of a folder for tables; ConfigurationError with the first character that is not allowed.
 
     >>> checked_path("/data/r s", what="RS_HOME")
     '/data/r s'
@@ -53,13 +53,13 @@ def checked_path(path: str, *, what: str) -> str:
 
 
 def checked_owners(owners: Sequence[str]) -> tuple[str, ...]:
-    """Return the owners of a pipeline; TopologyError names the first that is neither a team nor an e-mail address.
+    """Return the owners of a pipeline; TopologyError for the first that is neither a team nor an e-mail address.
 
     >>> checked_owners(["team:orders", "ada@example.org"])
     ('team:orders', 'ada@example.org')
     >>> checked_owners(["orders"])
     Traceback (most recent call last):
-    rs_assets.errors.TopologyError: 'orders' is no owner
+    rs_assets.errors.TopologyError: 'orders' is not an owner
       remedy: use an e-mail address, or a team such as 'team:orders'
     """
     named = (owners,) if isinstance(owners, str) else tuple(owners)
@@ -67,6 +67,6 @@ def checked_owners(owners: Sequence[str]) -> tuple[str, ...]:
         if not isinstance(owner, str) or not OWNER.fullmatch(owner):
             team = owner if isinstance(owner, str) and owner.isidentifier() else "orders"
             raise TopologyError(
-                f"{owner!r} is no owner", remedy=f"use an e-mail address, or a team such as 'team:{team}'"
+                f"{owner!r} is not an owner", remedy=f"use an e-mail address, or a team such as 'team:{team}'"
             )
     return named

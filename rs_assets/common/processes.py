@@ -1,4 +1,4 @@
-"""Which process of which machine something was written by, and whether it still lives."""
+"""Identifies processes across machines and reboots, and checks whether they are alive."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from pathlib import Path
 
 import psutil
 
-# The clocks of a boot and of a process are rounded to a second each.
+# The start times of a boot and of a process are each rounded to a second.
 SAME_START_S = 2.0
-# Linux names each boot; elsewhere the machine's name has to do.
+# Linux gives each boot an id; elsewhere the host name is used.
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-# The process-id namespace of a container: process ids of another one say nothing here.
+# The process-id namespace of a container: process ids of another namespace mean nothing here.
 PID_NAMESPACE = Path("/proc/self/ns/pid")
 
 
 def this_host() -> str:
-    """This machine since it was booted, and this container: only there a process id tells whether a holder lives."""
+    """This machine since its last boot, and this container: only there does a process id identify a holder."""
     boot = BOOT_ID.read_text().strip()[:8] if BOOT_ID.exists() else ""
     space = PID_NAMESPACE.readlink().name.strip("pid:[]") if PID_NAMESPACE.exists() else ""
     return f"{socket.gethostname()}/{boot}/{space}"
 
 
 def lives(pid: int, started: float) -> bool:
-    """Whether a process of this machine lives that began at `started`, as `started_s` tells it.
+    """Whether a process with this id that began at `started` (see `started_s`) is alive on this machine.
 
-    A process id that was given away again does not count.
+    A process id that was reused does not count.
     """
     try:
         process = psutil.Process(pid)
@@ -35,5 +35,5 @@ def lives(pid: int, started: float) -> bool:
 
 
 def started_s(process: psutil.Process) -> float:
-    """When it began, in seconds since the boot: a wall clock that is set moves neither."""
+    """Its start time in seconds since boot, which setting the wall clock does not change."""
     return float(process.create_time() - psutil.boot_time())

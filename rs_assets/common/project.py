@@ -1,30 +1,30 @@
-"""The folder of the user's project, which relative paths are meant from."""
+"""The user's project folder, against which relative paths are resolved."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-# What makes the folder of a pyproject.toml a project of ours.
+# The table in pyproject.toml that makes its folder a project of ours.
 TABLE = "[tool.rs_assets]"
 
 
 def project_folder(start: Path | None = None) -> Path:
     """The nearest folder at or above `start` whose pyproject.toml has a table [tool.rs_assets]; else `start` itself.
 
-    `start` is the working directory by default. So a command does the same in every folder of a project.
+    `start` defaults to the working directory. A command therefore does the same in every folder of a project.
     """
     start = (start or Path.cwd()).absolute()
     return next((folder for folder in (start, *start.parents) if _is_project(folder)), start)
 
 
 def anchored(path: str) -> str:
-    """`path` as an absolute one, meant from the project's folder; links are not looked at.
+    """`path` as an absolute path, resolved against the project's folder; symbolic links are not followed.
 
     >>> anchored("/data/../logs")
     '/logs'
     """
-    # Like Hadoop it takes `a/../b` for `b`.
+    # Like Hadoop it reads `a/../b` as `b`.
     return os.path.abspath(path if path.startswith("/") else project_folder() / path)  # noqa: PTH100
 
 

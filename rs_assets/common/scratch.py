@@ -1,4 +1,4 @@
-"""Folders for what is run and thrown away."""
+"""Temporary folders."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 @contextmanager
 def scratch_folder(prefix: str) -> Iterator[Path]:
-    """A new folder among the temporary ones, which is removed at the end.
+    """A new temporary folder that is removed at the end.
 
-    Spark looks after its state on threads of its own, which may write into it when the queries have ended: what comes
-    while it is removed is removed in a second go, and may stay behind that.
+    Spark maintains state on its own threads, which may still write after the queries have ended. A second removal
+    deletes files that appear during the first; files that appear even later may remain.
 
     >>> with scratch_folder("example-") as folder:
     ...     folder.is_dir()

@@ -1,4 +1,4 @@
-"""Addresses with secrets in them, as they may be shown and stored."""
+"""Hides secrets in addresses that are shown or stored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?(?P<rest>[^?#]*)"
 
 
 def shown_uri(uri: str) -> str:
-    """A path or URI without who logs in, and without its query: file systems take passwords and tokens in both.
+    """A path or URI without user info and query: file systems accept passwords and tokens in both.
 
     >>> shown_uri("ftp://me:p@ss@host/savepoints?token=x")
     'ftp://***@host/savepoints'
@@ -20,7 +20,7 @@ def shown_uri(uri: str) -> str:
         return ""
     scheme, rest = found["scheme"] or "", found["rest"]
     authority = rest.partition("/")[0]
-    # A password with a slash that was not quoted: all up to the last @ may be a part of it.
+    # The password may contain an unquoted slash: everything up to the last @ may be part of it.
     login = rest if ":" in authority and not _is_port(authority) else authority
     at = login.rfind("@")
     return f"{scheme}{f'***@{rest[at + 1 :]}' if at >= 0 else rest}"

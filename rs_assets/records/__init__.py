@@ -1,1 +1,1 @@
-"""What a record is: its schema, its types, its hidden columns, and the policy for a bad one."""
+"""The record model: schema, types, hidden columns, and the policy for bad records."""

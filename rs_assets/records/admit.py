@@ -1,4 +1,4 @@
-"""The gate behind a source or before state: bad records are refused or counted, never passed on."""
+"""The bad-record filter (gate) after a source or before state: bad records are refused or counted, never passed on."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rs_assets.records.columns import REASON, visible
 from rs_assets.records.policy import BadRecords
 from rs_assets.records.schema import quoted
 
-# The names of a gate's counters in Spark's observed metrics; the last is there only where it can be above zero.
+# The names of a gate's counters in Spark's observed metrics; the last exists only where it can be above zero.
 ROWS, DEAD, SHARED = "rows", "dead", "shared"
 ASKED = "asked"
-# How the reason of a row begins on which a step's function failed, with the name of that step.
+# The start of a row's REASON when a step's function failed, with the name of that step.
 BLAMED = "^step '([a-z0-9_]+)' (?:raised|returned) "
 
 
 def step_of(gate: str) -> str:
-    """The step that a gate belongs to; where it has one a side, the side stands behind a point.
+    """The step of a gate; a gate of one side of a join has the side after a point.
 
     >>> step_of("join.left")
     'join'
@@ -28,7 +28,7 @@ def step_of(gate: str) -> str:
 
 
 def refusing_step(gate: str) -> Column:
-    """The step that refused a row, by its REASON: steps that are fused share a gate, which has the name of one."""
+    """The step that refused a row, read from its REASON: fused steps share one gate, named after one of them."""
     return F.coalesce(F.nullif(F.regexp_extract(REASON, BLAMED, 1), F.lit("")), F.lit(gate))
 
 
@@ -41,20 +41,20 @@ def admit(
     counted: bool = True,
     shared: Column | None = None,
 ) -> DataFrame:
-    """The rows of `frame` without a REASON, which is dropped.
+    """The rows of `frame` without a REASON; that column is dropped.
 
     Under FAIL a row with a reason ends the batch with BadRecordError. Otherwise rows and dead rows are counted in
-    the same pass, as the observed metric `gate`. Without `counted` a FAIL gate counts nothing, and Spark may push a
-    filter behind it down below the gate, where bad rows that it drops go unnoticed. `shared` is true for refused rows
-    that another query counts as well.
+    the same pass, as the observed metric `gate`. Without `counted` a FAIL gate counts nothing; Spark may then push a
+    downstream filter through the gate, and bad rows that this filter drops go unnoticed. `shared` is true for refused
+    rows that another query counts as well.
     """
     if policy is BadRecords.FAIL:
         if counted:
-            # What nobody reads a parser passes over: so all fields are asked for, but only of a row that is bad anyway.
+            # A parser skips fields that no step reads. So all fields are read, but only of rows that are bad anyway.
             fields = F.struct(*(F.col(quoted(name)) for name in visible(frame.columns)))
             asked = F.count(F.when(F.col(REASON).isNotNull(), fields)).alias(ASKED)
             frame = frame.observe(gate, F.count(F.lit(1)).alias(ROWS), F.lit(0).cast("bigint").alias(DEAD), asked)
-        # The reason may hold quotes that would break the marker; the replay of the batch finds it again.
+        # The reason may hold quotes that would break the marker; the replay of the batch determines it again.
         refuse = F.raise_error(F.lit(to_wire(BadRecordError("a record cannot be used", step=step)))).cast("boolean")
         return frame.filter(F.col(REASON).isNull() | refuse).drop(REASON)
     counts = [F.count(F.lit(1)).alias(ROWS), F.count(F.col(REASON)).alias(DEAD)]

@@ -1,4 +1,4 @@
-"""Times and days that Spark has and Python has not: a record with one is refused where it is read."""
+"""Dates and times that Spark can represent and Python cannot: records with one are refused when they are read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructFiel
 from rs_assets.records.columns import REASON
 from rs_assets.records.schema import quoted
 
-# The first and the last that Python has, of each type; as text, since Java takes old times of Python for Julian ones.
+# The first and the last value in Python, by type; as text, since Java reads Python's early times as Julian dates.
 BOUNDS: Mapping[type[DataType], tuple[str, str]] = MappingProxyType(
     {
         TimestampType: ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"),
@@ -24,9 +24,9 @@ BOUNDS: Mapping[type[DataType], tuple[str, str]] = MappingProxyType(
 
 
 def calendar_reason(fields: Iterable[StructField], column: Callable[[str], Column]) -> Column:
-    """Why a record is refused whose times Python does not have; null for a good one.
+    """The reason to refuse a record with times outside Python's range; null for a good record.
 
-    `column` gives the column of a field. Times within lists, maps and structs count too.
+    `column` gives the column of a field. Times within lists, maps and structs are checked too.
     """
     reasons = [
         F.when(_beyond(column(field.name), field.dataType), F.lit(f"{field.name}: not in the years 1 to 9999 of UTC"))
@@ -44,7 +44,7 @@ def judged(rows: DataFrame, schema: StructType, address: Mapping[str, Column] = 
 
 
 def _dated(kind: DataType) -> bool:
-    """Whether values of `kind` are times, or hold some."""
+    """Whether values of `kind` are times or contain times."""
     if isinstance(kind, StructType):
         return any(_dated(field.dataType) for field in kind.fields)
     if isinstance(kind, MapType):
@@ -69,5 +69,5 @@ def _within(values: Column, kind: DataType) -> Column:
 
 
 def _any(found: Iterable[Column]) -> Column:
-    """Whether one of `found` holds; a null among them counts as no."""
+    """Whether any of `found` is true; null counts as false."""
     return reduce(or_, (F.coalesce(each, F.lit(col=False)) for each in found))

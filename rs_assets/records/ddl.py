@@ -1,4 +1,4 @@
-"""Schemas in Spark's notation as Arrow knows them, without Spark."""
+"""Converts schemas in Spark's notation to Arrow, without Spark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DECIMAL = ("decimal", "dec", "numeric")
 
 
 def arrow_schema(ddl: str) -> pa.Schema | None:
-    """The schema that `ddl` declares; None for what only Spark can read, or nobody.
+    """The schema that `ddl` declares; None if it is invalid or only Spark can read it.
 
     >>> arrow_schema("page string not null, ms array<bigint>").names
     ['page', 'ms']
@@ -45,11 +45,11 @@ def arrow_schema(ddl: str) -> pa.Schema | None:
 
 
 class _UnknownError(Exception):
-    """Something that this reader does not know."""
+    """A part of the schema that this reader does not know."""
 
 
 class _Reader:
-    """Takes a text apart, token by token; an empty one is its end."""
+    """Parses a text token by token; an empty token is the end."""
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = []
@@ -63,7 +63,7 @@ class _Reader:
             at = found.end()
 
     def fields(self, *, until: str) -> list[pa.Field]:
-        """Fields with commas between them."""
+        """Fields separated by commas."""
         made = [self._field()]
         while self._next() == ",":
             self._take(",")

@@ -1,4 +1,4 @@
-"""What happens to a record that cannot be used."""
+"""The policy for records that cannot be used."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rs_assets.errors import TopologyError
 class BadRecords(StrEnum):
     """The policy for records that do not parse or have no usable event time.
 
-    FAIL ends the run with BadRecordError before the batch is committed; DEAD_LETTER keeps the record with its place
-    and reason in the dead-letter table; QUARANTINE does so with records as well on which a step fails, in Python or in
-    SQL, so that one poison record does not stop a stream for ever; SKIP only counts it.
+    FAIL ends the run with BadRecordError before the batch is committed. DEAD_LETTER writes the record with its position
+    and reason to the dead-letter table. QUARANTINE also does so for records on which a step fails, in Python or in SQL,
+    so that one poison record does not stop a stream for ever. SKIP only counts it.
 
     >>> BadRecords.of("dead_letter")
     <BadRecords.DEAD_LETTER: 'dead_letter'>
@@ -31,7 +31,7 @@ class BadRecords(StrEnum):
 
     @classmethod
     def strictest(cls, policies: Collection[BadRecords]) -> BadRecords:
-        """The strictest of `policies`, of which there must be one: they are declared from the strictest on.
+        """The strictest of `policies`, which must not be empty: the members are declared from the strictest on.
 
         >>> BadRecords.strictest({BadRecords.SKIP, BadRecords.QUARANTINE})
         <BadRecords.QUARANTINE: 'quarantine'>
@@ -40,7 +40,7 @@ class BadRecords(StrEnum):
 
     @classmethod
     def of(cls, value: object) -> BadRecords:
-        """The policy named by `value`, in any case; TopologyError if there is none of that name."""
+        """The policy named by `value`, in any case; TopologyError for an unknown name."""
         for policy in cls:
             if isinstance(value, str) and value.lower() == policy.value:
                 return policy

@@ -1,4 +1,4 @@
-"""Rows of the program as Arrow tables: a value is what it was in the row, or the row is refused."""
+"""Converts Python rows to Arrow tables: a value is kept exactly, or its row is refused."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rs_assets.errors import SchemaError
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
-# What Arrow raises for a value that is none of a type; all but the first are no errors of its own.
+# Arrow raises these for a value that does not fit a type; all but the first are ordinary Python errors.
 MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, ValueError)
-# Names of types in a schema, where they are not those of Arrow.
+# Schema names of types whose Arrow name differs.
 NAMES: Mapping[str, str] = {
     "int64": "bigint",
     "int32": "int",
@@ -34,7 +34,7 @@ FLOAT_MAX = 3.4028234663852886e38
 
 
 class MisfitError(SchemaError):
-    """A value that does not fit its field; `text` says so without the number of its row."""
+    """A value that does not fit its field; `text` is the message without the row number."""
 
     def __init__(self, text: str, *, row: int, field: str) -> None:
         super().__init__(f"row {row}: {text}", row=row, field=field)
@@ -46,7 +46,7 @@ class MisfitError(SchemaError):
 def to_table(rows: Rows, schema: pa.Schema) -> pa.Table:
     """`rows` as a table of exactly `schema`; SchemaError names the row and the field that do not fit.
 
-    Missing fields are null. Text is accepted for a timestamp in ISO form, UTC unless it says otherwise.
+    Missing fields are null. A timestamp may be text in ISO form, in UTC unless it has an offset.
     """
     names = set(schema.names)
     for number, row in enumerate(rows):
@@ -68,20 +68,20 @@ def to_arrays(rows: Rows, schema: pa.Schema) -> list[pa.Array]:
 
 
 def misfits(rows: Rows, schema: pa.Schema) -> Iterator[MisfitError]:
-    """What is wrong with each of `rows` that does not fit `schema`, in order."""
+    """An error for each of `rows` that does not fit `schema`, in order."""
     for number, row in enumerate(rows):
         try:
             to_arrays([row], schema)
         except MisfitError as error:
             yield MisfitError(error.text, row=number, field=error.field)
-        except Exception as error:  # noqa: BLE001  a value of a class of its own
+        except Exception as error:  # noqa: BLE001  values may be of any class, and raise anything
             yield MisfitError(f"{type(error).__name__}: {error}", row=number, field="")
 
 
 def infer_schema(rows: Rows, *, step: str) -> pa.Schema:
     """The Arrow schema of all `rows`: whole numbers are bigint, naive datetimes are taken as UTC.
 
-    SchemaError names the field, and the first row that does not go with the rows before it.
+    SchemaError names the field, and the first row that does not fit the earlier rows.
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
     _check_names(names, step=step)
@@ -89,7 +89,7 @@ def infer_schema(rows: Rows, *, step: str) -> pa.Schema:
 
 
 def as_dicts(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows of `table`; maps are dicts, but those whose keys no dict can have are lists of pairs."""
+    """The rows of `table`; maps are dicts, except that maps whose keys a dict cannot hold are lists of pairs."""
     try:
         rows: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
     except (TypeError, KeyError):
@@ -98,7 +98,7 @@ def as_dicts(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def type_name(kind: pa.DataType) -> str:
-    """What a schema calls `kind`.
+    """The name of `kind` in a schema.
 
     >>> type_name(pa.int64()), type_name(pa.timestamp("us", tz="UTC")), type_name(pa.list_(pa.int32()))
     ('bigint', 'timestamp', 'array<int>')
@@ -115,7 +115,7 @@ def type_name(kind: pa.DataType) -> str:
 
 
 def _column(values: list[Any], field: pa.Field) -> pa.Array:
-    """`values` as an array, none of them changed; SchemaError with the number of the first that does not fit."""
+    """`values` as an array, unchanged; SchemaError with the number of the first that does not fit."""
     if kinds.is_timestamp(field.type) and str in set(map(type, values)):
         values = [_moment(value, field.name, number) for number, value in enumerate(values)]
     if not field.nullable:
@@ -140,7 +140,7 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
 def _misfit(row: int, value: object, field: pa.Field) -> MisfitError:
     text = repr(value)
     shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
-    return MisfitError(f"{field.name}={shown} is no {type_name(field.type)}", row=row, field=field.name)
+    return MisfitError(f"{field.name}={shown} is not of type {type_name(field.type)}", row=row, field=field.name)
 
 
 def _fits(value: object, field: pa.Field) -> bool:
@@ -151,7 +151,7 @@ def _fits(value: object, field: pa.Field) -> bool:
 
 
 def _has_gap(array: pa.Array, field: pa.Field) -> bool:
-    """Whether `array` has a null where its field, or a member of that, allows none."""
+    """Whether `array` has a null that its field, or a member of it, does not allow."""
     if array.null_count and not field.nullable:
         return True
     if kinds.is_struct(field.type):
@@ -168,12 +168,12 @@ def _moment(value: object, field: str, row: int) -> object:
     try:
         made = datetime.fromisoformat(value)
     except ValueError as error:
-        raise MisfitError(f"{field}={value!r} is no timestamp", row=row, field=field) from error
+        raise MisfitError(f"{field}={value!r} is not a timestamp", row=row, field=field) from error
     return made if made.tzinfo else made.replace(tzinfo=UTC)
 
 
 def first_changed(values: Sequence[Any], kind: pa.DataType) -> int | None:
-    """The place of the first value that Arrow would take for `kind` but change, None if there is none.
+    """The index of the first value that Arrow would change when it converts it to `kind`; None if there is none.
 
     >>> first_changed([1, 2.0, 2.5], pa.int64()), first_changed([5], pa.timestamp("us"))
     (2, 0)
@@ -188,7 +188,7 @@ def first_changed(values: Sequence[Any], kind: pa.DataType) -> int | None:
 
 
 def _first_changed_within(values: Sequence[Any], kind: pa.DataType) -> int | None:
-    """As `first_changed`, for values that hold others; a struct with a member that `kind` lacks is one of them."""
+    """As `first_changed`, for nested values; a struct with a member that `kind` lacks counts as changed."""
     found = []
     for parts, of in _parts(kind):
         held = [() if value is None else parts(value) for value in values]
@@ -196,7 +196,7 @@ def _first_changed_within(values: Sequence[Any], kind: pa.DataType) -> int | Non
         if inner is not None:
             found.append(_owner(held, inner))
     if kinds.is_list(kind):
-        # Arrow would take a text for the list of its letters.
+        # Arrow would read a text as the list of its characters.
         found.append(next((n for n, v in enumerate(values) if isinstance(v, (str, bytes))), len(values)))
     if kinds.is_struct(kind):
         names = {field.name for field in kind}
@@ -206,7 +206,7 @@ def _first_changed_within(values: Sequence[Any], kind: pa.DataType) -> int | Non
 
 
 def _parts(kind: pa.DataType) -> Iterable[tuple[Callable[[Any], Sequence[Any]], pa.DataType]]:
-    """How to take the values of each inner type out of one of `kind`; what has another form, Arrow itself refuses."""
+    """How to extract the values of each inner type from one of `kind`; Arrow itself refuses values of another form."""
     if kinds.is_list(kind):
         return [(_items, kind.value_type)]
     if kinds.is_map(kind):
@@ -228,7 +228,7 @@ def _member(name: str, value: object) -> Sequence[Any]:
 
 
 def _owner(held: Sequence[Sequence[Any]], place: int) -> int:
-    """Which of `held` the part at `place` of all of them in a row belongs to."""
+    """The index of the sequence in `held` that holds element `place` of their concatenation."""
     for number, parts in enumerate(held):
         place -= len(parts)
         if place < 0:
@@ -248,7 +248,7 @@ def _is_day(value: object) -> bool:
     return _is_moment(value) and (not isinstance(value, datetime) or value.time() == time())
 
 
-# Types into which Arrow presses what they cannot hold: the Python types that they come from, and who else fits.
+# Types to which Arrow converts with loss: the Python types to accept, and a test for other accepted values.
 EXACT: tuple[tuple[Callable[[pa.DataType], bool], set[type], Callable[[Any], bool]], ...] = (
     (kinds.is_integer, {int, type(None)}, _is_whole),
     (kinds.is_timestamp, {datetime, type(None)}, _is_moment),
@@ -256,7 +256,7 @@ EXACT: tuple[tuple[Callable[[pa.DataType], bool], set[type], Callable[[Any], boo
 )
 
 
-# Types of Arrow that Spark does not have.
+# Arrow types that Spark does not have.
 FOREIGN = (kinds.is_time, kinds.is_unsigned_integer, kinds.is_float16, kinds.is_dictionary)
 
 
@@ -269,7 +269,7 @@ def _check_names(names: Sequence[object], *, step: str) -> None:
     for name in map(str, names):
         other = seen.setdefault(name.lower(), name)
         if other != name:
-            what = f"the rows of step {step!r} have the fields {other!r} and {name!r}, which Spark cannot tell apart"
+            what = f"the rows of step {step!r} have the fields {other!r} and {name!r}, which Spark cannot distinguish"
             raise SchemaError(what, remedy=remedy, step=step)
 
 
@@ -278,11 +278,11 @@ def _inferred(values: list[Any], field: str, step: str) -> pa.DataType:
     try:
         kind = _common(values)
         wrong = first_changed(values, kind)
-        what = None if wrong is None else f"row {wrong}: {field}={values[wrong]!r} is no {type_name(kind)}"
+        what = None if wrong is None else f"row {wrong}: {field}={values[wrong]!r} is not of type {type_name(kind)}"
         what = what or _unusable(kind, field)
     except MISFITS as error:
         number = bisect_left(range(len(values)), True, key=lambda n: not _has_type(values[: n + 1]))  # noqa: FBT003
-        what = f"row {number}: {field}={values[number]!r} does not go with the rows before it ({error})"
+        what = f"row {number}: {field}={values[number]!r} does not fit the earlier rows ({error})"
     if what is not None:
         remedy = f"declare it: schema='{field} ...'"
         raise SchemaError(
@@ -304,7 +304,7 @@ def _has_type(values: Sequence[Any]) -> bool:
 
 
 def _unusable(kind: pa.DataType, field: str) -> str | None:
-    """Why no column can have the type `kind`."""
+    """Why no column can have the type `kind`; None if one can."""
     if any(is_kind(kind) for is_kind in FOREIGN):
         return f"{field} is a {kind}, for which Spark has no type"
     if kinds.is_null(kind):

@@ -1,4 +1,4 @@
-"""Schemas as people have them, as the DDL text that everything here is built on. Needs no Spark."""
+"""Converts schemas given by users to DDL text, the form used everywhere else. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # DDL text, Spark's StructType, or a class of records: a TypedDict, a dataclass, a NamedTuple or a Pydantic model.
 Schema = typing.Union[str, type, "StructType"]
 
-# The Spark type of each Python type that may stand in an annotation.
+# The Spark type of each Python type that an annotation may use.
 DDL_TYPES: Mapping[object, str] = types.MappingProxyType(
     {
         str: "string",
@@ -34,7 +34,7 @@ DDL_TYPES: Mapping[object, str] = types.MappingProxyType(
 
 
 def schema_text(schema: object, *, step: str) -> str | None:
-    """`schema` as DDL text, None if there is none; SchemaError for what is no schema.
+    """`schema` as DDL text, None if there is none; SchemaError for a value that is not a schema.
 
     >>> class Hit(typing.TypedDict):
     ...     page: str
@@ -50,7 +50,7 @@ def schema_text(schema: object, *, step: str) -> str | None:
         return record_ddl(typing.cast("type", schema), step=step)
     raise SchemaError(
         f"the schema of step {step!r} must be DDL text such as 'page string, ms bigint', not {schema!r}",
-        remedy="write it so, or give a StructType, a TypedDict, a dataclass or a Pydantic model",
+        remedy="use DDL text, a StructType, a TypedDict, a dataclass or a Pydantic model",
         step=step,
     )
 
@@ -63,13 +63,13 @@ def is_record_type(value: object) -> bool:
 
 
 def record_ddl(record: type, *, step: str) -> str:
-    """The DDL of a class of records; SchemaError for a type that Spark has not."""
+    """The DDL of a record class; SchemaError for a type without a Spark equivalent."""
     members = _members(record)
     return ", ".join(f"{quoted(name)} {ddl_type(kind, step=step, field=name)}" for name, kind in members.items())
 
 
 def ddl_type(kind: object, *, step: str, field: str) -> str:
-    """The Spark type of a Python annotation; SchemaError if there is none."""
+    """The Spark type of a Python annotation; SchemaError if it has none."""
     if kind in DDL_TYPES:
         return DDL_TYPES[kind]
     if is_record_type(kind):
@@ -92,7 +92,7 @@ def ddl_type(kind: object, *, step: str, field: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """`name` as an identifier of Spark's SQL.
+    """`name` as a quoted identifier of Spark SQL.
 
     >>> quoted("a`b")
     '`a``b`'
@@ -109,7 +109,7 @@ def _members(record: type) -> Mapping[str, object]:
 
 
 def _is_typed_dict(value: type) -> bool:
-    """Also of typing_extensions, which Pydantic asks for."""
+    """Also true for typing_extensions.TypedDict, which Pydantic requires."""
     return typing.is_typeddict(value) or (issubclass(value, dict) and hasattr(value, "__required_keys__"))
 
 
@@ -124,7 +124,7 @@ def _is_struct_type(value: object) -> bool:
 
 
 def _field(field: Mapping[str, Any]) -> str:
-    """A field in the JSON form of a StructType."""
+    """The DDL of a field given in the JSON form of a StructType."""
     return f"{quoted(field['name'])} {_json_type(field['type'])}{'' if field.get('nullable', True) else ' NOT NULL'}"
 
 

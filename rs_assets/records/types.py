@@ -1,4 +1,4 @@
-"""Spark's types and schemas as text, read without Spark."""
+"""Parses Spark types and schemas from text, without Spark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(\w+)|([<>(),:]))")
-# The words of Spark 4.2 for types without parts, and what Spark calls each.
+# The names in Spark 4.2 of types without parts, and Spark's canonical name of each.
 SIMPLE: Mapping[str, str] = MappingProxyType(
     {
         **{name: name for name in ("boolean", "double", "date", "timestamp_ntz", "binary", "variant", "string")},
@@ -25,9 +25,9 @@ SIMPLE: Mapping[str, str] = MappingProxyType(
 )
 DECIMAL = ("decimal", "dec", "numeric")
 NESTED = ("array", "map", "struct")
-# Types that Spark knows and nothing here has to: their fields count as of no known type.
+# Types of Spark that are not modelled here: their fields have an unknown type.
 OTHER = ("char", "character", "varchar", "interval", "time", "geometry", "geography", "null")
-# What other systems call a type.
+# Type names of other systems.
 HABITS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("datetime", "timestamptz", "datetime64"), "timestamp"),
@@ -47,9 +47,9 @@ HABITS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type as Spark names it; `parts` are the fields of a struct, the element of an array, key and value of a map.
+    """A type with Spark's name; `parts` are the fields of a struct, the element of an array, key and value of a map.
 
-    A part of None is of a type that is not known here.
+    A part that is None has a type that is not known here.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Type:
 
     @property
     def text(self) -> str:
-        """As Spark shows it; '?' where it is not known.
+        """Spark's text of the type; '?' for an unknown part.
 
         >>> fields_in("a array<long>, b struct<c: decimal(8)>")["b"].text
         'struct<c:decimal(8,0)>'
@@ -74,7 +74,7 @@ class Type:
 
 
 class DdlError(ValueError):
-    """A schema that Spark surely refuses; `remedy` says what to write."""
+    """A schema that Spark certainly refuses; `remedy` says what to write."""
 
     def __init__(self, what: str, remedy: str = "write it as 'page string, ms bigint'") -> None:
         super().__init__(what)
@@ -82,12 +82,12 @@ class DdlError(ValueError):
 
 
 class _UnknownError(Exception):
-    """Something that this reader does not know, and Spark may."""
+    """A text that this reader does not know; Spark may know it."""
 
 
 @lru_cache(maxsize=1024)
 def fields_in(ddl: str) -> Mapping[str, Type | None] | None:
-    """The fields that `ddl` declares, None if only Spark can say; DdlError for what Spark surely refuses.
+    """The fields that `ddl` declares, None if only Spark can say; DdlError if Spark certainly refuses it.
 
     >>> {name: kind.text for name, kind in fields_in("page string NOT NULL, ms: long").items()}
     {'page': 'string', 'ms': 'bigint'}
@@ -101,13 +101,13 @@ def fields_in(ddl: str) -> Mapping[str, Type | None] | None:
         made = reader.whole()
     except _UnknownError:
         return None
-    # Two of one name: Spark takes them, and refuses every step that names one.
+    # Two fields of one name: Spark accepts the schema, and refuses every step that uses that name.
     return MappingProxyType(dict(made)) if len({name.lower() for name, _ in made}) == len(made) else None
 
 
 @lru_cache(maxsize=1024)
 def type_in(text: str) -> Type | None:
-    """The type that `text` names, None if it is not known here.
+    """The type named by `text`, None if it is not known here.
 
     >>> type_in("LONG").name
     'bigint'
@@ -121,20 +121,20 @@ def type_in(text: str) -> Type | None:
 
 
 def _check_brackets(tokens: list[str]) -> None:
-    """DdlError if a bracket is not closed, or closes nothing."""
+    """DdlError for an unmatched bracket."""
     waiting: list[str] = []
     pairs = {">": "<", ")": "("}
     for token in tokens:
         if token in pairs.values():
             waiting.append(token)
         elif token in pairs and (not waiting or waiting.pop() != pairs[token]):
-            raise DdlError(f"the bracket {token!r} closes nothing")
+            raise DdlError(f"the bracket {token!r} is never opened")
     if waiting:
         raise DdlError(f"the bracket {waiting[-1]!r} is not closed")
 
 
 class _Reader:
-    """Takes a text apart, token by token; an empty one is its end."""
+    """Parses a text token by token; an empty token is the end."""
 
     def __init__(self, text: str) -> None:
         self.tokens: list[str] = []
@@ -147,7 +147,7 @@ class _Reader:
             at = found.end()
 
     def whole(self) -> list[tuple[str, Type | None]]:
-        """All of a schema: a list of fields, or the type of a struct, or of the one field `value`."""
+        """A whole schema: a list of fields, or a struct type, or any other type as the field `value`."""
         if len(self.tokens) == 1 and (alone := type_in(self.tokens[0])) is not None:
             return [("value", alone)]
         if self._next().lower() in NESTED and self.tokens[1:2] == ["<"]:
@@ -158,7 +158,7 @@ class _Reader:
         return self.fields(until="")
 
     def fields(self, *, until: str) -> list[tuple[str, Type | None]]:
-        """Fields with commas between them."""
+        """Fields separated by commas."""
         made = [self._field()]
         while self._next() == ",":
             self._take()
@@ -181,7 +181,7 @@ class _Reader:
         return plain, kind
 
     def _rest(self) -> None:
-        """What may stand behind a type."""
+        """The optional NOT NULL and COMMENT after a type."""
         if self._next().lower() == "not":
             self._take()
             if self._take().lower() != "null":
@@ -192,7 +192,7 @@ class _Reader:
                 raise _UnknownError
 
     def kind(self, field: str) -> Type | None:
-        """The type of `field`, None for one that needs not be known here."""
+        """The type of `field`, None for a type that is not modelled here."""
         word = self._take()
         name = word.lower()
         if name in SIMPLE and self._next() != "(":
@@ -202,7 +202,7 @@ class _Reader:
         if name in NESTED and self._next() == "<":
             return _NESTED[name](self, field)
         if name in NESTED:
-            raise DdlError(f"field {field!r} is {_a(name)} of what?", _PARTS[name])
+            raise DdlError(f"field {field!r} is {_a(name)} without element types", _PARTS[name])
         if name in (*OTHER, *SIMPLE):
             self._skip()
             return None
@@ -216,7 +216,7 @@ class _Reader:
         return None
 
     def _skip(self) -> None:
-        """Over all that belongs to a type of OTHER."""
+        """Skip all tokens that belong to a type of OTHER."""
         depth = 0
         while self.tokens and not (depth == 0 and self._next().lower() in {",", ">", "not", "comment"}):
             depth += {"(": 1, "<": 1, ")": -1, ">": -1}.get(self._take(), 0)
@@ -232,7 +232,7 @@ class _Reader:
         if self._take() != ")" or not (precision.isdigit() and scale.isdigit()):
             raise _UnknownError
         if not int(scale) <= int(precision) <= 38:
-            raise DdlError(f"decimal({precision},{scale}) is no decimal of Spark", "it has at most 38 digits")
+            raise DdlError(f"decimal({precision},{scale}) is not a decimal of Spark", "it has at most 38 digits")
         return Type(f"decimal({precision},{scale})")
 
     def array(self, field: str) -> Type:
@@ -247,7 +247,7 @@ class _Reader:
         self._take()
         key = self.kind(field)
         if self._take() != ",":
-            raise DdlError(f"field {field!r} is a map of what?", _PARTS["map"])
+            raise DdlError(f"field {field!r} is a map without a value type", _PARTS["map"])
         value = self.kind(field)
         self._close()
         return Type("map", (("key", key), ("value", value)))

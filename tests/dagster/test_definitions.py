@@ -93,7 +93,7 @@ class TestSpecs:
         }
 
     def test_an_owner_that_is_none_is_refused_at_the_build(self):
-        with pytest.raises(TopologyError, match=r"(?s)'web' is no owner.*'team:web'"):
+        with pytest.raises(TopologyError, match=r"(?s)'web' is not an owner.*'team:web'"):
             pipeline(owners=["web"])
 
     @pytest.mark.parametrize(("described", "what"), [(AssetSpec("same"), "one key, same"), (None, "by a NoneType")])

@@ -250,7 +250,7 @@ def test_a_column_is_made_of_the_keys_that_found_it():
     [
         ("postgresql+psycopg://u:s3cr3t@127.0.0.1:1/x", "no database driver|cannot be read"),
         ("sqlite:////none/s3cr3t-not/x?timeout=s3cr3t", "cannot be read|cannot be loaded|does not take"),
-        ("nonsense s3cr3t", "no url that can be used"),
+        ("nonsense s3cr3t", "no valid database URL"),
     ],
 )
 def test_a_database_that_cannot_be_read_refuses_the_start_without_its_secrets(options, tmp_path, url, shown):

@@ -23,7 +23,7 @@ def spooled(folder: Path) -> list[int]:
 def test_a_row_that_does_not_fit_is_refused_before_the_first_run_and_no_other_is_lost() -> None:
     channel = MemoryChannel(schema="a bigint")
     channel.put({"a": 1})
-    with pytest.raises(SchemaError, match="row 1: a='x' is no bigint"):
+    with pytest.raises(SchemaError, match="row 1: a='x' is not of type bigint"):
         channel.put({"a": 2}, {"a": "x"})
     with pytest.raises(SchemaError, match="the field 'b'"):
         channel.put({"b": 2})

@@ -59,7 +59,7 @@ def test_a_value_that_would_be_changed_is_refused_with_its_row(ddl: str, value: 
         to_table([{}, {"v": value}] if "not null" not in ddl else [{"v": 1}, {"v": value}], schema(ddl))
     assert (refused.value.facts["row"], refused.value.facts["field"]) == (1, "v")
     declared = ddl.removeprefix("v ").removesuffix(" not null")
-    assert refused.value.what.endswith((f"is no {declared}", "is no timestamp"))
+    assert refused.value.what.endswith((f"is not of type {declared}", "is not a timestamp"))
 
 
 def test_values_come_out_as_they_went_in() -> None:
@@ -94,18 +94,18 @@ def test_the_schema_of_rows_has_the_fields_of_all_of_them() -> None:
 @pytest.mark.parametrize(
     ("rows", "what"),
     [
-        ([{"a": 1}, {"a": 2**63}], "row 1: a=9223372036854775808 does not go with"),
-        ([{"a": 1}, {"a": 2}, {"a": "x"}], "row 2: a='x' does not go with"),
-        ([{"a": "\ud800"}], "row 0: a='.ud800' does not go with"),
-        ([{"a": date(2026, 1, 5)}, {"a": MOMENT}], "row 1: a=.* is no date"),
+        ([{"a": 1}, {"a": 2**63}], "row 1: a=9223372036854775808 does not fit the earlier"),
+        ([{"a": 1}, {"a": 2}, {"a": "x"}], "row 2: a='x' does not fit the earlier"),
+        ([{"a": "\ud800"}], "row 0: a='.ud800' does not fit the earlier"),
+        ([{"a": date(2026, 1, 5)}, {"a": MOMENT}], "row 1: a=.* is not of type date"),
         ([{"a": {}}], "a is a dict without fields"),
         ([{"a": [{"b": {}}]}], "a.*b is a dict without fields"),
         ([{"a": None, "b": 1}], "a is None in all rows"),
         ([{"a": []}], "a.* is None in all rows"),
         ([{"a": time(10)}], "a is a time64.*, for which Spark has no type"),
-        ([{"a": {1: 2}}], "row 0: a=.* does not go with"),
+        ([{"a": {1: 2}}], "row 0: a=.* does not fit the earlier"),
         ([{1: 2}], "a field 1; names are text"),
-        ([{"a": 1}, {"A": 2}], "the fields 'a' and 'A', which Spark cannot tell apart"),
+        ([{"a": 1}, {"A": 2}], "the fields 'a' and 'A', which Spark cannot distinguish"),
     ],
 )
 def test_rows_without_a_common_schema_are_refused_by_row_and_field(rows: list[dict], what: str) -> None:

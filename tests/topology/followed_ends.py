@@ -210,7 +210,7 @@ CASES = [
     Case(
         "records/schema.py::schema_text",
         lambda: hits(schema=5),
-        "write it so, or give a StructType, a TypedDict, a dataclass or a Pydantic model",
+        "use DDL text, a StructType, a TypedDict, a dataclass or a Pydantic model",
         lambda: built(hits(schema="page string, ms bigint")),
     ),
 ]

@@ -194,7 +194,7 @@ MISTAKES = {
     "schema, misspelled": (lambda: orders("a strin"), SchemaError, "'strin'", "write string"),
     "schema, a field alone": (lambda: orders("a int, b"), SchemaError, "'b' has no type", "page string, ms bigint"),
     "schema, a bracket": (lambda: orders("a array<int"), SchemaError, "not closed", "page string, ms bigint"),
-    "schema, array": (lambda: orders("a array"), SchemaError, "array of what", "array<string>"),
+    "schema, array": (lambda: orders("a array"), SchemaError, "array without element types", "array<string>"),
     "schema, decimal": (lambda: orders("a decimal(50)"), SchemaError, "decimal(50,0)", "38"),
     "a struct's field": (
         lambda: orders("at struct<day: date, hour: int>").filter("at.hours > 1"),
