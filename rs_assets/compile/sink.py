@@ -68,7 +68,7 @@ def check_columns(df: DataFrame, node: nodes.DeltaSink) -> None:
     ]
     if wrong:
         raise TopologyError(
-            f"step {node.name!r}: {wrong[0]}, which has no plain values",
+            f"step {node.name!r}: {wrong[0]}, which is not a plain value",
             remedy="name fields of texts, whole numbers or times",
             step=node.name,
         )

@@ -1,6 +1,6 @@
-"""Streams that part and meet again: Spark reads a source once in a query, so only one path may lead to its trunk.
+"""Branches that part and meet again: Spark reads a source once in a query, so only one path may lead to its output.
 
-Branches that go record by record count as one path where they are computed in one frame (`topology/rejoin.py`).
+Branches that map record by record count as one path where they are computed in one frame (`topology/rejoin.py`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from rs_assets.errors import TopologyError
 from rs_assets.topology.nodes.base import Node
 
 Ancestors = Callable[[str], AbstractSet[str]]
-# For a union whose branches are computed in one frame the inputs of that frame.
+# The inputs of the frame, for a union whose branches are computed in one frame.
 Merged = Mapping[str, tuple[str, ...]]
-# A batch is read once for each path: branches that part and meet again and again would make very many of them.
+# A batch is read once for each path: branches that part and meet repeatedly multiply them.
 MOST_PATHS = 64
 NOTHING: Final[Merged] = {}
 
@@ -40,7 +40,7 @@ def paths_from(nodes: Iterable[Node], start: str, merged: Merged = NOTHING) -> M
 
 
 def rejoined(nodes: Iterable[Node], merged: Merged = NOTHING) -> frozenset[str]:
-    """The steps to which several paths lead from one source: where branches meet, and all steps below."""
+    """The steps that several paths lead to from one source: where branches meet, and all steps downstream."""
     nodes = tuple(nodes)
     every = [paths_from(nodes, node.name, merged) for node in nodes if not node.inputs]
     return frozenset(node.name for node in nodes if any(paths[node.name] > 1 for paths in every))
@@ -49,8 +49,8 @@ def rejoined(nodes: Iterable[Node], merged: Merged = NOTHING) -> frozenset[str]:
 def check_branches(nodes: Iterable[Node], ancestors: Ancestors, merged: Merged = NOTHING) -> None:
     """TopologyError names the first step at which branches meet although one query cannot compute that.
 
-    Branches may meet below a step that all rows of a sink pass: what is below is applied to each batch. Above a step
-    with state, and where they meet rows of another source, only those may that are `merged`.
+    Branches may meet downstream of a step that all rows of a sink pass: those steps run on each batch. Upstream of a
+    stateful step, and where they meet rows of another source, only branches that are `merged` may meet.
     """
     nodes = tuple(nodes)
     if rejoined(nodes):
@@ -69,13 +69,13 @@ def _check_number(nodes: tuple[Node, ...]) -> None:
             if number > MOST_PATHS:
                 raise TopologyError(
                     f"{number} paths lead from step {source!r} to {name!r}, more than {MOST_PATHS}",
-                    remedy="put .shuffle(n, strategy='delta') between two of the places where branches meet",
+                    remedy="put .shuffle(n, strategy='delta') between two of the steps where branches meet",
                     step=name,
                 )
 
 
 def _refusal(node: Node, nodes: tuple[Node, ...], ancestors: Ancestors, meeting: frozenset[str]) -> TopologyError:
-    """The error for `node`, with the steps above it at which the branches part and meet."""
+    """The error for `node`, with the steps upstream at which the branches part and meet."""
     above = [each for each in nodes if each.name == node.name or each.name in ancestors(node.name)]
     meets = next(each for each in above if each.name in meeting)
     branches = [ancestors(name) | {name} for name in meets.inputs]
@@ -85,13 +85,13 @@ def _refusal(node: Node, nodes: tuple[Node, ...], ancestors: Ancestors, meeting:
             f"both sides of the join {meets.name!r} come from step {parts!r}, by steps that cannot be computed in one"
             " pass: Spark reads a source once in a query",
             remedy="write the steps between in SQL, or read the source twice, under two names (name='...'), or put"
-            " .shuffle(n, strategy='delta') behind one side",
+            " .shuffle(n, strategy='delta') after one side",
             step=meets.name,
         )
-    where = f"above {node.name!r}, which keeps state" if node.stateful else "beside the rows of another source"
+    where = f"upstream of {node.name!r}, which keeps state" if node.stateful else "together with another source"
     return TopologyError(
         f"the branches of step {parts!r} meet in {meets.name!r}, {where}: Spark reads a source once in a query",
         remedy=f"write the steps between in SQL, or unite the branches of {parts!r} alone, and put"
-        " .shuffle(n, strategy='delta') behind that union",
+        " .shuffle(n, strategy='delta') after that union",
         step=meets.name,
     )

@@ -1,4 +1,4 @@
-"""Several steps with state in one query: how the event time of one follows from those above it."""
+"""Chained stateful steps in one query: how the event time of a step follows from the steps upstream."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ TIMELESS: Final[Mapping[str, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How a step follows the steps with state above it: no row of theirs is ever late for it.
+    """How a step follows the stateful steps upstream: none of their rows is ever late for it.
 
-    Its windows close `lag` behind their end by the watermark that reaches it: the greatest event time seen less
-    `water_mark`, the delay of the first step (of several the longest). Of that the steps between hold back `held`.
+    Its windows close `lag` after their end, by the watermark that reaches it: the greatest event time seen less
+    `water_mark`, the delay of the first step (the longest of several). The steps between hold back `held` of that.
     """
 
     lag: timedelta
@@ -45,14 +45,14 @@ class Link:
 
 
 def link_of(links: Mapping[str, Link], node: TimedState) -> Link:
-    """The link of `node`; of a step that follows none its own water mark, and no lag."""
+    """The link of `node`. A step that follows no other has its own watermark delay and no lag."""
     return links.get(node.name, Link(NONE, max((side.water_mark for side in node.sides), default=NONE)))
 
 
 def links_of(nodes: Iterable[Node], ancestors: Ancestors) -> Mapping[str, Link]:
-    """The links of all steps that keep state behind another step with state, by name.
+    """The links of all stateful steps downstream of another stateful step, by name.
 
-    `nodes` are those of a topology in its order, `ancestors` gives the names of all that stand before a step.
+    `nodes` are those of a topology in its order, `ancestors` gives the names of all steps upstream of a step.
     TopologyError for a step that Spark cannot chain, with what to write instead.
     """
     known = {node.name: node for node in nodes}
@@ -70,7 +70,7 @@ def entries(node: TimedState, states: AbstractSet[str], ancestors: Ancestors) ->
 
 
 def inputs_of(node: TimedState) -> Iterator[tuple[Side, str]]:
-    """Each side of `node` with the step that it gets its rows from; all inputs may share one side."""
+    """Each side of `node` with the step that feeds it; all inputs may share one side."""
     sides = node.sides if len(node.sides) == len(node.inputs) else node.sides * len(node.inputs)
     yield from zip(sides, node.inputs, strict=False)
 
@@ -95,7 +95,7 @@ def _arrival(node: TimedState, step: TimedState, field: str, lag: timedelta) -> 
         raise _refused(
             node,
             step,
-            f"takes its event time from {field!r}, which is no time that the rows of {step.name!r} have",
+            f"takes its event time from {field!r}, which is not an event time of the rows of {step.name!r}",
             remedy="name one of its times (of a window 'start_time' or 'end_time', of a session 'end_time', of a join"
             " one that all its rows have)",
         )
@@ -103,7 +103,7 @@ def _arrival(node: TimedState, step: TimedState, field: str, lag: timedelta) -> 
 
 
 def _chainable(node: Node, known: Mapping[str, Node], ancestors: Ancestors) -> TimedState:
-    """`node`, if it may follow a step with state in one query."""
+    """`node`, if it may follow a stateful step in one query."""
     assert isinstance(node, TimedState)  # noqa: S101  all steps with state are, so far
     above = [known[name] for name in known if name in ancestors(node.name)]
     first = next(each for each in above if each.stateful)
@@ -115,57 +115,57 @@ def _chainable(node: Node, known: Mapping[str, Node], ancestors: Ancestors) -> T
         raise _refused(
             node,
             first,
-            "has a water mark or bounds of event time of its own, but rows of a step with state are never late",
+            "has a watermark or event-time bounds of its own, but rows of a stateful step are never late",
             remedy="leave water_mark() and event_time() out",
         )
     if isinstance(node, StreamJoin) and node.shared:
-        why = "joins a stream with itself, for which its records must come from a source without state between"
+        why = "joins a stream with itself, so its records must come from a source with no stateful step between"
         raise _refused(node, first, why)
     if isinstance(node, WindowAggregate) and node.in_order:
-        raise _refused(node, first, "takes rows in their order, which is done for a single step with state only")
+        raise _refused(node, first, "takes rows in their order, which is supported for a single stateful step only")
     if isinstance(node, WindowAggregate) and node.often:
-        raise _refused(node, first, "fires more than once, which is done for a single step with state only")
+        raise _refused(node, first, "fires more than once, which is supported for a single stateful step only")
     often = next((each for each in above if isinstance(each, WindowAggregate) and each.fired), None)
     if often is not None:
-        why = "would get several rows of a window, and not know which of them is the last"
-        raise _refused(node, often, "would not know when rows of it come" if often.in_order else why)
+        why = "would get several rows of a window, and not know which one is the last"
+        raise _refused(node, often, "would not know when its rows come" if often.in_order else why)
     lossy = next((each for each in (*above, node) if isinstance(each, StreamJoin) and each.lossy), None)
     if lossy is not None:
-        why = f"shares it with the semi join {lossy.name!r}, of which Spark loses rows that it forgets as they come"
+        why = f"shares it with the semi join {lossy.name!r}, where Spark loses rows that are expired on arrival"
         raise _refused(node, first, why, remedy=f"give {lossy.name!r} processor=True")
     _refuse_python(node, first, [each for each in above if first.name in ancestors(each.name)], above)
     return node
 
 
 def _refuse_python(node: Node, first: Node, between: Iterable[Node], above: Iterable[Node]) -> None:
-    """In quarantine a row of a window on which a step fails becomes a letter, which needs a place outside the query."""
+    """Under quarantine a failed row of a window becomes a dead letter, which needs a place outside the query."""
     quarantines = any(isinstance(each, Source) and each.bad_records is BadRecords.QUARANTINE for each in above)
     python = next((each for each in between if calls_python(each)), None)
     if quarantines and python is not None:
         raise _refused(
-            node, first, f"follows the Python step {python.name!r}, whose failing rows could not be put into quarantine"
+            node, first, f"follows the Python step {python.name!r}, whose failing rows could not be quarantined"
         )
 
 
 def _nearest(
     node: Node, name: str, field: str, known: Mapping[str, Node], ancestors: Ancestors
 ) -> Iterator[TimedState]:
-    """The nearest steps with state on all paths over `name`, an input of `node`, which hand `field` on unchanged."""
+    """The nearest stateful steps on all paths over `name`, an input of `node`, which pass `field` on unchanged."""
     above = known[name]
     if isinstance(above, TimedState):
         yield above
         return
     if not any(known[each].stateful for each in ancestors(name)):
         raise TopologyError(
-            f"step {node.name!r} gets rows of {name!r}, which have passed no step with state, beside others that have",
-            remedy=f"put {DURABLE} behind each step with state that is united here",
+            f"step {node.name!r} mixes rows of {name!r}, which have passed no stateful step, with rows that have",
+            remedy=f"put {DURABLE} after each stateful step that is united here",
             step=node.name,
         )
     if not HANDS_ON.get(type(above), _nothing)(above, field):
         raise TopologyError(
-            f"the event time {field!r} is computed by step {above.name!r}, so Spark cannot tell which rows are still to"
+            f"the event time {field!r} is computed by step {above.name!r}, so Spark cannot know which rows are still to"
             " come",
-            remedy=f"hand the field on as it is, or put {DURABLE} behind {above.name!r}",
+            remedy=f"pass the field on as it is, or put {DURABLE} after {above.name!r}",
             step=above.name,
         )
     for each in above.inputs:
@@ -203,7 +203,7 @@ def _beside_columns(node: DimJoin, field: str) -> bool:
     return field.casefold() not in {f"{prefix}{name.casefold()}" for name in names}
 
 
-# Whether a step hands a field on as it came.
+# Whether a step passes a field on unchanged.
 HANDS_ON: Final[Mapping[type[Node], Callable[[Any, str], bool]]] = {
     Filter: _everything,
     Fold: _beside,

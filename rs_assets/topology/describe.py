@@ -1,4 +1,4 @@
-"""A topology for people: as lines of text and as a Mermaid graph."""
+"""Formats a topology as lines of text and as a Mermaid graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHAPES = {
 
 
 def as_text(topology: Topology, notes: Mapping[str, str] = MappingProxyType({})) -> str:
-    """One line a node: name, kind, inputs, detail, and its note; stateful nodes carry a star."""
+    """One line per node: name, kind, inputs, detail, and its note; stateful nodes have a star."""
     lines = [f"{topology.namespace}.{topology.job}  fingerprint {topology.fingerprint}"]
     width = max(len(n.name) for n in topology)
     for node in topology:
@@ -32,7 +32,7 @@ def as_text(topology: Topology, notes: Mapping[str, str] = MappingProxyType({}))
 
 
 def in_short(topology: Topology) -> str:
-    """One line: sources, steps with state, sinks.
+    """One line: sources, stateful steps, sinks.
 
     >>> from rs_assets import StreamBuilder
     >>> StreamBuilder.data_stream("shop", "slow").from_array([{"ms": 1}]).filter("ms > 0").to_delta("slow").build()
@@ -44,7 +44,7 @@ def in_short(topology: Topology) -> str:
 
 
 def as_mermaid(topology: Topology) -> str:
-    """A Mermaid flow chart; paste it into any Markdown page that draws them."""
+    """A Mermaid flow chart, for any Markdown page that renders them."""
     lines = ["flowchart LR"]
     for node in topology:
         left, right = SHAPES.get(node.family, ("[", "]"))

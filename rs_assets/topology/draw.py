@@ -1,4 +1,4 @@
-"""A topology as a drawing that every notebook shows: one box a step, from left to right."""
+"""Draws a topology as SVG for notebooks: one box per step, from left to right."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from types import MappingProxyType
 
 from rs_assets.topology.topology import Topology
 
-# A box, and the room around it, in pixels.
+# The size of a box and the gaps around it, in pixels.
 WIDTH, HEIGHT, ACROSS, DOWN, EDGE = 176, 44, 40, 16, 4
-# As many letters as a box takes, of a name and of what stands below it.
+# The most characters that fit into a box, of a name and of the text below it.
 LETTERS, SMALL_LETTERS = 22, 28
-# Colours of families; what has none only computes.
+# Colours of families; other steps only compute.
 FILLS: Mapping[str, str] = MappingProxyType(
     {"source": "#e3f0fb", "window": "#fdf0d5", "join": "#fdf0d5", "shuffle": "#eee6f7", "sink": "#e2f4e5"}
 )
@@ -22,7 +22,7 @@ Place = tuple[int, int]
 
 
 def as_svg(topology: Topology) -> str:
-    """The steps as boxes, each to the right of those that it follows, with lines between them.
+    """The steps as boxes, each to the right of its inputs, with lines between them.
 
     >>> from rs_assets import StreamBuilder
     >>> slow = StreamBuilder.data_stream("shop", "slow").from_array([{"ms": 1}]).filter("ms > 0").to_print().build()
@@ -44,7 +44,7 @@ def as_svg(topology: Topology) -> str:
 
 
 def _places(topology: Topology) -> dict[str, Place]:
-    """The upper left corner of each box: as many columns to the right as the longest way to it has steps."""
+    """The upper left corner of each box: its column is the length of the longest path to it."""
     column: dict[str, int] = {}
     rows: defaultdict[int, int] = defaultdict(int)
     places = {}
@@ -58,7 +58,7 @@ def _places(topology: Topology) -> dict[str, Place]:
 
 def _line(start: Place, end: Place) -> str:
     (x, y), (to_x, to_y), middle = start, end, HEIGHT // 2
-    # Near its end: what lies between the two has a row of its own.
+    # Bend near the end: the steps between the two have a row of their own.
     bend = to_x - ACROSS // 2
     points = f"{x + WIDTH},{y + middle} {bend},{y + middle} {bend},{to_y + middle} {to_x},{to_y + middle}"
     return f'<polyline points="{points}" fill="none" stroke="#888"/>'

@@ -1,4 +1,4 @@
-"""Which place a path, a URI or the name of a table means: one answer for all who ask whether two are the same."""
+"""Normalises paths, URIs and table names, so that all checks agree on whether two locations are the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rs_assets.topology.nodes.source import SCHEME
 
 
 def written_place(text: str) -> str:
-    """A path or URI of the local file system as an absolute path, meant from the project; others as they are.
+    """A path or URI of the local file system as an absolute path, relative to the project; others unchanged.
 
     >>> written_place("file:///data/t/"), written_place("s3://bucket/t"), written_place("orders")
     ('/data/t', 's3://bucket/t', 'orders')
@@ -22,19 +22,19 @@ def written_place(text: str) -> str:
 
 
 def real_place(text: str) -> str:
-    """The same with links resolved, as far as the path is there now."""
+    """The same with links resolved, as far as the path exists now."""
     place = written_place(text)
     return os.path.realpath(place) if place.startswith("/") else place
 
 
 def is_read(path: str, file: str) -> bool:
-    """Whether a file at `file`, a `real_place`, is among those that a source of files reads at `path`.
+    """Whether a file at `file`, a `real_place`, is among those that a file source at `path` reads.
 
     >>> is_read("/in", "/in/out/a.json"), is_read("/in/*", "/in/out/a.json"), is_read("/in/*.csv", "/in/out/a.json")
     (True, True, False)
     """
     if not MAGIC.search(path):
         return PurePath(file).is_relative_to(real_place(path))
-    # What is below a folder that the glob finds is read, too.
+    # Everything below a folder that the glob matches is read, too.
     pattern, names = PurePath(located(path)).parts, PurePath(file).parts
     return len(names) >= len(pattern) and all(map(fnmatchcase, names, pattern))

@@ -1,4 +1,4 @@
-"""Which fields may have the time of a row, by the steps that it came through: what records of Kafka are sent with."""
+"""The fields that may hold the time of a row, by the steps upstream: Kafka sinks send it as the record's timestamp."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from rs_assets.topology.user_code.expression import SqlText
 Times = tuple[str, ...]
 END: Final = "end_time"
 OF_RECORD: Final = "kafka_timestamp"
-# A field in a select list, perhaps as another type of time or under another name.
+# A field in a select list, perhaps cast to another type of time or under another name.
 LISTED: Final = re.compile(
     r"(?:cast\()?`?(?P<field>\w+)`?(?:\s+as\s+timestamp\w*\))?(?:\s+as\s+`?(?P<name>\w+)`?)?", re.IGNORECASE
 )
 
 
 def times_of(nodes: Iterable[Node], step: str) -> Times:
-    """The fields of the rows of `step` that may have their time, those that count first in front.
+    """The fields of the rows of `step` that may hold their time, by precedence.
 
-    `nodes` are all that `step` gets rows through, inputs first, and itself. A row of a window has its end, else what is
-    left of the event times of the steps before, of the last one first, else that of the record of Kafka which it was
-    read from. A function in Python may have left a field out that stands here.
+    `nodes` are `step` and all steps upstream, inputs first. A row of a window has its end; other rows have the event
+    times of the steps before that still exist, the last step's first, else the timestamp of the Kafka record they were
+    read from. A Python function may have dropped a field that is listed here.
 
     >>> from rs_assets import StreamBuilder
     >>> read = StreamBuilder.data_stream("shop", "copy").from_kafka("host:1", "in", format="raw", name="read")
@@ -73,7 +73,7 @@ def _selected(node: SelectFields, above: Times) -> Times:
 
 
 def _mapped(node: Map, above: Times) -> Times:
-    """What a select list keeps, by the names that it gives; what else makes a record may keep all."""
+    """The fields that a select list keeps, by their new names; other maps may keep all."""
     if not node.select or not all(isinstance(each, SqlText) for each in node.select):
         return above
     listed = [LISTED.fullmatch(each.text.strip()) for each in node.select if isinstance(each, SqlText)]

@@ -1,7 +1,7 @@
-"""Branches of one stream that meet again, in a union or a join, as one pass over the rows of the step where they part.
+"""Diamond-shaped topologies: branches of one step that meet again in a union or a join, computed in one pass.
 
-Spark reads a source once in a query, so the branches cannot be frames of their own there. Where their steps look at one
-record at a time, and are written in SQL or Columns, each record can go through all branches in turn.
+Spark reads a source once in a query, so the branches cannot be separate frames there. If their steps map one record at
+a time and are written in SQL or Columns, each record can go through all branches in turn.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rs_assets.topology.nodes.shuffle import Shuffle
 from rs_assets.topology.nodes.step import Filter, Map, Select, SelectFields, Split, Union, WithFields
 from rs_assets.topology.user_code.expression import calls_by_name, calls_python
 
-# Steps that make at most one record of one, in the JVM.
+# Steps that make at most one record of each record, in the JVM.
 BY_RECORD: Final = (Filter, Map, Select, SelectFields, Shuffle, Split, Union, WithFields)
 
 
@@ -26,7 +26,7 @@ BY_RECORD: Final = (Filter, Map, Select, SelectFields, Shuffle, Split, Union, Wi
 class Rejoin:
     """Branches that part at the step `part` and meet in a union or a join: the steps of each, in order.
 
-    `others` are the inputs of a union that have come another way.
+    `others` are the inputs of a union that do not come from `part`.
     """
 
     part: str
@@ -35,7 +35,7 @@ class Rejoin:
 
 
 def rejoins_of(nodes: Iterable[Node]) -> Mapping[str, Rejoin]:
-    """The unions and joins of `nodes`, inputs first, in which branches of one step meet that go record by record."""
+    """The unions and joins of `nodes`, inputs first, whose branches of one step can be computed record by record."""
     known = {node.name: node for node in nodes}
     passed, above = dominators(known.values()), _above(known)
     found: dict[str, Rejoin] = {}
@@ -74,7 +74,7 @@ def _meeting(node: Node, above: Mapping[str, frozenset[str]]) -> list[str]:
 
 
 def _above(known: Mapping[str, Node]) -> Mapping[str, frozenset[str]]:
-    """Each step and all above it, by its name."""
+    """Each step and all steps upstream of it, by its name."""
     found: dict[str, frozenset[str]] = {}
     for name, node in known.items():
         found[name] = frozenset({name}).union(*(found[each] for each in node.inputs))

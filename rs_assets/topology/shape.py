@@ -1,4 +1,4 @@
-"""What the state of a query was made with, and how another version of the pipeline differs from it."""
+"""The steps that a query's state was made with, and how another version of the pipeline differs from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rs_assets.topology.user_code.code import same_code
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeShape:
-    """A node at or above state. `inputs` look through unions, which change no row; `sources` are those above it."""
+    """A stateful step or one upstream of it. `inputs` skip unions, which change no row; `sources` feed it."""
 
     name: str
     kind: str
@@ -28,14 +28,14 @@ class NodeShape:
 
 
 Shape = tuple[NodeShape, ...]
-# Parts of an identity that say where state lies, which nobody can use from elsewhere.
+# Parts of an identity that say where state lies; state elsewhere cannot be used.
 LAG, KEPT_BY = "lag=", "kept by "
 
 
 def shape_of(topology: Topology, stateful: str | None, *, through: bool = True) -> Shape:
     """The nodes that the state of the step `stateful` depends on, itself last; () for a query without state.
 
-    With `through` also those above a durable shuffle, in other queries.
+    With `through` also those upstream of a durable shuffle, in other queries.
     """
     if stateful is None:
         return ()
@@ -54,7 +54,7 @@ def shape_of(topology: Topology, stateful: str | None, *, through: bool = True) 
 
 
 def looks_through(shape: Shape) -> bool:
-    """Whether a stored shape has what lies above durable shuffles, as far as it has any; older ones end there."""
+    """Whether a stored shape includes the steps upstream of durable shuffles; older shapes end at the shuffle."""
     kinds = {node.kind for node in shape}
     return "shuffle_read" not in kinds or "shuffle_write" in kinds
 
@@ -72,18 +72,18 @@ def _above(topology: Topology, name: str) -> set[str]:
 
 
 def _lag(topology: Topology, node: Node) -> tuple[str, ...]:
-    """How far the windows of a chained step lie in state behind what they are over."""
+    """How long after their end the windows of a chained step close: their times in state depend on it."""
     link = topology.links.get(node.name)
     return (f"{LAG}{link.lag}",) if link is not None and link.lag else ()
 
 
 def _keeper(node: Node) -> tuple[str, ...]:
-    """That a processor keeps the state, and no operator of Spark's own."""
+    """Which processor keeps the state, if it is not an operator of Spark's."""
     return (f"{KEPT_BY}{node.keeper}",) if isinstance(node, TimedState) and node.keeper is not None else ()
 
 
 def lags(shape: Shape) -> Mapping[str, str]:
-    """The part of each step's identity that tells where its windows lie in state; no state can be used with another."""
+    """The part of each step's identity that places its windows in state; state with another one cannot be used."""
     return {node.name: " ".join(part for part in node.identity if part.startswith((LAG, KEPT_BY))) for node in shape}
 
 
@@ -100,17 +100,17 @@ def renamed(shape: Iterable[NodeShape], names: Mapping[str, str]) -> Shape:
 
 
 def names_between(old: Shape, new: Shape) -> Mapping[str, str]:
-    """The names that alone tell `new` from `old`, old ones to new; {} if more has changed, or nothing."""
+    """The names by which alone `new` differs from `old`, old to new; {} if more has changed, or nothing."""
     names = {was.name: now.name for was, now in zip(old, new, strict=False) if was.name != now.name}
     alike = len(old) == len(new) and not changes(renamed(old, names), new)
     return names if alike else {}
 
 
 def changes(old: Shape, new: Shape) -> tuple[str, ...]:
-    """What differs between the state as it was made and as the pipeline would use it, as lines of `-` and `+`.
+    """The difference between the state as it was made and as the pipeline would use it, as lines of `-` and `+`.
 
-    Sources may come and go, with the steps that only they lead through, and may stand in another order: that leaves
-    the meaning of what is in state as it was.
+    Sources may come and go, with the steps that only they feed, and may be in another order: the meaning of the state
+    stays the same.
     """
     before, after = {n.name: n for n in old}, {n.name: n for n in new}
     gone, fresh = _sources(old) - _sources(new), _sources(new) - _sources(old)
@@ -128,7 +128,7 @@ def changes(old: Shape, new: Shape) -> tuple[str, ...]:
 
 
 def _seen_through(topology: Topology, node: Node) -> Iterator[str]:
-    """The inputs of `node`, with those of a union in its place."""
+    """The inputs of `node`, with a union replaced by its inputs."""
     for name in node.inputs:
         if isinstance(topology[name], Union):
             yield from _seen_through(topology, topology[name])
@@ -146,11 +146,11 @@ def _only_from(node: NodeShape, sources: set[str]) -> bool:
 
 
 def _trimmed(node: NodeShape, sources: set[str], others: Mapping[str, NodeShape]) -> tuple[object, ...]:
-    """What must be equal in both versions besides the identity: without inputs that came, or went, with a source."""
+    """The parts that must be equal besides the identity: without inputs that came or went with a source."""
     kept = sorted(name for name in node.inputs if name in others or not sources)
     return node.kind, kept
 
 
 def _same(stored: tuple[str, ...], now: tuple[str, ...]) -> bool:
-    """Whether a node does what it did; an older version told less of some functions."""
+    """Whether a node does what it did; older versions stored less of some functions."""
     return len(stored) == len(now) and all(map(same_code, stored, now))

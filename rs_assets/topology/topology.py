@@ -1,4 +1,4 @@
-"""The whole pipeline as data: nodes in an order in which each stands behind its inputs."""
+"""A pipeline as data: its nodes, each after its inputs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from rs_assets.topology.updates import check_updates
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """A pipeline's name and nodes; refuses to exist if they do not fit together.
+    """A pipeline's name and nodes, checked when it is made.
 
-    `renamed` are pairs of a step's earlier name and the one it has now: state and sinks go on under the new name.
+    `renamed` are pairs of a step's earlier and current name: state and sinks continue under the current one.
     """
 
     namespace: str
@@ -45,7 +45,7 @@ class Topology:
                 )
             missing = [i for i in node.inputs if i not in seen]
             if missing:
-                raise TopologyError(f"step {node.name!r} reads from {missing[0]!r}, which does not stand before it")
+                raise TopologyError(f"step {node.name!r} reads from {missing[0]!r}, which does not precede it")
             seen.add(node.name)
         self._check_ends()
         self._check_shuffles()
@@ -83,7 +83,7 @@ class Topology:
         return iter(self.nodes)
 
     def __getitem__(self, name: str) -> Node:
-        """The node called `name`; TopologyError lists the names there are."""
+        """The node called `name`; TopologyError lists the known names."""
         for node in self.nodes:
             if node.name == name:
                 return node
@@ -91,12 +91,12 @@ class Topology:
 
     @property
     def name(self) -> str:
-        """Namespace and job with a dot between them: what the pipeline is called everywhere."""
+        """Namespace and job with a dot between them: the pipeline's name everywhere."""
         return f"{self.namespace}.{self.job}"
 
     @property
     def label(self) -> str:
-        """Namespace and job as one word: what the pipeline's graph, group, jobs and sensors are called in Dagster."""
+        """Namespace and job as one word: the name of the pipeline's graph, group, jobs and sensors in Dagster."""
         return f"{self.namespace}_{self.job}"
 
     @property
@@ -106,7 +106,7 @@ class Topology:
 
     @property
     def origins(self) -> tuple[Source, ...]:
-        """The sources that read from outside: all but the lower halves of durable shuffles."""
+        """The sources that read from outside: all but the reading halves of durable shuffles."""
         return tuple(source for source in self.sources if not source.follows)
 
     @property
@@ -121,7 +121,7 @@ class Topology:
 
     @property
     def savable(self) -> bool:
-        """Whether savepoints can hold all of it: rows that wait in a topic between two queries they cannot."""
+        """Whether savepoints can cover all of it: they cannot hold rows that wait in a topic between two queries."""
         return not any(isinstance(node, ShuffleRead) and node.strategy == "kafka" for node in self.nodes)
 
     @property
@@ -130,7 +130,7 @@ class Topology:
         return all(source.bounded for source in self.sources)
 
     def ancestors(self, name: str) -> frozenset[str]:
-        """The names of all nodes that `name` depends on, itself left out."""
+        """The names of all nodes that `name` depends on, without itself."""
         found: set[str] = set()
         waiting = list(self[name].inputs)
         while waiting:
@@ -142,12 +142,12 @@ class Topology:
 
     @property
     def links(self) -> Mapping[str, Link]:
-        """How steps with state follow others in one query, by name; TopologyError for one that Spark cannot chain."""
+        """How stateful steps follow others in one query, by name; TopologyError for one that Spark cannot chain."""
         return links_of(self.nodes, self.ancestors)
 
     @property
     def rejoins(self) -> Mapping[str, Rejoin]:
-        """The unions and joins in which branches of one step meet that can be computed in one frame, by name."""
+        """The unions and joins whose branches of one step can be computed in one frame, by name."""
         return rejoins_of(self.nodes)
 
     @property
@@ -156,7 +156,7 @@ class Topology:
         return {name: (rejoin.part, *rejoin.others) for name, rejoin in self.rejoins.items()}
 
     def state_shape(self) -> tuple[str, ...]:
-        """One line for each node that stands at or before state, sources too: what a checkpoint depends on."""
+        """One line for each stateful node and each node upstream of one, sources too: what a checkpoint depends on."""
         stateful = [n.name for n in self.nodes if n.stateful]
         kept = set(stateful) | {a for name in stateful for a in self.ancestors(name)}
         kept |= {s.name for s in self.sources}
@@ -168,7 +168,7 @@ class Topology:
 
     @property
     def code(self) -> str:
-        """A digest of all steps and what they do, with or without state: another one is another version."""
+        """A digest of all steps and their settings, with or without state: a different one is a different version."""
         lines = [f"{n.name} {n.kind} {n.inputs} {n.identity()} {n.detail()}" for n in self]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 

@@ -1,4 +1,4 @@
-"""What may stand behind a step that gives a row more than once, or takes one back."""
+"""Checks which steps may follow a step that updates or retracts its rows."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from rs_assets.topology.nodes.sink import DeltaSink
 from rs_assets.topology.nodes.step import Filter, ForEach, Select, SelectFields, Split
 from rs_assets.topology.nodes.window import PLACES, WindowAggregate
 
-# Steps behind which a column is what it was before them.
+# Steps that pass a column on unchanged.
 PASSING = (Filter, Fold, ForEach, Select, SelectFields, Shuffle, Split)
 
 Ancestors = Callable[[str], AbstractSet[str]]
 
 
 def check_updates(nodes: Iterable[Node], ancestors: Ancestors) -> None:
-    """TopologyError names the first step that would take the updates of one window for rows of several.
+    """TopologyError names the first step that would count the updates of one window as rows of several.
 
-    `nodes` are those of a topology in its order, `ancestors` gives the names of all that stand before a step.
+    `nodes` are those of a topology in its order, `ancestors` gives the names of all steps upstream of a step.
     """
     known = {node.name: node for node in nodes}
     for join in known.values():
@@ -44,8 +44,8 @@ def check_updates(nodes: Iterable[Node], ancestors: Ancestors) -> None:
 def _check(window: WindowAggregate, node: Node, *, between: Iterable[Node]) -> None:
     if window.repeats and (node.stateful or isinstance(node, ShuffleWrite)):
         raise TopologyError(
-            f"step {node.name!r} would take each update of window {window.name!r} for a row of its own",
-            remedy="let that window fire once, when it closes, or put a sink behind it only",
+            f"step {node.name!r} would count each update of window {window.name!r} as a new row",
+            remedy="let that window fire once, when it closes, or let only a sink follow it",
             step=node.name,
         )
     # A step between them that computes other columns may make keys of any kind.
@@ -56,17 +56,17 @@ def _check(window: WindowAggregate, node: Node, *, between: Iterable[Node]) -> N
 
 
 def _check_early(join: StreamJoin, node: Node) -> None:
-    """TopologyError for a step that would keep a row which the join takes back."""
+    """TopologyError for a step that would keep a row which the join retracts."""
     if node.stateful or isinstance(node, ShuffleWrite):
         raise TopologyError(
-            f"step {node.name!r} would take rows that the join {join.name!r} takes back for rows of their own",
-            remedy="leave early= out, or put a sink behind that join only",
+            f"step {node.name!r} would count rows that the join {join.name!r} retracts as new rows",
+            remedy="leave early= out, or let only a sink follow that join",
             step=node.name,
         )
     if isinstance(node, DeltaSink) and node.mode == "upsert" and node.deletes is None:
         raise TopologyError(
-            f"step {node.name!r} would keep rows that the join {join.name!r} takes back",
-            remedy="deletes='retracted', a field that the steps between them must hand on",
+            f"step {node.name!r} would keep rows that the join {join.name!r} retracts",
+            remedy="deletes='retracted', a field that the steps between them must pass on",
             step=node.name,
         )
     if isinstance(node, DeltaSink) and node.mode == "upsert":
@@ -74,23 +74,23 @@ def _check_early(join: StreamJoin, node: Node) -> None:
 
 
 def _check_early_upsert(join: StreamJoin, sink: DeltaSink) -> None:
-    """TopologyError for a table in which a row that is taken back would take another one with it.
+    """TopologyError for a table in which the retraction of a row would delete another row.
 
-    A row of a hopping window is taken back in one window and stays alone in the next. Without a prefix a pair has times
-    of the right side, so that in an order by them it may come before the row that it replaces.
+    A row of a hopping window is retracted in one window and stays unmatched in the next. Without a prefix a pair has
+    the times of the right side, so in an order by them it may sort before the row that it replaces.
     """
     if isinstance(join.place, HoppingWindow) and not PLACES & {*sink.keys}:
         raise TopologyError(
-            f"step {sink.name!r}: the keys {', '.join(sink.keys)} do not tell"
-            f" the windows of the join {join.name!r} apart",
+            f"step {sink.name!r}: the keys {', '.join(sink.keys)} do not distinguish"
+            f" the windows of the join {join.name!r}",
             remedy=f"keys=[{', '.join(map(repr, (*sink.keys, 'start_time')))}]",
             step=sink.name,
         )
     if sink.order_by and join.prefix is None and join.how in OF_BOTH:
         raise TopologyError(
             f"step {sink.name!r} orders by {', '.join(sink.order_by)}, in which a pair of the join {join.name!r}"
-            " may come before the row that it replaces",
-            remedy="leave order_by= out, or give that join a prefix, so that the fields of both sides stand apart",
+            " may sort before the row that it replaces",
+            remedy="leave order_by= out, or give that join a prefix, so that it keeps the fields of both sides",
             step=sink.name,
         )
 
@@ -102,7 +102,7 @@ def _check_keys(window: WindowAggregate, sink: DeltaSink) -> None:
         place = [max(window.places)] if window.places else []
         wanted = ", ".join(repr(name) for name in (*window.row_keys, *place, *part))
         raise TopologyError(
-            f"step {sink.name!r}: the keys {', '.join(sink.keys)} do not tell the windows of {window.name!r} apart,"
+            f"step {sink.name!r}: the keys {', '.join(sink.keys)} do not distinguish the windows of {window.name!r},"
             " or change with each update",
             remedy=f"keys=[{wanted}]",
             step=sink.name,
@@ -112,7 +112,7 @@ def _check_keys(window: WindowAggregate, sink: DeltaSink) -> None:
 def _check_retractions(window: WindowAggregate, sink: DeltaSink) -> None:
     if window.retracts and sink.deletes is None:
         raise TopologyError(
-            f"step {sink.name!r} would keep rows that the window {window.name!r} takes back",
-            remedy="deletes='retracted', a field that the steps between them must hand on",
+            f"step {sink.name!r} would keep rows that the window {window.name!r} retracts",
+            remedy="deletes='retracted', a field that the steps between them must pass on",
             step=sink.name,
         )

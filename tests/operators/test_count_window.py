@@ -92,7 +92,7 @@ def test_rows_count_by_their_arrival_without_a_time_field(drive, source):
         (lambda s: s.window(THREE, emit="on_record").count(), "not more than once"),
         (lambda s: s.window(THREE).count().emit_before(Time.seconds(1)), "not more than once"),
         (lambda s: s.window(THREE).count().to_data_stream().window(
-            TumblingWindow.of(Time.minutes(1), "end_time"), name="w").count(), "would not know when rows of it come"),
+            TumblingWindow.of(Time.minutes(1), "end_time"), name="w").count(), "would not know when its rows come"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(made, told):

@@ -95,5 +95,5 @@ def test_should_make_a_session_of_an_older_row(source, driver):
 @pytest.mark.parametrize("delay", [5, 5.0, "5 seconds", -Time.seconds(1)])
 def test_should_take_durations_only(source, delay):
     window = source("ts timestamp").window(TumblingWindow.of(Time.seconds(10), "ts")).count("n").water_mark(delay)
-    with pytest.raises(TopologyError, match="the water mark must be"):
+    with pytest.raises(TopologyError, match="the watermark delay must be"):
         window.to_data_stream()

@@ -112,7 +112,7 @@ def test_a_loader_that_would_end_its_thread_is_a_load_that_fails(load, error):
         ([{"tier": "a"}], {}, "no field 'k'"),
         (pa.table({"k": ["a"], "n": pa.array([1], pa.uint64())}), {}, "type that Spark does not know"),
         ([{"tier": "a"}, {"k": "", "tier": "b"}], {"schema": SCHEMA}, "has no row with a key"),
-        ([{"k": "a", "_rs_line": 1}], {}, "are hidden"),
+        ([{"k": "a", "_rs_line": 1}], {}, "hides its fields"),
     ],
     ids=str,
 )
@@ -129,7 +129,7 @@ def test_a_table_that_is_not_there_refuses_the_start(options, tmp_path):
 def test_fields_that_would_be_hidden_do_not_build():
     users = Dimension.from_file("users.jsonl", schema=SCHEMA)
     rows = StreamBuilder.data_stream("test", "loading").from_array([{"k": "a"}])
-    with pytest.raises(TopologyError, match="prefix '_rs_'.*hidden"):
+    with pytest.raises(TopologyError, match="prefix '_rs_'.*hides"):
         rows.dim_join(users, on="k", prefix="_rs_")
 
 

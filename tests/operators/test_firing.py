@@ -121,7 +121,7 @@ def test_the_last_rows_are_what_windows_that_fire_once_give(driver):
 def test_deltas_are_not_taken_for_one_another():
     stream = StreamBuilder.data_stream("test", "deltas").from_file("in.jsonl", schema=SCHEMA)
     deltas = stream.window(TEN).group_by("key").count("n").late_firings("deltas").to_data_stream()
-    with pytest.raises(TopologyError, match=r"(?s)do not tell the windows.*'key', 'start_time', 'fire_time'"):
+    with pytest.raises(TopologyError, match=r"(?s)do not distinguish the windows.*'key', 'start_time', 'fire_time'"):
         deltas.to_delta("sums", mode="upsert", keys=["key", "start_time"]).build()
 
 
@@ -198,7 +198,7 @@ def test_keys_and_values_of_many_types_are_those_of_windows_that_fire_once(drive
         (lambda s: s.window(TEN).count("final").emit_before(Time.seconds(1)), "two columns called final"),
         (
             lambda s: s.window(TEN).count().late_firings("totals").to_data_stream().window(TEN, name="w").count(),
-            "would take each update",
+            "would count each update",
         ),
         (
             lambda s: (

@@ -188,7 +188,7 @@ def test_the_state_is_no_more_than_the_ranking(options):
         (lambda s: s.window(EVER).count().emit_before(Time.seconds(1)), "fires when its row changes"),
         (lambda s: s.window(GlobalWindow.of("ts", time_to_live=Time.seconds(0))).count(), "the time to live"),
         (lambda s: s.window(EVER).count().to_data_stream().window(
-            TumblingWindow.of(Time.minutes(1), "fire_time"), name="w").count(), "would take each update|several rows"),
+            TumblingWindow.of(Time.minutes(1), "fire_time"), name="w").count(), "would count each update|several rows"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(made, told):

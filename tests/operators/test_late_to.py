@@ -187,7 +187,7 @@ def test_should_refuse_rows_that_nobody_finds_late(source):
     with pytest.raises(TopologyError, match="no row is ever late for step 'second'"):
         chained.build()
     stream = window(source(SCHEMA)).to_data_stream()
-    with pytest.raises(TopologyError, match="write to one place, late"):
+    with pytest.raises(TopologyError, match="share the target late"):
         stream.to_delta("late", name="counts").build()
     stream = window(source(SCHEMA)).to_data_stream()
     second = stream.window(TumblingWindow.of(Time.minutes(1), "start_time"), name="second").sum("hits").to_data_stream()

@@ -181,7 +181,7 @@ def per_split(stream, window=TEN):
             lambda s: per_split(
                 s.window(TEN, name="first").count("n").to_data_stream(), TumblingWindow.of(Time.minutes(1), "end_time")
             ),
-            "has a water mark or bounds",
+            "has a watermark or event-time bounds",
         ),
         (lambda s: per_split(s.shuffle(2, strategy="delta")), "behind the durable shuffle"),
     ],

@@ -83,7 +83,7 @@ def test_should_emit_the_whole_ranking_of_a_window_that_changed(driver):
     source = StreamBuilder.data_stream("test", "live").from_file("in.jsonl", schema=SCHEMA)
     window = source.window(CalendarWindow.days("Europe/Berlin", "ts"), emit="on_window_update").group_by("key")
     stream = window.top_n(2, by="ms", fields=["page"]).count("n").to_data_stream()
-    with pytest.raises(TopologyError, match="do not tell the windows") as refused:
+    with pytest.raises(TopologyError, match="do not distinguish the windows") as refused:
         stream.to_delta("short", mode="upsert", keys=["key", "start_time"]).build()
     assert "'key', 'rank', 'start_time'" in refused.value.remedy
     source = StreamBuilder.data_stream("test", "live").from_file("in.jsonl", schema=SCHEMA)

@@ -111,7 +111,7 @@ SINKS = {
 
 @pytest.mark.parametrize("both", SINKS.values(), ids=SINKS)
 def test_should_refuse_two_sinks_that_would_undo_each_other(path, both):
-    with pytest.raises(TopologyError, match="'a' and 'b' write to one place"):
+    with pytest.raises(TopologyError, match="'a' and 'b' share the target"):
         both(stream(), path).build()
 
 

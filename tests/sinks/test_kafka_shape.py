@@ -19,8 +19,8 @@ def stream():
 @pytest.mark.parametrize(
     ("how", "what"),
     [
-        ({}, "needs a topic or a topic_field"),
-        ({"topic": "a", "topic_field": "n"}, "needs a topic or a topic_field"),
+        ({}, "needs either a topic or a topic_field"),
+        ({"topic": "a", "topic_field": "n"}, "needs either a topic or a topic_field"),
         ({"topic": "no spaces"}, "cannot be the name of a topic"),
         ({"topic": ".."}, "cannot be the name of a topic"),
         ({"topic": "a" * 250}, "cannot be the name of a topic"),

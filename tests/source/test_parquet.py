@@ -115,7 +115,7 @@ def test_should_show_its_first_rows(folder):
 
 
 def test_should_refuse_what_does_not_go_together(folder):
-    with pytest.raises(TopologyError, match="do not grow"):
+    with pytest.raises(TopologyError, match="Parquet files cannot be followed"):
         folder.stream(tail=True)
     with pytest.raises(ConfigurationError, match="no schema and no input"):
         folder.run(schema=None)

@@ -162,7 +162,7 @@ CASES = [
     Case(
         "topology/targets.py::check_targets",
         lambda: hits().to_file("out", name="a").to_file("out", name="b").build(),
-        "give each a place of its own; a table takes several sinks that append, or upsert by equal keys",
+        "give each its own target; a table takes several sinks that append, or upsert by equal keys",
         lambda: (
             hits().to_file("out", name="a").to_file("other", name="b").build(),
             hits().to_delta("t", name="a").to_delta("t", name="b").build(),
@@ -171,7 +171,7 @@ CASES = [
     Case(
         "topology/check/io_overlap.py::check_places",
         lambda: begin().from_file("/in", schema="page string").to_file("/in/out").build(),
-        "write into a folder beside it",
+        "write into a folder next to it",
         lambda: begin().from_file("/in", schema="page string").to_file("/out").build(),
     ),
     Case(
@@ -189,7 +189,7 @@ CASES = [
     Case(
         f"{CHAIN}::_nearest",
         lambda: built(counted(counted().with_fields(end_time="end_time + interval 1 hour"), MINUTE, "minutes")),
-        "hand the field on as it is, or put .shuffle(n, strategy='delta') behind",
+        "pass the field on as it is, or put .shuffle(n, strategy='delta') after",
         lambda: (
             built(counted(counted().with_fields(more="n + 1"), MINUTE, "minutes")),
             built(

@@ -168,7 +168,7 @@ CASES = [
     Case(
         f"{UPDATES}::_check_early",
         lambda: built(counted(early())),
-        "leave early= out, or put a sink behind that join only",
+        "leave early= out, or let only a sink follow that join",
         lambda: (built(counted(joined(how="left"))), built(early())),
     ),
     Case(

@@ -100,7 +100,7 @@ CASES = [
     Case(
         f"{WINDOW}._check_firing",
         lambda: built(counted(emit="on_window_update").emit_before(Time.seconds(1))),
-        "use one of them, or two windows of two names",
+        "use one of them, or two windows with two names",
         lambda: (
             built(counted().emit_before(Time.seconds(1))),
             united_ways().build(),
@@ -115,7 +115,7 @@ CASES = [
     Case(
         f"{UPDATES}::_check",
         lambda: built(counted(counted(emit="on_window_update"), MINUTE, "minutes")),
-        "let that window fire once, when it closes, or put a sink behind it only",
+        "let that window fire once, when it closes, or let only a sink follow it",
         lambda: (
             built(counted(counted(), MINUTE, "minutes")),
             built(counted(emit="on_window_update")),

@@ -48,9 +48,9 @@ def test_branches_of_united_sources_may_meet():
 def test_branches_that_meet_above_state_are_refused_with_a_way_out():
     with pytest.raises(TopologyError) as refused:
         windows(parted_in_python(begin().filter("true", name="last"))).to_print().build()
-    assert refused.value.what.startswith("the branches of step 'last' meet in 'meet', above 'w', which keeps state")
+    assert refused.value.what.startswith("the branches of step 'last' meet in 'meet', upstream of 'w'")
     assert refused.value.facts["step"] == "meet"
-    assert "unite the branches of 'last' alone, and put .shuffle(n, strategy='delta') behind" in refused.value.remedy
+    assert "unite the branches of 'last' alone, and put .shuffle(n, strategy='delta') after" in refused.value.remedy
     assert trunks(windows(parted(begin().filter("true", name="last")))) == [("w", "w")]
     way_out = windows(parted_in_python(begin().filter("true", name="last")).shuffle(2, strategy="delta", name="far"))
     assert trunks(way_out) == [("file", "last"), ("w", "w")]
@@ -59,7 +59,7 @@ def test_branches_that_meet_above_state_are_refused_with_a_way_out():
 def test_branches_that_meet_beside_another_source_are_refused_with_a_way_out():
     both = StreamBuilder.data_stream("shop", "job")
     a, b = begin("a", both), begin("b", both)
-    with pytest.raises(TopologyError, match="the branches of step 'a' meet in 'meet', beside the rows of another"):
+    with pytest.raises(TopologyError, match="the branches of step 'a' meet in 'meet', together with another source"):
         parted_in_python(a).union(b).to_print().build()
     both = StreamBuilder.data_stream("shop", "job")
     a, b = begin("a", both), begin("b", both)

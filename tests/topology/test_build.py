@@ -173,7 +173,7 @@ MISTAKES = {
     "union, types": (
         lambda: united(lambda s: s.with_fields(amount="cast(amount AS int)")),
         TopologyError,
-        "'amount' is a double behind 'file' and a int",
+        "'amount' is a double after 'file' and a int",
         "cast(amount as double)",
     ),
     "upsert": (
@@ -347,5 +347,5 @@ def test_the_ending_of_a_path_tells_the_format_that_was_left_out(path, chosen, f
 
 
 def test_a_glob_for_a_pattern_is_told_where_it_stands():
-    with pytest.raises(TopologyError, match=r"(?s)a pattern needs format='text'.*the path: 'logs/\*.json'"):
+    with pytest.raises(TopologyError, match=r"(?s)a pattern needs format='text'.*selects the files: 'logs/\*.json'"):
         StreamBuilder.data_stream("shop", "files").from_file("logs", schema="n bigint", pattern="*.json")

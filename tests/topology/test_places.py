@@ -60,5 +60,5 @@ def test_build_output_beside_what_is_read_is_taken(tmp_path: Path, read, write) 
 
 def test_build_two_outputs_in_one_place_are_refused_by_any_name(tmp_path: Path) -> None:
     one = _begin().from_array([{"id": 1}]).to_delta(f"{tmp_path}/t", name="one")
-    with pytest.raises(TopologyError, match="write to one place"):
+    with pytest.raises(TopologyError, match="share the target"):
         one.to_delta(f"file://{tmp_path}/t", mode="complete", name="two").build()

@@ -87,7 +87,7 @@ def _check_complete(topology: Topology, sink: Sink, states: tuple[str, ...]) -> 
         raise TopologyError(f"sink {sink.name!r}: {kind}, so they have no complete mode", remedy="use append")
     if len(states) > 1:
         raise TopologyError(
-            f"sink {sink.name!r} is complete, which Spark does for a single step with state, not for"
+            f"sink {sink.name!r} is complete, which Spark supports for a single stateful step, not for"
             f" {', '.join(states)}",
             remedy=f"use append or upsert, or put {DURABLE} before {node.name!r}",
             step=sink.name,

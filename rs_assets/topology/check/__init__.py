@@ -1,1 +1,1 @@
-"""What is known of a pipeline's rows when it is written: which fields each step has, and which errors are sure."""
+"""Checks fields and types when a pipeline is written; rejects only what Spark would certainly reject."""

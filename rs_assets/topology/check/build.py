@@ -10,10 +10,10 @@ from rs_assets.topology.topology import Topology
 
 
 def check_fields(topology: Topology) -> Mapping[str, Fields]:
-    """The fields behind each step, by its name, as far as they are known.
+    """The fields after each step, by its name, as far as they are known.
 
-    UserError for the first step that is surely wrong. What stands here without one may still be refused by Spark, which
-    analyses each step before it reads a row.
+    UserError for the first step that is certainly wrong. Spark analyses each step before it reads a row, and may reject
+    a pipeline that passes here.
     """
     known: dict[str, Fields] = {}
     for node in topology:

@@ -14,7 +14,7 @@ Types = Mapping[str, Type | None]
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Names and types of fields; a type of None is not known. Without `whole` there may be further fields.
+    """Names and types of fields; a type of None is unknown. Without `whole` there may be further fields.
 
     >>> known = Fields({"page": Type("string")})
     >>> known.type_of("page").name, known.find("PAGE")
@@ -25,35 +25,35 @@ class Fields:
     whole: bool = True
 
     def find(self, name: str) -> str | None:
-        """The field that SQL means by `name`, where case does not count; None if it is not known."""
+        """The field called `name`, in any case, as in SQL; None if it is unknown."""
         return next((each for each in self.types if each.casefold() == name.casefold()), None)
 
     def type_of(self, name: str) -> Type | None:
-        """The type of the field `name`, None if it is not known."""
+        """The type of the field `name`, None if it is unknown."""
         return self.types.get(name)
 
     def has(self, name: str) -> bool:
-        """Whether SQL may name it: it is there, or may be."""
+        """Whether SQL may name it: it exists, or may exist."""
         return not self.whole or self.find(name) is not None
 
     def check(self, names: Iterable[str | None], *, step: str) -> None:
-        """UnknownFieldError for the first of `names`, written as they are, that is surely not there."""
+        """UnknownFieldError for the first of `names` that certainly does not exist; case counts."""
         for name in names:
             if name is not None and self.whole and name not in self.types:
                 raise UnknownFieldError(name, step=step, known=tuple(self.types))
 
     def plus(self, more: Types) -> Fields:
-        """These fields, and `more`, which replace those of the same name, written in any case."""
+        """These fields, with those in `more` added or replaced; names are compared in any case."""
         new = {name.casefold() for name in more}
         kept = {name: kind for name, kind in self.types.items() if name.casefold() not in new}
-        # withColumns leaves a replaced field in its place; the order counts for nobody here.
+        # withColumns leaves a replaced field in its place; the order does not matter here.
         return Fields(MappingProxyType({**kept, **more}), self.whole)
 
 
-# Nothing is known.
+# No field is known.
 UNKNOWN = Fields(whole=False)
 
 
 def only(types: Types | None) -> Fields:
-    """Just the fields `types`; None is for: not known."""
+    """Just the fields `types`; UNKNOWN for None."""
     return UNKNOWN if types is None else Fields(types)

@@ -1,4 +1,4 @@
-"""Where a pipeline reads and where it writes: a place that is both would feed it its own rows, run by run."""
+"""Refuses a pipeline whose output is one of its inputs: it would read its own rows, run by run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rs_assets.topology.nodes.sqlite import SqliteSink, SqliteSource
 from rs_assets.topology.targets import target_of
 from rs_assets.topology.topology import Topology
 
-# A file as a sink writes it, below its place.
+# A sample file that a sink writes, relative to its folder.
 WRITTEN = {FileSink: "batch=0/part-0.json", DeltaSink: "part-0.parquet"}
 
 
 def check_places(topology: Topology) -> None:
     """TopologyError for an output that a source of the pipeline reads: its folder, table or topic, or files within.
 
-    Links are followed as they are now. A Delta table that is only named is another one than one with a path.
+    Symbolic links are resolved as they are now. A Delta table given by name differs from any given by path.
     """
     _check_topics(topology)
     for sink in topology.sinks:
@@ -31,8 +31,8 @@ def check_places(topology: Topology) -> None:
         if isinstance(reader, FileSource):
             raise TopologyError(
                 f"step {sink.name!r} writes into the folder that the step {reader.name!r} reads: each run would read"
-                " what the one before has written",
-                remedy="write into a folder beside it",
+                " what the previous one has written",
+                remedy="write into a folder next to it",
                 step=sink.name,
             )
         raise TopologyError(
@@ -43,7 +43,7 @@ def check_places(topology: Topology) -> None:
 
 
 def _reads(source: Node, sink: Sink) -> bool:
-    """Whether rows that `sink` writes come out of `source`."""
+    """Whether `source` reads rows that `sink` writes."""
     if isinstance(source, SqliteSource) and isinstance(sink, SqliteSink):
         return (real_place(source.path), source.table.lower()) == (real_place(sink.path), sink.table.lower())
     written = target_of(sink)
@@ -57,7 +57,7 @@ def _reads(source: Node, sink: Sink) -> bool:
 
 
 def _check_topics(topology: Topology) -> None:
-    """Of the topics that are known before a record is read; brokers are the same if an address of them is."""
+    """Compares topics known before a record is read; brokers are the same if they share an address."""
     sources = [source for source in topology.sources if isinstance(source, KafkaSource)]
     written = [(sink, sink.cluster, sink.topic) for sink in topology.sinks if isinstance(sink, KafkaSink)]
     for step, cluster, topic in [*written, *((s, s.cluster, s.dead_letter_topic) for s in sources)]:

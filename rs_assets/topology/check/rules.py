@@ -1,6 +1,6 @@
-"""Which fields each kind of step gives, from those that it gets, and what is surely wrong with it.
+"""The fields that each kind of step produces from its inputs, and the errors that are certain.
 
-One row a node type. A type without one gives fields that nobody knows, and is not looked at.
+One row a node type. The fields of other types are unknown, and not checked.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ Rule = Callable[[Any, Inputs], Fields]
 
 EVENT_TIMES = ("timestamp", "timestamp_ntz", "bigint", "string")
 NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
-# Of what a window row has besides, all is a time but these.
+# All other columns of a window row are times.
 OWN_TYPES = {"final": "boolean", "retracted": "boolean"}
 WHOLE = ("tinyint", "smallint", "int", "bigint")
-# Of more rows than these only the names are looked at.
+# Of larger inputs only the names are checked.
 TYPED_ROWS = 10_000
-# Digits of a decimal are counted when the pipeline starts.
+# The digits of a decimal are counted when the pipeline starts.
 PYTHON_TYPES: Mapping[object, Type] = MappingProxyType(
     {kind: Type(text) for kind, text in DDL_TYPES.items() if kind is not Decimal}
 )
 
 
 def declared(ddl: str | None, *, step: str) -> Fields:
-    """The fields of a schema; SchemaError for one that Spark surely refuses."""
+    """The fields of a schema; SchemaError for one that Spark certainly rejects."""
     try:
         return only(fields_in(ddl) if ddl else None)
     except DdlError as error:
@@ -76,7 +76,7 @@ def _passed(node: Node, inputs: Inputs) -> Fields:  # noqa: ARG001  the table's 
 
 
 def _expression(value: Expression, fields: Fields, *, step: str, before: Types | None = None) -> Item:
-    """What comes out of an expression; of a Column that is nothing known."""
+    """The result of an expression; unknown for a Column."""
     if isinstance(value, SqlText):
         return check_sql(value.text, fields, step=step, before=before or {})
     if isinstance(value, ColumnBuilder):
@@ -92,7 +92,7 @@ def field_types(fields: Fields) -> dict[str, str | None]:
 
 
 def _check_columns(value: ColumnBuilder, fields: Fields, *, step: str) -> None:
-    """UnknownFieldError for a field that a Column surely cannot find."""
+    """UnknownFieldError for a field that a Column certainly cannot find."""
     for name in sorted(value.fields):
         if re.fullmatch(r"\w+", name) and not fields.has(name):
             raise UnknownFieldError(name, step=step, known=tuple(fields.types))
@@ -156,12 +156,12 @@ def _united(node: step.Union, inputs: Inputs) -> Fields:
 
 
 def _known(kind: Type | None) -> str | None:
-    """The text of a type, None if a part of it is not known."""
+    """The text of a type, None if a part of it is unknown."""
     return kind.text if kind is not None and "?" not in kind.text else None
 
 
 def check_event_time(name: str | None, fields: Fields, *, step: str) -> None:
-    """UnknownFieldError or TopologyError if the field `name` is surely no event time; None is the time of arrival."""
+    """UnknownFieldError or TopologyError if the field `name` cannot be an event time; None is the time of arrival."""
     fields.check((name,), step=step)
     kind = fields.type_of(name) if name is not None else None
     if kind is not None and kind.name not in EVENT_TIMES:
@@ -178,7 +178,7 @@ def _windowed(node: window.WindowAggregate, inputs: Inputs) -> Fields:
         _check_number(aggregate, fields, step=node.name)
     types = {name: fields.type_of(name) for name in (*node.group_by, *ranked, *node.kept)}
     types |= {a.alias: aggregated(a, fields) for a in node.aggregates}
-    # What an aggregate of Spark's gives is not known here.
+    # The results of Spark aggregates are unknown here.
     types |= dict.fromkeys((name for name, _ in node.own))
     types |= {node.ranking.rank: Type("int")} if node.ranking is not None else {}
     types |= dict.fromkeys(node.rows.columns) if node.rows is not None else {}
@@ -201,7 +201,7 @@ def _numeric(kind: Type | None) -> bool:
 
 
 def aggregated(aggregate: Aggregate, fields: Fields) -> Type | None:
-    """The type of an aggregate over `fields`, None if it is not known here."""
+    """The type of an aggregate over `fields`, None if it is unknown here."""
     kind = fields.type_of(aggregate.field) if aggregate.field is not None else None
     return AGGREGATES[aggregate.function](kind) if aggregate.function in AGGREGATES else None
 
@@ -248,7 +248,7 @@ def _check_keys(node: join.StreamJoin, left: Fields, right: Fields) -> None:
 
 
 def _both_sides(node: join.StreamJoin, left: Fields, right: Fields) -> Fields:
-    """The left side's fields, those of the right one beside them or in their place, and the window's times."""
+    """The left side's fields, those of the right side added or replacing them, and the window's times."""
     types, whole = dict(left.types), left.whole
     if node.how in OF_BOTH:
         beside = {f"{node.prefix or ''}{name}": kind for name, kind in right.types.items()}
@@ -276,7 +276,7 @@ def _looked_up(node: dim_join.DimJoin, inputs: Inputs) -> Fields:
 
 
 def _check_names(node: join.StreamJoin | dim_join.DimJoin, left: Fields, beside: Types) -> None:
-    """TopologyError for a field of the right side that cannot take the place of the left one's."""
+    """TopologyError for a field of the right side that cannot replace the left one's."""
     for name, kind in beside.items():
         own = left.find(name)
         there = left.type_of(own) if own is not None else None
@@ -295,7 +295,7 @@ def _spread(node: shuffle.Shuffle | shuffle.ShuffleWrite, inputs: Inputs) -> Fie
 def _to_delta(node: sink.DeltaSink, inputs: Inputs) -> Fields:
     if source.REMOTE.match(node.table) and (node.connector, node.mode) == ("native", "append"):
         raise TopologyError(
-            f"step {node.name!r}: the native connector moves files into the table, which {node.table} has no place for",
+            f"step {node.name!r}: the native connector moves files into the table, which {node.table} does not support",
             remedy="use a path of a local or mounted file system",
             step=node.name,
         )
@@ -308,7 +308,7 @@ def _to_delta(node: sink.DeltaSink, inputs: Inputs) -> Fields:
         if kind is not None and kind.nested:
             what = f"the key {name!r} is" if name in node.keys else f"{name!r} of order_by is"
             raise TopologyError(
-                f"step {node.name!r}: {what} {kind.text}, which has no plain values",
+                f"step {node.name!r}: {what} {kind.text}, which is not a plain value",
                 remedy="name fields of texts, whole numbers or times",
                 step=node.name,
             )

@@ -1,7 +1,7 @@
-"""SQL text: whether it parses, which fields it names, and what comes out of it.
+"""Checks SQL text: its syntax, the fields that it names, and its result.
 
-sqlglot reads Spark's dialect, but not all of it, and takes some words for others. So what it refuses is refused here
-only where Spark surely refuses it too; all else is left to Spark, which looks at every step before it reads a row.
+sqlglot reads most of Spark's dialect, and misreads some words. So a text that it rejects is rejected here only if Spark
+certainly rejects it too; all else is left to Spark, which analyses every step before it reads a row.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from rs_assets.topology.check.fields import UNKNOWN, Fields, Types
 if TYPE_CHECKING:
     from sqlglot import exp
 
-# Read as part of a query: alone, some words would begin a statement.
+# Parsed as part of a query: alone, some words would begin a statement.
 _HEAD = "SELECT "
 # Functions that Spark calls without brackets, and hidden columns.
 _NO_FIELDS = re.compile(r"(?i)current_\w+|user|session_user|_metadata|_rs_\w*")
-# What Spark reads and sqlglot does not: a path into a variant, a blank in x'1F', names without AS inside struct(),
-# a reserved word as the name of what comes out.
+# Valid in Spark, unknown to sqlglot: a path into a variant, a blank in x'1F', names without AS inside struct(),
+# a reserved word as an alias.
 _UNREAD = re.compile(r"(?i)(?<!:):(?!:)|\bx\s+['\"]|\bstruct\s*\(|\bas\s+`?\w+`?\s*$")
-# What sqlglot raises where it does not know what to do.
+# The errors that sqlglot raises when it is lost.
 _LOST = (LookupError, AttributeError, TypeError, ValueError, RecursionError)
 _PATH = re.compile(r"(\w+|`[^`]+`)(\.(\w+|`[^`]+`))*")
 _BRACKET_TOKENS = ("L_PAREN", "R_PAREN", "L_BRACKET", "R_BRACKET")
@@ -36,7 +36,7 @@ _BRACKETS: Mapping[str, str] = MappingProxyType({")": "(", "]": "["})
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """An SQL text as it was read: a tree, or none and maybe a fault, which is `sure` or hangs on names of fields."""
+    """A parsed SQL text: a tree, or none and maybe a fault, which is `sure` or depends on the names of fields."""
 
     tree: Any = None
     fault: str = ""
@@ -46,16 +46,16 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What comes out of an expression: fields with their types, or, with None, some that are not known here."""
+    """The result of an expression: fields with their types, or None if some are unknown here."""
 
     fields: Types | None
     type: Type | None = None
 
 
 def check_sql(text: str, fields: Fields, *, step: str, before: Types = MappingProxyType({})) -> Item:
-    """What comes out of `text` over `fields`; TopologyError for what surely does not parse, or names no field.
+    """The result of `text` over `fields`; TopologyError for a certain syntax error, or an unknown field.
 
-    `before` are the names that earlier parts of a select list give.
+    `before` are the names that earlier parts of a select list define.
     """
     read = read_sql(text)
     if read.fault and (read.sure or not any(fields.has(word) for word in read.keywords)):
@@ -72,7 +72,7 @@ def check_sql(text: str, fields: Fields, *, step: str, before: Types = MappingPr
 
 @lru_cache(maxsize=4096)
 def read_sql(text: str) -> Read:
-    """`text`, one expression, as sqlglot reads it.
+    """`text`, one expression, as sqlglot parses it.
 
     >>> read_sql("amount > 1").tree.sql()
     'amount > 1'
@@ -85,13 +85,13 @@ def read_sql(text: str) -> Read:
     try:
         tokens = sqlglot.tokenize(text, read="spark")
     except TokenError:
-        return Read(fault="a quote or a remark is not closed", sure=True)
+        return Read(fault="a quote or a comment is not closed", sure=True)
     unbalanced = _unbalanced([token.text for token in tokens if token.token_type.name in _BRACKET_TOKENS])
     if unbalanced:
         return Read(fault=unbalanced, sure=True)
     keywords = frozenset(t.text for t in tokens if t.token_type.name != "VAR" and re.fullmatch(r"[A-Za-z_]\w*", t.text))
     try:
-        # To sqlglot both shifts look alike.
+        # sqlglot treats both shifts the same.
         query = sqlglot.parse_one(_HEAD + text.replace(">>>", ">>"), read="spark")
     except ParseError as error:
         known = _function_wants_more(error) or _UNREAD.search(text) is not None
@@ -121,7 +121,7 @@ def _unbalanced(brackets: list[str]) -> str:
 
 
 def _function_wants_more(error: Any) -> bool:
-    """Whether sqlglot misses arguments of a function: it knows other signatures than Spark does."""
+    """Whether sqlglot misses arguments of a function: its signatures differ from Spark's."""
     from sqlglot import exp
 
     said = error.errors[0]["description"] if error.errors else ""
@@ -152,7 +152,7 @@ def _check_names(tree: exp.Expression, known: Fields, fields: Fields, *, step: s
 
 
 def _check_members(path: list[str], known: Fields, *, step: str) -> None:
-    """UnknownFieldError for a part of a struct that it has not."""
+    """UnknownFieldError for an unknown part of a struct."""
     kind = known.type_of(known.find(path[0]) or "")
     for depth, name in enumerate(path[1:], start=1):
         if kind is None or kind.name != "struct" or name == "*":
@@ -176,14 +176,14 @@ def _outputs(tree: exp.Expression, fields: Fields, text: str) -> Types | None:
         return dict.fromkeys(part.name for part in tree.expressions)
     if isinstance(tree, exp.Star):
         return dict(fields.types) if fields.whole and not any(tree.args.values()) else None
-    # To sqlglot `+ a` is the field, to Spark it is called so.
+    # sqlglot takes `+ a` for the field; Spark uses it as the column's name.
     if isinstance(tree, exp.Column) and _PATH.fullmatch(text.strip()):
         return {tree.name: _type_of(tree, fields)}
     return None
 
 
 def _type_of(tree: exp.Expression, fields: Fields) -> Type | None:
-    """The type of what `tree` computes, None if it is not known here."""
+    """The type of the result of `tree`, None if it is unknown here."""
     from sqlglot import exp
 
     while isinstance(tree, exp.Paren | exp.Alias):
@@ -199,7 +199,7 @@ def _type_of(tree: exp.Expression, fields: Fields) -> Type | None:
 
 @cache
 def _booleans() -> tuple[type, ...]:
-    """Kinds of expressions that can be nothing but true, false or null."""
+    """Kinds of expressions whose result is always true, false or null."""
     from sqlglot import exp
 
     compared = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
@@ -217,13 +217,13 @@ def _type_of_path(path: list[str], fields: Fields) -> Type | None:
 
 
 def _type_of_cast(tree: exp.Expression) -> Type | None:
-    """The type that a cast names, if its words mean the same to sqlglot and to Spark."""
+    """The type that a cast names, if it means the same to sqlglot and to Spark."""
     named = type_in(tree.args["to"].sql(dialect="spark"))
     return named if named and not named.nested else None
 
 
 def all_of(items: list[Item]) -> Fields:
-    """The fields that a select list gives."""
+    """The fields that a select list produces."""
     made: dict[str, Type | None] = {}
     for item in items:
         if item.fields is None:

@@ -1,4 +1,4 @@
-"""Whether streams may be united: said alike where a pipeline is built and where Spark knows."""
+"""Checks that streams may be united, with the same messages when a pipeline is built and when Spark analyses it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rs_assets.errors import TopologyError
 def check_kinds(name: str, inputs: Sequence[tuple[str, Mapping[str, str | None]]]) -> None:
     """TopologyError if inputs of the union `name`, each a step and the types of its fields, differ in names or types.
 
-    A type of None is not known. Spark would cast one of two types, with digits lost or an error by the record.
+    A type of None is unknown. Spark would cast one of two types, with a loss of digits or errors in single records.
     """
     names = [sorted(kinds) for _, kinds in inputs]
     if any(each != names[0] for each in names):
@@ -25,7 +25,7 @@ def check_kinds(name: str, inputs: Sequence[tuple[str, Mapping[str, str | None]]
             other = its[field]
             if kind is not None and other is not None and kind != other:
                 raise TopologyError(
-                    f"union {name!r}: {field!r} is a {kind} behind {first!r} and a {other} behind {step!r}",
+                    f"union {name!r}: {field!r} is a {kind} after {first!r} and a {other} after {step!r}",
                     remedy=f"cast one of them before: .with_fields({field}='cast({field} as {kind})')",
                     step=name,
                 )

@@ -1,1 +1,1 @@
-"""The nodes of a topology, one module a family: frozen data that checks itself."""
+"""The nodes of a topology, one module a family: frozen dataclasses that validate themselves."""

@@ -1,4 +1,4 @@
-"""What all nodes have in common."""
+"""The base class of all nodes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Node:
 
     family: ClassVar[Family] = "step"
     stateful: ClassVar[bool] = False
-    # Whether Spark can spread this state over another number of partitions without loss.
+    # Whether Spark can redistribute this state over another number of partitions without loss.
     rescalable: ClassVar[bool] = True
-    # Whether somebody may see what it does with a row before the batch is committed.
+    # Whether its effects may be visible before the batch is committed.
     at_once: ClassVar[bool] = False
-    # What kind of system it reads or writes: Dagster has an icon for many. Empty for none.
+    # The system that it reads or writes: Dagster has an icon for many. Empty for none.
     icon: ClassVar[str] = ""
 
     name: str
@@ -43,7 +43,7 @@ class Node:
 
     @property
     def follows(self) -> tuple[str, ...]:
-        """The nodes whose rows it gets: its inputs, or, through a table or a topic, those of another query."""
+        """The nodes that feed it: its inputs, or, through a table or a topic, those of another query."""
         return self.inputs
 
     def detail(self) -> str:
@@ -51,5 +51,5 @@ class Node:
         return ""
 
     def identity(self) -> tuple[str, ...]:
-        """What the state behind this node depends on; part of the topology's fingerprint."""
+        """The settings that the node's state depends on; part of the topology's fingerprint."""
         return (self.detail(),)

@@ -17,9 +17,9 @@ CHANGES = "_change_type string, _commit_version bigint, _commit_timestamp timest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaSource(Source):
-    """Rows that are added to a table, or all `changes` of it; unbounded.
+    """Rows added to a table, or all `changes` of it; unbounded.
 
-    `table` is a plain name, of a table of `namespace` below the home, or a path, absolute once the node is made.
+    `table` is a name, of a table of `namespace` below the home, or a path, which becomes absolute.
     """
 
     icon: ClassVar[str] = "deltalake"
@@ -31,11 +31,11 @@ class DeltaSource(Source):
     policy: BadRecords = BadRecords.FAIL
 
     def __post_init__(self) -> None:
-        """Refuse what is no table and no version, and anchor the path."""
+        """Refuse invalid tables and versions, and make the path absolute."""
         Source.__post_init__(self)
         if not isinstance(self.table, str) or not self.table or "\0" in self.table or REMOTE.match(self.table):
             raise TopologyError(
-                f"step {self.name!r}: tables are not read from {self.table!r}",
+                f"step {self.name!r}: tables cannot be read from {self.table!r}",
                 remedy="use a name, or a path of a local or mounted file system",
                 step=self.name,
             )
@@ -50,17 +50,17 @@ class DeltaSource(Source):
 
     @property
     def origin(self) -> tuple[str, ...]:
-        """The table, and which rows of it."""
+        """The table, and whether its rows or its changes are read."""
         return ("delta", self.namespace, self.table, "changes" if self.changes else "rows")
 
     @property
     def bad_records(self) -> BadRecords:
-        """The policy that was asked for."""
+        """The configured policy."""
         return self.policy
 
     @property
     def row_schema(self) -> str | None:
-        """The schema, and behind it what the change feed adds."""
+        """The schema, followed by the fields of the change feed."""
         return f"{self.schema}, {CHANGES}" if self.schema and self.changes else self.schema
 
     def detail(self) -> str:
@@ -68,5 +68,5 @@ class DeltaSource(Source):
         return f"changes of {self.table}" if self.changes else self.table
 
     def identity(self) -> tuple[str, ...]:
-        """The home may move; which rows are read of the table, and what they look like, may not."""
+        """The home may move; the kind of rows and their schema may not change."""
         return (self.table.rpartition("/")[2], str(self.changes), self.schema or "inferred")

@@ -16,9 +16,9 @@ DimJoinType = Literal["inner", "left"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DimJoin(Node):
-    """Each row with the rows of a dimension that equal it in the fields `on`; it keeps no state.
+    """Each row with the rows of a dimension that are equal in the fields `on`; it keeps no state.
 
-    `prefix` is put before the names of the dimension's fields, which otherwise take the place of those of the stream.
+    `prefix` is put before the names of the dimension's fields, which otherwise replace fields of the stream.
     """
 
     dimension: Dimension
@@ -28,18 +28,18 @@ class DimJoin(Node):
     prefix: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse another kind of join, and a prefix that is none."""
+        """Refuse an invalid kind of join, dimension or prefix."""
         Node.__post_init__(self)
         if not isinstance(self.dimension, Dimension):
             raise self._refused(
-                f"joins a {type(self.dimension).__name__}, which is no dimension", "use Dimension.from_file(...)"
+                f"joins a {type(self.dimension).__name__}, which is not a dimension", "use Dimension.from_file(...)"
             )
         if self.how not in get_args(DimJoinType):
             raise self._refused(f"cannot join {self.how!r}", f"use one of: {', '.join(get_args(DimJoinType))}")
         if self.prefix is not None and not self.prefix:
             raise self._refused("has an empty prefix", "leave prefix= out, or write prefix='dim_'")
         if self.prefix is not None and self.prefix.casefold().startswith(PREFIX):
-            raise self._refused(f"has the prefix {self.prefix!r}: fields called so are hidden", "take another one")
+            raise self._refused(f"has the prefix {self.prefix!r}, which hides its fields", "take another one")
 
     def detail(self) -> str:
         """The kind of join, its keys and the dimension."""
@@ -48,7 +48,7 @@ class DimJoin(Node):
         return f"{self.how} on {keys}{more} with {self.dimension.text}"
 
     def identity(self) -> tuple[str, ...]:
-        """What decides which rows meet; where the dimension lies does not."""
+        """The settings that decide which rows match; the location of the dimension is not one."""
         condition = self.condition.identity() if self.condition is not None else ""
         return (
             self.how,

@@ -14,9 +14,10 @@ from rs_assets.topology.nodes.timed import Arrival, TimedState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distinct(TimedState):
-    """Of rows with equal `fields` the one that comes first; the others are dropped.
+    """The first of the rows with equal `fields`; the others are dropped.
 
-    A row is remembered until the watermark has passed its event time by `within`. Rows behind the watermark are late.
+    A row is remembered until the watermark has passed its event time by `within`. Rows older than the watermark are
+    late.
     """
 
     family: ClassVar[Family] = "window"
@@ -26,13 +27,13 @@ class Distinct(TimedState):
     time_field: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse no field, or one twice."""
+        """Refuse no field, or a duplicate."""
         TimedState.__post_init__(self)
         checked_duration(self.within, what=f"within of step {self.name!r}")
         if not self.fields or len(set(self.fields)) != len(self.fields):
             raise TopologyError(
                 f"step {self.name!r} must name at least one field and none twice: {', '.join(self.fields) or 'none'}",
-                remedy="name the fields that tell rows apart: .distinct('id', within=Time.minutes(10))",
+                remedy="name the fields that identify a row: .distinct('id', within=Time.minutes(10))",
                 step=self.name,
             )
 
@@ -43,11 +44,11 @@ class Distinct(TimedState):
 
     @property
     def own_delay(self) -> bool:
-        """Without one it waits as long as it remembers."""
+        """Whether its watermark delay differs from `within`, the default."""
         return self.water_mark != self.within
 
     def leaving(self, field: str, lag: timedelta) -> Arrival | None:
-        """A row leaves in the batch in which it comes."""
+        """A row is emitted in the batch in which it arrives."""
         return Arrival(lag) if field == self.time_field else None
 
     def detail(self) -> str:

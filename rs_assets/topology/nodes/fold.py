@@ -1,4 +1,4 @@
-"""What users' own functions make of the rows of a window."""
+"""User-defined functions over the rows of a window."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Records = list[Record]
 
 @runtime_checkable
 class Accumulator(Protocol):
-    """An aggregate of the user's own; none of its methods may change anything but the accumulator that it gets."""
+    """A user-defined aggregate; its methods may change nothing but the accumulator that they get."""
 
     def create(self) -> Any:
         """The accumulator before the first row."""
@@ -28,12 +28,12 @@ class Accumulator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """A function of what it returned for the rows before (None before the first) and of a row."""
+    """A function of its previous result (None before the first row) and of a row."""
 
     function: Callable[[Any, Record], Any]
 
     def __call__(self, rows: Records) -> Any:
-        """What it returns for the last row."""
+        """The result for the last row."""
         made: Any = None
         for row in rows:
             made = self.function(made, row)
@@ -47,7 +47,7 @@ class Accumulated:
     accumulator: Accumulator
 
     def __call__(self, rows: Records) -> Any:
-        """Its value in the end."""
+        """The value after all rows."""
         made = self.accumulator.create()
         for row in rows:
             made = self.accumulator.accumulate(made, row)
@@ -56,9 +56,9 @@ class Accumulated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold(Node):
-    """Puts into a window's row the fields `made` that `function` makes of its rows, which stand in the field `rows`.
+    """Puts into a window's row the fields `made` that `function` computes of its rows, which are in the field `rows`.
 
-    The field goes. No state depends on it: the rows are in state, as they came.
+    The field `rows` is dropped. No state depends on the function: the rows are in state as they came.
     """
 
     function: PythonFunction

@@ -16,25 +16,25 @@ from rs_assets.topology.nodes.window import window_grid, window_lag, window_text
 from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText
 
 SIDES = ("left", "right")
-# What a join by windows adds to the fields of its rows.
+# The fields that a join by windows adds to its rows.
 PLACE_FIELDS = ("start_time", "end_time")
 GROWS = "without bound: its state grows for ever"
-# Joins that have rows without partner, which may come early.
+# Joins that emit unmatched rows, which may come early.
 OUTER = frozenset({"left", "right", "full", "anti"})
-# What the states of the processors are called, and the time of a record that both sides of a self join get.
+# The names of the processors' states, and the field with the record time that both sides of a self join get.
 MEETING, AS_OF = "join", "asof"
 RECORD_TIME = "_rs_record_time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamJoin(TimedState):
-    """Pairs of rows of two streams whose fields `on` are equal and which lie near each other in time.
+    """Pairs of rows of two streams whose fields `on` are equal and which are near each other in time.
 
-    `inputs` are the left and the right one. `bound` None: any two rows, whatever their times; then nothing is ever
-    forgotten. `time_fields` and `water_marks` are those of the two sides; `prefix` is put before the names of the right
-    side's fields, which otherwise take the place of those of the left. `early`: a row without partner comes at once, to
-    be taken back when it meets one. `shared`: both sides come from one step, whose records go to both in one reading.
-    `processor`: a processor joins also what Spark could.
+    `inputs` are the left and the right one. `bound` None: any two rows, whatever their times; then state is never
+    expired. `time_fields` and `water_marks` are those of the two sides; `prefix` is put before the names of the right
+    side's fields, which otherwise replace fields of the left. `early`: an unmatched row is emitted at once, and
+    retracted when it matches. `shared`: both sides come from one step, whose records are read once and go to both.
+    `processor`: use a processor even if Spark's own join would do.
     """
 
     family: ClassVar[Family] = "join"
@@ -51,15 +51,15 @@ class StreamJoin(TimedState):
     processor: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse joins whose rows Spark could never let go, and settings without a meaning."""
+        """Refuse joins whose rows could never be expired, and settings without effect."""
         TimedState.__post_init__(self)
         for side, delay in zip(SIDES, self.water_marks, strict=True):
-            checked_duration(delay, what=f"the water mark of the {side} side of step {self.name!r}", least=NONE)
+            checked_duration(delay, what=f"the watermark delay of the {side} side of step {self.name!r}", least=NONE)
         if self.how not in get_args(JoinType):
             raise self._refused(f"cannot join {self.how!r}", f"use one of: {', '.join(get_args(JoinType))}")
         if self.prefix is not None and (not self.prefix or self.how not in OF_BOTH):
             raise self._refused(
-                "has a prefix without a use", "leave prefix= out: semi and anti keep left rows as they are"
+                "has a prefix without effect", "leave prefix= out: semi and anti keep left rows as they are"
             )
         self._check_times()
         self._check_processed()
@@ -67,12 +67,12 @@ class StreamJoin(TimedState):
     def _check_times(self) -> None:
         if self.bound is None and self.how != "inner":
             raise self._refused(
-                f"is a {self.how} join without a bound in time, so nobody could know when a row stays without partner",
+                f"is a {self.how} join without a bound in time, so no row could ever be known to be unmatched",
                 "give it one, such as within=Time.minutes(10); without a bound only inner joins make sense",
             )
         if self.bound is None and (self.time_fields is not None or any(self.water_marks)):
             raise self._refused(
-                "has no bound in time, and so no use for times", "leave time_field= and water_mark= out"
+                "has no bound in time, and so does not use times", "leave time_field= and water_mark= out"
             )
         if self.bound is not None and self.time_fields is None:
             raise self._refused(
@@ -82,14 +82,14 @@ class StreamJoin(TimedState):
     def _check_processed(self) -> None:
         if self.early and (self.how not in OUTER or self.bound is None or isinstance(self.bound, AsOf)):
             raise self._refused(
-                "has early=True without a use: none of its rows waits to stay without partner",
+                "has early=True without effect: none of its rows waits for a match",
                 f"leave early= out, or set how= to one of: {', '.join(sorted(OUTER))}",
             )
         if isinstance(self.bound, AsOf) and self.how not in {"inner", "left"}:
             raise self._refused(f"is an as-of join, which cannot be {self.how!r}", "use one of: inner, left")
         if self.processor and self.bound is None:
             raise self._refused(
-                "has processor=True without a use: its state is never looked through for rows to forget",
+                "has processor=True without effect: its state is never searched for expired rows",
                 "leave processor= out: Spark's own join does it as well",
             )
         if self.shared and self.bound is None:
@@ -104,27 +104,28 @@ class StreamJoin(TimedState):
             )
         if self.shared and self.water_marks[0] != self.water_marks[1]:
             raise self._refused(
-                "joins a stream with itself, which is read once, with two water marks", "give one for both sides"
+                "joins a stream with itself, which is read once, with two watermark delays", "give one for both sides"
             )
 
     @property
     def variable(self) -> str | None:
-        """The rows that wait, if a processor joins: as of a time, early, a stream with itself, or as it was told."""
+        """The waiting rows, if a processor joins: as-of, early, a self join, or with `processor`."""
         if isinstance(self.bound, AsOf):
             return AS_OF
         return MEETING if self.early or self.shared or self.processor else None
 
     @property
     def lossy(self) -> bool:
-        """Whether Spark loses rows of it beside other states.
+        """Whether Spark's join loses rows when it is chained with other stateful steps.
 
-        There rows come that the watermark has passed: a semi join gives none of those that meet in their first batch.
+        There rows may arrive after the watermark has passed them: a semi join emits none of them that match in their
+        first batch.
         """
         return self.how == "semi" and self.variable is None
 
     @property
     def keeper(self) -> str | None:
-        """Rows that meet lie in state by key and time; as of a time, by key."""
+        """The layout of a processor's state: by key and time; of an as-of join by key."""
         return {MEETING: "a processor, by time", AS_OF: "a processor", None: None}[self.variable]
 
     @property
@@ -145,20 +146,20 @@ class StreamJoin(TimedState):
 
     @property
     def place(self) -> TumblingWindow | HoppingWindow | None:
-        """The windows in which rows meet, if it is a join by windows."""
+        """The windows in which rows match, if it is a join by windows."""
         return None if isinstance(self.bound, Interval | AsOf) else self.bound
 
     @property
     def own_delay(self) -> bool:
-        """Whether it was given a water mark."""
+        """Whether a watermark delay is configured."""
         return any(self.water_marks)
 
     @property
     def holds(self) -> timedelta:
-        """Rows of an interval leave as long as a partner may come; those of a window when it closes.
+        """Rows of an interval join are emitted while a match may come; those of a window when it closes.
 
-        Spark looks for partners up to and with the end of the interval: a millisecond more. A processor hands on the
-        watermark as it is, behind which its rows come.
+        Spark looks for matches up to and including the end of the interval: a millisecond more. A processor passes the
+        watermark on unchanged, and its rows come after it.
         """
         if self.variable is not None or not isinstance(self.bound, Interval) or self.bound.exact:
             return NONE
@@ -169,7 +170,7 @@ class StreamJoin(TimedState):
         return arrival.bound if self.place is None else window_lag(self.place, arrival)
 
     def leaving(self, field: str, lag: timedelta) -> Arrival | None:
-        """When Spark joins, a row leaves before the watermark that it hands on has passed the time of either side."""
+        """Spark's join emits a row before the watermark that it passes on has passed the time of either side."""
         if field in self._times():
             behind = self._behind(field) if self.place is None else self.place.size
             return Arrival(lag + behind) if behind is not None else None
@@ -180,18 +181,18 @@ class StreamJoin(TimedState):
         return Arrival(lag) if field == "end_time" else None
 
     def _behind(self, field: str) -> timedelta | None:
-        """How long after a time of a side its row may leave, by the watermark that is handed on; None: however long."""
+        """How long after a time of a side its row may be emitted, by the watermark passed on; None if unbounded."""
         if isinstance(self.bound, AsOf):
             return NONE if field != self._right_time else self.bound.tolerance
         return self.bound.reach if self.variable is not None and isinstance(self.bound, Interval) else NONE
 
     @property
     def _right_time(self) -> str:
-        """What the time of the right side is called in the rows."""
+        """The name of the right side's time in the joined rows."""
         return f"{self.prefix or ''}{self.time_fields[1]}" if self.time_fields else ""
 
     def _times(self) -> frozenset[str]:
-        """The fields of its rows that hold the time of a side, and that no row lacks for want of a partner."""
+        """The fields that hold the time of a side, and that are never null in unmatched rows."""
         if self.time_fields is None:
             return frozenset()
         left, merged = self.time_fields[0], self._right_time
@@ -209,7 +210,7 @@ class StreamJoin(TimedState):
         return f"{self.how} on {keys}{more} {bound_text(self.bound)}{kind}{by}"
 
     def identity(self) -> tuple[str, ...]:
-        """Everything that decides what the state means."""
+        """The settings that the meaning of the state depends on."""
         condition = self.condition.identity() if self.condition is not None else ""
         return (
             self.how,

@@ -1,4 +1,4 @@
-"""Shuffles: how many partitions a stream is spread over, and by what."""
+"""Shuffles: the number of partitions and the fields that rows are distributed by."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rs_assets.topology.nodes.base import Family, Node, positive
 from rs_assets.topology.nodes.sink import Sink
 from rs_assets.topology.nodes.source import Source
 
-# `memory` is Spark's exchange inside a query; the durable ones stand between two queries.
+# `memory` is Spark's exchange inside a query; the durable ones connect two queries.
 DurableStrategy = Literal["delta", "kafka"]
 Strategy = Literal["memory"] | DurableStrategy
 
@@ -36,16 +36,16 @@ class Shuffle(Node):
         return f"{self.partitions} partitions" + (f" by {', '.join(self.keys)}" if self.keys else "")
 
     def identity(self) -> tuple[str, ...]:
-        """Where a row is computed changes no result."""
+        """The partition of a row changes no result."""
         return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffleWrite(Sink):
-    """The upper half of a durable shuffle: ends a query, whose rows go to `place`.
+    """The writing half of a durable shuffle: ends a query, whose rows go to `place`.
 
-    `delta` is a table, `kafka` a topic of `cluster`. The place is named by namespace, job and step; a run adds the id
-    of the pipeline to the name of a topic, and knows the `folder` of a table, beside the checkpoint of the query.
+    `delta` is a table, `kafka` a topic of `cluster`. The place is named by namespace, job and step; a run appends the
+    id of the pipeline to the name of a topic, and sets the `folder` of a table, next to the checkpoint of the query.
     """
 
     family: ClassVar[Family] = "shuffle"
@@ -77,7 +77,7 @@ class ShuffleWrite(Sink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffleRead(Source):
-    """The lower half of a durable shuffle: begins a query with the rows that the step `after` has written."""
+    """The reading half of a durable shuffle: begins a query with the rows that the step `after` has written."""
 
     family: ClassVar[Family] = "shuffle"
 
@@ -91,7 +91,7 @@ class ShuffleRead(Source):
 
     @property
     def follows(self) -> tuple[str, ...]:
-        """The step that writes what is read here."""
+        """The step that writes the rows read here."""
         return (self.after,)
 
     @property
@@ -104,5 +104,5 @@ class ShuffleRead(Source):
         return f"from {self.strategy}"
 
     def identity(self) -> tuple[str, ...]:
-        """State does not care how the rows came."""
+        """State does not depend on how the rows arrive."""
         return ()

@@ -1,4 +1,4 @@
-"""Sinks: where results go, and what makes a repeated batch harmless there."""
+"""Sinks: targets of results, and how each makes a repeated batch harmless."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 DeltaMode = Literal["append", "upsert", "complete"]
 Connector = Literal["native", "jvm"]
 Delivery = Literal["at_least_once", "exactly_once"]
-# Settings of Kafka's producer that follow from others here.
+# Settings of Kafka's producer that are derived from others here.
 OWN_SETTINGS = ("bootstrap", "security", "sasl", "ssl", "acks", "enable.idempotence", "transactional", "key.", "value.")
 
-# What a sink of the user's own must have, and what it must have to go back to another batch.
+# The methods of a user-defined sink, and those with which it can go back to an earlier batch.
 WRITER = ("name", "committed", "last_committed", "stage", "location")
 REWINDING = ("check_rewind", "rewind")
 
@@ -42,12 +42,12 @@ class Sink(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrintSink(Sink):
-    """Shows each batch as a table on standard output, at most `max_rows` of it."""
+    """Prints at most `max_rows` of each batch as a table to standard output."""
 
     max_rows: int = 20
 
     def __post_init__(self) -> None:
-        """Refuse a limit that shows nothing."""
+        """Refuse an invalid limit."""
         Sink.__post_init__(self)
         if not positive(self.max_rows):
             raise TopologyError(f"step {self.name!r}: max_rows must be a positive number")
@@ -77,9 +77,9 @@ class MemorySink(Sink):
     channel: MemoryChannel = field(repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is not a channel."""
+        """Refuse anything but a channel."""
         Sink.__post_init__(self)
-        # Only pipelines with a channel load it, which they have done then.
+        # Only pipelines with a channel have loaded the module.
         from rs_assets.connectors.memory import checked_kind
 
         checked_kind(self.channel, step=self.name)
@@ -91,12 +91,12 @@ class DeltaSink(Sink):
 
     `append` adds the rows (of a window that emits updates: each update), `upsert` replaces the rows of the same `keys`,
     `complete` holds all windows as they are after each batch. `connector` is the writer: `native` (Spark writes
-    Parquet, delta-rs commits) or `jvm`. Of rows of the same keys the greatest by `order_by` stays, whenever it comes;
-    without it the one that was read last. If the field `deletes` of that row is true, the table has no row of its keys
-    then. `partition_by` makes the partitions of a new table.
+    Parquet, delta-rs commits) or `jvm`. Of rows of the same keys the greatest by `order_by` wins, whenever it comes;
+    without it the one that was read last. If the field `deletes` of that row is true, the keys have no row in the table
+    any more. `partition_by` sets the partitions of a new table.
 
-    With `late` it gets, instead of the rows of the step before it, those that came too late for that step: as they came
-    to it, with the watermark that refused them.
+    With `late` it gets, instead of the rows of the step before it, the late rows of that step: as that step got them,
+    with the watermark that they came after.
     """
 
     icon: ClassVar[str] = "deltalake"
@@ -112,14 +112,14 @@ class DeltaSink(Sink):
 
     @property
     def read_order(self) -> bool:
-        """Whether it depends on where rows were read which of them stays."""
+        """Whether the winning row depends on the positions at which rows were read."""
         return self.mode == "upsert" and not self.order_by
 
     def __post_init__(self) -> None:
-        """Refuse options that do not go together."""
+        """Refuse invalid combinations of options."""
         Sink.__post_init__(self)
         if not isinstance(self.table, str) or not self.table or "\0" in self.table or ".." in self.table.split("/"):
-            raise TopologyError(f"step {self.name!r}: {self.table!r} is no table name or path")
+            raise TopologyError(f"step {self.name!r}: {self.table!r} is not a table name or path")
         if "://" not in self.table:
             checked_path(self.table, what=f"step {self.name!r}: the table")
         if self.mode not in get_args(DeltaMode):
@@ -140,11 +140,11 @@ class DeltaSink(Sink):
             if getattr(self, option) and self.mode != "upsert":
                 raise TopologyError(f"step {self.name!r}: {option} belongs to mode='upsert'", remedy="leave it out")
         if self.deletes in self.keys:
-            raise TopologyError(f"step {self.name!r}: {self.deletes!r} is a key, so it cannot tell which rows go")
+            raise TopologyError(f"step {self.name!r}: {self.deletes!r} is a key, so it cannot mark deleted rows")
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The fields of a row that it names."""
+        """The fields of a row that its settings name."""
         return (*self.keys, *self.order_by, *self.partition_by, *((self.deletes,) if self.deletes else ()))
 
     def detail(self) -> str:
@@ -156,11 +156,11 @@ class DeltaSink(Sink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSink(Sink):
-    """A topic of Kafka, or the one that `topic_field` names in each row.
+    """A Kafka topic, or the topics that `topic_field` names in each row.
 
     `key`, `value`, `partition` and `headers` are fields; without `value` it is a JSON object of the row. `options` are
-    settings of Kafka's producer by their Java names. `timestamp` is the field with the time of a record; without it
-    `times`, which follow from the steps before, are the fields that may have it.
+    settings of Kafka's producer by their Java names. `timestamp` is the field with the time of a record; without it it
+    is the first non-null field of `times`, which follow from the steps before.
     """
 
     at_once: ClassVar[bool] = True
@@ -179,10 +179,10 @@ class KafkaSink(Sink):
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse options that do not go together."""
+        """Refuse invalid combinations of options."""
         Sink.__post_init__(self)
         if (self.topic is None) == (self.topic_field is None):
-            raise TopologyError(f"step {self.name!r} needs a topic or a topic_field, and just one of them")
+            raise TopologyError(f"step {self.name!r} needs either a topic or a topic_field")
         if self.topic is not None:
             writable_topic(self.topic, step=self.name)
         if self.delivery not in get_args(Delivery):
@@ -217,7 +217,7 @@ class KafkaSink(Sink):
         )
 
     def detail(self) -> str:
-        """Delivery and topic, and where the time of a record comes from."""
+        """Delivery and topic, and the source of the record's time."""
         time = ", else ".join((*((self.timestamp,) if self.timestamp else self.times), "the clock"))
         where = self.topic or f"the topic in {self.topic_field}"
         return f"{self.delivery.replace('_', ' ')} to {where}, time: {time}"
@@ -225,14 +225,14 @@ class KafkaSink(Sink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterSink(Sink):
-    """A sink of the user's own: any object with the methods of `rs_assets.sinks.SinkWriter`."""
+    """A user-defined sink: any object with the methods of `rs_assets.sinks.SinkWriter`."""
 
     at_once: ClassVar[bool] = True
 
     writer: SinkWriter = field(repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse an object that lacks a part of the protocol, or has one half of `Rewinding` only."""
+        """Refuse an object that lacks a method of the protocol, or has only one half of `Rewinding`."""
         Sink.__post_init__(self)
         lacking = [part for part in WRITER if not hasattr(self.writer, part)]
         halves = [method for method in REWINDING if hasattr(self.writer, method)]

@@ -1,4 +1,4 @@
-"""Sources: where rows come from, which splits they have and what is done with records that do not parse."""
+"""Sources: origins of rows, their splits, and the policy for records that do not parse."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from rs_assets.connectors.memory import MemoryChannel
 
 Format = Literal["json", "text", "csv", "parquet"]
-# What an ending tells for certain; lines of JSON are found in files of any name.
+# The formats that a file's ending determines; JSON lines may be in files of any name.
 FORMATS_BY_NAME: Mapping[str, Format] = {".csv": "csv", ".parquet": "parquet"}
 KafkaFormat = Literal["json", "text", "avro", "confluent_avro", "raw"]
 DataLoss = Literal["fail", "continue"]
 Tombstones = Literal["skip", "keep", "bad"]
-# Where a source begins to read at its first start; a moment; or an offset for each partition of each topic.
+# The position of a source at its first start; a moment; or an offset for each partition of each topic.
 StartingOffsets = Literal["earliest", "latest", "committed"] | datetime | Mapping[str, Mapping[int, int]]
-# What else a record of Kafka has; each may become a field `kafka_key`, `kafka_topic`...
+# The other parts of a Kafka record; each may become a field `kafka_key`, `kafka_topic`...
 AVRO = ("avro", "confluent_avro")
 HEADERS = "array<struct<key: string, value: binary>>"
 KAFKA_METADATA: Mapping[str, str] = {
@@ -44,7 +44,7 @@ KAFKA_METADATA: Mapping[str, str] = {
 }
 # The scheme of local files, and any other.
 SCHEME, REMOTE = re.compile(r"^file:(//)?(?=/)"), re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
-# Groups, remarks and flags that Java's regular expressions have not: (?P<name>...), (?(1)...), (?#...), (?a), (?L).
+# Groups, comments and flags that Java's regular expressions lack: (?P<name>...), (?(1)...), (?#...), (?a), (?L).
 PYTHON_ONLY = re.compile(r"\(\?(?:P|\(|#|[a-zA-Z]*[aL][a-zA-Z]*[:)])")
 RAW_SCHEMA = (
     f"key binary, value binary, headers {HEADERS}, topic string, partition int, offset bigint, timestamp timestamp"
@@ -62,13 +62,13 @@ class Source(Node):
     schema: str | None = None
 
     def __post_init__(self) -> None:
-        """Bring the schema to DDL text, whatever it was given as."""
+        """Convert the schema to DDL text."""
         Node.__post_init__(self)
         object.__setattr__(self, "schema", schema_text(self.schema, step=self.name))
 
     @property
     def bounded(self) -> bool:
-        """Whether the input has an end at which all windows fire and the generation is sealed."""
+        """Whether the input has an end, at which all windows fire and the generation is sealed."""
         return False
 
     @property
@@ -78,21 +78,21 @@ class Source(Node):
 
     @property
     def row_schema(self) -> str | None:
-        """The fields of its rows as DDL text, None if that is found out at the first start."""
+        """The fields of its rows as DDL text, None if they are inferred at the first start."""
         return self.schema
 
     @property
     def origin(self) -> tuple[str, ...]:
-        """What is read, whatever the step is called; () of what cannot be told from others of its kind."""
+        """The input, whatever the step is called; () if it cannot be distinguished from others of its kind."""
         return ()
 
     def unlimited(self) -> Self:
-        """The same source without limits of a batch, which real-time mode has not."""
+        """The same source without batch limits, which real-time mode does not support."""
         return self
 
     @property
     def in_parser(self) -> bool:
-        """Whether Spark's own reader parses its files, so that their lines have to be looked at beside it."""
+        """Whether Spark's own reader parses its files, so that their lines are checked separately."""
         return False
 
 
@@ -119,11 +119,11 @@ class ArraySource(Source):
 
     @property
     def bad_records(self) -> BadRecords:
-        """The declared policy; rows are checked when they are given, so only steps can fail on them."""
+        """The configured policy; rows are checked when they are given, so only steps can fail on them."""
         return self.policy
 
     def detail(self) -> str:
-        """How many rows there are."""
+        """The number of rows."""
         return f"{len(self.rows)} rows"
 
     def identity(self) -> tuple[str, ...]:
@@ -139,8 +139,8 @@ class MemorySource(Source):
     policy: BadRecords = BadRecords.FAIL
 
     def __post_init__(self) -> None:
-        """Refuse what is not a channel, and take over its schema."""
-        # Only pipelines with a channel load it, which they have done then.
+        """Refuse anything but a channel, and take its schema."""
+        # Only pipelines with a channel have loaded the module.
         from rs_assets.connectors.memory import checked_kind
 
         checked_kind(self.channel, step=self.name)
@@ -154,7 +154,7 @@ class MemorySource(Source):
 
     @property
     def bad_records(self) -> BadRecords:
-        """The declared policy; rows are checked when they are put, so only steps can fail on them."""
+        """The configured policy; rows are checked when they are put, so only steps can fail on them."""
         return self.policy
 
     def detail(self) -> str:
@@ -163,7 +163,7 @@ class MemorySource(Source):
 
 
 def format_by_name(path: str) -> Format:
-    """The format that files have by the ending of their path, packed or not: csv or parquet, else json.
+    """The format by a path's ending, compressed or not: csv or parquet, else json.
 
     >>> format_by_name("orders/*.csv.gz"), format_by_name("clicks.jsonl"), format_by_name("landing/")
     ('csv', 'json', 'json')
@@ -178,7 +178,7 @@ class FileSource(Source):
 
     `tail=False` reads files that no longer change, with Spark's own reader; `tail=True` follows growing files line by
     line. `pattern` (text only) is a regular expression with named groups: one field a group, cast to `schema`.
-    `path` is absolute once the node is made, in the form that Spark lists files in; `written` is what was given.
+    `path` becomes absolute, in the form in which Spark lists files; `written` is the given path.
     """
 
     icon: ClassVar[str] = "file"
@@ -195,18 +195,18 @@ class FileSource(Source):
     written: str = field(default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse options that do not go together, and anchor the path in the project's folder."""
+        """Refuse invalid combinations of options, and make the path absolute."""
         Source.__post_init__(self)
         is_text = isinstance(self.path, str) and bool(self.path) and "\0" not in self.path
         checks: Sequence[tuple[bool, str, str]] = (
             (is_text, "the path must be text", ""),
-            (not is_text or REMOTE.match(self.path) is None, f"files are not read from {self.path}",
+            (not is_text or REMOTE.match(self.path) is None, f"files cannot be read from {self.path}",
              "use a path of a local or mounted file system"),
-            (self.format in get_args(Format), f"{self.format!r} is no format",
+            (self.format in get_args(Format), f"{self.format!r} is not a format",
              f"use one of: {', '.join(get_args(Format))}"),
-            (not (self.tail and self.format == "parquet"), "files of Parquet do not grow", "leave tail out"),
+            (not (self.tail and self.format == "parquet"), "Parquet files cannot be followed", "leave tail out"),
             (self.pattern is None or self.format == "text", "a pattern needs format='text'",
-             "it is a regular expression for lines; which files are read says the path: 'logs/*.json'"),
+             "it is a regular expression for lines; the path selects the files: 'logs/*.json'"),
             (self.pattern is None or self.schema is not None, "a pattern needs a schema", "pass schema='...'"),
             (self.format != "text" or self.pattern is not None or self.schema is None,
              "plain text has the one field 'value'", "leave schema out, or pass pattern="),
@@ -230,18 +230,18 @@ class FileSource(Source):
 
     @property
     def bounded(self) -> bool:
-        """One file that is not followed ends; a directory, a glob and a growing file do not."""
+        """A single file without `tail` ends; a directory, a glob and a growing file do not."""
         place = Path(self.path)
         return not self.tail and (place.is_file() or not (glob.has_magic(self.path) or place.is_dir()))
 
     @property
     def bad_records(self) -> BadRecords:
-        """The policy that was asked for."""
+        """The configured policy."""
         return self.policy
 
     @property
     def in_parser(self) -> bool:
-        """Whole files under FAIL; under other policies each line is parsed by itself, and counted."""
+        """Whole files under FAIL; under other policies each line is parsed separately, and counted."""
         return not self.tail and self.policy is BadRecords.FAIL and self.format != "parquet"
 
     @property
@@ -250,11 +250,11 @@ class FileSource(Source):
         return "value string" if self.format == "text" and self.pattern is None else self.schema
 
     def detail(self) -> str:
-        """Format and path, as it was written."""
+        """Format and path, as given."""
         return f"{self.format}{', tail' if self.tail else ''} {self.written}"
 
     def identity(self) -> tuple[str, ...]:
-        """The path may move; what the rows look like may not."""
+        """The path may move; the format and the schema may not change."""
         return (self.format, str(self.tail), self.pattern or "", self.schema or "inferred")
 
 
@@ -262,9 +262,9 @@ class FileSource(Source):
 class KafkaSource(Source):
     """Records of Kafka topics; each partition is a split. Unbounded.
 
-    `topics` are names, or `pattern` is a regular expression of Java that new topics are matched with too. `group` is
+    `topics` are names, or `pattern` is a Java regular expression, which new topics are matched with too. `group` is
     the consumer group in which the committed offsets are shown; nothing is read from it, unless `starting` is
-    "committed". `metadata` names what else of a record becomes a field, `kafka_offset` and the like.
+    "committed". `metadata` names other parts of a record that become fields, `kafka_offset` and the like.
     """
 
     icon: ClassVar[str] = "kafka"
@@ -286,7 +286,7 @@ class KafkaSource(Source):
     min_partitions: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse options that do not go together."""
+        """Refuse invalid combinations of options."""
         Source.__post_init__(self)
         for topic in self.topics:
             checked_topic(topic, step=self.name)
@@ -296,15 +296,15 @@ class KafkaSource(Source):
             checked_group(self.group, step=self.name)
         numbers = (self.max_rows_per_batch, self.min_partitions)
         checks: Sequence[tuple[bool, str, str]] = (
-            (bool(self.topics) != bool(self.pattern), "it needs topics or a pattern, and not both", ""),
+            (bool(self.topics) != bool(self.pattern), "it needs either topics or a pattern", ""),
             (len(set(self.topics)) == len(self.topics), "a topic is named twice", ""),
-            (self.pattern is None or _compiles(self.pattern), "the pattern is no regular expression", ""),
+            (self.pattern is None or _compiles(self.pattern), "the pattern is not a regular expression", ""),
             (self.pattern is None or not PYTHON_ONLY.search(str(self.pattern)),
-             "the pattern is a regular expression of Python alone: Kafka's client takes those of Java",
-             "group by (?:...), and leave out names and remarks"),
-            (self.format in get_args(KafkaFormat), f"{self.format!r} is no format",
+             "the pattern is a Python regular expression: Kafka's client takes those of Java",
+             "group by (?:...), and leave out names and comments"),
+            (self.format in get_args(KafkaFormat), f"{self.format!r} is not a format",
              f"use one of: {', '.join(get_args(KafkaFormat))}"),
-            (self.format in ("json", *AVRO) or self.schema is None, f"format {self.format!r} has fields of its own",
+            (self.format in ("json", *AVRO) or self.schema is None, f"format {self.format!r} has fixed fields",
              "leave schema out"),
             (self.format not in AVRO or _is_record(self.schema), f"format {self.format!r} needs an Avro record",
              """schema='{"type": "record", "name": "order", "fields": [...]}'"""),
@@ -312,17 +312,17 @@ class KafkaSource(Source):
              f"there are: {', '.join(KAFKA_METADATA)}"),
             (len(set(map(str, self.metadata))) == len(self.metadata), "metadata are named twice", ""),
             (self.format != "raw" or not self.metadata, "format 'raw' has all metadata", "leave metadata out"),
-            (self.on_data_loss in get_args(DataLoss), f"{self.on_data_loss!r} is no policy for lost records",
+            (self.on_data_loss in get_args(DataLoss), f"{self.on_data_loss!r} is not a policy for lost records",
              f"use one of: {', '.join(get_args(DataLoss))}"),
-            (self.tombstones in get_args(Tombstones), f"{self.tombstones!r} is no policy for records without a value",
+            (self.tombstones in get_args(Tombstones), f"{self.tombstones!r} is not a policy for empty values",
              f"use one of: {', '.join(get_args(Tombstones))}"),
             (all(positive(n) for n in numbers if n is not None), "a limit must be a positive number", ""),
             (self.starting != "committed" or self.group is not None, "starting_offsets='committed' needs a group", ""),
             (not isinstance(self.starting, datetime) or self.starting.tzinfo is not None,
              "the moment to start from has no time zone", "datetime(..., tzinfo=UTC)"),
-            (_are_offsets(self.starting), f"{self.starting!r} are no starting offsets",
+            (_are_offsets(self.starting), f"{self.starting!r} is not a starting position",
              "use 'earliest', 'latest', 'committed', a datetime or {'topic': {0: 17}}"),
-            (self.dead_letter_topic is None or self.policy.keeps_letters, "nothing would go to the dead-letter topic",
+            (self.dead_letter_topic is None or self.policy.keeps_letters, "the dead-letter topic would get nothing",
              "bad_records='dead_letter'"),
             (not self.reads(self.dead_letter_topic), "it would read its own dead letters", "use another topic"),
         )  # fmt: skip
@@ -335,7 +335,7 @@ class KafkaSource(Source):
         return replace(self, max_rows_per_batch=None, min_partitions=None)
 
     def reads(self, topic: str | None) -> bool:
-        """Whether it is one of its topics, or of those that its pattern means."""
+        """Whether `topic` is one of its topics, or matches its pattern."""
         if self.pattern is not None and topic is not None:
             return _compiles(self.pattern) and re.fullmatch(self.pattern, topic) is not None
         return topic in self.topics
@@ -347,12 +347,12 @@ class KafkaSource(Source):
 
     @property
     def bad_records(self) -> BadRecords:
-        """The policy that was asked for."""
+        """The configured policy."""
         return self.policy
 
     @property
     def row_schema(self) -> str | None:
-        """The schema, and behind it the metadata that were asked for."""
+        """The schema, followed by the configured metadata."""
         fixed = {"text": "value string", "raw": RAW_SCHEMA, **dict.fromkeys(AVRO)}
         fields = fixed.get(self.format, self.schema)
         extra = [f"kafka_{name} {KAFKA_METADATA[name]}" for name in self.metadata]
@@ -363,7 +363,7 @@ class KafkaSource(Source):
         return f"{self.format} {', '.join(self.topics) or self.pattern}"
 
     def identity(self) -> tuple[str, ...]:
-        """The cluster may move; the topics and what the rows look like may not."""
+        """The cluster may move; the topics and the schema may not change."""
         return (self.format, *(self.topics or (f"/{self.pattern}/",)), self.schema or "inferred", *self.metadata)
 
 

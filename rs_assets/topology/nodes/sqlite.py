@@ -1,4 +1,4 @@
-"""Tables of SQLite: as a source, and as a sink."""
+"""SQLite tables as a source and as a sink."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rs_assets.topology.nodes.source import Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqliteSource(Source):
-    """Rows of a table by its INTEGER PRIMARY KEY; unbounded. `path` is absolute once the node is made."""
+    """Rows of a table by its INTEGER PRIMARY KEY; unbounded. `path` becomes absolute."""
 
     icon: ClassVar[str] = "sqlite"
 
@@ -25,7 +25,7 @@ class SqliteSource(Source):
     max_rows_per_batch: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse options that cannot be used, and anchor the path."""
+        """Refuse invalid options, and make the path absolute."""
         Source.__post_init__(self)
         _check_place(self.name, self.path, self.table)
         if self.max_rows_per_batch is not None and not positive(self.max_rows_per_batch):
@@ -39,7 +39,7 @@ class SqliteSource(Source):
 
     @property
     def bad_records(self) -> BadRecords:
-        """The policy that was asked for."""
+        """The configured policy."""
         return self.policy
 
     def detail(self) -> str:
@@ -47,13 +47,13 @@ class SqliteSource(Source):
         return self.table
 
     def identity(self) -> tuple[str, ...]:
-        """The database may move; the table and what its rows look like may not."""
+        """The database may move; the table and the schema may not change."""
         return (self.table, self.schema or "inferred")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqliteSink(Sink):
-    """Rows added to a table, which is made if it is not there. `path` is absolute once the node is made."""
+    """Rows appended to a table, which is created if it does not exist. `path` becomes absolute."""
 
     icon: ClassVar[str] = "sqlite"
 
@@ -61,7 +61,7 @@ class SqliteSink(Sink):
     table: str
 
     def __post_init__(self) -> None:
-        """Refuse a place that cannot be, and anchor the path."""
+        """Refuse an invalid database or table, and make the path absolute."""
         Sink.__post_init__(self)
         _check_place(self.name, self.path, self.table)
         object.__setattr__(self, "path", anchored(self.path))
@@ -76,4 +76,4 @@ def _check_place(step: str, path: object, table: object) -> None:
         if not isinstance(text, str) or not text or "\0" in text:
             raise TopologyError(f"step {step!r}: the {what} must be text, not {text!r}", step=step)
     if isinstance(table, str) and table.lower().startswith(("_rs_", "sqlite_")):
-        raise TopologyError(f"step {step!r}: {table!r} is a name of SQLite's or ours", remedy="use another one")
+        raise TopologyError(f"step {step!r}: the table name {table!r} is reserved", remedy="use another one")

@@ -1,4 +1,4 @@
-"""Stateless steps: each looks at one record at a time."""
+"""Stateless steps: each handles one record at a time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FlatMap(Node):
     expression: Expression
 
     def detail(self) -> str:
-        """What is called."""
+        """The function or the text."""
         return _text(self.expression)
 
     def identity(self) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ class SelectFields(Node):
     fields: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Refuse none, or one twice."""
+        """Refuse no field, or a duplicate."""
         Node.__post_init__(self)
         if not self.fields or len(set(self.fields)) != len(self.fields):
             raise TopologyError(f"step {self.name!r} must name at least one field and none twice: {self.fields}")
@@ -108,9 +108,9 @@ class WithFields(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script(Node):
-    """Statements in the language of scripts, which fill, drop, rename and multiply.
+    """Statements in the script language, which fill, drop, rename and multiply records.
 
-    `zone` is that of times that are written without one. With `strict` a bare word that is no field is refused.
+    `zone` is the time zone of times written without one. With `strict` a bare word that is not a field is refused.
     """
 
     text: str
@@ -122,23 +122,23 @@ class Script(Node):
         return " ".join(self.text.split())
 
     def identity(self) -> tuple[str, ...]:
-        """The statements and how they are taken."""
+        """The statements and their settings."""
         return (self.detail(), self.zone, str(self.strict), *(each.code for each in declared_in(self.text)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Union(Node):
-    """Feeds several streams of the same fields into one; keeps duplicates, promises no order between them."""
+    """Feeds several streams of the same fields into one; keeps duplicates and guarantees no order between streams."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split(Node):
-    """Gives each record a label; `Select` nodes behind it take the records of one label. Null: no branch."""
+    """Gives each record a label; downstream `Select` nodes take the records of one label. Null: no branch."""
 
     label: Expression
 
     def detail(self) -> str:
-        """What computes the label."""
+        """The function or the text that computes the label."""
         return _text(self.label)
 
     def identity(self) -> tuple[str, ...]:

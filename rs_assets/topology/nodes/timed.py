@@ -1,4 +1,4 @@
-"""Steps that keep state by event time, and how the event time of one follows that of another."""
+"""Event-time stateful steps, and how the event time of one follows from that of another."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ NONE = timedelta(0)
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """When rows of a field's value come at the latest.
+    """The latest time at which rows with a field's value arrive.
 
-    A row with the value t comes in a batch that began with a watermark, as the step before hands it on, below t +
+    A row with the value t comes in a batch that began with a watermark, as the step before passes it on, below t +
     `bound`. `grid`: all values are whole multiples of it since the epoch; None if they may be any.
     """
 
@@ -28,9 +28,9 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """An input of a step with state: the field with its event time (None: arrival) and how long it is waited for.
+    """An input of a stateful step: its event-time field (None: arrival) and its watermark delay.
 
-    `gate` names the place where its times are judged: the step, and behind a point the side where there are several.
+    `gate` names the check of its times: the step, followed by a dot and the side where there are several.
     """
 
     gate: str
@@ -42,7 +42,7 @@ class Side:
 class TimedState(Node):
     """A step whose state is closed by the watermark: the greatest event time seen less `water_mark`.
 
-    Rows that come after the watermark has closed their place are late. `bounds` says which event times are believed.
+    Rows are late once the watermark has closed their window or interval. `bounds` are the accepted event times.
     """
 
     stateful: ClassVar[bool] = True
@@ -51,9 +51,9 @@ class TimedState(Node):
     bounds: EventTimeBounds = EventTimeBounds()
 
     def __post_init__(self) -> None:
-        """Refuse a delay that is none."""
+        """Refuse an invalid delay."""
         Node.__post_init__(self)
-        checked_duration(self.water_mark, what="the water mark", least=NONE)
+        checked_duration(self.water_mark, what="the watermark delay", least=NONE)
 
     @property
     def event_time(self) -> str | None:
@@ -62,17 +62,17 @@ class TimedState(Node):
 
     @property
     def by_split(self) -> BySplit | None:
-        """How its watermark goes by the splits of the input; None if the greatest time of all of them counts."""
+        """How its watermark follows the splits of the input; None if it follows the greatest time of all of them."""
         return None
 
     @property
     def believed(self) -> EventTimeBounds:
-        """The event times that are believed of its rows."""
+        """The accepted event times of its rows."""
         return self.bounds
 
     @property
     def delay(self) -> timedelta:
-        """How far the watermark lies behind the greatest event time seen."""
+        """How far the watermark lags the greatest event time seen."""
         return self.water_mark
 
     @property
@@ -82,38 +82,38 @@ class TimedState(Node):
 
     @property
     def keeper(self) -> str | None:
-        """What keeps its state, in a form that nothing else reads; None for an operator of Spark's own."""
+        """The layout of its state in a processor, which nothing else reads; None for an operator of Spark's own."""
         return "a processor" if self.variable is not None else None
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """Its inputs, as far as they have event times: one that all rows share, or one for each of `inputs`."""
+        """Its inputs with event times: one side that all rows share, or one for each of `inputs`."""
         return (Side(self.name, self.event_time, self.delay),)
 
     @property
     def holds(self) -> timedelta:
-        """How far the watermark that it hands on lies behind its own."""
+        """How far the watermark that it passes on lags its own."""
         return NONE
 
     @property
     def endless(self) -> bool:
-        """Whether the end of input leaves its state as it is: it has told all that there is to tell."""
+        """Whether the end of input leaves its state as it is: it has emitted everything."""
         return False
 
     @property
     def goes_by_time(self) -> bool:
-        """Whether it has something to tell when time goes on and no row comes."""
+        """Whether it may emit rows when time advances without new rows."""
         return True
 
     @property
     def own_delay(self) -> bool:
-        """Whether it was given a water mark, which a step that follows another in one query cannot have."""
+        """Whether a watermark delay is configured, which a chained step cannot have."""
         return self.water_mark > NONE
 
     def lag(self, arrival: Arrival) -> timedelta:
-        """How long after its time a place must stay open for rows that come by `arrival`, so that none is late."""
+        """How long after its end a window must stay open for rows that come by `arrival`, so that none is late."""
         return arrival.bound
 
     def leaving(self, field: str, lag: timedelta) -> Arrival | None:  # noqa: ARG002  a step's own matter
-        """When rows with a value of `field` leave this step, whose places close with `lag`; None if it is unbounded."""
+        """When rows with a value of `field` leave this step, whose windows close with `lag`; None: unbounded."""
         return None

@@ -42,11 +42,11 @@ from rs_assets.topology.nodes.base import Family
 from rs_assets.topology.nodes.timed import NONE, Arrival, TimedState
 from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText, calls_by_name
 
-# The state of processors, by what they compute, where it is not a row a window.
+# The names of the processors' states, by kind of window, where there is more than a row per window.
 STATES = {SessionWindow: SESSIONS, CountWindow: COUNTED, SlidingWindow: SLIDING, OverWindow: OVER, GlobalWindow: GLOBAL}
-# Every window row has these beside its group fields and aggregates, but for those of a global window.
+# Every window row has these besides its group fields and aggregates, except rows of a global window.
 WINDOW_FIELDS = ("start_time", "end_time", "fire_time")
-# Either tells the windows of one size apart.
+# Either identifies a window of one size.
 PLACES = frozenset({"start_time", "end_time"})
 
 
@@ -55,9 +55,9 @@ class WindowAggregate(TimedState):
     """Aggregates per group and window; a window closes when the watermark passes its end.
 
     The watermark is the greatest event time seen less `water_mark`; rows of windows that have closed are late. `emit`
-    and `firing` say whether a window gives one row, when it closes, or others before and behind it. `own` are
-    aggregates of Spark by name, which stand behind the others; with a `ranking` a window gives a row for each of its
-    first rows; with `rows` it has its rows, for functions behind it.
+    and `firing` say whether a window emits one row, when it closes, or also rows before and after. `own` are Spark
+    aggregates by name, which follow the others. With a `ranking` a window emits a row for each of its first rows; with
+    `rows` it carries its rows, for functions downstream.
     """
 
     family: ClassVar[Family] = "window"
@@ -73,7 +73,7 @@ class WindowAggregate(TimedState):
     splits: BySplit | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a window that computes nothing, and columns that would have one name."""
+        """Refuse a window without aggregates, and duplicate column names."""
         TimedState.__post_init__(self)
         if not (self.aggregates or self.own or self.ranking or self.rows):
             raise TopologyError(
@@ -81,7 +81,7 @@ class WindowAggregate(TimedState):
             )
         kept = self.rows.columns if self.rows else ()
         columns = [*self.row_keys, *self.values, *self.own_fields, *kept]
-        # Spark does not tell names apart that differ in case only.
+        # Spark's column names are not case-sensitive.
         folded = [c.casefold() for c in columns]
         twice = sorted({c for c in columns if folded.count(c.casefold()) > 1})
         if twice:
@@ -104,7 +104,7 @@ class WindowAggregate(TimedState):
         checked_duration(self.splits.idle_timeout, what="the idle timeout of splits")
         if self.event_time is None:
             raise TopologyError(
-                f"window {self.name!r} goes by the time of arrival, in which no split lies behind another",
+                f"window {self.name!r} goes by the time of arrival, in which no split lags another",
                 remedy="leave per='split' out, or name the time field of the window",
                 step=self.name,
             )
@@ -132,7 +132,7 @@ class WindowAggregate(TimedState):
             )
         if self.firing.deltas and isinstance(self.window, SessionWindow):
             raise TopologyError(
-                f"window {self.name!r}: sessions merge, so a part of one that was told cannot be added to the rest",
+                f"window {self.name!r}: sessions merge, so later rows cannot be added to an emitted part",
                 remedy="use .late_firings('totals'), or a tumbling or hopping window",
                 step=self.name,
             )
@@ -145,7 +145,7 @@ class WindowAggregate(TimedState):
                 checked_duration(time, what=f"a time at which window {self.name!r} fires")
         if firing.late not in (None, *get_args(LateFirings)):
             raise TopologyError(
-                f"window {self.name!r} cannot tell {firing.late!r} of rows behind its end",
+                f"window {self.name!r} cannot emit {firing.late!r} for late rows",
                 remedy=f"use one of: {', '.join(map(repr, get_args(LateFirings)))}",
                 step=self.name,
             )
@@ -159,48 +159,48 @@ class WindowAggregate(TimedState):
         if mixed or (firing != ONCE and self.emit != "on_window_close"):
             raise TopologyError(
                 f"window {self.name!r} cannot fire in all of these ways: {firing}, emit={self.emit!r}",
-                remedy="use one of them, or two windows of two names beside each other",
+                remedy="use one of them, or two windows with two names",
                 step=self.name,
             )
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The columns that are computed: aggregates, those of the user's own, by functions, fields of ranked rows."""
+        """The computed columns: aggregates, user-defined aggregates, results of functions, fields of ranked rows."""
         ranked = self.ranking.shown if self.ranking else ()
         made = (*(a.alias for a in self.aggregates), *(name for name, _ in self.own))
         return (*made, *self.reduced, *ranked, *self.kept)
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """The fields of the row itself, of a window over the rows before it."""
+        """The fields of the row itself, of an OVER window."""
         return self.window.keep if isinstance(self.window, OverWindow) else ()
 
     @property
     def reduced(self) -> tuple[str, ...]:
-        """The columns that functions make of its rows."""
+        """The columns that functions compute of its rows."""
         return self.rows.made if self.rows else ()
 
     @property
     def row_keys(self) -> tuple[str, ...]:
-        """What tells the rows of one window apart: its groups, and the number of a ranked row."""
+        """The columns that identify a row of one window: its groups, and the number of a ranked row."""
         return (*self.group_by, *((self.ranking.rank,) if self.ranking else ()))
 
     @property
     def places(self) -> frozenset[str]:
-        """The columns of which any tells its windows apart: of windows that begin together the end alone."""
+        """The columns each of which identifies a window; of windows that share a start only the end."""
         if self.endless:
             return frozenset()
         return PLACES - {"start_time"} if isinstance(self.window, CumulateWindow) else PLACES
 
     @property
     def unseen(self) -> tuple[str, ...]:
-        """The columns whose values cannot be read from state: aggregates of the user's own, and a ranking."""
+        """The columns whose values cannot be read from state: user-defined aggregates, and a ranking."""
         ranked = (self.ranking.rank, *self.ranking.shown) if self.ranking else ()
         return (*(name for name, _ in self.own), *self.reduced, *ranked, *self.kept)
 
     @property
     def event_time(self) -> str | None:
-        """The field that the window is over."""
+        """The event-time field of the window."""
         return self.window.time_field
 
     def lag(self, arrival: Arrival) -> timedelta:
@@ -208,7 +208,7 @@ class WindowAggregate(TimedState):
         return window_lag(self.window, arrival)
 
     def leaving(self, field: str, lag: timedelta) -> Arrival | None:
-        """A window's row leaves at its end; its start lies as far back as the window is long, unknown for sessions."""
+        """A window's row leaves at its end; its start lies a window's length earlier, unknown for sessions."""
         if field in {"end_time", "fire_time"}:
             return Arrival(lag)
         if field != "start_time" or isinstance(self.window, SessionWindow | InOrder | GlobalWindow):
@@ -217,36 +217,36 @@ class WindowAggregate(TimedState):
 
     @property
     def updates(self) -> bool:
-        """Whether it emits a window in each batch that changes it, and only then, as Spark itself does.
+        """Whether it emits a window in each batch that changes it, and only then, with Spark's own operator.
 
-        Spark does not for sessions, which merge.
+        Spark's operator does not for sessions, which merge.
         """
         return self.emit == "on_window_update" and not isinstance(self.window, SessionWindow)
 
     @property
     def fired(self) -> bool:
-        """Whether it fires as Spark itself does not."""
+        """Whether it fires in a way that Spark's own operator does not support."""
         whole = self.in_order or self.endless
         return whole or self.firing != ONCE or not (self.emit == "on_window_close" or self.updates)
 
     @property
     def in_order(self) -> bool:
-        """Whether its windows take rows in their order, when the watermark has passed them."""
+        """Whether its windows take rows in order, once the watermark has passed them."""
         return isinstance(self.window, InOrder)
 
     @property
     def endless(self) -> bool:
-        """Whether its windows never close, so that they are told when they change."""
+        """Whether its windows never close, so that they are emitted when they change."""
         return isinstance(self.window, GlobalWindow)
 
     @property
     def goes_by_time(self) -> bool:
-        """Windows close; the groups of one that never does may be forgotten."""
+        """Windows close; only global windows without a time to live do not depend on time."""
         return not isinstance(self.window, GlobalWindow) or self.window.time_to_live is not None
 
     @property
     def retracts(self) -> bool:
-        """Whether its rows tell, in the column `retracted`, that they take back an earlier one."""
+        """Whether its rows say, in the column `retracted`, that they retract an earlier one."""
         return self.fired and isinstance(self.window, SessionWindow | GlobalWindow)
 
     @property
@@ -256,29 +256,29 @@ class WindowAggregate(TimedState):
 
     @property
     def repeats(self) -> bool:
-        """Whether a window may give several rows, of which each replaces the one before."""
+        """Whether a window may emit several rows, each of which replaces the previous one."""
         return self.often and not self.firing.deltas
 
     @property
     def by_split(self) -> BySplit | None:
-        """How its watermark goes by the splits of the input."""
+        """How its watermark follows the splits of the input."""
         return self.splits
 
     @property
     def delay(self) -> timedelta:
-        """The water mark, and as long as windows are held open behind it."""
+        """The watermark delay, and the time for which windows are held open after it."""
         return self.water_mark + self.firing.hold
 
     @property
     def variable(self) -> str | None:
-        """The windows, if they fire as Spark itself does not."""
+        """The state of its windows, if a processor keeps it."""
         if not self.fired:
             return None
         return STATES.get(type(self.window), STATE)
 
     @property
     def own_fields(self) -> tuple[str, ...]:
-        """What a row has beside groups and aggregates."""
+        """The columns of a row besides groups and aggregates."""
         if self.endless:
             return ("fire_time", "retracted")
         final = self.fired and not self.in_order and tells_final(self.firing, self.emit)
@@ -290,7 +290,7 @@ class WindowAggregate(TimedState):
         return str(self.firing) or ("" if self.emit == "on_window_close" else self.emit.replace("_", " "))
 
     def detail(self) -> str:
-        """Window, groups and what it computes, and that it emits updates if it does."""
+        """Window, groups, computed columns and firing."""
         by = f" by {', '.join(self.group_by)}" if self.group_by else ""
         often = f", {self._often}" if self._often else ""
         when = ", on each update" if self.updates else f"{often}, by a processor" if self.fired else ""
@@ -302,7 +302,7 @@ class WindowAggregate(TimedState):
         return f"{window_text(self.window)}{by}: {', '.join(made)}{when}{splits}"
 
     def identity(self) -> tuple[str, ...]:
-        """Everything that decides what the state means, and which of its windows were emitted."""
+        """The settings that the meaning of the state depends on, and which windows were emitted."""
         offset = getattr(self.window, "offset", NONE)
         return (
             repr(self.window),
@@ -319,7 +319,7 @@ class WindowAggregate(TimedState):
 
 
 def window_lag(window: Window, arrival: Arrival) -> timedelta:
-    """How long behind its end a window must stay open for rows that come by `arrival`."""
+    """How long after its end a window must stay open for rows that come by `arrival`."""
     if arrival.grid is None or not isinstance(window, TumblingWindow | HoppingWindow):
         return arrival.bound
     # How near to the end of a window its last row may lie.
@@ -330,7 +330,7 @@ def window_lag(window: Window, arrival: Arrival) -> timedelta:
 
 
 def window_grid(window: TumblingWindow | HoppingWindow | CumulateWindow | CalendarWindow) -> timedelta | None:
-    """What all starts of its windows are whole multiples of; None if there is nothing."""
+    """The greatest duration that all starts of its windows are multiples of; None if there is none."""
     if isinstance(window, CalendarWindow):
         return None
     return timedelta(microseconds=gcd(_micros(window.slide), _micros(window.offset)))

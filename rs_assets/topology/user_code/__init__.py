@@ -1,1 +1,1 @@
-"""Code of users inside a topology: expressions, deferred Columns, and digests of functions."""
+"""User code in a topology: expressions, deferred Columns, and digests of functions."""

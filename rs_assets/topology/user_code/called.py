@@ -1,4 +1,4 @@
-"""The functions of the languages as Columns: `functions.trim("name")` is what scripts and SQL call `trim(name)`."""
+"""The library's functions as Columns: `functions.trim("name")` is `trim(name)` of scripts and SQL."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Called(Deferred):
-    """A call of a function of the languages, as Spark SQL."""
+    """A call of a library function, as Spark SQL."""
 
     def __init__(self, sql: str, text: str) -> None:
         self.rs_sql = sql
@@ -30,11 +30,11 @@ class Called(Deferred):
 
 
 class LanguageFunctions:
-    """The functions that scripts, conditions and SQL call, for steps: those of docs/functions.md, and your own.
+    """The functions of scripts, conditions and SQL, for steps: those of docs/functions.md, and user-defined ones.
 
-    Arguments are SQL, as in other steps: a field by its name, a text in quotes of its own; numbers, True, False and
-    None stand for themselves, and calls may stand in calls. What comes of it is a Column, as of `F`. A function whose
-    name is a word of Python is `functions["if"]`.
+    Arguments are SQL, as in other steps: a field by its name, a text in quotes of its own. Numbers, True, False and
+    None are literals, and calls can be nested. The result is a Column, as of `F`. A function whose name is a Python
+    keyword is `functions["if"]`.
 
     >>> from rs_assets import functions
     >>> functions.lpad(functions.trim("name"), 5, "'*'")

@@ -1,4 +1,4 @@
-"""A digest of what a function does, equal in every process, so that state knows the code that it was made with."""
+"""A digest of a function's code, equal in every process: it identifies the code that state was made with."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeGuard
 
-# Between the digest of a function's own code and that of the rest: helpers, keyword defaults, what it is bound to.
+# Between the digest of a function's own code and that of the rest: helpers, keyword defaults, bound objects.
 REST = "+"
 _WITH_REST = re.compile(r"\b([0-9a-f]{16})\+[0-9a-f]{16}\b")
-# The text of an object that has no text of its own.
+# The repr of an object without a repr of its own.
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-# How many functions are followed, how deep values are looked into, and how many items of an object's own are looked at.
+# The most functions to follow, the depth of nested values, and the most items of an object to look at.
 MOST_FUNCTIONS, DEEPEST, MOST_ITEMS = 100, 10, 1000
 PLAIN = (str, int, float, bool, bytes, types.NoneType)
 NUMBERS = (int, float, complex)
@@ -25,9 +25,9 @@ Function = Callable[..., Any]
 
 
 def code_digest(function: Function) -> str:
-    """A short digest of what `function` does, by its code, constants, names, defaults and captured plain values.
+    """A short digest of `function`: its code, constants, names, defaults and captured plain values.
 
-    Behind REST there is a second one, of what belongs to it besides: defaults of keyword-only arguments, functions
+    After REST follows a second digest, of what the function depends on: defaults of keyword-only arguments, functions
     that it captures or that its code names in its own module (and theirs, up to MOST_FUNCTIONS), decorators that keep
     `__wrapped__`, arguments of a partial, and the attributes of the object whose method or `__call__` it is. Global
     values, captured lists, dicts and sets, and functions of other modules are left out.
@@ -57,7 +57,7 @@ class _Seen:
         self._known = {id(_code_of(first)): first}
 
     def new(self, function: Function) -> bool:
-        """Whether to follow `function`: not twice, and not too many."""
+        """Whether to follow `function`: each one once, and not too many."""
         key = id(_code_of(function) or function)
         if key in self._known or len(self._known) >= MOST_FUNCTIONS:
             return False
@@ -98,7 +98,7 @@ def _rest(function: Function, seen: _Seen) -> Iterator[str]:
 
 
 def _around(function: Function, seen: _Seen) -> Iterator[str]:
-    """What one function takes along: keyword defaults, captured functions, helpers of its module."""
+    """The dependencies of one function: keyword defaults, captured functions, helpers of its module."""
     code = getattr(function, "__code__", None)
     if code is None:
         return
@@ -189,7 +189,7 @@ def _feed(digest: Any, code: types.CodeType) -> None:
 
 
 def _text(value: object, depth: int = 0) -> str:
-    """`repr(value)` where that is the same in every process, else a text that is."""
+    """`repr(value)` where it is the same in every process, else a text that is."""
     if depth > DEEPEST:
         return _type_name(type(value))
     told = TEXTS.get(type(value))
@@ -213,7 +213,7 @@ def _short_state(value: object, depth: int) -> str:
 
 
 def _set_text(value: set[object] | frozenset[object], inner: Callable[[object], str]) -> str:
-    """Numbers have an order of their own in a set; that of texts follows a number that each process draws."""
+    """Sets of numbers have a stable order; the order of texts depends on the process's hash seed."""
     if all(isinstance(item, NUMBERS) for item in value):
         return repr(value)
     items = f"{{{', '.join(sorted(map(inner, value)))}}}"

@@ -1,4 +1,4 @@
-"""Columns that are written before Spark runs: what was written is kept, and done when the pipeline starts."""
+"""Columns that are written before Spark runs: recorded when written, built when the pipeline starts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class Deferred:
-    """A Column in the making, with all operators and methods of Spark's; `text` says what was written.
+    """A deferred Column, with all operators and methods of Spark's; `text` is its source.
 
-    `fields` are the names that `col` was given, which must be there.
+    `fields` are the names given to `col`, which must exist.
     """
 
     def __init__(self, build: Callable[[], Column], text: str, fields: frozenset[str] = frozenset()) -> None:
@@ -41,7 +41,7 @@ class Deferred:
         raise TypeError("a Column cannot be iterated over")
 
     def __repr__(self) -> str:
-        """What was written."""
+        """The source of the Column."""
         return self.rs_text
 
     __hash__ = None  # type: ignore[assignment]
@@ -64,8 +64,8 @@ for _name in OPERATORS:
 class Functions:
     """The functions of `pyspark.sql.functions`, for pipelines that are written before Spark runs.
 
-    Each gives a Column in the making, which is made when the pipeline starts; whether there is such a function, Spark
-    says then. The fields that `F.col` names are checked when the pipeline is built. Spark's own needs a running Spark.
+    Each gives a deferred Column, which is built when the pipeline starts; unknown functions are reported then. The
+    fields that `F.col` names are checked when the pipeline is built. Spark's own functions need a running Spark.
 
     >>> from rs_assets import F
     >>> F.upper(F.col("page")).isin("/A", "/B") & (F.col("ms") > 100)
@@ -107,7 +107,7 @@ def _called(function: Callable[..., Any], args: tuple[Any, ...], options: dict[s
 
 
 def _now(value: Any) -> Any:
-    """`value` with all Columns in it made."""
+    """`value` with all deferred Columns in it built."""
     if isinstance(value, Deferred):
         return value.rs_build()
     if isinstance(value, list | tuple):
@@ -116,7 +116,7 @@ def _now(value: Any) -> Any:
 
 
 def _with_deferred(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, a lambda for `transform` and the like, which may mix the Columns that it gets with deferred ones."""
+    """`function`, a lambda for `transform` and the like, which may mix its Columns with deferred ones."""
 
     @functools.wraps(function)
     def called(*columns: Column) -> Any:

@@ -1,4 +1,4 @@
-"""What a user may write where a step needs an expression: SQL text, a Spark Column or a Python function."""
+"""The expressions that a step takes: SQL text, a Spark Column or a Python function."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SqlText:
             raise TopologyError("an SQL expression is empty")
 
     def identity(self) -> str:
-        """What the fingerprint takes of it."""
+        """The text for the fingerprint."""
         return " ".join(self.text.split())
 
 
@@ -41,21 +41,21 @@ class ColumnBuilder:
     """A Spark Column that is built when the pipeline starts, because a Column needs a running Spark."""
 
     build: Callable[[], Column]
-    # What was written, and the fields it names, if that is known.
+    # The source of the Column, and the fields it names, if known.
     text: str = ""
     fields: frozenset[str] = frozenset()
 
     def identity(self) -> str:
-        """What the fingerprint takes of it."""
+        """The text for the fingerprint."""
         return self.text or code_digest(self.build)
 
 
 @dataclass(frozen=True, slots=True)
 class PythonFunction:
-    """A Python function of one record (a dict), of a fold of several.
+    """A Python function of one record (a dict); in a fold, of several.
 
-    `schema` is the DDL of what it returns, None where it returns none. With `trace` Spark computes it as far as it is
-    understood: that changes no result, and no identity.
+    `schema` is the DDL of its result, None if it returns no record. With `trace` Spark computes the function as far as
+    tracing understands it: that changes no result, and no identity.
     """
 
     call: Callable[[Any], Any]
@@ -63,7 +63,7 @@ class PythonFunction:
     trace: bool = True
 
     def identity(self) -> str:
-        """What the fingerprint takes of it."""
+        """The text for the fingerprint."""
         return f"{code_digest(self.call)} {self.schema or ''}".strip()
 
     @property
@@ -74,12 +74,12 @@ class PythonFunction:
 
 @dataclass(frozen=True, slots=True)
 class ConditionText:
-    """A condition in the language of conditions; which SQL it is depends on the types of the fields."""
+    """A condition in the condition language; its SQL depends on the types of the fields."""
 
     text: str
 
     def identity(self) -> str:
-        """What the fingerprint takes of it."""
+        """The text for the fingerprint."""
         return " ".join([*self.text.split(), *(each.code for each in declared_in(self.text))])
 
 
@@ -92,12 +92,12 @@ def calls_python(node: object) -> bool:
 
 
 def calls_by_name(node: object) -> bool:
-    """Whether a node calls a function of users' own by its name, inside of Spark SQL."""
+    """Whether a node calls a user-defined function by its name, inside Spark SQL."""
     return any(PREFIX in text for text in _texts(node)) or any(list(declared_in(text)) for text in _written(node))
 
 
 def _written(node: object) -> Iterator[str]:
-    """What stands in a node in the languages of conditions and scripts."""
+    """The texts of a node in the condition and script languages."""
     found = [getattr(node, each.name) for each in fields(node)] if is_dataclass(node) else []
     yield from (each.text for each in found if isinstance(each, ConditionText))
     script = getattr(node, "text", "")
