@@ -1,1 +1,1 @@
-"""Connectors: sources and sinks, one package a system, and the contracts that they fulfil."""
+"""Connectors: sources and sinks, one package a system, and their common interfaces."""

@@ -1,4 +1,4 @@
-"""Batches as tables on standard output."""
+"""The console sink: prints batches as tables on standard output."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rich.text import Text
 
 from rs_assets.connectors.sink import BatchMark, Staged
 
-# A file or a pipe takes lines of any length: tables are not broken to what a terminal would take.
+# A file or a pipe takes lines of any length, so tables are not wrapped to the width of a terminal.
 WIDE = 500
-# Digits of a floating point number that are not its rounding.
+# The digits of a floating point number that are exact.
 SURE_DIGITS = 15
 
 
@@ -28,22 +28,22 @@ class ConsoleWriter:
     max_rows: int = 20
 
     def location(self) -> str:
-        """A word for people."""
+        """The name shown to users."""
         return "standard output"
 
-    def committed(self, mark: BatchMark) -> bool:  # noqa: ARG002  a console remembers nothing
-        """Nothing printed can be asked for."""
+    def committed(self, mark: BatchMark) -> bool:  # noqa: ARG002  a console stores nothing
+        """False: printed batches are not remembered."""
         return False
 
-    def last_committed(self, mark: BatchMark) -> int | None:  # noqa: ARG002  a console remembers nothing
+    def last_committed(self, mark: BatchMark) -> int | None:  # noqa: ARG002  a console stores nothing
         """Nothing."""
         return None
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
-        """Nothing stands in the way."""
+        """Always possible."""
 
-    def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:  # noqa: ARG002  what is printed stays
-        """Nothing: rows are printed again."""
+    def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:  # noqa: ARG002  printed rows remain
+        """Does nothing: rows are printed again."""
         return "prints rows again"
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
@@ -58,13 +58,13 @@ class ConsoleWriter:
 
 
 def terminal() -> Console:
-    """Standard output; where it is no terminal, its lines are as long as what is shown."""
+    """Standard output; if it is not a terminal, lines are as long as their content."""
     out = Console()
     return out if out.is_terminal or "COLUMNS" in os.environ else Console(width=WIDE)
 
 
 def as_table(rows: pa.Table, *, title: str, max_rows: int) -> Table:
-    """Rows for a terminal; control characters in values are shown, never obeyed, and no value is cut."""
+    """Rows as a table for a terminal; control characters are shown escaped, and values are not truncated."""
     table = Table(title=title, title_justify="left")
     for name, kind in zip(rows.schema.names, rows.schema.types, strict=True):
         is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)

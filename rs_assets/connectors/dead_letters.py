@@ -1,4 +1,4 @@
-"""The dead-letter table: records that a pipeline could not use, with their place and the reason."""
+"""The dead-letter table: records that a pipeline could not use, with their position and the reason."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SCHEMA = pa.schema(
     ]
 )
 
-# In the table also the generation that took the letter's batch back, null if it stands.
+# The table's schema also has the generation that undid the dead letter's batch, null if the batch is valid.
 UNDONE = "undone_by"
 STORED = SCHEMA.append(pa.field(UNDONE, pa.int64()))
 
@@ -44,15 +44,15 @@ STORED = SCHEMA.append(pa.field(UNDONE, pa.int64()))
 class DeadLetters:
     """Appends to the Delta table at `path`; a batch that is repeated is written once.
 
-    `split`, `line` (from 1) and `offset` (bytes, for lines of files) say where the record stands, `record` holds its
-    text, at most 64 KiB of it, `at` the time of the batch. `undone_by` is null for letters that count: a pipeline that
-    went back behind a batch reads its records again, and those of before have the generation in which it does.
+    `split`, `line` (from 1) and `offset` (bytes, for lines of files) give the record's position, `record` its text (at
+    most 64 KiB), `at` the time of the batch. `undone_by` is null for valid dead letters. A pipeline that goes back to
+    an earlier batch reads later records again; their previous dead letters then have its new generation in `undone_by`.
     """
 
     path: Path
 
     def committed(self, mark: BatchMark) -> bool:
-        """Whether this batch's letters are in the table."""
+        """Whether this batch's dead letters are in the table."""
         table = open_table(str(self.path))
         if table is None:
             return False
@@ -60,7 +60,7 @@ class DeadLetters:
         return last_batch(table, mark) >= mark.batch_id
 
     def write(self, rows: pa.Table, mark: BatchMark) -> int:
-        """Append `rows` in one transaction that remembers the batch; returns how many were new."""
+        """Append `rows` in one transaction with the marker of the batch; returns how many were new."""
         if not rows.num_rows or self.committed(mark):
             return 0
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,10 +77,10 @@ class DeadLetters:
     def go_to(
         self, path: Mapping[int, int], begun: BatchMark, *, job: tuple[str, str], names: Sequence[str] | None
     ) -> None:
-        """Mark the letters of a query that do not lead to where it goes, and take the mark from those that do.
+        """Mark the dead letters of a query that are not on the path to its target, and unmark those that are.
 
-        `path` maps the generations that lead there to their last batches, none if it begins anew; `names` are those
-        that the query has had, None for those of all queries of the job. May be called twice.
+        `path` maps the generations on the path to their last batches; it is empty for a new beginning. `names` are all
+        names that the query has had; None means all queries of the job. May be called twice.
         """
         table = open_table(str(self.path))
         if table is None:
@@ -101,9 +101,9 @@ class DeadLetters:
 
 
 def letters_of(path: Path, namespace: str, job: str, *, after: datetime | None = None) -> pa.Table:
-    """The letters of a job that count, by time, split and line; none where there is no table yet.
+    """The valid dead letters of a job, by time, split and line; none if there is no table yet.
 
-    With `after` only those of later batches.
+    `after` limits them to later batches.
     """
     table = open_table(str(path))
     if table is None:

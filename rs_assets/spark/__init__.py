@@ -1,1 +1,1 @@
-"""Spark itself: its jars, its Java, its session."""
+"""Spark's environment: jars, Java and session."""

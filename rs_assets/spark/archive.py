@@ -1,7 +1,7 @@
-"""An archive of the classes that Spark loads until its first batches are through: the next starts need not read them.
+"""A class data archive (AppCDS) of the classes that Spark loads up to its first batches, for faster starts.
 
-It is Java's own (AppCDS). Java takes it only if the same Java made it, over the same class path; else Spark starts as
-it does without one. So nothing here decides about results, and whatever prevents an archive prevents nothing else.
+Java uses it only if the same Java made it, for the same class path; otherwise Spark starts as it does without one.
+The archive never affects results, and a failure to make or use it has no other effect.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from rs_assets.errors import EngineError
 from rs_assets.spark.jars import jars_of_pyspark
 from rs_assets.spark.java import java_home
 
-# Java's own classes first, which not every Java brings an archive of, then Spark's on top of it.
+# The base archive has Java's own classes, which not every Java ships; the top archive has Spark's.
 _BASE, _TOP = "java.jsa", "spark.jsa"
-# How long both are: Java ends at once when it is given a part of one.
+# The file sizes of both: Java exits at once when it is given an incomplete archive.
 _SIZES = "sizes"
 _BASE_TIMEOUT_S = 120
-# Java would warn of each class that cannot be archived, and of an archive that another Java made: no fault either.
+# Java would warn of each class that cannot be archived, and of an archive from another Java: neither is a failure.
 _SILENT = "-Xlog:cds*=off"
-# While one is made the second compiler would not earn what it takes.
+# For the run that makes the archive the second compiler costs more than it saves.
 _MAKING = f"-XX:TieredStopAtLevel=1 {_SILENT}"
 
 
 def options(jars: tuple[Path, ...]) -> str:
-    """What a Java over `jars` and pyspark's is started with to use its archive; empty where there is none."""
+    """The Java options that use the archive for `jars` and pyspark's; empty if there is none."""
     folder = _place(jars)
     return f'"-XX:SharedArchiveFile={folder / _BASE}:{folder / _TOP}" {_SILENT}' if _is_whole(folder) else ""
 
 
 def make(jars: tuple[Path, ...], rehearse: Callable[[str], None]) -> Path:
-    """Make the archive for `jars` if it is not there, and return its folder (205 MB).
+    """Make the archive for `jars` unless it exists, and return its folder (205 MB).
 
-    `rehearse(java_options)` starts Spark over `jars` with these options, does what is usually done, and returns when
-    that Java has ended. Archives for other jars are taken away. EngineError if none came out.
+    `rehearse(java_options)` starts Spark over `jars` with these options, runs a typical workload, and returns when that
+    Java has ended. Archives for other jars are deleted. EngineError if no archive was made.
     """
     folder = _place(jars)
     if _is_whole(folder):
@@ -47,17 +47,17 @@ def make(jars: tuple[Path, ...], rehearse: Callable[[str], None]) -> Path:
         for older in folder.parent.glob("[0-9a-f]*"):
             shutil.rmtree(older)
         folder.mkdir(parents=True)
-        # The upper one remembers where the lower one lay: neither may be moved.
+        # The top archive stores the path of the base archive: neither may be moved.
         _archive_java(folder / _BASE)
         rehearse(f'"-XX:SharedArchiveFile={folder / _BASE}" "-XX:ArchiveClassesAtExit={folder / _TOP}" {_MAKING}')
         _seal(folder)
     except OSError as error:
-        raise EngineError(f"no archive of classes can be written into {folder.parent}: {error.strerror}") from error
+        raise EngineError(f"the class archive cannot be written into {folder.parent}: {error.strerror}") from error
     return folder
 
 
 def _place(jars: tuple[Path, ...]) -> Path:
-    """Where the archive for `jars` and this Java lies, beside this Python, since its pyspark is in the class path."""
+    """The folder of the archive for `jars` and this Java: below this Python, as its pyspark is in the class path."""
     release = java_home() / "release"
     known = [str(java_home()), release.read_text() if release.is_file() else "", *map(str, jars)]
     known += map(str, jars_of_pyspark("spark-core_*.jar"))
@@ -87,7 +87,7 @@ def _archive_java(target: Path) -> None:
 
 
 def _seal(folder: Path) -> None:
-    """Say that the archive is whole."""
+    """Mark the archive as complete."""
     if not (folder / _TOP).is_file():
         raise EngineError("Java wrote no archive of Spark's classes at its end")
     (folder / _SIZES).write_text(_sizes(folder))

@@ -1,4 +1,4 @@
-"""Python functions over the Arrow batches of a frame, whatever its columns are called."""
+"""mapInArrow for frames whose column names are not plain identifiers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 OnBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-# What names of columns mean to PySpark, which reads them as SQL does: a dot leads into a struct.
+# Column names that PySpark reads as SQL: a dot selects a field of a struct.
 MEANINGFUL = frozenset(".`")
 
 
 def map_in_arrow(frame: DataFrame, function: OnBatches, schema: StructType) -> DataFrame:
-    """`frame.mapInArrow(function, schema)`, which fails by itself on a column that is called `http.status`."""
+    """`frame.mapInArrow(function, schema)`, also for a column named `http.status`, where mapInArrow itself fails."""
     names = tuple(frame.columns)
     if not any(MEANINGFUL & set(name) for name in names):
         return frame.mapInArrow(function, schema)
@@ -25,11 +25,11 @@ def map_in_arrow(frame: DataFrame, function: OnBatches, schema: StructType) -> D
 
 @dataclass(frozen=True, slots=True)
 class _Renamed:
-    """Gives batches the `names` of their columns back. Runs in Spark's Python workers."""
+    """Restores the column `names` of batches. Runs in Spark's Python workers."""
 
     function: OnBatches
     names: tuple[str, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run the function over batches with those names."""
+        """Run the function over batches with the restored names."""
         return self.function(batch.rename_columns(list(self.names)) for batch in batches)

@@ -1,8 +1,8 @@
 """The one thread that talks to Spark.
 
-Dagster ends a run, and a person a program, by an interrupt in the main thread. Inside a py4j call that would leave an
-unread reply in the socket and every later call would read the wrong one. So no other thread calls Spark, except the
-ones that Spark itself calls back on.
+Dagster stops a run, and a user a program, by an interrupt in the main thread. An interrupt inside a py4j call would
+leave an unread reply in the socket, and every later call would read the wrong one. So no other thread calls Spark,
+except the threads on which Spark itself calls back.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
-# What is called with the session, which is made for it; None ends the session, if there is one.
+# A function to call with the session, which is made first if needed; None ends the session, if there is one.
 Task = tuple[Callable[["SparkSession"], Any] | None, "Future[Any]"]
-# Loggers of Spark in Python, which write each error of a query as a line of JSON.
+# Spark's Python loggers, which write each error of a query as a line of JSON.
 QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-# How long an interruptible wait sleeps before it looks for an interrupt, in seconds.
+# How long an interruptible wait sleeps between checks, in seconds.
 WAIT_S = 0.5
-# How long a JVM that was told to end is waited for, in seconds.
+# How long to wait for a JVM that was asked to end, in seconds.
 END_S = 10
 
 
 class SparkDriver:
-    """Owns a session and the thread that calls it; the session is made at the first call.
+    """Owns a session and the thread that calls it; the first call makes the session.
 
-    With `session` it borrows that one: settings of SQL are applied, and stopping leaves it alone.
+    With `session` that session is borrowed: its SQL settings are applied, and `stop` does not stop it.
     """
 
     _shared: ClassVar[SparkDriver | None] = None
@@ -56,7 +56,7 @@ class SparkDriver:
 
     @classmethod
     def shared(cls, settings: SparkSettings | None = None) -> SparkDriver:
-        """The driver of this process: Spark has one session a process. `settings` count for the first caller only."""
+        """The driver of this process: Spark has one session a process. `settings` apply only to the first caller."""
         with cls._shared_lock:
             if cls._shared is None:
                 cls._shared = cls(settings)
@@ -69,7 +69,7 @@ class SparkDriver:
         return self._session is not None
 
     def prepare(self) -> None:
-        """Begin to make the session, without waiting for it; whatever prevents it is raised by the next call."""
+        """Start making the session without waiting for it; an error is raised by the next call."""
         self._ensure_thread()
         self._tasks.put((lambda _: None, Future()))
 
@@ -112,7 +112,7 @@ class SparkDriver:
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
             self._done(*task)
-            # While it waits for the next call it must not keep what the last one was about.
+            # While it waits for the next call it must not keep objects of the last call alive.
             del task
 
     def _done(self, function: Callable[[SparkSession], Any] | None, future: Future[Any]) -> None:
@@ -122,7 +122,7 @@ class SparkDriver:
                 future.set_result(None)
             else:
                 future.set_result(function(self._ready_session()))
-        except BaseException as error:  # noqa: BLE001  handed to the caller whole
+        except BaseException as error:  # noqa: BLE001  passed to the caller unchanged
             future.set_exception(error)
 
     def _ready_session(self) -> SparkSession:
@@ -147,13 +147,13 @@ class SparkDriver:
 
 
 def _stop_at_exit(driver: SparkDriver) -> None:
-    """Stop it; who presses Ctrl-C once more waits no longer, and the JVM ends by itself."""
+    """Stop it at exit; a second Ctrl-C ends the wait, and the JVM ends by itself."""
     with suppress(KeyboardInterrupt):
         driver.stop()
 
 
 def make_session(settings: SparkSettings) -> SparkSession:
-    """A new session with `settings`, on the Java and the jars that `rs-assets setup` found; EngineError if it fails."""
+    """A new session with `settings`, on the Java and jars of `rs-assets setup`; EngineError if it does not start."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException, PySparkRuntimeError
     from pyspark.logger import PySparkLogger
@@ -185,26 +185,26 @@ def make_session(settings: SparkSettings) -> SparkSession:
     except (Py4JJavaError, PySparkException) as error:
         raise _refused(error) from error
     session.sparkContext.setLogLevel("OFF")
-    # What an expression or a query fails of reaches the caller as an exception; here it is a screen of JSON.
+    # Errors of expressions and queries reach the caller as exceptions; logged here they are pages of JSON.
     for name in QUERY_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
     return session
 
 
 def _refused(error: Exception) -> ConfigurationError:
-    """What Spark says of its settings, without the trace of Java."""
-    told = re.findall(r"^(?:Caused by|:).*?([A-Za-z]+(?:Exception|Error): [^\n]{1,300})", str(error), re.MULTILINE)
+    """Spark's message about its settings, without the Java stack trace."""
+    found = re.findall(r"^(?:Caused by|:).*?([A-Za-z]+(?:Exception|Error): [^\n]{1,300})", str(error), re.MULTILINE)
     return ConfigurationError(
-        f"Spark does not start with these settings: {told[-1] if told else str(error).splitlines()[0][:300]}",
-        remedy="correct the master (RS_SPARK_MASTER), the memory (RS_DRIVER_MEMORY) or the settings laid over ours"
+        f"Spark does not start with these settings: {found[-1] if found else str(error).splitlines()[0][:300]}",
+        remedy="correct the master (RS_SPARK_MASTER), the memory (RS_DRIVER_MEMORY) or your own Spark settings"
         " (spark_config, SparkSettings(extra=...))",
     )
 
 
 def _begin_gateway(conf: Mapping[str, str]) -> None:
-    """Begin the JVM in a process group of its own, if there is none yet.
+    """Start the JVM in its own process group, if there is none yet.
 
-    What a terminal sends to all that was started there would end it, and with it the batch that is drained.
+    Otherwise a terminal's signals to the whole group would end it, and with it the batch that is being drained.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -226,7 +226,7 @@ def _end_gateway() -> None:
     process = getattr(gateway, "proc", None)
     if process is not None and process.stdin is not None:
         process.stdin.close()
-        # It ends by itself, sooner or later.
+        # It ends by itself eventually.
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=END_S)
     SparkContext._gateway = None  # noqa: SLF001

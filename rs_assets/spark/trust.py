@@ -1,7 +1,7 @@
-"""The machine's certificate authorities, for a Java that does not know them.
+"""The machine's certificate authorities as a key store, for a Java that does not know them.
 
-A Java installed by the machine trusts what the machine trusts; one from PyPI trusts only what it was built with,
-and so fails behind a company's own authority. Java reads no PEM files: this writes them as its key store (JKS).
+A Java installed on the machine trusts the machine's authorities. A Java from PyPI trusts only those it was built with,
+so connections through a company's own authority fail. Java reads no PEM files: this writes a key store (JKS).
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-# What curl, requests and pip are told by, in the order of how particular it is.
+# The variables that curl, requests and pip read, the most specific first.
 _VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT")
 
-# Debian and Alpine; Fedora and its kin; macOS.
+# Debian and Alpine; Fedora and related; macOS.
 _USUAL = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 
 _MAGIC, _VERSION, _TRUSTED_CERTIFICATE = 0xFEEDFEED, 2, 2
 
-# Java's own default. It keeps nothing secret: authorities are public.
+# Java's own default. It protects no secret: authorities are public.
 _PASSWORD = "changeit"  # noqa: S105
 
 

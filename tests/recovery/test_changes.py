@@ -381,7 +381,9 @@ def test_two_outputs_of_one_table_begin_afresh_once_it_is_moved_away(world):
 
     table = world.options.home.table("shop", "both")
     assert run() == [1, 2]
-    with pytest.raises(SinkError, match="would replace the whole table, but others have written to it") as refused:
+    with pytest.raises(
+        SinkError, match="would replace the whole table, but another writer has written to it"
+    ) as refused:
         run(new_generation=True)
     assert "move this one away and start again" in refused.value.remedy
     Path(table).rename(f"{table}-before")

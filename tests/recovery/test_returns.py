@@ -210,20 +210,20 @@ def test_a_table_that_was_restored_by_hand_is_refused_until_it_is_as_it_was(worl
     for _ in range(3):
         world.run()
     DeltaTable(world.table).restore(0)
-    with pytest.raises(CheckpointError, match="K20 .*RESTORE by others in version 3"):
+    with pytest.raises(CheckpointError, match="K20 .*RESTORE by another writer in version 3"):
         world.run()
     DeltaTable(world.table).restore(2)
     world.run()
     assert world.complete()
     DeltaTable(world.table).delete()
-    with pytest.raises(CheckpointError, match="K20 .*DELETE by others.*(?s:.*)repair accept_changes"):
+    with pytest.raises(CheckpointError, match="K20 .*DELETE by another writer.*(?s:.*)repair accept_changes"):
         world.run(rows=0)
     rewind(world.topology, 3, world.options)
     report = world.run()
     assert world.complete()
     assert not report.warnings
     DeltaTable(world.table).delete("n = 4")
-    assert any("DELETE by others" in warning for warning in world.run().warnings)
+    assert any("DELETE by another writer" in warning for warning in world.run().warnings)
     DeltaTable(world.table).delete()
     assert repair(world.topology, "accept_changes", world.options) == ("a: the sink 'out' is taken as it is",)
     world.run()

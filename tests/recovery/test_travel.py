@@ -164,7 +164,7 @@ def test_rows_of_others_are_not_undone(world):
         world.run(40)
     table = world.options.home.table("shop", "trip")
     write_deltalake(table, DeltaTable(table).to_pyarrow_table().slice(0, 1), mode="append")
-    with pytest.raises(SinkError, match="somebody else wrote version"):
+    with pytest.raises(SinkError, match="another writer wrote version"):
         rewind(world.pipeline().topology, 0, world.options)
     assert world.run(3).generation == 1
 

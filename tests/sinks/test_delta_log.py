@@ -159,7 +159,7 @@ def test_a_table_that_others_restore_between_staging_and_commit_gets_nothing(pat
     staged = writer.stage(numbers(3), mark(3))
     write_deltalake(path, pa.table({"n": [-1]}), mode="append")
     DeltaTable(path).restore(1)
-    with pytest.raises(SinkError, match="RESTORE by others in version 4"):
+    with pytest.raises(SinkError, match="RESTORE by another writer in version 4"):
         staged.commit()
     DeltaTable(path).restore(2)
     assert not writer.committed(mark(3))
@@ -217,7 +217,7 @@ class Shared:
     def overwrite(self):
         if self.writer.handle.own >= 0 and self.staged is None:
             write_deltalake(self.path, pa.table({"n": self.rows}), mode="overwrite")
-            with pytest.raises(SinkError, match="rows that were written"):
+            with pytest.raises(SinkError, match="rows that we wrote"):
                 self.writer.committed(self.mark)
             # The remedy: a start that takes the table as it is.
             self.writer = DeltaWriter("rows", self.path)

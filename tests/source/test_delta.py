@@ -149,7 +149,7 @@ def test_run_table_that_was_made_anew_or_put_back_is_refused_until_a_new_generat
     shutil.rmtree(table.path)
     for each in (5, 6, 7, 8):
         table.add(each)
-    with pytest.raises(DataLossError, match="the table was made anew") as refused:
+    with pytest.raises(DataLossError, match="the table was replaced by a new one") as refused:
         table.ids()
     assert "--new-generation" in refused.value.remedy
     shutil.rmtree(table.path)

@@ -1,1 +1,1 @@
-"""Delta tables as a source: the rows that are added to one, or its change feed."""
+"""Delta tables: a source of the added rows or the change feed, and a sink."""

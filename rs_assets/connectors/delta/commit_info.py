@@ -1,4 +1,4 @@
-"""Who made a version of a table: what our commits leave in its history, and how it is read again."""
+"""Commit metadata: what our commits store in a table's history, and how it is read."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from rs_assets.connectors.sink import BatchMark, LastWriter
 Entry = Mapping[str, Any]
 # `BatchMark.writer`: pipeline, generation, sink.
 WRITER = re.compile(r"([^/]+)/g([0-9]+)/([^/]+)")
-# Under which name a start wrote, which one, and from which home.
+# The name, the run and the home of the writer that started.
 CLAIMED, CLAIM, HOME = "rs.claimed", "rs.claim", "rs.home"
-# A commit of a token alone, and what names the writer in commits that bring no rows of a batch.
+# A commit of a token alone, and the writer's name in commits without rows of a batch.
 FENCED, REWOUND = "rs.fenced_by", "rs.rewound_by"
-# How many entries of a history are searched for them at first.
+# How many entries of a history are searched at first.
 NEWEST = 50
 
 
 def written_by(mark: BatchMark) -> dict[str, str]:
-    """What the commit of a batch leaves."""
+    """The metadata for the commit of a batch."""
     return {"rs.writer": mark.writer, "rs.batch_id": str(mark.batch_id), **claimed_by(mark)}
 
 
 def claimed_by(mark: BatchMark) -> dict[str, str]:
-    """What every commit leaves of the start that made it."""
+    """The metadata of the start, for each of its commits."""
     claim = mark.claim
     return {CLAIMED: mark.claimed, CLAIM: str(claim.number), HOME: claim.home} if claim is not None else {}
 
 
 def fence_of(mark: BatchMark) -> list[Transaction]:
-    """Token and claim of who writes, part of every commit of the native connector."""
+    """Token and claim of the writer, part of every commit of the native connector."""
     claim = [Transaction(mark.claimed, mark.claim.number)] if mark.claim is not None else []
     return [Transaction(mark.fence, mark.token), *claim]
 
 
 def last_writer_of(table: DeltaTable, mark: BatchMark) -> LastWriter:
-    """What a table knows of the mark's pipeline; of the connector inside Spark only what its history still has."""
+    """The last writer of the mark's pipeline; for the connector inside Spark only as far back as the history goes."""
     token, claim = table.transaction_version(mark.fence) or 0, table.transaction_version(mark.claimed) or 0
     entry = last_claim(table, mark)
     writer = WRITER.fullmatch(str(entry.get("rs.writer") or entry.get("rs.rewound_by")))
@@ -53,7 +53,7 @@ def last_writer_of(table: DeltaTable, mark: BatchMark) -> LastWriter:
 
 
 def last_claim(table: DeltaTable, mark: BatchMark) -> Entry:
-    """The entry of the last commit under the mark's name; {} if the history has none, or no more."""
+    """The entry of the last commit under the mark's name; {} if the history does not contain one (any more)."""
     for limit in (NEWEST, None):
         found = (noted(entry) for entry in table.history(limit))
         last = next((entry for entry in found if entry.get(CLAIMED) == mark.claimed), None)
@@ -71,12 +71,12 @@ def author(entry: Entry) -> tuple[str, str] | None:
 
 
 def as_user_metadata(mark: BatchMark) -> str:
-    """The same for the connector inside Spark, which has one field of text for it."""
+    """The same metadata for the connector inside Spark, which has one text field for it."""
     return json.dumps(written_by(mark))
 
 
 def noted(entry: Entry) -> Entry:
-    """An entry of a history with what commits of either connector left."""
+    """The metadata in an entry of a history, from commits of either connector."""
     try:
         told = json.loads(entry.get("userMetadata") or "{}")
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Parquet files of a batch: written by Spark where no vacuum looks, known by name, size and rows, then moved in."""
+"""Parquet files of a batch: Spark writes them where no vacuum looks; they are checked and then moved into the table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rs_assets.errors import SinkError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    """A file as it was when the batch was staged; `values` are those of the table's partition columns."""
+    """A file as of staging; `values` are those of the table's partition columns."""
 
     path: Path
     size: int
@@ -33,14 +33,14 @@ class StagedFile:
 
     @property
     def there(self) -> bool:
-        """Whether it is still what it was."""
+        """Whether it still exists unchanged."""
         try:
             return self.path.stat().st_size == self.size
         except OSError:
             return False
 
     def nulls(self, column: str) -> int | None:
-        """How many nulls a column has, None if the file does not tell."""
+        """How many nulls a column has, None if the file does not say."""
         if column in self.values:
             return self.statistics.rows if self.values[column] is None else 0
         return self.statistics.nulls.get(column)
@@ -59,14 +59,14 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFiles:
-    """The files of a batch in a folder of their own."""
+    """The files of a batch in their own folder."""
 
     folder: Path
     files: tuple[StagedFile, ...]
 
     @property
     def rows(self) -> int:
-        """How many rows they have."""
+        """The total number of rows."""
         return sum(file.statistics.rows for file in self.files)
 
     def without_nulls(self, column: str) -> bool:
@@ -74,16 +74,16 @@ class StagedFiles:
         return all(file.nulls(column) == 0 for file in self.files if file.statistics.rows)
 
     def discard(self) -> None:
-        """Remove them."""
+        """Delete them."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def moved_into(self, root: Path, *, step: str) -> list[AddAction]:
-        """Move the files with rows into the table's folder; SinkError if one is gone, and then none was moved."""
+        """Move the files with rows into the table's folder; SinkError if one is gone, before any file is moved."""
         gone = [file for file in self.files if not file.there]
         if gone:
             raise SinkError(
-                f"{len(gone)} of the batch's {len(self.files)} staged files were removed or changed by somebody",
-                remedy="start again: the batch is computed once more",
+                f"{len(gone)} of the batch's {len(self.files)} staged files were removed or changed by another process",
+                remedy="start again: the batch is computed again",
                 step=step,
                 file=gone[0].path,
             )

@@ -1,8 +1,7 @@
-"""The log of a Delta table on a file system: which file the entry of a version is, and a new entry behind the last.
+"""Fast appends to the log of a Delta table on a file system: the file of a log entry, and new entries after the last.
 
-A commit of delta-rs, and each look for new entries, reads the log since its last checkpoint and makes a list of the
-table's files: with 40,000 of them both together take 60 ms. An entry that only adds files to a version that is known
-needs neither.
+A commit by delta-rs, and each check for new entries, reads the log since its last checkpoint and lists the table's
+files: with 40,000 files both together take 60 ms. An entry that only adds files to a known version needs neither.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ import orjson
 from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction
 
-# Every so many versions a table gets a checkpoint of its log, unless its properties say otherwise.
+# A table gets a checkpoint of its log every so many versions, unless its properties say otherwise.
 INTERVAL, USUAL_INTERVAL = "delta.checkpointInterval", 100
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """Which file the log entry of a version is; `inode` is None if there is none (any more)."""
+    """The file of a version's log entry; `inode` is None if there is none (any more)."""
 
     version: int
     inode: int | None = None
@@ -34,7 +33,7 @@ class LogEntry:
 
     @property
     def there(self) -> bool:
-        """Whether there is one."""
+        """Whether the file exists."""
         return self.inode is not None
 
 
@@ -48,24 +47,24 @@ def log_entry(path: str, version: int) -> LogEntry:
 
 
 def checkpoint_due(table: DeltaTable, version: int) -> bool:
-    """Whether the commit of `version` makes a checkpoint of the log, which delta-rs must then do.
+    """Whether the commit of `version` makes a checkpoint of the log, so that delta-rs must do it.
 
-    The version before it says how often: `table` may stand at any version with the same properties.
+    The interval comes from the properties: `table` may be at any version that has the same ones.
     """
     every = table.metadata().configuration.get(INTERVAL, "")
     return (version + 1) % (int(every) if every.isdecimal() and int(every) else USUAL_INTERVAL) == 0
 
 
 def put_entry(path: str, version: int, entry: bytes, *, beside: Path) -> bool:
-    """Make `entry` the log entry of `version`, whole and at once.
+    """Make `entry` the log entry of `version`, atomically.
 
-    False, and nothing is changed, if the version has one, or if the file system knows no links. `beside` is a folder of
-    the same file system where no reader looks.
+    Returns False and changes nothing if the version has an entry, or if the file system has no hard links. `beside` is
+    a folder of the same file system that no reader looks into.
     """
     made = beside / f"{version:020d}-{uuid.uuid4().hex[:8]}.json"
     try:
         made.write_bytes(entry)
-        # Unlike a rename it never takes the place of another file.
+        # Unlike a rename it never replaces an existing file.
         os.link(made, _entry_path(path, version))
     except OSError:
         return False
@@ -76,7 +75,7 @@ def put_entry(path: str, version: int, entry: bytes, *, beside: Path) -> bool:
 
 
 def append_entry(actions: Sequence[AddAction], told: CommitProperties, partition_by: Sequence[str]) -> bytes:
-    """The entry of a commit that adds files and takes nothing away, as delta-rs writes it."""
+    """The entry of a commit that adds files and removes none, as delta-rs writes it."""
     info = {
         "timestamp": int(time.time() * 1000),
         "operation": "WRITE",

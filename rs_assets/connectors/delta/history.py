@@ -1,7 +1,7 @@
-"""What the history of a Delta table says about its rows: which version holds exactly what a checkpoint stands for.
+"""Interprets the history of a Delta table: which version holds exactly the rows as of a checkpoint.
 
-Each commit of ours names its generation and batch; each return (a rewind or a restore) names the generation that it
-began, and the generation and batch that it went back to. So the lineage of generations stands in the table itself. This
+Each of our commits names its generation and batch. Each return (a rewind or a restore) names the generation that it
+began, and the generation and batch that it went back to. So the table itself stores the lineage of generations. This
 module works on entries of a history and opens nothing.
 """
 
@@ -15,9 +15,9 @@ from rs_assets.connectors.delta.commit_info import FENCED, REWOUND, WRITER, note
 from rs_assets.connectors.generations import Point
 from rs_assets.connectors.sink import BatchMark
 
-# The version that stands for "no rows".
+# The version that means "no rows".
 NO_ROWS = -1
-# Operations that leave the rows as they are.
+# Operations that do not change rows.
 HARMLESS = frozenset(
     {
         "OPTIMIZE",
@@ -39,7 +39,7 @@ HARMLESS = frozenset(
     }
 )
 REMOVALS = frozenset({"DELETE", "TRUNCATE"})
-# Operations after which no row of before is left, or nobody knows which.
+# Operations after which no earlier row is left, or may be left.
 REPLACEMENTS = ("REPLACE TABLE", "CREATE OR REPLACE", "CLONE", "FSCK", "DROP COLUMNS", "REPLACE COLUMNS")
 NO_PREDICATE = frozenset({"", "[]", "true", "[true]", '["true"]'})
 
@@ -48,13 +48,13 @@ Kind = Literal["batch", "return", "restore", "added", "edited", "removed", "wipe
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One version of the table, as the sink of one pipeline sees it.
+    """One version of the table, from the point of view of the sink of one pipeline.
 
-    `batch` and `return` are this sink's own, at `point`; a return also says which point was `kept`. `source` is the
-    version whose rows a return or a restore took, NO_ROWS for none, None if the entry does not say. Of others are
-    `restore`, `added` (rows), `edited` (rows of anybody), `removed` (some rows) and `wiped` (all rows of before);
-    `rows` says whether they brought rows of their own. `replaces` says that a batch replaced all rows of before,
-    `accepts` that it has no rows and a person took the table as it was for that batch.
+    `batch` and `return` are this sink's own, at `point`; a return also has the point that was `kept`. `source` is the
+    version whose rows a return or a restore took, NO_ROWS for none, None if the entry does not say. Changes of other
+    writers are `restore`, `added` (rows), `edited` (rows of any writer), `removed` (some rows) and `wiped` (all earlier
+    rows); `rows` says whether they brought their own rows. `replaces`: a batch replaced all earlier rows. `accepts`:
+    the batch has no rows and a user accepted the table as it was for that batch.
     """
 
     version: int
@@ -69,7 +69,7 @@ class Change:
 
 
 def change_of(entry: Mapping[str, Any], mark: BatchMark) -> Change:
-    """The change that an entry of a history tells of, as the sink of `mark` sees it."""
+    """The change described by an entry of a history, from the point of view of the sink of `mark`."""
     version, operation = int(entry["version"]), str(entry.get("operation", "an unknown operation"))
     parameters: Mapping[str, Any] = entry.get("operationParameters") or {}
     told = noted(entry)
@@ -100,7 +100,7 @@ def _of_others(version: int, operation: str, parameters: Mapping[str, Any], *, n
 
 
 class Others(NamedTuple):
-    """The versions by which others brought rows: the newest one, and those before it."""
+    """The versions in which other writers brought rows: the newest one, and the earlier ones."""
 
     version: int
     before: Others | None
@@ -119,9 +119,9 @@ class Others(NamedTuple):
 class Content:
     """The rows of a version.
 
-    `made_by` is the version that made them; `ours` the newest batch or return of this sink in them, NO_ROWS for none;
-    `others` the versions whose rows of others are in them (what others had in a version that the history has no more
-    counts as that version). `damage` says why they are not what any checkpoint stands for, "" if they are.
+    `made_by` is the version that wrote them. `ours` is the newest batch or return of this sink in them, NO_ROWS if
+    none. `others` are the versions of other writers whose rows are in them (rows from before the oldest known version
+    count as that version). `damage` says why they do not match any checkpoint, "" if they do.
     """
 
     made_by: int
@@ -138,7 +138,7 @@ EMPTY = Content(NO_ROWS)
 
 
 class CannotReturn(Exception):
-    """No version is known that holds what is asked for; `older` says that older entries of the history may tell."""
+    """No known version holds the requested rows; `older` says that older entries of the history may help."""
 
     def __init__(self, what: str, remedy: str, *, older: bool = False) -> None:
         super().__init__(what)
@@ -146,15 +146,15 @@ class CannotReturn(Exception):
 
 
 class History:
-    """A part of a table's history without a gap, up to the newest version, as one sink sees it."""
+    """A contiguous part of a table's history, up to the newest version, as one sink sees it."""
 
     def __init__(self, entries: Iterable[Mapping[str, Any]], mark: BatchMark) -> None:
-        """Take the entries in any order; ValueError if they have a gap, or are none."""
+        """Take the entries in any order; ValueError if they have a gap, or are empty."""
         self.changes = sorted((change_of(entry, mark) for entry in entries), key=lambda change: change.version)
         self.contents: dict[int, Content] = {}
         if not self.changes or self.newest - self.oldest + 1 != len(self.changes):
             raise ValueError("a history with a gap")
-        # What each generation left last: its next batch must stand on it.
+        # The last version of each generation: its next batch must follow it.
         left: dict[int, int] = {}
         for change in self.changes:
             self.contents[change.version] = self._after(change, left)
@@ -184,13 +184,13 @@ class History:
     def version_for(self, kept: Point) -> int:
         """The version with exactly the rows that the table had at the end of `kept`, NO_ROWS if it had none.
 
-        CannotReturn if there is no such version, or if rows of others would be lost on the way there.
+        CannotReturn if there is no such version, or if rows of other writers would be lost.
         """
         version = self._version_of(kept)
         now, then = self.contents[self.newest], self.contents.get(version, EMPTY)
         if then.damage:
             raise CannotReturn(
-                f"the rows of batch {kept.batch} are not known any more: {then.damage}",
+                f"the rows of batch {kept.batch} are no longer known: {then.damage}",
                 "restore the table by hand, or begin a new generation (--new-generation)",
                 older=self.oldest > 0,
             )
@@ -200,11 +200,11 @@ class History:
         return version
 
     def same(self, version: int) -> bool:
-        """Whether the newest version has the rows of `version` already."""
+        """Whether the newest version already has the rows of `version`."""
         return self.contents.get(version, EMPTY).made_by == self.contents[self.newest].made_by
 
     def alike(self, version: int) -> Sequence[int]:
-        """The versions with exactly the rows of `version`, it first, then the others from the oldest to the newest."""
+        """The versions with exactly the rows of `version`: first that one, then the others from old to new."""
         made_by = self.contents.get(version, EMPTY).made_by
         others = (v for v, content in self.contents.items() if v != version and content.made_by == made_by)
         return (version, *others)
@@ -216,7 +216,7 @@ class History:
         if begun is not None and begun.point is not None and kept.batch < begun.point.batch:
             if begun.kept is None:
                 raise CannotReturn(
-                    f"the table does not say what generation {kept.generation} began with",
+                    f"the table's history does not say how generation {kept.generation} began",
                     f"go back to batch {begun.point.batch} or later, or begin a new generation (--new-generation)",
                 )
             return self._version_of(Point(begun.kept.generation, kept.batch))
@@ -226,11 +226,11 @@ class History:
         return begun.version if begun is not None else self._start_of(kept)
 
     def _start_of(self, kept: Point) -> int:
-        """The version before the first batch of a generation that began with nothing."""
+        """The version before the first batch of a generation that began empty."""
         if self.oldest > 0:
             raise CannotReturn(
-                f"the history of the table reaches back to version {self.oldest} only,"
-                f" and batch {kept.batch} of generation {kept.generation} lies before that",
+                f"the history of the table only reaches back to version {self.oldest},"
+                f" and batch {kept.batch} of generation {kept.generation} is older",
                 self._reachable(),
                 older=True,
             )
@@ -238,7 +238,7 @@ class History:
         if not own:
             return self.newest
         later = [change.version for change in own if _generation(change) >= kept.generation]
-        # A generation that begins afresh replaces the rows of those before.
+        # A generation that begins from scratch replaces the rows of earlier ones.
         return later[0] - 1 if len(later) == len(own) else NO_ROWS
 
     def _reachable(self) -> str:
@@ -250,15 +250,15 @@ class History:
 
     def _strange(self, version: int, kept: Point) -> CannotReturn:
         if version < self.oldest:
-            what = f"rows that others wrote in version {version} or before may be lost"
+            what = f"rows that other writers wrote up to version {version} may be lost"
             return CannotReturn(what, self._reachable(), older=True)
         return CannotReturn(
-            f"somebody else wrote version {version} of the table after batch {kept.batch}",
+            f"another writer wrote version {version} of the table after batch {kept.batch}",
             "restore the table by hand, or give each pipeline a table of its own",
         )
 
     def _after(self, change: Change, left: Mapping[int, int]) -> Content:
-        """The rows behind `change`; `left` is the version that each generation wrote last."""
+        """The rows after `change`; `left` maps each generation to the last version that it wrote."""
         before = self.contents.get(change.version - 1) or self._of_version(change.version - 1)
         version = change.version
         if change.kind == "harmless":
@@ -270,8 +270,8 @@ class History:
         if change.kind == "restore":
             return self._of_version(change.source)
         if change.kind == "wiped":
-            # Whoever cleared the table before we wrote to it took nothing of ours.
-            damage = _told(change) if before.ours != NO_ROWS or before.damage else ""
+            # A writer that emptied the table before our first batch removed no rows of ours.
+            damage = _described(change) if before.ours != NO_ROWS or before.damage else ""
             return Content(version, others=Others(version, None) if change.rows else None, damage=damage)
         return replace(before, made_by=version, others=Others(version, before.others) if change.rows else before.others)
 
@@ -283,7 +283,7 @@ class History:
         stood = left.get(_generation(change))
         damage = before.damage
         if not damage and stood is not None and before.ours != stood:
-            damage = f"others changed the table between its versions {stood} and {change.version}"
+            damage = f"another writer changed the table between its versions {stood} and {change.version}"
         return Content(change.version, ours=change.version, others=before.others, damage=damage)
 
     def _of_version(self, version: int | None) -> Content:
@@ -292,12 +292,12 @@ class History:
         if version < 0:
             return EMPTY
         known = self.contents.get(version)
-        # Of a version that the history does not have any more nobody knows what others wrote into it.
+        # For a version that is no longer in the history the rows of other writers are unknown.
         return known or Content(version, ours=version, others=Others(version, None))
 
 
-def _told(change: Change) -> str:
-    return f"{change.what} by others in version {change.version}"
+def _described(change: Change) -> str:
+    return f"{change.what} by another writer in version {change.version}"
 
 
 def _generation(change: Change) -> int:
@@ -309,7 +309,7 @@ def _reached(point: Point, kept: Point) -> bool:
 
 
 def _point(writer: object, batch: object, mark: BatchMark) -> Point | None:
-    """Generation and batch that `writer` and `batch` name, None if they are not of the sink of `mark`."""
+    """Generation and batch that `writer` and `batch` name, None if they do not belong to the sink of `mark`."""
     match = WRITER.fullmatch(str(writer))
     number = _number(batch)
     if match is None or number is None or (match[1], match[3]) != (mark.pipeline_id, mark.sink):
@@ -339,9 +339,9 @@ def _number(text: object) -> int | None:
 
 
 def strange_changes(history: History) -> Sequence[Change]:
-    """What others did to rows of this sink since its newest batch or return; oldest first.
+    """Changes by other writers to rows of this sink since its newest batch or return; oldest first.
 
-    A RESTORE to the version that is there anyway is none, and neither are rows that others added.
+    Excluded are a RESTORE to the version that is current anyway, and rows that others added.
     """
     own = history.last_own
     if own is None:

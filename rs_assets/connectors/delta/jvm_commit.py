@@ -1,4 +1,4 @@
-"""The Delta connector inside Spark, with the marker of the native one; it checks each rule of a table by itself."""
+"""Writes by the Delta connector inside Spark, with our marker; that connector itself checks the rules of a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rs_assets.connectors.sink import BatchMark
 
-# Session settings for the marker of a MERGE; Delta has no writer option for those.
+# Session settings for the marker of a MERGE; Delta has no writer option for them.
 TXN_APP, TXN_VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 COMMENT = "spark.databricks.delta.commitInfo.userMetadata"
 
@@ -36,9 +36,9 @@ def merge_jvm(
     order_by: Sequence[str],
     deletes: str | None = None,
 ) -> None:
-    """Replace the rows of the same keys in the table at `path`, but for those that are newer by `order_by`.
+    """Replace the rows of the same keys in the table at `path`, except rows that are newer by `order_by`.
 
-    They go where the field `deletes` is true.
+    Rows are deleted where the field `deletes` is true.
     """
     from delta.tables import DeltaTable as JvmTable
 

@@ -1,4 +1,4 @@
-"""Upsert: which of several rows of one key wins, and the merge that puts the winners into the table."""
+"""Upsert: selects the winner among rows of one key, and merges the winners into the table."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ NUMBER = f"{PREFIX}number"
 
 
 def winners(rows: pa.Table, *, keys: Sequence[str], order_by: Sequence[str]) -> pa.Table:
-    """One row a key, so that a merge never meets a key twice: the last by `order_by`, else by where it was read.
+    """One row a key, as a merge must not see a key twice: the last by `order_by`, else by the position of reading.
 
-    Equal ones keep the order of the batch; null comes before all values. Columns of order that are hidden go.
+    Equal rows keep the order of the batch; null sorts before all values. Hidden order columns are removed.
     """
     by = [*order_by] or [name for name in ORDER if name in rows.column_names]
     if by:
-        # Under numbers, for Arrow takes a name with a dot at its beginning for a path.
+        # Columns are numbered, since Arrow reads a name with a leading dot as a path.
         columns = pa.table([rows[name] for name in by], names=[str(n) for n in range(len(by))])
         rows = rows.take(
             pc.sort_indices(columns, sort_keys=[(n, "ascending", "at_start") for n in columns.column_names])
@@ -43,7 +43,7 @@ def winners(rows: pa.Table, *, keys: Sequence[str], order_by: Sequence[str]) -> 
 
 
 def kept(rows: pa.Table, deletes: str | None) -> pa.Table:
-    """The rows that stay, in a table without others."""
+    """The rows that are not deleted, in a new table."""
     return rows if deletes is None else rows.filter(pc.invert(pc.fill_null(rows[deletes], fill_value=False)))
 
 
@@ -56,7 +56,7 @@ def merge(
     deletes: str | None,
     marker: CommitProperties,
 ) -> None:
-    """Put `rows` into the table, or take out what `deletes` tells to; what is older by `order_by` changes nothing."""
+    """Merge `rows` into the table; rows where `deletes` is true are deleted, rows older by `order_by` are ignored."""
     merger = table.merge(
         rows.cast(nullable(rows.schema)),
         predicate=" AND ".join(same(key) for key in keys),
@@ -76,7 +76,7 @@ def merge(
 def create(
     place: str | DeltaTable, rows: pa.Table, *, partition_by: Sequence[str], marker: CommitProperties, replaces: bool
 ) -> None:
-    """Make the table at `place` of `rows`, or replace all rows of it."""
+    """Create the table at `place` from `rows`, or replace all rows of it."""
     write_deltalake(
         place,
         rows.cast(nullable(rows.schema)),
@@ -103,7 +103,7 @@ def same(key: str) -> str:
 
 
 def stays(of: str, deletes: str) -> str:
-    """The condition that a row does not go.
+    """The condition that a row is not deleted.
 
     >>> stays("s.", "gone")
     '(s.`gone` IS NULL OR NOT s.`gone`)'
@@ -113,12 +113,12 @@ def stays(of: str, deletes: str) -> str:
 
 
 def both(one: str | None, other: str) -> str:
-    """Both conditions; None holds always."""
+    """Both conditions; None means always true."""
     return other if one is None else f"({one} AND {other})"
 
 
 def not_older(order_by: Sequence[str]) -> str | None:
-    """The condition that a row of the batch is at least as new as that of the table; None without an order.
+    """The condition that a row of the batch is at least as new as the table's; None without an order.
 
     >>> not_older(["v"])
     '(t.`v` IS NULL OR s.`v` > t.`v` OR (t.`v` IS NOT DISTINCT FROM s.`v`))'

@@ -1,4 +1,4 @@
-"""Whose rows a table holds, by its history: what would replace the whole table must know."""
+"""Checks by its history that all rows of a table are ours before it is overwritten."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from rs_assets.connectors.delta.commit_info import Entry, author
 from rs_assets.connectors.sink import BatchMark
 
-# Delta operations that bring no rows of their own into a table; what is not known here may have.
+# Delta operations that add no rows of their own; unknown operations may.
 HARMLESS = frozenset(
     {
         *("CREATE TABLE", "OPTIMIZE", "VACUUM START", "VACUUM END", "FSCK", "REORG", "RESTORE", "DELETE", "UPDATE"),
@@ -19,17 +19,17 @@ HARMLESS = frozenset(
         *("UPDATE TABLE METADATA", "RENAME COLUMN", "COMPUTE STATS", "CLUSTER BY", "UPGRADE PROTOCOL"),
     }
 )
-# A commit's word that all rows up to the version it names are of its own writer: the history behind it may go.
+# Commit metadata: all rows up to the named version are of this writer. Older history may then be deleted.
 ALONE = "alone"
-# How many entries are read at first, and at most where nothing depends on the answer.
+# How many entries are read at first, and at most if nothing depends on the answer.
 FEW, MANY = 10, 1000
 
 
 @dataclass(slots=True)
 class Authors:
-    """Whether all rows of a table are those of one sink; `version` is the last one that was looked at.
+    """Checks whether all rows of a table are those of one sink; `version` is the last one that was checked.
 
-    Only entries behind it are read, and none if the only commit since is the one that `committed` was told of.
+    Only later entries are read, and none if the only commit since then was reported to `committed`.
     """
 
     version: int = -1
@@ -37,17 +37,17 @@ class Authors:
     _expected: int = -1
 
     def committed(self, on: int) -> None:
-        """Note that this sink has committed on version `on`; -1: it made the table."""
+        """Record that this sink has committed on top of version `on`; -1: it made the table."""
         self._expected = on + 1
 
     def others(self, table: DeltaTable, mark: BatchMark, *, deep: bool) -> str:
-        """Who else has written rows, or why that cannot be told; empty if certainly nobody.
+        """The other writer of rows, or why there may be one; empty if there is certainly none.
 
         Without `deep` a long history is not read to its beginning.
         """
         version = table.version()
         if version < self.version:
-            # Another table stands in its place.
+            # The table was replaced by another one.
             self.version, self.other, self._expected = -1, "", -1
         if version == self._expected and not self.other:
             self.version = version
@@ -59,7 +59,7 @@ class Authors:
         return self.other
 
     def facts(self, on: int) -> dict[str, str]:
-        """What a commit on version `on`, which was looked at, may tell those who come later."""
+        """Metadata for a commit on top of version `on`, which was checked, for later starts."""
         return {} if self.other else {ALONE: str(on)}
 
 
@@ -75,24 +75,24 @@ def _others(table: DeltaTable, mark: BatchMark, *, floor: int, deep: bool) -> st
 
 
 def _look(entries: Sequence[Entry], mark: BatchMark, *, version: int, floor: int) -> tuple[bool, str]:
-    """Whether `entries`, newest first, settle it, and the answer: all versions above `floor` must be accounted for."""
+    """Whether `entries`, newest first, decide it, and the answer: all versions above `floor` must be accounted for."""
     for entry in entries:
         if version <= floor or entry["version"] != version:
             break
         who = author(entry)
         if who != (mark.pipeline_id, mark.sink):
             if who is not None or entry.get("operation") not in HARMLESS:
-                return True, f"others have written to it ({_shown(entry)})"
+                return True, f"another writer has written to it ({_shown(entry)})"
         else:
             floor = max(floor, _known_up_to(entry))
         version -= 1
     if version <= floor:
         return True, ""
-    return False, f"its history does not tell who wrote before version {version + 1}"
+    return False, f"its history does not say who wrote before version {version + 1}"
 
 
 def _known_up_to(entry: Entry) -> int:
-    """Up to which version all rows are of the author of `entry`, by its own word or because it replaced them."""
+    """The version up to which all rows are of the author of `entry`, by its metadata or because it replaced them."""
     replaced = (entry.get("operationParameters") or {}).get("mode") == "Overwrite"
     return int(entry.get(f"rs.{ALONE}", entry["version"] - 1 if replaced else -1))
 

@@ -1,4 +1,4 @@
-"""Partition columns: Delta keeps their values as text beside each file, not in it."""
+"""Partition columns: Delta keeps their values as text in the log, not in the files."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from rs_assets.records.schema import quoted
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# Columns that Spark makes folders of, one for each partition column.
+# Columns from which Spark makes folders, one for each partition column.
 PARTITION = f"{PREFIX}partition_"
-# A prefix tells a text that is empty, or looks like Spark's word for null, from a null.
+# A prefix distinguishes an empty text, or one that equals Spark's word for null, from a null.
 NULL, VALUE = "n", "v"
 PLAIN = (BooleanType, ByteType, DateType, DecimalType, IntegerType, LongType, ShortType, StringType)
 TIME_FORMATS: dict[type[DataType], str] = {
@@ -38,7 +38,7 @@ TIME_FORMATS: dict[type[DataType], str] = {
 
 
 def may_partition(kind: DataType) -> bool:
-    """Whether values of this type have one exact text in Delta."""
+    """Whether each value of this type has a single exact text in Delta."""
     return isinstance(kind, PLAIN) or type(kind) in TIME_FORMATS
 
 

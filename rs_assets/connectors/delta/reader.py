@@ -21,7 +21,7 @@ from rs_assets.records.calendar import judged
 from rs_assets.records.columns import LINE, OFFSET, RAW, SPLIT
 from rs_assets.records.poison import exact_text
 
-# What a row of the change feed has besides.
+# The additional columns of the change feed.
 KIND, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
 CHANGE_FIELDS = (
     StructField(KIND, StringType()),
@@ -33,9 +33,9 @@ FEED = "delta.enableChangeDataFeed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaReader:
-    """Exactly once: a batch is whole versions of the table at `path`, by Delta's own source.
+    """Exactly once: a batch is a range of whole versions of the table at `path`, read by Delta's own source.
 
-    Without `starting` the first batch is the rows that are there then; of `changes` it begins with version 0.
+    Without `starting` the first batch is all rows at that time; with `changes` reading begins at version 0.
     """
 
     name: str
@@ -44,7 +44,7 @@ class DeltaReader:
     starting: int | None = None
 
     def stream(self, reading: Reading) -> DataFrame:
-        """The rows of each version, once; SchemaError if the table lacks a field that is declared."""
+        """The rows of each version, once; SchemaError if the table lacks a declared field."""
         schema = self._schema(reading)
         reader = reading.spark.readStream.name(reading.name).format("delta").option("maxFilesPerTrigger", ALL_FILES)
         if self.changes:
@@ -54,7 +54,7 @@ class DeltaReader:
         return judged(reader.load(self.path), schema)
 
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
-        """The rows of the versions of a batch; the line is the version that a row came with."""
+        """The rows of the versions of a batch; the line is the version of a row."""
         schema, spark = self._schema(reading), reading.spark
         versions = versions_of(batch, self._first or 0)
         if not versions:
@@ -69,11 +69,11 @@ class DeltaReader:
         return reduce(DataFrame.unionByName, parts)
 
     def splits(self, batch: SourceBatch) -> Positions:
-        """The table is one split; its offset is the version that is read next."""
+        """The table is one split; its offset is the next version to read."""
         return {Path(self.path).name: str(next_version(str(batch.end)))}
 
     def check(self, start: Start) -> Known:
-        """The table must be there, be the one that was read, and have a change feed if it is to be read."""
+        """Check that the table exists, is the one that was read before, and has a change feed if one is to be read."""
         table = self._table()
         for log in start.logs:
             check_same(log, table, self.path)
@@ -81,26 +81,26 @@ class DeltaReader:
             raise SourceReadError(
                 "the table has no change feed",
                 remedy=f"switch it on: ALTER TABLE delta.`{self.path}` SET TBLPROPERTIES ({FEED} = true);"
-                " then read from the version behind that: starting_version=n",
+                " then read from the next version: starting_version=n",
                 source=self.name,
             )
         return start.known
 
-    def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  nobody has to be asked
-        """The version that the next commit gets; 0 while there is no table."""
+    def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  needs no remote call
+        """The version of the next commit; 0 while there is no table."""
         there = (Path(self.path) / "_delta_log").is_dir()
         return {Path(self.path).name: self._table().version() + 1 if there else 0}
 
     @property
     def _first(self) -> int | None:
-        """The version that is read first; None: all rows of the newest one, whatever versions they came with."""
+        """The first version to read; None: all rows of the newest version, whatever versions they came with."""
         return 0 if self.changes and self.starting is None else self.starting
 
     def _table(self) -> DeltaTable:
         if not (Path(self.path) / "_delta_log").is_dir():
             raise ConfigurationError(
                 f"there is no Delta table at {self.path}",
-                remedy="run what writes it first, or check the name",
+                remedy="run the pipeline that writes it first, or check the name",
                 step=self.name,
             )
         try:
@@ -109,7 +109,7 @@ class DeltaReader:
             raise SourceReadError(f"the table cannot be read: {error}", source=self.name, table=self.path) from error
 
     def _schema(self, reading: Reading) -> StructType:
-        """The schema declared, or that of the table at the first start, each with what the change feed adds."""
+        """The declared schema, or that of the table at the first start, each with the columns of the change feed."""
         self._table()
         there = reading.spark.read.format("delta").load(self.path).schema
         extra = CHANGE_FIELDS if self.changes else ()
@@ -137,7 +137,7 @@ class DeltaReader:
         return self._addressed(rows, schema, version=version)
 
     def _addressed(self, rows: DataFrame, schema: StructType, *, version: int | None) -> DataFrame:
-        """The rows with their ADDRESS; without `version` each tells its own."""
+        """The rows with their ADDRESS; without `version` each row has its own."""
         address = {
             SPLIT: F.lit(Path(self.path).name),
             LINE: F.col(VERSION) if version is None else F.lit(version).cast("bigint"),

@@ -1,4 +1,4 @@
-"""Bring the rows of a Delta table back, or forward again, to the end of a batch: planned first, then done at once."""
+"""Rewinds the rows of a Delta table, back or forward, to the end of a batch: planned first, then done atomically."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from rs_assets.connectors.generations import Point
 from rs_assets.connectors.sink import BatchMark, SinkChange
 from rs_assets.errors import SinkError
 
-# How many entries of a history are read at first; more, if they do not tell.
+# How many entries of a history are read at first; more if they do not suffice.
 FIRST_ENTRIES = 1_000
-# How many are read to find the last commit of ours.
+# How many are read to find our last commit.
 LAST_ENTRIES = 16
 CONSTRAINT = "delta.constraints."
 AFRESH = "begin a new generation (--new-generation)"
 
 
 def plan_rewind(table: DeltaTable, kept: BatchMark, begun: BatchMark, *, had: int, path: str) -> int | None:
-    """The version that has exactly the rows of `kept`, NO_ROWS for none, None if the newest one has them already.
+    """The version that has exactly the rows of `kept`, NO_ROWS for none, None if the newest one already has them.
 
-    Changes nothing. SinkError if no version has them, or if rows of others, or files, are in the way.
+    Changes nothing. SinkError if no version has them, or if rows of other writers, or missing files, prevent it.
     """
     try:
         history, version = _resolved(table, kept, begun, path)
@@ -45,7 +45,7 @@ def plan_rewind(table: DeltaTable, kept: BatchMark, begun: BatchMark, *, had: in
 
 
 def lacking(kept: BatchMark, *, known: int, had: int, path: str) -> SinkError:
-    """The error for a table that knows less than it once had."""
+    """The error for a table that has fewer batches than it once had."""
     back = f"go back to batch {known} or before, " if known >= 0 else ""
     return SinkError(
         f"the table ends at {f'batch {known}' if known >= 0 else 'no batch'} and had batch {had}:"
@@ -65,7 +65,7 @@ def is_rewound(table: DeltaTable, begun: BatchMark) -> bool:
 
 
 def act(table: DeltaTable, version: int | None, kept: BatchMark, begun: BatchMark) -> str:
-    """Do what `plan_rewind` has found, in one transaction with the marker; says what was done."""
+    """Do what `plan_rewind` returned, in one transaction with the marker; describes what was done."""
     properties = CommitProperties(
         app_transactions=[Transaction(begun.writer, begun.batch_id), *fence_of(begun)],
         custom_metadata={
@@ -85,7 +85,7 @@ def act(table: DeltaTable, version: int | None, kept: BatchMark, begun: BatchMar
 
 
 def _keep_settings(table: DeltaTable, settings: Mapping[str, str]) -> None:
-    """Set again what a RESTORE took back with the rows: properties and constraints."""
+    """Set the properties and constraints again that a RESTORE reverted together with the rows."""
     table.update_incremental()
     now = table.metadata().configuration
     lost = {name: value for name, value in settings.items() if now.get(name) != value}
@@ -98,7 +98,7 @@ def _keep_settings(table: DeltaTable, settings: Mapping[str, str]) -> None:
 
 
 def changes_by_others(table: DeltaTable, mark: BatchMark, path: str) -> Sequence[SinkChange]:
-    """What a start should know of the table: see `rs_assets.connectors.sink.Watched`."""
+    """Changes that a start should know of: see `rs_assets.connectors.sink.Watched`."""
     history = _last_entries(table, mark)
     own = history.last_own
     if own is None or own.point is None:
@@ -106,40 +106,40 @@ def changes_by_others(table: DeltaTable, mark: BatchMark, path: str) -> Sequence
     if own.point.generation > mark.generation:
         return (
             SinkChange(
-                f"version {own.version} of {path} is of generation {own.point.generation}, this is the checkpoint of"
-                f" generation {mark.generation}: a return was cut short, or the checkpoint is an old copy",
+                f"version {own.version} of {path} is of generation {own.point.generation}, this checkpoint is of"
+                f" generation {mark.generation}: a return was interrupted, or the checkpoint is an old copy",
                 remedy=f"go back once more (rs-assets rewind or restore), or {AFRESH}",
             ),
         )
-    return tuple(_told(change, own, path) for change in strange_changes(history))
+    return tuple(_described(change, own, path) for change in strange_changes(history))
 
 
 def refuse_changes(table: DeltaTable, mark: BatchMark, *, own: int, path: str) -> None:
-    """SinkError if others took rows of this sink out of the table since `own`, a commit of ours (-1: the last one)."""
+    """SinkError if others removed rows of this sink from the table since `own`, a commit of ours (-1: the last one)."""
     history = _history(table, mark, table.version() - own + 1, path) if own >= 0 else _last_entries(table, mark)
     if history.last_own is None:
         return
     for change in strange_changes(history):
-        told = _told(change, history.last_own, path)
+        told = _described(change, history.last_own, path)
         if told.severity == "error":
             raise SinkError(told.what, remedy=told.remedy, step=mark.sink, table=path)
 
 
-def _told(change: Change, own: Change, path: str) -> SinkChange:
-    what = f"{change.what} by others in version {change.version} of {path}, after our last commit {own.version}"
+def _described(change: Change, own: Change, path: str) -> SinkChange:
+    what = f"{change.what} by another writer in version {change.version} of {path}, after our last commit {own.version}"
     if change.kind in {"removed", "edited"}:
         return SinkChange(f"{what}, changed rows", remedy="", severity="warning")
     back = f"restore the table to version {own.version} (DeltaTable.restore, RESTORE TABLE)"
     return SinkChange(
-        f"{what}: rows that were written are not in it",
-        remedy=f"{back}; or rewind the pipeline to a batch that it still knows (rs-assets rewind); or {AFRESH};"
-        " or, if it was done on purpose, take the table as it is",
+        f"{what}: rows that we wrote are missing",
+        remedy=f"{back}; or rewind the pipeline to a batch that the table still has (rs-assets rewind); or {AFRESH};"
+        " or, if the change was intended, accept the table as it is",
         acceptable=True,
     )
 
 
 def accept(table: DeltaTable, mark: BatchMark) -> None:
-    """Commit, without rows, that the table is as it should be after the newest batch of ours."""
+    """Commit, without rows, that the table is as intended after our newest batch."""
     own = _last_entries(table, mark).last_own
     if own is None or own.point is None:
         return
@@ -170,7 +170,7 @@ def _was_written(table: DeltaTable, kept: BatchMark, begun: BatchMark) -> bool:
 
 
 def _last_entries(table: DeltaTable, mark: BatchMark) -> History:
-    """The newest entries, back to the last commit of ours; all there are, if there is none."""
+    """The newest entries, back to our last commit; all entries if there is none."""
     limit = LAST_ENTRIES
     while True:
         history = _history(table, mark, limit, table.table_uri)
@@ -185,7 +185,7 @@ def _history(table: DeltaTable, mark: BatchMark, limit: int, path: str) -> Histo
     except (ValueError, DeltaError) as error:
         # delta-rs finds no log at a path with `#` or `?`.
         raise SinkError(
-            "the history of the table cannot be read, so nobody knows what is in it",
+            "the history of the table cannot be read, so its content is unknown",
             remedy="a table's path must not hold # or ?: move the table, and name its new path",
             step=mark.sink,
             table=path,
@@ -193,9 +193,9 @@ def _history(table: DeltaTable, mark: BatchMark, limit: int, path: str) -> Histo
 
 
 def _whole_version(table: DeltaTable, alike: Sequence[int], *, step: str, path: str) -> int:
-    """The first of the versions `alike`, which have the same rows, whose files are all there.
+    """The first of the versions `alike`, which have the same rows, whose files all exist.
 
-    A compaction makes such a version, and a vacuum behind it removes the files of the one before. SinkError, about the
+    A compaction makes such a version, and a later vacuum removes the files of the previous one. SinkError, about the
     first of them, if files of each have been vacuumed, or its log is gone.
     """
     refused: SinkError | None = None
@@ -206,7 +206,7 @@ def _whole_version(table: DeltaTable, alike: Sequence[int], *, step: str, path: 
             refused = refused or error
         else:
             return version
-    assert refused is not None  # noqa: S101  a version is like itself
+    assert refused is not None  # noqa: S101  `alike` is never empty
     raise refused
 
 
@@ -216,7 +216,7 @@ def _check_files(table: DeltaTable, version: int, *, step: str, path: str) -> No
         then = _files(DeltaTable(path, version=version))
     except DeltaError as error:
         raise SinkError(
-            f"version {version} of the table cannot be read any more", remedy=AFRESH, step=step, table=path
+            f"version {version} of the table can no longer be read", remedy=AFRESH, step=step, table=path
         ) from error
     if "://" in path:
         return
@@ -224,7 +224,7 @@ def _check_files(table: DeltaTable, version: int, *, step: str, path: str) -> No
     gone = [name for name in then - _files(table) if not any((root / n).exists() for n in (name, unquote(name)))]
     if gone:
         raise SinkError(
-            f"{len(gone)} files of version {version} of the table are gone, a vacuum has removed them",
+            f"{len(gone)} files of version {version} of the table are gone: a vacuum has removed them",
             remedy=f"go back to a later batch, or {AFRESH}",
             step=step,
             table=path,

@@ -1,4 +1,4 @@
-"""The rows of a Delta table for people, read by Arrow alone."""
+"""Reads the rows of a Delta table by Arrow alone."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pyarrow import fs
 
 
 def dataset_of(table: DeltaTable, path: str) -> ds.Dataset:
-    """The rows of `table`, which lies at `path`.
+    """The rows of `table`, which is at `path`.
 
-    Threads of Arrow read them. Left to delta-rs they would call Python for each file, and a program that ends right
-    behind that is aborted by the interpreter (https://github.com/apache/arrow/issues/45017).
+    Arrow's own threads read them. Through delta-rs they would call Python for each file, and a program that ends right
+    after that is aborted by the interpreter (https://github.com/apache/arrow/issues/45017).
     """
     if "://" in path:
         return table.to_pyarrow_dataset()

@@ -1,7 +1,7 @@
-"""Where batches wait inside a table's folder, and how what never became part of the table goes again.
+"""Staging folders for batches inside a table's folder, and the removal of files that were never committed.
 
-A name with an underscore is left alone by the vacuum of every engine. Files of a table must not lie there, for then
-none would ever remove them.
+The vacuum of every engine ignores names with an underscore. Files of a table must not be there, since no vacuum would
+ever remove them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from rs_assets.connectors.sink import BatchMark
 
 STAGING = "_rs_staged"
-# What is younger may belong to a commit under way, whatever retention somebody wishes for.
+# Younger files may belong to a commit in progress, whatever retention is configured.
 YOUNG = timedelta(hours=1)
 
 
@@ -27,12 +27,12 @@ def staging_of(root: Path, mark: BatchMark) -> Path:
 
 
 def clear_staging(root: Path, mark: BatchMark) -> None:
-    """Remove what earlier runs of this sink staged and never committed: its lease is ours, so nobody will."""
+    """Remove what earlier runs of this sink staged and never committed: we hold its lease, so no other run will."""
     shutil.rmtree(staging_of(root, mark), ignore_errors=True)
 
 
 def old_folders(root: Path, *, age: timedelta) -> list[Path]:
-    """The folders in a table's folder, deepest first, in which nothing came or went for `age`; hidden ones left out."""
+    """The folders in a table's folder, deepest first, without changes for `age`; hidden ones are left out."""
     limit = time.time() - age.total_seconds()
     places = (Path(folder) for folder, _, _ in os.walk(root, topdown=False))
     inner = (place for place in places if place != root and not _hidden(place.relative_to(root)))
@@ -40,9 +40,9 @@ def old_folders(root: Path, *, age: timedelta) -> list[Path]:
 
 
 def clear_folders(root: Path, old: list[Path], *, age: timedelta) -> int:
-    """Remove what no vacuum takes, and return how many files went.
+    """Remove what no vacuum removes, and return how many files were deleted.
 
-    Batches that nobody touched for `age`, checksums without a file, and folders of `old` that are empty by now.
+    These are batches that were not touched for `age`, checksums without a file, and now empty folders of `old`.
     """
     limit = time.time() - age.total_seconds()
     removed = 0
@@ -54,7 +54,7 @@ def clear_folders(root: Path, old: list[Path], *, age: timedelta) -> int:
         removed += _clear_checksums(place, limit)
     for place in old:
         with suppress(OSError):
-            # Unless it holds something.
+            # Unless it is not empty.
             place.rmdir()
     return removed
 
@@ -72,7 +72,7 @@ def _hidden(inner: Path) -> bool:
 
 
 def _touched(path: Path) -> float:
-    """When `path` was changed last; now, if it goes at this moment."""
+    """When `path` was last changed; now, if it disappears at this moment."""
     try:
         return path.stat().st_mtime
     except OSError:

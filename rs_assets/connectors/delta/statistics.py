@@ -11,13 +11,13 @@ from typing import Any
 import orjson
 import pyarrow.parquet as pq
 
-# Delta compares text by prefix; a longer value would only grow the log.
+# Delta compares text by prefix; a longer value would only enlarge the log.
 TEXT_LIMIT = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStatistics:
-    """What a footer tells of the flat columns: `nulls` lacks the columns of which it says nothing."""
+    """Statistics of the flat columns, from a footer; `nulls` lacks columns without a null count."""
 
     rows: int
     low: Mapping[str, Any]
@@ -25,7 +25,7 @@ class FileStatistics:
     nulls: Mapping[str, int]
 
     def text(self) -> str:
-        """Delta's JSON."""
+        """The statistics as Delta's JSON."""
         made = {"numRecords": self.rows, "minValues": self.low, "maxValues": self.high, "nullCount": self.nulls}
         return orjson.dumps(made).decode()
 
@@ -51,13 +51,13 @@ def file_statistics(metadata: pq.FileMetaData) -> FileStatistics:
 
 
 def _span(chunks: Sequence[Any]) -> tuple[Any, Any] | None:
-    """The least and the greatest value, None if a chunk does not tell or they are no values that Delta compares."""
+    """The least and the greatest value, None if a chunk does not say or Delta cannot compare them."""
     if not chunks or not all(c.has_min_max for c in chunks):
         return None
     try:
         least, most = min(c.min for c in chunks), max(c.max for c in chunks)
     except (ValueError, OverflowError):
-        # A time of a year that Python has not.
+        # A time in a year that Python does not have.
         return None
     return (_value(least), _value(most)) if _comparable(least) and _comparable(most) else None
 

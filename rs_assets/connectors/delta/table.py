@@ -1,4 +1,4 @@
-"""A Delta table as sinks see it: opened once, with the marker of the last batch and the fence of the newest driver."""
+"""A handle on a Delta table for sinks: opened once, with the marker of the last batch and the newest fencing token."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ WAITS_S = (0.01, 0.03, 0.1, 0.3, 1.0)
 
 @dataclass(slots=True)
 class TableHandle:
-    """A table that is opened once; afterwards only new log entries are read, and only if others made some.
+    """A table that is opened once; later only new log entries are read, and only if another writer made some.
 
-    `table` is the version that was read last, `version` where the table stands: entries between them are this sink's
-    own and add files only. `remembered` are the batches that this process saw in it, `authors` whose rows it holds,
-    `checked` what was compared with its rules, `staged` whether a batch was staged in it, `own` the version of this
-    process's last commit, `looked` the last one that was searched for what others took out of it, `reopened` whether
-    that was another table since.
+    `table` is the version that was read last, `version` the current one: entries between them are this sink's own and
+    add files only. `remembered` are the batches that this process saw in the table, `authors` the sole-writer check,
+    `checked` what was compared with its rules, `staged` whether a batch was staged in it. `own` is the version of this
+    process's last commit, `looked` the last version that was searched for removals by others, `reopened` whether the
+    table was replaced by another one since then.
     """
 
     path: str
@@ -64,7 +64,7 @@ class TableHandle:
 
     def _newest(self) -> DeltaTable | None:
         if self.table is not None and not self.intact():
-            # Somebody removed the table, put another one in its place, or cleaned the log away under us.
+            # The table was removed or replaced, or its log was cleaned up, by another process.
             self.table, self.reopened = None, True
         if self.table is None:
             self.table = open_table(self.path)
@@ -87,32 +87,32 @@ class TableHandle:
 
     @property
     def known(self) -> bool:
-        """Whether nobody but this sink has committed since `table` was read: `table` tells what the newest one does.
+        """True if no other writer has committed since `table` was loaded, so its metadata is current.
 
-        But for its files, its history and the markers of this sink.
+        The file list, the history and this sink's own markers may not be.
         """
         return self.table is not None and self.intact() and not log_entry(self.path, self.version + 1).there
 
     @property
     def at_hand(self) -> bool:
-        """Whether `table` stands at `version`, and that version is the file that it was."""
+        """Whether `table` is at `version`, and the log entry of that version is unchanged."""
         return self.table is not None and self.table.version() == self.version and self.intact()
 
     def look(self) -> None:
-        """Read what others have committed; nothing is read if there is nothing."""
+        """Read the commits of other writers, if there are any."""
         if not self.known:
             self.newest()
 
     def committed(self, on: int) -> None:
-        """Note a commit of this sink on version `on`; -1: it made the table."""
+        """Record a commit of this sink on top of version `on`; -1: it made the table."""
         self.authors.committed(on)
         self.own, self.reopened = on + 1, False
 
     def append(self, actions: Sequence[AddAction], mark: BatchMark, *, partition_by: Sequence[str]) -> bool:
-        """Add files by a log entry of our own behind the version at which the marker was read.
+        """Add files by our own log entry after the version at which the marker was read.
 
-        False, and nothing is changed, if somebody else has committed meanwhile, or if a checkpoint is due: that is
-        delta-rs's work. The rules of `table` were looked at before.
+        Returns False and changes nothing if another writer has committed meanwhile, or if a checkpoint is due, which
+        delta-rs must write. The rules of `table` must have been checked before.
         """
         version = self.version + 1
         if self.table is None or not self.known or checkpoint_due(self.table, version):
@@ -129,27 +129,27 @@ class TableHandle:
         return True
 
     def last(self, mark: BatchMark) -> int:
-        """The last batch of this writer in the version at hand, -1 for none.
+        """The last batch of this writer in the loaded version, -1 for none.
 
-        LeaseLostError if there is a newer driver's token, SinkError if there was a later batch in this process.
+        LeaseLostError if there is a newer driver's token, SinkError if this process has seen a later batch.
         """
         if self.table is None:
             last = -1
         else:
-            # It searches the log; right behind a commit of ours nobody else can have written.
+            # It searches the log; right after our own commit no other writer can have written.
             if self.reopened or self.version != self.own:
                 check_fence(self.table, mark)
             last = self.marker(mark)
         return self.remembered.hold(mark, last, step=self.step, place=self.path)
 
     def marker(self, mark: BatchMark) -> int:
-        """The last batch of this writer in the version at hand, entries of our own among it; -1 for none."""
+        """The last batch of this writer in the loaded version, including our own later entries; -1 for none."""
         if self.table is not None and mark.writer not in self._markers:
             self._markers[mark.writer] = last_batch(self.table, mark)
         return self._markers.get(mark.writer, -1)
 
     def intact(self) -> bool:
-        """Whether the log entry of the version that was opened is the file that it was."""
+        """Whether the log entry of the version that was opened is still the same file."""
         return self._entry is None or log_entry(self.path, self._entry.version) == self._entry
 
 
@@ -162,13 +162,13 @@ def open_table(path: str) -> DeltaTable | None:
 
 
 def last_batch(table: DeltaTable, mark: BatchMark) -> int:
-    """The last batch of this writer that the table remembers, -1 for none."""
+    """The last batch of this writer in the table's markers, -1 for none."""
     version = table.transaction_version(mark.writer)
     return -1 if version is None else version
 
 
 def check_fence(table: DeltaTable, mark: BatchMark) -> None:
-    """LeaseLostError if the table remembers a greater token than `mark` carries, or a claim that it does not know."""
+    """LeaseLostError if the table has a greater token than `mark`, or a claim that `mark` does not know."""
     token, claim = table.transaction_version(mark.fence) or 0, 0
     if mark.claim is not None and mark.claim.known is not None:
         claim = table.transaction_version(mark.claimed) or 0
@@ -177,7 +177,7 @@ def check_fence(table: DeltaTable, mark: BatchMark) -> None:
 
 
 def properties(mark: BatchMark, **facts: str) -> CommitProperties:
-    """The marker of a batch, token and claim, who wrote it and more `facts`, for the commit of its rows."""
+    """The marker of a batch, token and claim, the author and more `facts`, for the commit of its rows."""
     told = {f"rs.{name}": value for name, value in facts.items()}
     return CommitProperties(
         app_transactions=[Transaction(mark.writer, mark.batch_id), *fence_of(mark)],
@@ -194,42 +194,42 @@ def commit_fence(table: DeltaTable, mark: BatchMark) -> None:
 def commit_no_rows(
     table: DeltaTable, told: CommitProperties, *, mode: Literal["append", "overwrite"] = "append"
 ) -> None:
-    """Commit what is `told` and no rows; with "overwrite" those that are there go."""
+    """Commit the properties `told` and no rows; with "overwrite" existing rows are removed."""
     table.create_write_transaction(
         [], mode=mode, schema=table.schema(), partition_by=table.metadata().partition_columns, commit_properties=told
     )
 
 
 def commit_again(handle: TableHandle, mark: BatchMark, commit: Callable[[DeltaTable | None], None]) -> None:
-    """Commit on the version at which the marker was read; on the newest one if somebody else committed in between.
+    """Commit on the version at which the marker was read; on the newest one if another writer committed in between.
 
-    Each further try looks at fence and marker anew: LeaseLostError or CommitFailedError if a rival has the batch.
+    Each further try checks fence and marker again: LeaseLostError or CommitFailedError if a rival has the batch.
     """
     table = handle.table if handle.at_hand else newest_for(handle, mark)
     for wait_s in (*WAITS_S, None):
         try:
             commit(table)
         except DeltaError as error:
-            # A table that was made meanwhile cannot be made; only then an error of another class tells of a rival.
+            # A table that was created meanwhile cannot be created again; only then another error class means a rival.
             beaten = isinstance(error, CommitFailedError) or table is None
             if wait_s is None or not beaten or open_table(handle.path) is None:
                 raise
         else:
             return
-        time.sleep(wait_s * random.uniform(0.5, 1.5))  # noqa: S311  no secret
+        time.sleep(wait_s * random.uniform(0.5, 1.5))  # noqa: S311  not security relevant
         table = newest_for(handle, mark)
 
 
 def newest_for(handle: TableHandle, mark: BatchMark) -> DeltaTable | None:
-    """The newest version, as long as it awaits the batch of `mark`."""
+    """The newest version, provided that its next batch is that of `mark`."""
     table = handle.newest()
     if handle.last(mark) >= mark.batch_id:
-        raise CommitFailedError(f"batch {mark.batch_id} is there already")
+        raise CommitFailedError(f"batch {mark.batch_id} was already committed")
     return table
 
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """The Arrow schema of the rows of a Spark frame: without the columns that say where they were read."""
+    """The Arrow schema of the rows of a Spark frame, without the columns of record positions."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     kept = [field for field in frame.schema.fields if field.name not in ORDER]
@@ -238,7 +238,7 @@ def arrow_schema(frame: DataFrame) -> pa.Schema:
 
 @contextmanager
 def sink_errors(step: str, path: str, mark: BatchMark) -> Iterator[None]:
-    """What Delta refuses within, as SinkError; LeaseLostError if a newer driver's commit was the reason."""
+    """Turns Delta's errors in the block into SinkError; LeaseLostError if a newer driver's commit was the reason."""
     try:
         yield
     except CommitFailedError as error:
@@ -246,8 +246,8 @@ def sink_errors(step: str, path: str, mark: BatchMark) -> Iterator[None]:
         if table is not None:
             check_fence(table, mark)
         raise SinkError(
-            f"another writer changed the table in between: {error}",
-            remedy="start again: the batch is computed once more, and is skipped if it is there",
+            f"another writer changed the table in the meantime: {error}",
+            remedy="start again: the batch is computed again, and is skipped if it was committed",
             step=step,
             table=path,
         ) from error
@@ -256,7 +256,7 @@ def sink_errors(step: str, path: str, mark: BatchMark) -> Iterator[None]:
     except OSError as error:
         raise SinkError(
             f"the table cannot be written: {error}",
-            remedy="see to the disk and let this user write to the table and its folder _delta_log, then start again",
+            remedy="check the disk, let this user write to the table and its folder _delta_log, then start again",
             step=step,
             table=path,
         ) from error

@@ -1,4 +1,4 @@
-"""What a table asks of its writers: each rule is kept, or the batch is refused before it is written."""
+"""Rules that a table imposes on its writers: each is obeyed, or the batch is refused before it is written."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from deltalake import Schema as DeltaSchema
 from rs_assets.connectors.delta.data_files import StagedFiles
 from rs_assets.errors import SinkError
 
-# Features of a table that ask nothing of who adds whole files with statistics, or are looked for one by one below.
+# Features of a table that do not concern a writer of whole files with statistics, or are checked one by one below.
 SERVED = frozenset(
     {
         *("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping"),
         *("deletionVectors", "timestampNtz", "v2Checkpoint"),
     }
 )
-# What the metadata of a column may ask for, and how a person would call it.
+# Rules in the metadata of a column, and their names for users.
 OF_COLUMNS = {
     "delta.generationExpression": "a generated column",
     "delta.identity.start": "an identity column",
@@ -34,7 +34,7 @@ CONSTRAINT = "delta.constraints."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What a sink wants to write. `by_delta`: delta-rs computes and checks the rows; else Spark wrote the files."""
+    """The write that a sink requests. `by_delta`: delta-rs computes and checks the rows; else Spark wrote the files."""
 
     step: str
     schema: DeltaSchema
@@ -44,7 +44,7 @@ class Demand:
 
 
 def check_rules(table: DeltaTable, demand: Demand) -> None:
-    """SinkError names the first rule of `table` that the rows of `demand` would break, or that nobody would check."""
+    """SinkError for the first rule of `table` that the rows of `demand` would break, or that would not be checked."""
     for what, remedy in (*_unserved(table, demand), *_other_columns(table, demand), *_other_partitions(table, demand)):
         raise SinkError(what, remedy=remedy, step=demand.step, table=table.table_uri)
 
@@ -52,13 +52,13 @@ def check_rules(table: DeltaTable, demand: Demand) -> None:
 def check_files(table: DeltaTable, demand: Demand, files: StagedFiles) -> None:
     """SinkError if staged files are split by other columns than the table, or may have nulls where it allows none.
 
-    Both follow from the table as it was when the files were staged, and it may be another one when they are committed.
+    The files fit the table as it was when they were staged; it may have changed before the commit.
     """
     columns = tuple(table.metadata().partition_columns)
     if any(tuple(file.values) != columns for file in files.files):
         raise SinkError(
-            f"the table is partitioned by {', '.join(columns) or 'nothing'} since the batch was staged",
-            remedy="start again: the batch is computed once more",
+            f"the partition columns of the table changed to {', '.join(columns) or 'none'} since the batch was staged",
+            remedy="start again: the batch is computed again",
             step=demand.step,
             table=table.table_uri,
         )
@@ -74,7 +74,7 @@ def check_files(table: DeltaTable, demand: Demand, files: StagedFiles) -> None:
 
 
 def signature(table: DeltaTable) -> object:
-    """What the rules of a table follow from: as long as it is equal, they need not be looked at again."""
+    """The metadata that determines the rules of a table: while it is equal, they need not be checked again."""
     about = table.metadata()
     protocol = table.protocol()
     features = (tuple(protocol.reader_features or ()), tuple(protocol.writer_features or ()))
@@ -82,9 +82,9 @@ def signature(table: DeltaTable) -> object:
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """`schema` with nulls allowed everywhere: what a batch happens not to have is no rule of its table.
+    """`schema` with nulls allowed everywhere: a batch without nulls does not make NOT NULL a rule of its table.
 
-    Spark cannot read a table whose nested fields are NOT NULL beside some features (TIMESTAMP_NTZ).
+    Spark cannot read a table that has NOT NULL nested fields together with some features (TIMESTAMP_NTZ).
     """
     return pa.schema([_nullable(field) for field in schema])
 
@@ -104,22 +104,22 @@ Refusals = Iterator[tuple[str, str]]
 
 
 def _unserved(table: DeltaTable, demand: Demand) -> Refusals:
-    jvm = "write it with connector='jvm', which serves it, or take it off the table"
+    jvm = "write it with connector='jvm', which supports it, or remove it from the table"
     about, protocol = table.metadata(), table.protocol()
     features = sorted(set(protocol.writer_features or ()) - SERVED)
     if features:
-        yield f"the table has features that connector='native' does not serve: {', '.join(features)}", jvm
+        yield f"the table has features that connector='native' does not support: {', '.join(features)}", jvm
     if about.configuration.get("delta.columnMapping.mode", "none") != "none":
         yield "the table maps its columns to other names in its files (delta.columnMapping.mode)", jvm
     if about.configuration.get("delta.appendOnly") == "true" and not demand.only_adds:
-        yield "the table takes rows only, none may be replaced (delta.appendOnly)", "write to it with mode='append'"
+        yield "the table only accepts appends (delta.appendOnly)", "write to it with mode='append'"
     constraints = sorted(n.removeprefix(CONSTRAINT) for n in about.configuration if n.startswith(CONSTRAINT))
     if constraints and not demand.by_delta:
         yield f"the table has constraints that connector='native' does not check: {', '.join(constraints)}", jvm
     for column in table.schema().fields:
         asked = [word for key, word in OF_COLUMNS.items() if key in column.metadata]
         if asked:
-            yield f"the table's column {column.name!r} has {asked[0]}, which connector='native' does not serve", jvm
+            yield f"the table's column {column.name!r} has {asked[0]}, which connector='native' does not support", jvm
 
 
 def _other_columns(table: DeltaTable, demand: Demand) -> Refusals:
@@ -131,7 +131,7 @@ def _other_columns(table: DeltaTable, demand: Demand) -> Refusals:
     )
     if different:
         yield (
-            f"the table has other columns than the rows: {', '.join(different)}",
+            f"the columns of the table and of the rows differ: {', '.join(different)}",
             "write to another table, or change the table first",
         )
 
@@ -141,7 +141,7 @@ def _other_partitions(table: DeltaTable, demand: Demand) -> Refusals:
     if demand.partition_by and demand.partition_by != have:
         yield (
             f"the table is partitioned by {', '.join(have) or 'nothing'}, not by {', '.join(demand.partition_by)}",
-            "leave partition_by out: a table that is there keeps its partitions",
+            "leave partition_by out: an existing table keeps its partitions",
         )
 
 
@@ -154,9 +154,9 @@ def _fits(have: Mapping[str, Any], want: Mapping[str, Any], name: str) -> bool:
 
 
 def fits(have: Any, want: Any) -> bool:
-    """Whether values of the type `want` may stand in a column of the type `have`, both as Delta's JSON.
+    """Whether values of the type `want` fit a column of the type `have`, both as Delta's JSON.
 
-    Equal types do; within them what may be null must be allowed to.
+    Types must be equal, except that parts of `have` may allow nulls that `want` does not.
 
     >>> array = {"type": "array", "elementType": "long", "containsNull": True}
     >>> fits(array, {**array, "containsNull": False}), fits({**array, "containsNull": False}, array)

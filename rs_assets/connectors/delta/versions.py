@@ -1,4 +1,4 @@
-"""Which versions of a Delta table a batch reads, and which files a version added."""
+"""The versions of a Delta table that a batch reads, and the files that a version added."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
 from rs_assets.connectors.source import BEGIN_ANEW
 from rs_assets.errors import CheckpointError, DataLossError
 
-# More files than a batch can have: then each batch ends with a whole version, and can be read again.
+# More files than a batch can have: each batch then ends with a whole version, and can be read again.
 ALL_FILES = 2_147_483_647
 
 
 def next_version(offset: str) -> int:
-    """The version that Delta's source reads next; a version that was read in part counts as not read."""
+    """The next version that Delta's source reads; a version that was read in part counts as not read."""
     try:
         return int(orjson.loads(offset)["reservoirVersion"])
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{offset[:100]!r} is no offset of a Delta table") from error
+        raise CheckpointError(f"{offset[:100]!r} is not an offset of a Delta table") from error
 
 
 def check_same(log: SourceLog, table: DeltaTable, path: str) -> None:
-    """DataLossError if `table` is not the one that was read: made anew, or an older copy of it, put back.
+    """DataLossError if `table` is not the one that was read, but a new one or an older copy of it.
 
-    A table is known by its id. Of an older copy the next versions would count as read.
+    A table is identified by its id. The next versions of an older copy would wrongly count as read.
     """
     offset = log.offset(log.log.last_committed() + 1) or log.committed
     if offset is None:
@@ -39,8 +39,8 @@ def check_same(log: SourceLog, table: DeltaTable, path: str) -> None:
     raise DataLossError(
         f"the table is an older copy: it ends with version {table.version()}, and {read - 1} was read"
         if older
-        else "the table was made anew since it was read, and its rows would be mixed with those of the one before",
-        remedy=f"put the table back as it was; or {BEGIN_ANEW}, which reads all rows of the one that is there",
+        else "the table was replaced by a new one since it was read, and the rows of both would be mixed",
+        remedy=f"put the table back as it was; or {BEGIN_ANEW}, which reads all rows of the existing table",
         source=log.source,
         table=path,
     )
@@ -53,7 +53,7 @@ def versions_of(batch: SourceBatch, first: int) -> range:
 
 
 def files_added(table: Path, version: int) -> list[str]:
-    """The names of the files with rows that a version added; none if it only wrote rows anew, as a compaction does.
+    """The names of the files whose rows a version added; none if it only rewrote rows, as a compaction does.
 
     DataLossError if the log has been cleaned up to there.
     """

@@ -1,8 +1,8 @@
 """The Delta sink.
 
-`native`: Spark's tasks write Parquet into a folder beside the table's files, then one delta-rs transaction adds the
-files and remembers the batch. A crash in between leaves files that no version names; the next start removes them.
-`jvm`: the Delta connector inside Spark, with the same marker.
+`native`: Spark's tasks write Parquet into a staging folder inside the table's folder, then one delta-rs transaction
+adds the files and stores the batch marker. A crash in between leaves files that no version names; the next start
+removes them. `jvm`: the Delta connector inside Spark, with the same marker.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from rs_assets.connectors.sink import BatchMark, LastWriter, SinkChange, Staged
 from rs_assets.errors import SinkError
 
 Mode = Literal["append", "upsert", "complete"]
-# What the first commit of a table tells: no version before it has rows of others.
+# Metadata of the first commit of a table: no earlier version has rows of others.
 NEW = {ALONE: "-1"}
 
 
@@ -58,10 +58,10 @@ NEW = {ALONE: "-1"}
 class DeltaWriter:
     """Writes batches to the table at `path`; see the module for `connector`.
 
-    A commit stands on the version at which the marker was read: delta-rs refuses it if the same writer or a newer
-    token committed in between, so two drivers can never both write a batch. Of rows of the same `keys` in one batch
-    the last by `order_by` is kept, else the last as they were read; it goes if its field `deletes` is true.
-    `partition_by` makes the partitions of a new table.
+    A commit is based on the version at which the marker was read: delta-rs refuses it if the same writer or a newer
+    token committed in between, so two drivers can never both write a batch. Of the rows of one batch with equal `keys`
+    the last by `order_by` is kept, else the last that was read; it is a deletion if its field `deletes` is true.
+    `partition_by` defines the partitions of a new table.
     """
 
     name: str
@@ -83,10 +83,10 @@ class DeltaWriter:
         return self.path
 
     def committed(self, mark: BatchMark) -> bool:
-        """Whether the table remembers this batch, or a later one, of this writer.
+        """Whether the table has the marker of this batch, or of a later one, of this writer.
 
-        LeaseLostError if it remembers a newer fencing token: another driver has taken over. SinkError if it knows less
-        than it did in this process, or if others took our rows out of it.
+        LeaseLostError if it has a newer fencing token: another driver has taken over. SinkError if it has fewer batches
+        than this process has seen in it, or if others removed our rows from it.
         """
         handle = self.handle
         handle.look()
@@ -119,23 +119,23 @@ class DeltaWriter:
         self._planned(self._newest(kept, begun, had), kept, begun, had)
 
     def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
-        """Bring the table to the version with exactly the rows of `kept`, in one transaction with the marker."""
+        """Rewind the table to the version with exactly the rows of `kept`, in one transaction with the marker."""
         table = self._newest(kept, begun, had)
         if table is None:
             return "there is no table"
         if is_rewound(table, begun):
-            return "is rewound already"
+            return "is already rewound"
         version = self._planned(table, kept, begun, had)
         with sink_errors(self.name, self.path, begun):
             return act(table, version, kept, begun)
 
     def changes_by_others(self, mark: BatchMark) -> Sequence[SinkChange]:
-        """What others did to the rows since our last commit."""
+        """Changes by others to the rows since our last commit."""
         table = self.handle.newest()
         return () if table is None else changes_by_others(table, mark, self.path)
 
     def accept_changes(self, mark: BatchMark) -> None:
-        """Take the table as it is."""
+        """Accept the table as it is."""
         table = self.handle.newest()
         if table is not None:
             with sink_errors(self.name, self.path, mark):
@@ -185,7 +185,7 @@ class DeltaWriter:
         try:
             actions = files.moved_into(Path(self.path), step=self.name)
         except SinkError:
-            # A driver that has taken over clears away what we staged; with a table the files go as well.
+            # A driver that has taken over deletes our staged files; if the table is deleted, so are they.
             self.handle.newest()
             self.handle.last(mark)
             raise
@@ -212,7 +212,7 @@ class DeltaWriter:
         schema: pa.Schema,
         mark: BatchMark,
     ) -> None:
-        """Commit the files on the version that `table` stands at; None: make the table of them."""
+        """Commit the files on top of the version of `table`; None: create the table from them."""
         if table is None:
             made = DeltaSchema.from_arrow(nullable(schema))
             columns, marker = list(self.partition_by), properties(mark, **NEW)
@@ -228,7 +228,7 @@ class DeltaWriter:
             mode=mode,
             schema=table.schema(),
             partition_by=list(self._partitions(table)),
-            commit_properties=properties(mark, **self._told(table, mark)),
+            commit_properties=properties(mark, **self._noted_authors(table, mark)),
         )
 
     def _merge(self, rows: pa.Table, schema: pa.Schema, mark: BatchMark) -> int:
@@ -242,7 +242,7 @@ class DeltaWriter:
             create(self.path, made, partition_by=self.partition_by, marker=properties(mark, **NEW), replaces=False)
             return
         replaces = self._check(table, schema, mark)
-        marker = properties(mark, **self._told(table, mark))
+        marker = properties(mark, **self._noted_authors(table, mark))
         if replaces:
             made = kept(rows, self.deletes)
             create(table, made, partition_by=self._partitions(table), marker=marker, replaces=True)
@@ -250,11 +250,11 @@ class DeltaWriter:
             merge(table, rows, keys=self.keys, order_by=self.order_by, deletes=self.deletes, marker=marker)
 
     def _commit(self, mark: BatchMark, commit: Callable[[DeltaTable | None], None]) -> None:
-        """Commit, also over commits of others in between, and remember that the batch is there."""
+        """Commit, also on top of other writers' commits, and record that the batch is in the table."""
 
         def noted(table: DeltaTable | None) -> None:
             table = self._unchanged(table, mark)
-            # A merge moves the table on to its own version.
+            # A merge moves `table` on to its own version.
             on = -1 if table is None else table.version()
             commit(table)
             self.handle.committed(on)
@@ -264,9 +264,9 @@ class DeltaWriter:
         self.handle.remembered.hold(mark, mark.batch_id, step=self.name, place=self.path)
 
     def _unchanged(self, table: DeltaTable | None, mark: BatchMark) -> DeltaTable | None:
-        """The table at hand, or as others have left it since the marker was read; SinkError if they took our rows out.
+        """The table as loaded, or its newest version if others have committed; SinkError if they removed our rows.
 
-        Behind this commit nobody would look at what was before it.
+        Later checks do not look at versions before this commit.
         """
         handle = self.handle
         if table is not None and not handle.known:
@@ -276,8 +276,8 @@ class DeltaWriter:
             handle.looked = handle.version
         return table
 
-    def _told(self, table: DeltaTable, mark: BatchMark) -> dict[str, str]:
-        """What the commit says of whose rows the table holds."""
+    def _noted_authors(self, table: DeltaTable, mark: BatchMark) -> dict[str, str]:
+        """Commit metadata about the authors of the table's rows."""
         self.handle.authors.others(table, mark, deep=False)
         return self.handle.authors.facts(table.version())
 
@@ -294,9 +294,9 @@ class DeltaWriter:
         )
 
     def _check(self, table: DeltaTable, schema: pa.Schema, mark: BatchMark) -> bool:
-        """Whether the rows replace all that the table holds; SinkError if they may not stand in it, or may not do that.
+        """Whether the rows replace the whole table; SinkError if the table's rules or other writers' rows forbid it.
 
-        What the JVM connector writes, that checks by itself.
+        The JVM connector checks the rules by itself.
         """
         anew = self._begins_anew(mark)
         replaces = anew or self.mode == "complete"
@@ -318,7 +318,7 @@ class DeltaWriter:
         return replaces
 
     def _begins_anew(self, mark: BatchMark) -> bool:
-        """Whether this is the first commit of a later generation: it replaces the rows of the generations before."""
+        """Whether this is the first commit of a later generation: it replaces the rows of earlier generations."""
         earlier = (self.handle.marker(mark.of_generation(g)) for g in range(1, mark.generation))
         return self.handle.remembered.last(mark) < 0 and any(batch >= 0 for batch in earlier)
 

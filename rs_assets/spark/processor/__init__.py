@@ -1,1 +1,1 @@
-"""Stateful processors in Scala, for what Spark's own operators cannot do: their sources, and the jar made of them."""
+"""Stateful processors in Scala for operators that Spark lacks: sources, and the jar compiled from them."""

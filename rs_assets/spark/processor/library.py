@@ -1,6 +1,6 @@
 """The jar of the processors, compiled by the Scala compiler that comes with pyspark; run as a module, this makes it.
 
-It is made for the Spark that is installed, once: its name tells of which sources and for which Spark. No JDK is needed.
+It is compiled once for the installed Spark: its name has a digest of the sources and the version. No JDK is needed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from rs_assets.spark.jars import SPARK, jars_of_pyspark
 from rs_assets.spark.java import java_home
 
 SOURCES = Path(__file__).with_name("scala")
-# What they are compiled against beside Spark's own jars.
+# The compile class path besides Spark's own jars.
 CLIENTS = "kafka-clients"
-# It takes 6 s on a free core.
+# It takes 6 s on an idle core.
 COMPILE_TIMEOUT_S = 300
-_TOLD_LINES = 20
+_SHOWN_LINES = 20
 
 
 def library() -> Path:
@@ -33,13 +33,13 @@ def library() -> Path:
 
 
 def session_jars() -> tuple[Path, ...]:
-    """What a session has beside Spark's own jars, in the order of its class path; ConfigurationError as for each."""
+    """The jars of a session besides Spark's own, in class path order; ConfigurationError as for each of them."""
     return (*SPARK.paths(), library())
 
 
 @cache
 def _place() -> Path:
-    """Where the jar of these sources lies: with Spark's other jars, there or not."""
+    """The path of the jar for these sources, next to Spark's other jars; it may not exist."""
     content = hashlib.sha256()
     for source in _sources():
         content.update(source.read_bytes())
@@ -53,7 +53,7 @@ def _sources() -> list[Path]:
 
 
 def _clients() -> list[Path]:
-    """The jar of Kafka's client, there or not."""
+    """The jar of the Kafka client, which may not exist."""
     return [SPARK.folder() / jar.file for jar in SPARK.jars if jar.name == CLIENTS]
 
 
@@ -63,7 +63,7 @@ def _compiled(jar: Path) -> Path:
         with tempfile.TemporaryDirectory(prefix=".compile-", dir=jar.parent) as folder:
             made = Path(folder) / jar.name
             _compile(made)
-            # Others may compile at the same time: each puts a whole jar in place.
+            # Other processes may compile at the same time: each moves a complete jar into place.
             made.replace(jar)
     except OSError as error:
         raise ConfigurationError(
@@ -87,10 +87,10 @@ def _compile(jar: Path) -> None:
             f"the processors were not compiled within {COMPILE_TIMEOUT_S} s", remedy="try again on an idle machine"
         ) from error
     if run.returncode != 0:
-        told = "\n    ".join((run.stdout + run.stderr).strip().splitlines()[:_TOLD_LINES])
+        shown = "\n    ".join((run.stdout + run.stderr).strip().splitlines()[:_SHOWN_LINES])
         raise ConfigurationError(
-            f"the processors do not compile against pyspark {version('pyspark')}:\n    {told}",
-            remedy="install the version of pyspark that this package asks for",
+            f"the processors do not compile against pyspark {version('pyspark')}:\n    {shown}",
+            remedy="install the version of pyspark that this package requires",
         )
 
 

@@ -1,4 +1,4 @@
-"""The processors as a Spark session has them, and what they can keep."""
+"""The processors in a Spark session, and the types that their state supports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rs_assets.errors import ConfigurationError, TopologyError
 
 
 def package_in(spark: SparkSession) -> Any | None:
-    """The classes of the project's own jar in a session; None if it was made without that."""
+    """The classes of the project's own jar in a session; None if the session was made without it."""
     package = cast("Any", spark._jvm).org.apache.spark.sql.rsassets  # noqa: SLF001  there is no public way
     return package if isinstance(package.FiringWindows, JavaClass) else None
 
@@ -22,17 +22,17 @@ def processors_of(frame: DataFrame) -> Any:
     package = package_in(frame.sparkSession)
     if package is None:
         raise ConfigurationError(
-            "this Spark session has no processors, which do what Spark itself does not",
+            "this Spark session lacks the processors of rs_assets",
             remedy="add the jar that `python -m rs_assets.spark.processor.library` names to spark.jars",
         )
     return package
 
 
 def check_types(schema: StructType) -> None:
-    """Refuse what Spark cannot write into the state of a processor."""
+    """Refuse types that Spark cannot write into the state of a processor."""
     for field in schema.fields:
         if isinstance(field.dataType, DayTimeIntervalType | YearMonthIntervalType):
             raise TopologyError(
                 f"{field.name!r} is an interval, which the state of a processor cannot keep",
-                remedy="make it a number before: .with_fields(seconds='unix_seconds(a) - unix_seconds(b)')",
+                remedy="convert it to a number first: .with_fields(seconds='unix_seconds(a) - unix_seconds(b)')",
             )

@@ -10,16 +10,16 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.types._
 
 /**
- * An aggregate function of Spark; only rows that pass `filter` count. `value` stands for what it gives, `name` is the
- * column of the window row that it is for.
+ * An aggregate function of Spark over the rows that pass `filter`. `value` represents its result; `name` is the column
+ * of the window row that uses it.
  */
 case class Function(of: AggregateFunction, filter: Option[Expression], value: AttributeReference, name: String)
 
 /**
- * What an aggregation computes.
+ * The definition of an aggregation.
  *
- * `keys` are the window and the group of a row, `inputs` what the functions read of it, `results` the columns of a
- * window row over the keys and the values of the functions.
+ * `keys` are the window and the group of a row, `inputs` the columns that the functions read, `results` the columns of
+ * a window row, computed from the keys and the values of the functions.
  */
 case class Aggregation(
     keys: Seq[Attribute],
@@ -31,7 +31,7 @@ case class Aggregation(
   val inputType: StructType = DataTypeUtils.fromAttributes(inputs)
   val buffer: Seq[AttributeReference] = functions.flatMap(_.of.aggBufferAttributes)
 
-  /** The fields of a row of state, called after the columns that they are for, unlike those that are `taken`. */
+  /** The state fields, named after their columns; names in `taken` are avoided. */
   def stored(taken: Seq[String]): Seq[StructField] = functions.flatMap { function =>
     val parts = function.of.aggBufferAttributes
     parts.map(part => (if (parts.size == 1) function.name else s"${function.name}_${part.name}", part.dataType))
@@ -43,19 +43,19 @@ case class Aggregation(
 
 object Aggregation {
 
-  /** The aggregation that `analyzed` computes, whose first key is a window, and the rows for it: inputs, then keys. */
+  /** The aggregation of the plan `analyzed`, whose first key is a window, and its input rows: inputs, then keys. */
   def of(analyzed: LogicalPlan): (Aggregation, LogicalPlan) = {
     val aggregate = ReplaceExpressions(analyzed).transformExpressionsUp { case named: With => inlined(named) } match {
       case found: Aggregate => found
     }
-    // As Spark's own aggregation does: 0.0 and -0.0 are one key, and so are all NaN.
+    // As in Spark's own aggregation: 0.0 and -0.0 are one key, and so are all NaN.
     val keys = aggregate.groupingExpressions.zip(namesOf(aggregate.groupingExpressions)).map { case (key, name) =>
       key -> Alias(NormalizeFloatingNumbers.normalize(key), name)()
     }
     val functions = functionsOf(aggregate)
     val inputs = mutable.LinkedHashMap.empty[Expression, Alias]
-    // Spark computes them before the shuffle, where it can do what only its optimizer prepares. The window carries the
-    // mark of the event time, which may stand on one column only.
+    // Spark computes them before the shuffle, where expressions work that only its optimizer prepares. The window has
+    // the event time metadata, which only one column may have.
     def input(expression: Expression): Expression = if (expression.foldable) expression else inputs.getOrElseUpdate(
       expression.canonicalized,
       Alias(expression, s"_rs_input_${inputs.size}")(explicitMetadata = Some(Metadata.empty))).toAttribute
@@ -71,16 +71,16 @@ object Aggregation {
     (aggregation, Project(inputs.values.toSeq ++ keys.map(_._2), aggregate.child))
   }
 
-  /** The expression without names for parts that it has more than once, which only Spark's optimizer takes apart. */
+  /** The expression without references to common subexpressions, which only Spark's optimizer resolves. */
   private[rsassets] def inlined(named: With): Expression = {
     val parts = named.defs.map(part => part.id -> part.child).toMap
     named.child.transform { case part: CommonExpressionRef => parts.getOrElse(part.id, part) }
   }
 
-  /** Spark writes the schema of state as Avro, which knows letters without accents, digits and underscores only. */
+  /** Spark writes the schema of state as Avro, whose names allow only ASCII letters, digits and underscores. */
   private val Plain = "[A-Za-z_][A-Za-z0-9_]*"
 
-  /** A name for a field of state, unlike those that are `taken`. */
+  /** A name for a state field that is not in `taken`. */
   def stored(name: String, taken: Seq[String]): String = {
     val plain = if (name.matches(Plain)) name else "_" + name.replaceAll("[^A-Za-z0-9_]", "")
     (Iterator(plain) ++ Iterator.from(2).map(n => s"${plain}_$n")).find(!taken.contains(_)).get
@@ -91,7 +91,7 @@ object Aggregation {
     case (before, key) => before :+ stored(key.sql, before)
   }
 
-  /** Each function once, however many columns it is for. */
+  /** The functions without duplicates, however many columns use them. */
   private def functionsOf(aggregate: Aggregate): collection.Map[Expression, Function] = {
     val found = mutable.LinkedHashMap.empty[Expression, Function]
     for (column <- aggregate.aggregateExpressions; part <- column.collect { case e: AggregateExpression => e }) {

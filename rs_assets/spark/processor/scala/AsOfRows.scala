@@ -9,11 +9,12 @@ import org.apache.spark.sql.streaming._
 import org.apache.spark.sql.types.StructType
 
 /**
- * Each left row with the newest right row at or before its time, at most `tolerance` microseconds before (-1: any).
+ * Joins each left row with the newest right row at or before its time, at most `tolerance` microseconds earlier (-1:
+ * any).
  *
- * Left rows wait in the state `asof` until the watermark has reached their time. Of right rows those behind the
- * watermark wait, and the newest of the others, until the end of input, which is at the watermark `end` in milliseconds,
- * or until it is too old. Right rows of one time are ordered by their fields.
+ * Left rows wait in the state `asof` until the watermark has reached their time. Right rows wait there if later than
+ * the watermark; of the earlier ones only the newest is kept, until it exceeds the tolerance or until the end of input
+ * (the watermark `end` in milliseconds). Right rows with equal times are ordered by their fields.
  */
 class AsOfRows(sides: Sides, inner: Boolean, tolerance: Long, end: Long) extends StatefulProcessor[Row, Row, Row] {
   @transient private var state: ValueState[Row] = _
@@ -53,7 +54,7 @@ class AsOfRows(sides: Sides, inner: Boolean, tolerance: Long, end: Long) extends
     told.iterator
   }
 
-  /** Of the rows up to `until` only the newest, if a left row to come may find it. */
+  /** Of the rows up to `until` only the newest, if a later left row may match it. */
   private def pruned(right: mutable.ArrayBuffer[Waiting], until: Long): mutable.ArrayBuffer[Waiting] = {
     val (old, fresh) = right.span(_.at <= until)
     old.lastOption.filter(near(_, until)).fold(fresh)(_ +: fresh)
@@ -67,11 +68,11 @@ class AsOfRows(sides: Sides, inner: Boolean, tolerance: Long, end: Long) extends
     if (due.isEmpty) state.clear() else state.update(sides.stored(left, right))
   }
 
-  /** When something changes without a row: left rows are told, right ones are too old, or the input ends. */
+  /** When the state changes without input: left rows are emitted, right rows expire, or the input ends. */
   private def next(left: Iterable[Waiting], right: mutable.ArrayBuffer[Waiting]): Option[Long] = {
     val told = left.view.map(_.at).minOption
     val replaced = Option.when(right.size > 1)(right.last.at)
-    // Behind its time by the tolerance a row is still found, a microsecond later it is not.
+    // A row still matches exactly `tolerance` after its time; a microsecond later it does not.
     val gone = right.lastOption.map(row => if (tolerance < 0) end * 1000 else math.min(row.at + tolerance + 1, end * 1000))
     Seq(told, replaced, gone).flatten.minOption.map(Timers.expiry)
   }

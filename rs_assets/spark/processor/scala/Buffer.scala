@@ -6,12 +6,12 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate._
 
 /**
- * The aggregates of one group, as Spark's own functions compute them.
+ * The aggregates of one group, computed by Spark's own functions.
  *
- * There is one for all groups of a task: `load` before the rows of a group are added. Three kinds of functions share
- * the buffer: some are expressions, some change its fields, and some keep an object in a field of it, which is bytes in
- * state. Of these Spark only promises that what was in state can be merged with the rows that came since, so they are
- * kept apart until somebody asks for the whole.
+ * One instance serves all groups of a task: call `load` before adding the rows of a group. Three kinds of functions
+ * share the buffer: expressions, functions that change its fields, and functions that keep an object in a field, which
+ * is bytes in state. For objects Spark only promises that the state can be merged with the rows added since, so the two
+ * are kept apart until the combined result is needed.
  */
 class Buffer(aggregation: Aggregation) {
   private val functions = aggregation.functions.map(_.of)
@@ -52,7 +52,7 @@ class Buffer(aggregation: Aggregation) {
   private val toField = fields.map(CatalystTypeConverters.createToCatalystConverter)
   private val fromField = fields.map(CatalystTypeConverters.createToScalaConverter)
 
-  /** Begin with what is in state; null for nothing. */
+  /** Start with the content of state; null for none. */
   def load(state: Row): Unit =
     if (state == null) {
       first(InternalRow.empty)
@@ -65,7 +65,7 @@ class Buffer(aggregation: Aggregation) {
       whole = true
     }
 
-  /** Add a row of inputs. */
+  /** Add an input row. */
   def add(row: Row): Unit = {
     val input = toInput(row).asInstanceOf[InternalRow]
     beginPart()
@@ -73,7 +73,7 @@ class Buffer(aggregation: Aggregation) {
     for ((i, f) <- imperative if counts(i).forall(_.eval(input))) f.update(buffer, input)
   }
 
-  /** Add all rows of another group, by what is in state of it. */
+  /** Add all rows of another group, given its content of state. */
   def merge(state: Row): Unit = {
     endPart()
     for (i <- fields.indices) other.update(i, toField(i)(state.get(i)))
@@ -81,7 +81,7 @@ class Buffer(aggregation: Aggregation) {
     for ((_, f) <- imperative) f.merge(buffer, other)
   }
 
-  /** The columns of the results as it stands. */
+  /** The result columns for the current content. */
   def evaluated(key: InternalRow): Seq[Any] = {
     endPart()
     val row = values(buffer)
@@ -89,14 +89,14 @@ class Buffer(aggregation: Aggregation) {
     toResult(results(new JoinedRow(key, row))).asInstanceOf[Row].toSeq
   }
 
-  /** What goes into state. Nothing can be added or evaluated behind it before the next `load`. */
+  /** The content for state. Nothing can be added or evaluated after it until the next `load`. */
   def stored(): Seq[Any] = {
     endPart()
     for ((_, f) <- kept) f.serializeAggregateBufferInPlace(buffer)
     fields.indices.map(i => owned(fromField(i)(buffer.get(i, fields(i)))))
   }
 
-  /** A function may write the bytes of the next group where those of this one are. */
+  /** A copy: a function may write the bytes of the next group into the same memory. */
   private def owned(value: Any): Any = value match {
     case bytes: Array[Byte] => bytes.clone
     case other => other
@@ -129,7 +129,7 @@ class Buffer(aggregation: Aggregation) {
       function.updateExpressions.zip(function.aggBufferAttributes).map { case (made, old) => If(counts, made, old) }
     }
 
-  /** The expressions of those functions that are expressions, and nothing in the places of the others. */
+  /** The expressions of the declarative functions, and nothing in the places of the others. */
   private def declared(part: (DeclarativeAggregate, Option[Expression]) => Seq[Expression]): Seq[Expression] =
     aggregation.functions.flatMap {
       case Function(f: DeclarativeAggregate, filter, _, _) => part(f, filter)

@@ -4,14 +4,14 @@ import org.apache.spark.sql.Row
 import org.apache.spark.sql.types._
 
 /**
- * What a group tells when its columns change: the row that it told is taken back, and the other one is told.
+ * The rows that a group emits when its columns change: the previous row is retracted, and the new one is emitted.
  *
- * If the rows are `ranked` the last of the columns is an array, of which only the elements that changed are told: in the
- * place of the others is null. If another column changed, all have.
+ * If the rows are `ranked` the last column is an array, and only its changed elements are emitted: the others are null.
+ * If another column changed, all elements have changed.
  */
 class Changes(ranked: Boolean) extends Serializable {
 
-  /** The rows for columns that were told `before`, if there were, and are `now`, if there are. */
+  /** The rows for columns that were emitted `before`, if any, and are `now`, if any. */
   def rows(before: Option[Seq[Any]], now: Option[Seq[Any]]): Seq[Row] = {
     val (was, is) = if (ranked) (parted(before, now), parted(now, before)) else (apart(before, now), apart(now, before))
     was.map(told(_, retracted = true)).toSeq ++ is.map(told(_, retracted = false))
@@ -21,7 +21,7 @@ class Changes(ranked: Boolean) extends Serializable {
   private def apart(one: Option[Seq[Any]], other: Option[Seq[Any]]): Option[Seq[Any]] =
     one.filterNot(columns => other.exists(Changes.same(columns, _)))
 
-  /** The same with those ranked rows of `one` that differ. */
+  /** The same for ranked rows: only the elements of `one` that differ. */
   private def parted(one: Option[Seq[Any]], other: Option[Seq[Any]]): Option[Seq[Any]] = one.flatMap { columns =>
     val besides = other.filter(columns => Changes.same(columns.init, one.get.init)).map(ranking).getOrElse(Nil)
     val rows = ranking(columns).zipWithIndex.map { case (row, place) =>
@@ -40,7 +40,7 @@ class Changes(ranked: Boolean) extends Serializable {
 
 object Changes {
 
-  /** The columns of a firing `made`, with one for rows that are taken back; ranked rows may be null. */
+  /** The columns of a firing `made`, plus the flag of retracted rows; ranked rows may be null. */
   private[rsassets] def told(made: StructType, aggregation: Aggregation, ranked: Boolean): StructType = {
     val last = aggregation.resultType.size - 1
     val fields = made.zipWithIndex.map {
@@ -51,7 +51,7 @@ object Changes {
     StructType(fields).add("_rs_retracted", BooleanType)
   }
 
-  /** Whether two values are equal for people: all NaN are, and bytes by what they hold. */
+  /** Equality for users: all NaN are equal, and bytes are compared by content. */
   private[rsassets] def same(one: Any, other: Any): Boolean = (one, other) match {
     case (a: Array[Byte], b: Array[Byte]) => java.util.Arrays.equals(a, b)
     case (a: Row, b: Row) => same(a.toSeq, b.toSeq)

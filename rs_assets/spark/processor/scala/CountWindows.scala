@@ -6,11 +6,11 @@ import org.apache.spark.sql.streaming._
 import org.apache.spark.sql.types._
 
 /**
- * Windows of `size` rows of a group each, in the order of event time.
+ * Windows of `size` rows of a group, in the order of event time.
  *
- * Rows wait in the state `counted` until the watermark, which lies `waits` milliseconds behind the greatest event time,
- * has passed them; so none can come in between. Then they are counted, those of one time in the order of what the
- * aggregates read of them. At the end of input a window that is not full fires as it is.
+ * Rows wait in the state `counted` until the watermark, which lags the greatest event time by `waits` milliseconds, has
+ * passed them, so no row can still come between them. Then they are counted; rows with equal times are ordered by the
+ * columns that the aggregates read. At the end of input an incomplete window fires.
  */
 class CountWindows(aggregation: Aggregation, size: Int, waits: Long) extends StatefulProcessor[Row, Row, Row] {
   @transient private var state: ValueState[Row] = _
@@ -63,7 +63,7 @@ class CountWindows(aggregation: Aggregation, size: Int, waits: Long) extends Sta
     told.result().iterator
   }
 
-  /** Keep the rows that wait and what was counted, with one timer; there is one for what was kept `before`. */
+  /** Store the waiting rows and the counted ones, with one timer; the previous state `before` has a timer. */
   private def keep(before: Option[Row], waiting: Seq[Row], counted: Seq[Any]): Unit = {
     val now = Row.fromSeq(counted :+ waiting)
     val empty = waiting.isEmpty && counted(parts) == 0
@@ -71,12 +71,12 @@ class CountWindows(aggregation: Aggregation, size: Int, waits: Long) extends Sta
     if (empty) state.clear() else state.update(now)
   }
 
-  /** When the first row that waits is counted, or the end; a timer expires when the watermark has reached it. */
+  /** When the first waiting row is counted, or the end; a timer expires when the watermark has reached it. */
   private def due(kept: Row): Long =
     waitingIn(kept).headOption.fold(Timers.End - waits)(row => time(row))
 
   private def waitingIn(kept: Row): Seq[Row] = kept.getSeq[Row](kept.length - 1)
-  /** In milliseconds, as the watermark is. */
+  /** In milliseconds, like the watermark. */
   private def time(row: Row): Long = Timers.expiry(inOrder.micros(row))
 }
 
@@ -85,8 +85,8 @@ object CountWindows {
   private val Own = Seq("rows", "start", "end", "waiting")
 
   /**
-   * The rows of `windows`, an aggregation whose first key is the place of a row, for each `size` rows of the others:
-   * its columns, and those of a firing.
+   * The rows of `windows`, an aggregation whose first key is the position of a row, for each `size` rows of the other
+   * keys: its columns, and those of a firing.
    */
   def apply(windows: DataFrame, size: Int, waits: Long): DataFrame =
     RowsInOrder.processed(windows, new CountWindows(_, size, waits))

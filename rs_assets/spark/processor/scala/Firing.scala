@@ -1,15 +1,15 @@
 package org.apache.spark.sql.rsassets
 
 /**
- * When a window fires, in milliseconds by a clock that shows the greatest event time seen.
+ * When a window fires, in milliseconds of a clock that shows the greatest event time seen.
  *
- * Windows start every `slide`. A window closes `delay` behind its end; rows that come later
- * are late. It fires for good `waits` behind its end (at most `delay`), and again every `after` until it closes. Before
- * that it fires every `before` from its start, `limit` behind the first row that it has not told of, and, if `atEnd`,
- * at its end and then at the end of each window that is over. A time of 0 stands for never.
+ * Windows start every `slide`. A window closes `delay` after its end; rows that arrive later are late. Its final
+ * firing comes `waits` after its end (at most `delay`); further firings follow every `after` until it closes. Before
+ * that it fires every `before` from its start, `limit` after its first row that was not yet emitted, and, if `atEnd`,
+ * at its end and then at the end of each later window. A time of 0 means never.
  *
- * `deltas`: a firing tells what came since the one before. `updates`: the window is told in each batch that changes it
- * (1), at each row (2), or neither (0). `finals`: it is told when it closes.
+ * `deltas`: a firing covers only the rows since the previous one. `updates`: the window is emitted in each batch that
+ * changes it (1), at each row (2), or neither (0). `finals`: it is emitted when it closes.
  */
 case class Firing(
     slide: Long,
@@ -26,7 +26,7 @@ case class Firing(
   /** When a window that ends at `end` closes. */
   def close(end: Long): Long = end + delay
 
-  /** When a window that got rows at `now` fires next: behind `now`, or when it closes. */
+  /** When a window that got rows at `now` fires next: after `now`, or when it closes. */
   def next(start: Long, end: Long, now: Long): Long = {
     val regular = end + waits
     val times = Seq(
@@ -38,7 +38,7 @@ case class Firing(
     times.minOption.fold(close(end))(math.min(_, close(end)))
   }
 
-  /** The first of `first + step`, `first + 2 * step`, ... that lies behind `now`. */
+  /** The first of `first + step`, `first + 2 * step`, ... that is after `now`. */
   private def following(first: Long, step: Long, now: Long): Long =
     if (now < first) first + step else first + ((now - first) / step + 1) * step
 }

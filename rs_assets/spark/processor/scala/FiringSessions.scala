@@ -14,8 +14,8 @@ import org.apache.spark.sql.types._
 /**
  * A session from `start` to `end`, in microseconds, with the buffers of its aggregates.
  *
- * `since` is the time by the clock of the first change that it has not told of; `told` are the rows that have to be
- * taken back when it does. Without `since` the row that stands is what the buffers give.
+ * `since` is the clock time of its first change that was not yet emitted; `told` are the emitted rows to retract with
+ * the next emission. Without `since` the buffers give the row that was emitted last.
  */
 private class Session(
     var start: Long,
@@ -26,23 +26,23 @@ private class Session(
 
   def meets(first: Long, last: Long): Boolean = start <= last && first <= end
 
-  /** In milliseconds, as the clock is. */
+  /** In milliseconds, like the clock. */
   def from: Long = Math.floorDiv(start, 1000L)
   def until: Long = Timers.expiry(end)
 }
 
 /**
- * Sessions that fire by `firing`. A row that a session has told is taken back before it tells another.
+ * Sessions that fire by `firing`. Before a session emits an updated row it retracts the previous one.
  *
- * The sessions of a group are a row of the state `sessions`, with one timer for the first of them that fires. What is
- * due fires before rows are added, so that a session that is over never goes on.
+ * The sessions of a group are one row of the state `sessions`, with one timer for the first that fires. Due sessions
+ * fire before rows are added, so that a session that is over never continues.
  */
 class FiringSessions(aggregation: Aggregation, firing: Firing) extends StatefulProcessor[Row, Row, Row] {
   @transient private var state: ValueState[Row] = _
   @transient private var buffer: Buffer = _
   @transient private var toGroup: Any => Any = _
 
-  // Of the group that is looked at: its key, its sessions, the one of them that is in the buffer, and what they tell.
+  // Of the current group: its key, its sessions, the one that is loaded in the buffer, and the rows to emit.
   @transient private var group: InternalRow = _
   @transient private var sessions: Seq[Session] = _
   @transient private var loaded: Session = _
@@ -75,7 +75,7 @@ class FiringSessions(aggregation: Aggregation, firing: Firing) extends StatefulP
     end(None)
   }
 
-  /** Look at a group; when the next of its sessions was to fire. */
+  /** Load a group; returns when the next of its sessions was to fire. */
   private def begin(key: Row): Option[Long] = {
     group = toGroup(key).asInstanceOf[InternalRow]
     loaded = null
@@ -84,7 +84,7 @@ class FiringSessions(aggregation: Aggregation, firing: Firing) extends StatefulP
     sessions.map(due).minOption
   }
 
-  /** Keep the sessions, with one timer; there is one for `before`. */
+  /** Store the sessions, with one timer; the previous timer is at `before`. */
   private def end(before: Option[Long]): Iterator[Row] = {
     unload()
     val next = sessions.map(due).minOption
@@ -94,7 +94,7 @@ class FiringSessions(aggregation: Aggregation, firing: Firing) extends StatefulP
     rows.iterator
   }
 
-  /** The session that a row with a session of its own belongs to, in the buffer; all that it meets become that one. */
+  /** The session, in the buffer, for a row with its own session; all sessions that overlap are merged into it. */
   private def joined(own: Row, now: Long): Session = {
     val (first, last) = (instantToMicros(own.getInstant(0)), instantToMicros(own.getInstant(1)))
     val (met, apart) = sessions.partition(_.meets(first, last))
@@ -124,7 +124,7 @@ class FiringSessions(aggregation: Aggregation, firing: Firing) extends StatefulP
     }
   }
 
-  /** Take back what the session has told, and tell it as it stands. */
+  /** Retract the rows that the session has emitted, and emit its current row. */
   private def tell(session: Session, at: Instant, last: Boolean): Unit = {
     val row = evaluated(session)
     val before = if (session.since.isEmpty) Seq(row) else session.told
@@ -155,7 +155,7 @@ class FiringSessions(aggregation: Aggregation, firing: Firing) extends StatefulP
     loaded = null
   }
 
-  /** As for windows. */
+  /** As in FiringWindows. */
   private def clock(timers: TimerValues): Long = timers.getCurrentWatermarkInMs() + firing.delay
   private def expiry(at: Long): Long = at - firing.delay
 }
@@ -164,7 +164,7 @@ object FiringSessions {
   val State = "sessions"
   private val Own = Seq("start", "end", "fire_at", "since", "told")
 
-  /** A session in state: the buffers of its aggregates, and what else is known of it. */
+  /** The schema of a session in state: the buffers of its aggregates, and its other fields. */
   def kept(aggregation: Aggregation): StructType = {
     val told = StructType(aggregation.resultType.foldLeft(Seq.empty[StructField]) { (before, field) =>
       before :+ StructField(Aggregation.stored(field.name, before.map(_.name)), field.dataType)
@@ -187,8 +187,8 @@ object FiringSessions {
   }
 
   /**
-   * The rows of `sessions`, an aggregation whose first key is a session, as `firing` says: its columns, the time of the
-   * firing (null for an update), whether the session has closed with it, and whether the row takes back an earlier one.
+   * The rows of `sessions`, an aggregation whose first key is a session, as `firing` defines: its columns, the time of
+   * the firing (null for an update), whether the session closed with it, and whether the row retracts an earlier one.
    */
   def apply(sessions: DataFrame, firing: Firing): DataFrame = {
     val (whole, rows) = Aggregation.of(FiringWindows.analyzed(sessions))

@@ -19,8 +19,8 @@ import org.apache.spark.sql.types._
  * Windows that fire by `firing`.
  *
  * Each window of a group is a row of the state `window`: the buffers of its aggregates and `fire_at`, the time of its
- * next firing, for which a timer stands. It is a key of its own, so that a row of state is read and written for each
- * window that a batch touches, and no other.
+ * next firing, which has a timer. Each window has its own key, so a batch reads and writes only the state rows of the
+ * windows that it touches.
  */
 class FiringWindows(aggregation: Aggregation, firing: Firing) extends StatefulProcessor[Row, Row, Row] {
   @transient private var windows: ValueState[Row] = _
@@ -60,7 +60,7 @@ class FiringWindows(aggregation: Aggregation, firing: Firing) extends StatefulPr
     told.iterator
   }
 
-  /** Keep the window, with one timer: for `due` or for what it waited for `before`, whichever comes first. */
+  /** Store the window, with one timer: for `due` or for the previous time `before`, whichever is earlier. */
   private def schedule(before: Option[Long], due: Long): Unit = {
     val at = before.fold(due)(math.min(_, due))
     Timers.move(getHandle, before.map(expiry), Some(expiry(at)))
@@ -70,7 +70,7 @@ class FiringWindows(aggregation: Aggregation, firing: Firing) extends StatefulPr
   private def fired(key: InternalRow, at: Instant, last: Boolean): Row =
     Row.fromSeq(buffer.evaluated(key) ++ Seq(at, last))
 
-  /** The greatest event time seen when the batch began: Spark's watermark lies `delay` before it. */
+  /** The greatest event time seen when the batch began: Spark's watermark lags it by `delay`. */
   private def clock(timers: TimerValues): Long = timers.getCurrentWatermarkInMs() + firing.delay
 
   /** A timer expires when the watermark has reached it. */
@@ -86,7 +86,7 @@ object FiringWindows {
   val FireAt = "fire_at"
 
   /**
-   * The rows of `windows`, an aggregation whose first key is a window, as `firing` says rather than when Spark closes
+   * The rows of `windows`, an aggregation whose first key is a window, by `firing` rather than when Spark closes
    * them: its columns, the time of the firing (null for an update) and whether the window has closed with it.
    */
   def apply(windows: DataFrame, firing: Firing): DataFrame = {
@@ -103,7 +103,7 @@ object FiringWindows {
   private[rsassets] def told(aggregation: Aggregation): StructType =
     aggregation.resultType.add("_rs_fire_time", TimestampType).add("_rs_final", BooleanType)
 
-  /** What `processor` makes of the `inputs` of `rows`, by their `keys`. */
+  /** The output of `processor` for the `inputs` of `rows`, grouped by their `keys`. */
   private[rsassets] def processed(
       session: sql.SparkSession,
       rows: LogicalPlan,
@@ -112,9 +112,9 @@ object FiringWindows {
     val own = session.asInstanceOf[SparkSession]
     val query = Dataset.ofRows(own, rows).queryExecution
     val (key, input) = (DataTypeUtils.fromAttributes(keys), DataTypeUtils.fromAttributes(inputs))
-    // What a time is to a processor, the encoders ask the session of the thread.
+    // The encoders ask the thread's session for the time types that a processor sees.
     own.withActive {
-      // Bound here: of what is to be bound for an array, tasks get no function that would do it.
+      // Bound here: tasks get no function that could bind an array.
       new KeyValueGroupedDataset(ExpressionEncoder(key).resolveAndBind(), ExpressionEncoder(input), query, inputs, keys)
         .transformWithState(processor, TimeMode.EventTime(), OutputMode.Append())(Encoders.row(made))
         .toDF()

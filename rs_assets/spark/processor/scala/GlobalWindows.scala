@@ -6,11 +6,11 @@ import org.apache.spark.sql.streaming._
 import org.apache.spark.sql.types._
 
 /**
- * One window a group, which never ends and is told in each batch that changes its row.
+ * One window a group, which never ends and is emitted in each batch that changes its row.
  *
  * The state `global` has the buffers of its aggregates and `last`, the greatest event time of its rows. With `lives`
- * milliseconds (0: for ever) a group is forgotten, and what it told is taken back, when the watermark has passed `last`
- * by that; at the end of input, by the watermark's delay `waits` before the end of time, it is not.
+ * milliseconds (0: for ever) a group expires, and its emitted row is retracted, when the watermark has passed `last` by
+ * that time. At the end of input, where the watermark is `waits` before the end of time, it does not expire.
  */
 class GlobalWindows(aggregation: Aggregation, changes: Changes, lives: Long, waits: Long)
     extends StatefulProcessor[Row, Row, Row] {
@@ -29,7 +29,7 @@ class GlobalWindows(aggregation: Aggregation, changes: Changes, lives: Long, wai
   override def handleInputRows(group: Row, rows: Iterator[Row], timers: TimerValues): Iterator[Row] = {
     val before = Option(state.get())
     val told = before.map(evaluated(group, _))
-    // What is due is forgotten before rows are added.
+    // Expired groups are removed before rows are added.
     val alive = before.filter(lives == 0 || due(_) > timers.getCurrentWatermarkInMs())
     var last = alive.fold(Long.MinValue)(lastIn)
     buffer.load(alive.orNull)
@@ -52,7 +52,7 @@ class GlobalWindows(aggregation: Aggregation, changes: Changes, lives: Long, wai
       changes.rows(Some(told), None).iterator
     }
 
-  /** What state tells: each batch told all of it. */
+  /** The emitted row, from state: each batch has emitted all of it. */
   private def evaluated(group: Row, kept: Row): Seq[Any] = {
     buffer.load(kept)
     buffer.evaluated(inOrder.key(group, 0, 0))
@@ -61,7 +61,7 @@ class GlobalWindows(aggregation: Aggregation, changes: Changes, lives: Long, wai
   /** Whether the input has ended. */
   private def over(timers: TimerValues): Boolean = timers.getCurrentWatermarkInMs() + waits >= Timers.End
 
-  /** When the watermark has passed the rows by so much as they live. */
+  /** When the watermark has passed the rows by their lifetime. */
   private def due(kept: Row): Long = Timers.expiry(lastIn(kept)) + lives
   private def lastIn(kept: Row): Long = inOrder.microsIn(kept, parts)
 }
@@ -71,9 +71,9 @@ object GlobalWindows {
   private val Last = "last"
 
   /**
-   * The rows of `windows`, an aggregation whose first key is the place of a row, for each group of the others: its
-   * columns, those of a firing, and whether the row takes back an earlier one. If the rows are `ranked` the last column
-   * is an array, of which those that did not change are null.
+   * The rows of `windows`, an aggregation whose first key is the place of a row, for each group of the other keys: its
+   * columns, those of a firing, and whether the row retracts an earlier one. If rows are `ranked` the last column is
+   * an array, in which unchanged elements are null.
    */
   def apply(windows: DataFrame, ranked: Boolean, lives: Long, waits: Long): DataFrame =
     RowsInOrder.processed(

@@ -15,7 +15,7 @@ import org.apache.spark.sql.rsassets.LatestBySplit.Latest
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
-/** The greatest `right` (a number) of the rows of each `left` (a text), as a map; rows with a null do not count. */
+/** A map from each `left` (a text) to the greatest `right` (a number) of its rows; rows with a null do not count. */
 case class LatestBySplit(
     left: Expression,
     right: Expression,
@@ -76,7 +76,7 @@ object LatestBySplit {
   def column(split: Column, at: Column): Column = ExpressionUtils.column(
     LatestBySplit(ExpressionUtils.expression(split), ExpressionUtils.expression(at)).toAggregateExpression())
 
-  /** The name is copied when it is new only: Spark uses the memory of a row again. */
+  /** The name is copied only when it is new: Spark reuses the memory of a row. */
   private def add(latest: Latest, split: UTF8String, at: Long): Unit = latest.get(split) match {
     case Some(known) if known >= at =>
     case Some(_) => latest.update(split, at)

@@ -13,15 +13,15 @@ import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.types.{StructField, StructType, TimestampType}
 
 /**
- * The rows of a split in the order of their records, each with the greatest event time of the records before.
+ * The rows of a split in the order of their records, each with the greatest event time of the earlier records.
  *
- * It begins with what `noted` has of the split (JSON, in microseconds; null: the local property that tasks are told).
- * Rows that were made of one record stand at one place and come before none of each other.
+ * The first value of a split comes from `noted` (JSON, in microseconds; null: the local property of the tasks). Rows
+ * made from one record have equal positions, and none of them is earlier than another.
  */
 case class MarksBefore(place: Int, at: Int, noted: String) extends ((Any, Iterator[Any]) => IterableOnce[Any]) {
   @transient private lazy val latest: util.Map[String, Number] = {
     val told = Option(noted).orElse(Option(TaskContext.get()).map(_.getLocalProperty(MarksBefore.Property))).orNull
-    require(told != null, "nobody has told how far the splits had come before this batch")
+    require(told != null, "the event times of the splits before this batch are not set")
     new ObjectMapper().readValue(told, classOf[util.Map[String, Number]])
   }
 
@@ -45,12 +45,12 @@ case class MarksBefore(place: Int, at: Int, noted: String) extends ((Any, Iterat
 object MarksBefore {
   val Property = "rs_assets.splits"
 
-  /** `rows` with a column `mark`; `split`, `place` and `at` are columns of theirs. */
+  /** `rows` with a column `mark`; `split`, `place` and `at` are columns of them. */
   def marked(rows: DataFrame, split: String, place: String, at: String, mark: String, noted: String): DataFrame = {
     val known = FiringWindows.analyzed(rows)
     val Seq(by, order, time) = Seq(split, place, at).map(name => known.output.indexWhere(_.name == name))
     val fields = known.output.map(in => StructField(in.name, in.dataType, in.nullable)) :+ StructField(mark, TimestampType)
-    // Rows go through as Spark has them: nothing is made of their values, and so nothing can be lost.
+    // Rows pass through in Spark's own form: their values are not converted, so nothing can be lost.
     val made = AttributeReference("_rs_row", StructType(fields), nullable = false)()
     val groups = MapGroups(
       MarksBefore(order, time, noted),

@@ -8,11 +8,11 @@ import org.apache.spark.sql.catalyst.util.DateTimeUtils.instantToMicros
 import org.apache.spark.sql.streaming._
 
 /**
- * Which rows a join gives: `pairs`, left rows that have a partner once (`found`), and rows of either side that have none.
+ * The output of a join: `pairs`, matched left rows once (`found`), and unmatched rows of either side.
  *
- * A right row lies at most `before` before its partner and at most `after` behind it, in microseconds; with `windowed`
- * the last of the keys is a window, in which all rows meet. With `early` a row without partner comes with the batch that
- * it came in, and is taken back when it meets one.
+ * A right row is at most `before` earlier than its partner and at most `after` later, in microseconds; with `windowed`
+ * the last key is a window, in which all rows match. With `early` an unmatched row is emitted in the batch of its
+ * arrival, and retracted when it is matched.
  */
 case class Meeting(
     pairs: Boolean,
@@ -24,22 +24,22 @@ case class Meeting(
     windowed: Boolean,
     early: Boolean) {
 
-  /** Whether rows of a side come without a partner. */
+  /** Whether unmatched rows of a side are emitted. */
   def alone(ofLeft: Boolean): Boolean = if (ofLeft) leftAlone else rightAlone
 
-  /** Whether a row of a side goes on to wait when it has met one as if it had not, so that state need not know. */
+  /** Whether a matched row of a side waits on like an unmatched one, so that state need not tell them apart. */
   def forgets(ofLeft: Boolean): Boolean = !alone(ofLeft) && (pairs || !ofLeft)
 
-  /** How long behind a row of a side its last partner may lie. */
+  /** How much later than a row of a side its last partner may be. */
   def reach(ofLeft: Boolean): Long = if (ofLeft) after else before
 
-  /** The times of the partners that a row of a side may have. */
+  /** The first and last time of possible partners of a row of a side. */
   def partners(at: Long, ofLeft: Boolean): (Long, Long) = (at - reach(!ofLeft), at + reach(ofLeft))
 }
 
 /**
- * Joins by interval or by window. The state `join` has the rows of a key that may still meet others, of each side those
- * of a stretch of time together: a batch reads and writes the stretches that its rows lie in or reach, and no others.
+ * Joins by interval or by window. The state `join` has the rows of a key that may still match others, grouped by side
+ * and time bucket: a batch reads and writes only the buckets that its rows are in or reach.
  */
 class MeetingRows(sides: Sides, meeting: Meeting, condition: Option[Expression])
     extends StatefulProcessor[Row, Row, Row] {
@@ -47,7 +47,7 @@ class MeetingRows(sides: Sides, meeting: Meeting, condition: Option[Expression])
   @transient private var state: MapState[Row, Row] = _
   @transient private var holds: Option[Condition] = _
 
-  // Of the key that is looked at: the stretches that were looked into, what they tell, and the end of its window.
+  // Of the current key: the buckets that were read, the rows to emit, and the end of its window.
   @transient private var known: mutable.LinkedHashMap[(Boolean, Long), Stretch] = _
   @transient private var rows: mutable.ArrayBuffer[Row] = _
   @transient private var windowEnd: Long = _
@@ -60,7 +60,7 @@ class MeetingRows(sides: Sides, meeting: Meeting, condition: Option[Expression])
 
   override def handleInputRows(key: Row, input: Iterator[Row], timers: TimerValues): Iterator[Row] = {
     begin(key)
-    // A key that is not whole has no partner on the other side.
+    // A key with a null has no partner on the other side.
     val lonely = key.getInt(0) != 0
     input.map(sides.arrived).foreach { case (ofLeft, row) =>
       if (!lonely) meetOthers(key, row, ofLeft)
@@ -99,7 +99,7 @@ class MeetingRows(sides: Sides, meeting: Meeting, condition: Option[Expression])
     if (meeting.windowed) windowEnd = instantToMicros(key.getStruct(key.length - 1).getInstant(1))
   }
 
-  /** The rows of a side in a stretch, read when they are first asked for. */
+  /** The rows of a side in a bucket, read on first use. */
   private def stretch(ofLeft: Boolean, place: Long): Stretch = known.getOrElseUpdate((ofLeft, place), {
     val waiting = sides.waitingOf(ofLeft, state.getValue(stretches.key(ofLeft, place)))
     val found = new Stretch(ofLeft, place, waiting)
@@ -108,11 +108,11 @@ class MeetingRows(sides: Sides, meeting: Meeting, condition: Option[Expression])
   })
 
   /**
-   * Write the rows of a stretch, and see to it that a timer stands for them: at the time that the first of them asks for
-   * or before. Timers are never deleted, for one may stand for several stretches; one too many finds nothing to do.
+   * Store the rows of a bucket, and make sure that a timer fires at or before the time that the first of them needs.
+   * Timers are never deleted, as one may serve several buckets; a superfluous timer does nothing.
    */
   private def keep(changed: Stretch): Unit = {
-    // Where only the first partner counts, a row that has one waits for nothing.
+    // Where only the first partner counts, a matched row waits for nothing.
     if (!meeting.pairs && changed.ofLeft) changed.rows.filterInPlace(!_.met)
     val due = next(changed)
     due.filter(at => changed.timer.forall(at < _)).foreach(getHandle.registerTimer)
@@ -121,7 +121,7 @@ class MeetingRows(sides: Sides, meeting: Meeting, condition: Option[Expression])
     else if (changed.stored) state.removeKey(place)
   }
 
-  /** When a stretch must be looked at: a row comes without partner, or the last of its rows has waited long enough. */
+  /** When a bucket must be checked: an unmatched row is emitted, or the last of its rows expires. */
   private def next(of: Stretch): Option[Long] = {
     val end = if (meeting.windowed) windowEnd else stretches.last(of.place) + meeting.reach(of.ofLeft)
     val asks = meeting.alone(of.ofLeft) && !meeting.windowed
@@ -157,7 +157,7 @@ class MeetingRows(sides: Sides, meeting: Meeting, condition: Option[Expression])
     row.told = true
   }
 
-  /** The watermark behind which no partner of a row can come. */
+  /** The watermark after which no partner of a row can arrive. */
   private def lastTime(row: Waiting, ofLeft: Boolean): Long =
     if (meeting.windowed) windowEnd else row.at + meeting.reach(ofLeft)
 }

@@ -14,10 +14,10 @@ import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
- * The stream of another source (option `rs.source`), up to the offset that a file (option `rs.end`) holds.
+ * The stream of another source (option `rs.source`), up to the offset in a file (option `rs.end`).
  *
- * Who writes to that source notes there how far it is whole, as JSON of the source's offsets; without the file nothing
- * is. So a batch never ends within what was written together, which brokers show partition by partition.
+ * The writer to that source records in the file how far it is complete, as JSON of the source's offsets; without the
+ * file nothing is complete. So a batch never ends within one write, which brokers show partition by partition.
  */
 class NotedSource extends TableProvider {
   override def inferSchema(options: CaseInsensitiveStringMap): StructType =
@@ -39,7 +39,7 @@ object NotedSource {
   private def inner(options: CaseInsensitiveStringMap): TableProvider =
     DataSource.lookupDataSource(options.get(Source), SQLConf.get).getDeclaredConstructor().newInstance() match {
       case provider: TableProvider => provider
-      case other => throw new IllegalArgumentException(s"$other is no source of tables")
+      case other => throw new IllegalArgumentException(s"$other is not a source of tables")
     }
 }
 
@@ -62,7 +62,7 @@ private class NotedScan(inner: Scan, end: Path) extends Scan {
     new NotedStream(inner.toMicroBatchStream(checkpoint), end)
 }
 
-/** With a trigger that ends, the end is what the file held when the query started. */
+/** With a trigger that ends, the end is the content of the file when the query started. */
 private class NotedStream(inner: MicroBatchStream, end: Path) extends MicroBatchStream with SupportsTriggerAvailableNow {
   private var fixed: Option[Option[Offset]] = None
   @volatile private var latest: Offset = _
@@ -74,7 +74,7 @@ private class NotedStream(inner: MicroBatchStream, end: Path) extends MicroBatch
     latest
   }
 
-  override def latestOffset(): Offset = throw new UnsupportedOperationException("the start decides what there is")
+  override def latestOffset(): Offset = throw new UnsupportedOperationException("use latestOffset(start, limit)")
   override def reportLatestOffset(): Offset = latest
   override def initialOffset(): Offset = inner.initialOffset()
   override def deserializeOffset(json: String): Offset = inner.deserializeOffset(json)

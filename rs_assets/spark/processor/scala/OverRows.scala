@@ -8,11 +8,11 @@ import org.apache.spark.sql.streaming._
 import org.apache.spark.sql.types._
 
 /**
- * For each row an aggregation over itself and rows of its group before it, when the watermark, which lies `waits`
- * milliseconds behind the greatest event time, has passed it. See `Frame` for which rows these are.
+ * For each row an aggregation over itself and earlier rows of its group, emitted when the watermark, which lags the
+ * greatest event time by `waits` milliseconds, has passed it. `Frame` selects these rows.
  *
- * The state `over` has the time of the first row, the rows `before` that windows to come may have, and those `waiting`
- * for the watermark. Of windows that begin with the first row it has the buffers of the aggregates in place of rows.
+ * The state `over` has the time of the first row, the rows `before` that later windows may contain, and the rows
+ * `waiting` for the watermark. For windows that begin with the first row it has aggregate buffers instead of rows.
  */
 class OverRows(aggregation: Aggregation, own: Attribute, frame: Frame, waits: Long)
     extends StatefulProcessor[Row, Row, Row] {
@@ -68,20 +68,20 @@ class OverRows(aggregation: Aggregation, own: Attribute, frame: Frame, waits: Lo
     told.result().iterator
   }
 
-  /** A row with what the buffer has. */
+  /** A row with the aggregates of the buffer. */
   private def row(group: Row, first: Long, at: Long, row: Row): Row = {
     val key = inOrder.key(group, first, at).toSeq(aggregation.keyType) :+ toOwn(row.get(ownAt))
     Row.fromSeq(buffer.evaluated(InternalRow.fromSeq(key)) ++ Seq(microsToInstant(at + waits * 1000), true))
   }
 
-  /** Keep the state, with one timer; there is one for what was kept `last`. */
+  /** Store the state, with one timer; the previous state `last` has a timer. */
   private def keep(last: Option[Row], kept: Row): Unit = {
     val gone = !frame.growing && waiting(kept).isEmpty && before(kept).isEmpty
     Timers.move(getHandle, last.map(next), Option.when(!gone)(next(kept)))
     if (gone) state.clear() else state.update(kept)
   }
 
-  /** When the next row is told, or rows are needed no more, or the input ends, in milliseconds. */
+  /** When the next row is emitted, rows expire, or the input ends, in milliseconds. */
   private def next(kept: Row): Long = {
     val end = Timers.End - waits
     val told = waiting(kept).headOption.map(inOrder.micros)
@@ -93,15 +93,15 @@ class OverRows(aggregation: Aggregation, own: Attribute, frame: Frame, waits: Lo
 }
 
 /**
- * Which rows the window of a row has: at most `count` before it, or those of at most `within` microseconds before it; all
- * if both are below 0. `peers`: rows of one time have one window, which has all of them.
+ * The rows in the window of a row: at most `count` rows before it, or rows of at most `within` microseconds before it;
+ * all if both are below 0. `peers`: rows with equal times share one window, which contains all of them.
  */
 case class Frame(count: Int, within: Long, peers: Boolean) {
 
   /** Whether windows only grow. */
   val growing: Boolean = count < 0 && within < 0
 
-  /** `rows` in order, those together that have one window. */
+  /** `rows` in order, in groups that share one window. */
   def together(rows: Seq[Row], at: Row => Long): Iterator[Seq[Row]] =
     if (!peers) rows.iterator.map(Seq(_))
     else {
@@ -121,11 +121,11 @@ case class Frame(count: Int, within: Long, peers: Boolean) {
   def window(rows: Seq[Row], time: Long, at: Row => Long): Seq[Row] =
     if (count >= 0) rows.takeRight(count + 1) else rows.dropWhile(at(_) < time - within)
 
-  /** Those of `rows` that a row behind `now` may have in its window. */
+  /** Those of `rows` that may be in the window of a row after `now`. */
   def needed(rows: Seq[Row], now: Long, at: Row => Long): Seq[Row] =
     if (count >= 0) rows.takeRight(count) else if (growing) Nil else rows.dropWhile(at(_) <= now - within)
 
-  /** When a row of the time `at` is in no window any more that is not told. */
+  /** When a row of the time `at` is no longer in any window that is still to be emitted. */
   def until(at: Long): Option[Long] = Option.when(within >= 0 && count < 0)(at + within)
 }
 
@@ -135,14 +135,14 @@ object OverRows {
   /** The column of `windows` that is the row itself. */
   private val RowColumn = "_rs_row"
 
-  /** The rows of `windows`, an aggregation whose first key is the place of a row, each with its aggregates. */
+  /** The rows of `windows`, an aggregation whose first key is the position of a row, each with its aggregates. */
   def apply(windows: DataFrame, count: Int, within: Long, peers: Boolean, waits: Long): DataFrame =
     RowsInOrder.processed(windows, aggregation => {
       val (others, own) = apart(aggregation)
       new OverRows(others, own, Frame(count, within, peers), waits)
     })
 
-  /** `aggregation` with the row as it came in the place of the function that stands for it, and the input that has it. */
+  /** `aggregation` with the input row in place of the function that represents it, and the input with that row. */
   private def apart(aggregation: Aggregation): (Aggregation, Attribute) = {
     val row = aggregation.functions.find(_.name == RowColumn).get
     val own = row.of.children.head.asInstanceOf[Attribute]

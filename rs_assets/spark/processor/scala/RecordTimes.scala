@@ -6,10 +6,10 @@ import java.util.{Map => JavaMap}
 import org.apache.kafka.clients.producer.{ProducerInterceptor, ProducerRecord, RecordMetadata}
 
 /**
- * Gives records of Kafka the time that their header `rs-assets-time` holds, in milliseconds, and takes that header off.
+ * Sets the time of Kafka records from their header `rs-assets-time`, in milliseconds, and removes that header.
  *
- * Spark's writer has no column for the time of a record, but it has one for headers. Records without that header stay as
- * they are.
+ * Spark's writer has a column for headers, but none for the time of a record. Records without that header are not
+ * changed.
  */
 class RecordTimes extends ProducerInterceptor[Array[Byte], Array[Byte]] {
 

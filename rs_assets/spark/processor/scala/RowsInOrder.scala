@@ -9,15 +9,15 @@ import org.apache.spark.sql.streaming.StatefulProcessor
 import org.apache.spark.sql.types._
 
 /**
- * Rows of inputs of an aggregation, of which the last is the place of the row, in the order of event time; those of one
- * time in the order of the others.
+ * Sorts the input rows of an aggregation, whose last column is the position of the row, by event time; rows with equal
+ * times are sorted by the other columns.
  */
 class RowsInOrder(aggregation: Aggregation) {
   private val groupType = DataTypeUtils.fromAttributes(aggregation.keys.tail)
   private val toGroup = CatalystTypeConverters.createToCatalystConverter(groupType)
   private val toRow = CatalystTypeConverters.createToCatalystConverter(aggregation.inputType)
   private val order: Ordering[Row] = {
-    // A struct is compared by its fields, too, as far as they have an order.
+    // A struct is compared by its fields, if they have an order.
     val by = (aggregation.inputs.last +: aggregation.inputs.init).flatMap { in =>
       in.dataType match {
         case of: StructType => of.indices.map(GetStructField(in, _)) :+ in
@@ -44,7 +44,7 @@ class RowsInOrder(aggregation: Aggregation) {
 
 object RowsInOrder {
 
-  /** What `processor` makes of `windows`, an aggregation whose first key is the place of a row, by its other keys. */
+  /** The output of `processor` for `windows`, an aggregation whose first key is a row's position, by its other keys. */
   def processed(
       windows: DataFrame,
       processor: Aggregation => StatefulProcessor[Row, Row, Row],

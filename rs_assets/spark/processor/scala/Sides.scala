@@ -12,26 +12,26 @@ import org.apache.spark.sql.catalyst.util.DateTimeUtils.{instantToMicros, micros
 import org.apache.spark.sql.streaming.StatefulProcessor
 import org.apache.spark.sql.types._
 
-/** A row that waits in a join: its event time in microseconds, whether it has met a partner, whether it was told alone. */
+/** A row waiting in a join: its event time in microseconds, whether it is matched, whether it was emitted unmatched. */
 class Waiting(val at: Long, val row: Row, var met: Boolean = false, var told: Boolean = false) {
-  /** The row as Spark's expressions read it, once a condition has asked for it. */
+  /** The row in the form of Spark's expressions, made when a condition first needs it. */
   var internal: Any = _
 }
 
 /**
- * The rows of both sides of a join: each has `keys`, the event time `at`, and its fields in `left` or in `right`, of
- * which the other one is null.
+ * The rows of both sides of a join: each has `keys`, the event time `at`, and its fields in `left` or in `right`; the
+ * other one is null.
  */
 case class Sides(keys: Seq[Attribute], at: Attribute, left: Attribute, right: Attribute) {
 
   val inputs: Seq[Attribute] = Seq(at, left, right)
 
-  /** The columns of a row of the join: the keys, both rows, and whether it takes back an earlier one. */
+  /** The columns of a row of the join: the keys, both rows, and whether it retracts an earlier one. */
   val made: StructType = StructType(DataTypeUtils.fromAttributes(keys) ++ Seq(left, right).map { side =>
     StructField(side.name, side.dataType)
   }).add("_rs_retracted", BooleanType)
 
-  /** What is in state: the rows that wait, of each side. */
+  /** The schema of state: the waiting rows of each side. */
   val kept: StructType = StructType(Seq(left, right).map { side =>
     val row = StructType(side.dataType.asInstanceOf[StructType].foldLeft(Seq.empty[StructField]) { (before, field) =>
       before :+ StructField(Aggregation.stored(field.name, before.map(_.name)), field.dataType)
@@ -41,14 +41,14 @@ case class Sides(keys: Seq[Attribute], at: Attribute, left: Attribute, right: At
     StructField(side.name, ArrayType(waiting))
   })
 
-  /** The rows in state, of the left side and of the right one; null for nothing. */
+  /** The rows in state, of the left side and of the right one; null for none. */
   def waitingIn(state: Row): (mutable.ArrayBuffer[Waiting], mutable.ArrayBuffer[Waiting]) =
     if (state == null) (mutable.ArrayBuffer.empty, mutable.ArrayBuffer.empty)
     else (rows(state.getSeq[Row](0)), rows(state.getSeq[Row](1)))
 
   def stored(left: Iterable[Waiting], right: Iterable[Waiting]): Row = Row(left.map(stored).toSeq, right.map(stored).toSeq)
 
-  /** The same of one side alone, which has a row of state of its own. */
+  /** The same for one side only, which has its own row of state. */
   def waitingOf(ofLeft: Boolean, state: Row): mutable.ArrayBuffer[Waiting] =
     if (state == null) mutable.ArrayBuffer.empty else rows(state.getSeq[Row](if (ofLeft) 0 else 1))
 
@@ -57,7 +57,7 @@ case class Sides(keys: Seq[Attribute], at: Attribute, left: Attribute, right: At
     if (ofLeft) Row(rows, null) else Row(null, rows)
   }
 
-  /** Whether a row of inputs is of the left side, and the row as it begins to wait. */
+  /** Whether an input row is of the left side, and the row in its initial waiting form. */
   def arrived(input: Row): (Boolean, Waiting) = {
     val ofLeft = !input.isNullAt(1)
     (ofLeft, new Waiting(instantToMicros(input.getInstant(0)), input.getStruct(if (ofLeft) 1 else 2)))
@@ -76,7 +76,7 @@ case class Sides(keys: Seq[Attribute], at: Attribute, left: Attribute, right: At
 
 object Sides {
 
-  /** What `processor` makes of the sides in `united`: time, left row and right row, which Spark wants first, and keys. */
+  /** The output of `processor` for the sides in `united`: time, left row, right row (Spark wants them first), keys. */
   def processed(united: DataFrame)(processor: Sides => StatefulProcessor[Row, Row, Row]): DataFrame = {
     val rows = normal(FiringWindows.analyzed(united))
     val Seq(at, left, right) = rows.output.take(3)
@@ -84,7 +84,7 @@ object Sides {
     FiringWindows.processed(united.sparkSession, rows, sides.inputs, sides.keys)(processor(sides), sides.made)
   }
 
-  /** `rows` with keys that are equal where Spark's own joins take them for equal: 0.0 and -0.0, and all NaN. */
+  /** `rows` with keys normalized as in Spark's own joins: 0.0 equals -0.0, and all NaN are equal. */
   private def normal(rows: LogicalPlan): LogicalPlan = {
     val (inputs, keys) = rows.output.splitAt(3)
     Project(inputs ++ keys.map(key => NormalizeFloatingNumbers.normalize(key) match {
@@ -93,7 +93,7 @@ object Sides {
     }), rows)
   }
 
-  /** The expression of the only column of `condition`, over the columns of what it is a projection of a projection of. */
+  /** The expression of the only column of `condition`, over the columns two projections below it. */
   def condition(condition: DataFrame): Expression = {
     val analyzed = ReplaceExpressions(FiringWindows.analyzed(condition)).transformExpressionsUp {
       case named: With => Aggregation.inlined(named)
@@ -102,7 +102,7 @@ object Sides {
     val known = AttributeMap(fields.collect { case alias: Alias => alias.toAttribute -> alias.child })
     val made = wanted.transformUp { case name: Attribute => known.getOrElse(name, name) }
     val refused = made.find(part => !part.deterministic || part.isInstanceOf[Unevaluable] && !part.isInstanceOf[Attribute])
-    require(refused.isEmpty, s"a join that a processor does cannot compute: ${refused.map(_.sql).orNull}")
+    require(refused.isEmpty, s"a join in a processor cannot compute: ${refused.map(_.sql).orNull}")
     made
   }
 }

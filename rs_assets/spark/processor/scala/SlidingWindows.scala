@@ -6,11 +6,11 @@ import org.apache.spark.sql.streaming._
 import org.apache.spark.sql.types._
 
 /**
- * Windows of `size` microseconds, both ends within, one that ends with each row and one that starts behind each.
+ * Windows of `size` microseconds with both ends included: one that ends at each row and one that starts after each row.
  *
- * A window fires when the watermark, which lies `waits` milliseconds behind the greatest event time, has passed its end,
- * if it has rows. The state `sliding` has the rows of a group that windows to come may have, and the watermark `until`
- * which they have fired.
+ * A window that has rows fires when the watermark, `waits` milliseconds below the greatest event time, has passed
+ * its end. The state `sliding` has the rows of a group that later windows may contain, and the watermark `until` which
+ * windows have fired.
  */
 class SlidingWindows(aggregation: Aggregation, size: Long, waits: Long) extends StatefulProcessor[Row, Row, Row] {
   @transient private var state: ValueState[Row] = _
@@ -49,7 +49,7 @@ class SlidingWindows(aggregation: Aggregation, size: Long, waits: Long) extends 
     told.iterator
   }
 
-  /** The ends of the windows of `rows`, each once, in order. */
+  /** The ends of the windows of `rows`, without duplicates, in order. */
   private def ends(rows: Seq[Row]): Seq[Long] =
     rows.map(inOrder.micros).distinct.flatMap(at => Seq(at, at + size + 1)).distinct.sorted
 
@@ -66,7 +66,7 @@ class SlidingWindows(aggregation: Aggregation, size: Long, waits: Long) extends 
 object SlidingWindows {
   val State = "sliding"
 
-  /** The rows of such windows, of an aggregation whose first key is the place of a row. */
+  /** The rows of such windows, for an aggregation whose first key is the position of a row. */
   def apply(windows: DataFrame, size: Long, waits: Long): DataFrame =
     RowsInOrder.processed(windows, new SlidingWindows(_, size, waits))
 }

@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
 import org.apache.spark.sql.classic.ExpressionUtils
 import org.apache.spark.sql.types._
 
-/** How many values `collect_set` or `collect_list` has, by the bytes that Spark keeps of it in state. */
+/** The number of values of `collect_set` or `collect_list`, from the bytes that Spark keeps in state. */
 case class StoredCount(child: Expression) extends UnaryExpression with CodegenFallback {
   override def nullIntolerant: Boolean = true
   override def dataType: DataType = LongType
