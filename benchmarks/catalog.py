@@ -35,7 +35,7 @@ from rs_assets.common.home import Home
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.dagster.assets.checks import SOURCE_CHECKS, STATE_CHECKS
 from rs_assets.dagster.assets.stream_assets import StreamAssets
-from rs_assets.dagster.catalogued import checkpoints_of
+from rs_assets.dagster.checkpoint_rows import checkpoints_of
 from rs_assets.dagster.place import Place
 from rs_assets.dagster.sensors import checkpoint_sensor
 from rs_assets.dagster.sensors.rescaling import lags

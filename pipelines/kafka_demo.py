@@ -31,7 +31,7 @@ FIELDS = ("start_time", "ordered", "paid", "owed")
 def main(orders: int, *, keep: bool) -> None:
     """Start a Kafka broker, fill it, run the example order_totals through Dagster and show what came out."""
     from rs_assets.cli.console import run_and_show
-    from rs_assets.dagster.runs.launch import Wish
+    from rs_assets.dagster.runs.launch import LaunchRequest
     from rs_assets.testing import KafkaBroker
 
     out = Console()
@@ -41,7 +41,7 @@ def main(orders: int, *, keep: bool) -> None:
         out.print(f"a Kafka broker answers at [bold]{broker.bootstrap_servers}[/]")
         _fill(broker, orders, out)
         # The topics are new ones, so the checkpoint begins anew too.
-        run_and_show(_pipeline(broker), Wish(finish=True, new_generation=True), plain=False, as_json=False)
+        run_and_show(_pipeline(broker), LaunchRequest(finish=True, new_generation=True), plain=False, as_json=False)
         _show_topic(broker, out)
         if keep:
             _wait(broker, out)

@@ -72,11 +72,11 @@ def chosen(modules: tuple[str, ...], name: str | None) -> Pipeline:
 
 def known(modules: tuple[str, ...]) -> tuple[Pipeline, ...]:
     """The pipelines of the project's code and, where no modules are named, those that are deployed."""
-    from rs_assets.dagster.deployed.shown import shown_pipelines
+    from rs_assets.dagster.deployed.visible import visible_pipelines
 
     found = find_pipelines(modules)
     taken = {pipeline.topology.label for pipeline in found}
-    deployed = () if modules else shown_pipelines(Home.default(), taken)
+    deployed = () if modules else visible_pipelines(Home.default(), taken)
     return (*found, *(pipeline for _, pipeline in deployed))
 
 

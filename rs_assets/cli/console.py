@@ -24,7 +24,7 @@ from rs_assets.connectors.console import as_table, terminal
 from rs_assets.connectors.delta.rows import dataset_of
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.source import Metered
-from rs_assets.dagster.runs.launch import Launched, Wish, launch
+from rs_assets.dagster.runs.launch import Launched, LaunchRequest, launch
 from rs_assets.operators.window.event_time import moving
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.report import BatchProgress, QueryReport, RunReport
@@ -38,7 +38,7 @@ STOPPED = "stopped; the next start goes on from its last commit"
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
-def run_and_show(pipeline: Pipeline, wish: Wish, *, plain: bool, as_json: bool) -> None:
+def run_and_show(pipeline: Pipeline, request: LaunchRequest, *, plain: bool, as_json: bool) -> None:
     """Run `pipeline` to the end of its input and show what came out; raises the RsError that ended it."""
     out = terminal()
     run_id: str | None = None
@@ -47,13 +47,13 @@ def run_and_show(pipeline: Pipeline, wish: Wish, *, plain: bool, as_json: bool) 
             options = RunOptions(
                 on_progress=bar.show,
                 preview_rows=PREVIEW_ROWS,
-                new_generation=wish.new_generation,
-                reset_steps=wish.reset_steps,
-                keep_state=wish.keep_state,
+                new_generation=request.new_generation,
+                reset_steps=request.reset_steps,
+                keep_state=request.keep_state,
             )
-            report = pipeline.run(options, finish=wish.finish or None)
+            report = pipeline.run(options, finish=request.finish or None)
         else:
-            done = _launched(pipeline, wish, bar)
+            done = _launched(pipeline, request, bar)
             run_id, report = done.run_id, done.report
     if as_json:
         sys.stdout.write(json.dumps({**report.as_dict(), "dagster_run_id": run_id}) + "\n")
@@ -65,12 +65,12 @@ def run_and_show(pipeline: Pipeline, wish: Wish, *, plain: bool, as_json: bool) 
     show_next(run_id, out)
 
 
-def _launched(pipeline: Pipeline, wish: Wish, bar: Bar) -> Launched:
+def _launched(pipeline: Pipeline, request: LaunchRequest, bar: Bar) -> Launched:
     """The run of `pipeline` through Dagster; ClickException, without a trace, if it was told to stop."""
     from dagster import DagsterExecutionInterruptedError, Failure
 
     try:
-        return launch(pipeline, "run", wish=wish, listener=bar.show, begun=bar.begun, preview_rows=PREVIEW_ROWS)
+        return launch(pipeline, "run", request=request, listener=bar.show, begun=bar.begun, preview_rows=PREVIEW_ROWS)
     except Failure as ended:
         raise click.ClickException(f"{ended.description}; the next run goes on from here") from None
     except DagsterExecutionInterruptedError:

@@ -15,7 +15,7 @@ from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.provenance import fields_of, provenance
 from rs_assets.connectors.delta.commit_info import WRITER
 from rs_assets.connectors.delta.table import open_table
-from rs_assets.dagster.catalogued import key_of
+from rs_assets.dagster.checkpoint_rows import key_of
 from rs_assets.dagster.place import Place
 from rs_assets.errors import ConfigurationError, SinkError
 from rs_assets.stream.pipeline import Pipeline

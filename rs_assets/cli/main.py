@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rs_assets.cli.base import AS_JSON, MODULES, NAME_OR_NONE, chosen, guarded, known
+from rs_assets.cli.dead_letters import dead_letters
 from rs_assets.cli.deploy import deploy, deployments
-from rs_assets.cli.letters import dead_letters
 from rs_assets.cli.project import PROJECT_COMMANDS
 from rs_assets.cli.sql import sql
 from rs_assets.cli.tables import show
@@ -78,13 +78,13 @@ def describe(name: str | None, modules: tuple[str, ...], mermaid: bool) -> None:
 @MODULES
 @AS_JSON
 @guarded
-def run(name: str | None, modules: tuple[str, ...], *, plain: bool, as_json: bool, **wish: Any) -> None:
+def run(name: str | None, modules: tuple[str, ...], *, plain: bool, as_json: bool, **request: Any) -> None:
     """Process all input there is, through Dagster, and show what came out. Of a single pipeline no name is needed."""
     pipeline = _chosen_to_run(modules, name, brief=True)
     from rs_assets.cli.console import run_and_show
-    from rs_assets.dagster.runs.launch import Wish
+    from rs_assets.dagster.runs.launch import LaunchRequest
 
-    run_and_show(pipeline, Wish(**wish), plain=plain, as_json=as_json)
+    run_and_show(pipeline, LaunchRequest(**request), plain=plain, as_json=as_json)
 
 
 @main.command()

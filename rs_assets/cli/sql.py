@@ -40,11 +40,11 @@ def sql(
     from pathlib import Path
 
     from rs_assets.cli.console import run_and_show
-    from rs_assets.dagster.runs.launch import Wish
+    from rs_assets.dagster.runs.launch import LaunchRequest
     from rs_assets.sql.plan.build import pipeline_from_sql
 
     values = dict(each.partition("=")[::2] for each in variables)
-    wish = Wish(finish=finish)
+    request = LaunchRequest(finish=finish)
     if file is None:
         from rs_assets.cli.sql_shell import interactive
         from rs_assets.sql.plan.session import Session
@@ -53,11 +53,11 @@ def sql(
             raise click.UsageError("--explain and --job need a FILE")
         interactive(
             Session(namespace, values, dialect),
-            lambda pipeline: run_and_show(pipeline, wish, plain=True, as_json=as_json),
+            lambda pipeline: run_and_show(pipeline, request, plain=True, as_json=as_json),
         )
         return
     pipeline = pipeline_from_sql(Path(file), namespace=namespace, job=job, variables=values, dialect=dialect)
     if explain:
         click.echo(pipeline.describe())
         return
-    run_and_show(pipeline, wish, plain=True, as_json=as_json)
+    run_and_show(pipeline, request, plain=True, as_json=as_json)

@@ -59,7 +59,7 @@ def verify(name: str | None, modules: tuple[str, ...], *, repair: str | None, as
 def checkpoints(name: str | None, modules: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     """Show the committed batches of a pipeline: offsets by split, watermark, run."""
     from rs_assets.cli.status import in_words
-    from rs_assets.dagster.catalogued import checkpoints_of
+    from rs_assets.dagster.checkpoint_rows import checkpoints_of
     from rs_assets.dagster.place import Place
 
     topology = chosen(modules, name).topology

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from rs_assets.common.project import project_folder
-from rs_assets.dagster.unlisted import how_to_list
+from rs_assets.dagster.module_hints import how_to_list
 from rs_assets.errors import ConfigurationError, RsError
 from rs_assets.stream.pipeline import Pipeline
 from rs_assets.stream.unbuilt import is_unbuilt

@@ -15,7 +15,7 @@ from rs_assets.records.policy import BadRecords
 from rs_assets.records.schema import Schema, schema_text
 from rs_assets.stream.data_stream import DataStream
 from rs_assets.stream.draft import Draft
-from rs_assets.stream.habits import Fluent
+from rs_assets.stream.method_hints import Fluent
 from rs_assets.topology.nodes.delta import DeltaSource
 from rs_assets.topology.nodes.source import (
     ArraySource,

@@ -19,8 +19,8 @@ from rs_assets.expressions.script.parse import parse_script
 from rs_assets.records.schema import Schema
 from rs_assets.stream.dim_join_stream import DimJoinSteps
 from rs_assets.stream.draft import Draft, late_sink
-from rs_assets.stream.habits import Fluent
 from rs_assets.stream.join_stream import JoinSteps
+from rs_assets.stream.method_hints import Fluent
 from rs_assets.stream.pipeline import Pipeline
 from rs_assets.stream.sink_steps import SinkSteps
 from rs_assets.stream.window_stream import WindowStream

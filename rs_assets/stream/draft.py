@@ -15,7 +15,7 @@ from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.sink import DeltaSink, Sink
 
 
-class Written(str):
+class StepRef(str):
     """The name of a step that was written; it knows its node, and the sinks that were hung on it on the way here.
 
     So a stream is a value: it leads back to just the steps that made it, whatever is written later.
@@ -25,16 +25,16 @@ class Written(str):
 
     node: Node
     number: int
-    sinks: tuple[Written, ...]
+    sinks: tuple[StepRef, ...]
 
     @classmethod
-    def of(cls, node: Node, number: int, sinks: tuple[Written, ...] = ()) -> Self:
+    def of(cls, node: Node, number: int, sinks: tuple[StepRef, ...] = ()) -> Self:
         """The name of `node`, the one with the `number` in the order of writing."""
         made = cls(node.name)
         made.node, made.number, made.sinks = node, number, sinks
         return made
 
-    def way(self, *, sinks: bool = True) -> Iterator[Written]:
+    def upstream(self, *, sinks: bool = True) -> Iterator[StepRef]:
         """This step, all that it gets rows from, and their sinks."""
         waiting, seen = [self], set[int]()
         while waiting:
@@ -43,7 +43,7 @@ class Written(str):
                 continue
             seen.add(id(current))
             yield current
-            waiting += [name for name in current.node.follows if isinstance(name, Written)]
+            waiting += [name for name in current.node.follows if isinstance(name, StepRef)]
             waiting += current.sinks if sinks else ()
 
 
@@ -58,23 +58,23 @@ class Draft:
 
     namespace: str
     job: str
-    pending: list[Written] = field(default_factory=list)
+    pending: list[StepRef] = field(default_factory=list)
     count: int = 0
     built: bool = False
 
-    def add(self, node: Node) -> Written:
-        """Take `node` and return its name; TopologyError if another step on its way or since the last build has it.
+    def add(self, node: Node) -> StepRef:
+        """Take `node` and return its name; TopologyError if another step upstream of it or since the last build has it.
 
         A sink that names its input plainly, and not by what `add` returned, hangs on that step for good.
         """
         steps = {str(step): step for step in self.pending}
-        plain = [steps[name] for name in node.inputs if not isinstance(name, Written) and name in steps]
+        plain = [steps[name] for name in node.inputs if not isinstance(name, StepRef) and name in steps]
         if plain:
             node = replace(node, inputs=tuple(steps.get(name, name) for name in node.inputs))
-        made = Written.of(node, self.count)
+        made = StepRef.of(node, self.count)
         if _prompted():
             self.pending = [other for other in self.pending if other != made]
-        taken = {*self.pending, *(step for step in made.way() if step is not made)}
+        taken = {*self.pending, *(step for step in made.upstream() if step is not made)}
         if made in taken:
             raise TopologyError(
                 f"pipeline {self.job!r} has two steps called {node.name!r}",
@@ -90,9 +90,9 @@ class Draft:
     def add_sink(self, step: str, node: Node) -> str:
         """Take the sink `node`, which hangs on `step`; return that step's name, which knows of it."""
         made = self.add(node)
-        if not isinstance(step, Written):
+        if not isinstance(step, StepRef):
             return step
-        return Written.of(step.node, step.number, (*step.sinks, made))
+        return StepRef.of(step.node, step.number, (*step.sinks, made))
 
     def auto_name(self, kind: str, name: str | None, *, after: str = "") -> str:
         """`name` if given, else `kind` and its place among its like: for stateless steps, whose names key nothing.
@@ -101,7 +101,7 @@ class Draft:
         """
         if name is not None:
             return checked_name(name, what="step")
-        taken = {*self.pending, *(after.way() if isinstance(after, Written) else ())}
+        taken = {*self.pending, *(after.upstream() if isinstance(after, StepRef) else ())}
         place = 1
         while f"{kind}_{place}" in taken:
             place += 1
@@ -109,7 +109,7 @@ class Draft:
 
     def leading_to(self, step: str) -> tuple[Node, ...]:
         """The nodes that `step` gets its rows through, and itself, in the order of writing; none of their sinks."""
-        ways = step.way(sinks=False) if isinstance(step, Written) else ()
+        ways = step.upstream(sinks=False) if isinstance(step, StepRef) else ()
         return tuple(_plain(each.node) for each in sorted(ways, key=lambda each: each.number))
 
     def take(self, step: str) -> tuple[Node, ...]:
@@ -120,8 +120,8 @@ class Draft:
         waiting, self.pending = self.pending, []
         self.built = True
         branches = [each for each in waiting if not _prompted() or isinstance(each.node, Sink)]
-        last = (step,) if isinstance(step, Written) else ()
-        found = {each.number: each for start in (*branches, *last) for each in start.way()}
+        last = (step,) if isinstance(step, StepRef) else ()
+        found = {each.number: each for start in (*branches, *last) for each in start.upstream()}
         return tuple(_plain(found[number].node) for number in sorted(found))
 
 
@@ -135,7 +135,7 @@ def _above(step: str) -> set[int]:
     waiting, found = [step], set[int]()
     while waiting:
         current = waiting.pop()
-        if isinstance(current, Written) and current.number not in found:
+        if isinstance(current, StepRef) and current.number not in found:
             found.add(current.number)
             waiting += current.node.inputs
     return found
@@ -144,7 +144,7 @@ def _above(step: str) -> set[int]:
 def _plain(node: Node) -> Node:
     """`node` with plain names for the steps that it knows."""
     held = {each.name: getattr(node, each.name) for each in fields(node)}
-    named: dict[str, Any] = {name: str(value) for name, value in held.items() if isinstance(value, Written)}
+    named: dict[str, Any] = {name: str(value) for name, value in held.items() if isinstance(value, StepRef)}
     if node.inputs:
         named["inputs"] = tuple(map(str, node.inputs))
     return replace(node, **named) if named else node

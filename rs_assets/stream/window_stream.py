@@ -17,7 +17,7 @@ from rs_assets.operators.window.spec import Window
 from rs_assets.operators.window.splits import BySplit
 from rs_assets.records.policy import BadRecords
 from rs_assets.stream.draft import late_sink
-from rs_assets.stream.habits import no_such_method
+from rs_assets.stream.method_hints import no_such_method
 from rs_assets.stream.reduction import Reduction, folds, reduction, rows_kept
 from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.fold import Accumulator

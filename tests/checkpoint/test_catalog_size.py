@@ -13,7 +13,7 @@ from rs_assets.catalog.offsets import CheckpointRow, storage_named
 from rs_assets.catalog.offsets.delta import SCHEMA, DeltaStorage
 from rs_assets.catalog.tidying import kept_for, tidy_catalog
 from rs_assets.common.home import Home
-from rs_assets.dagster.catalogued import checkpoints_of
+from rs_assets.dagster.checkpoint_rows import checkpoints_of
 from rs_assets.dagster.place import Place
 from rs_assets.errors import ConfigurationError
 from tests.work import calls_of

@@ -30,7 +30,7 @@ from rs_assets.cli.main import main
 from rs_assets.common.home import Home
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.discovery import find_pipelines
-from rs_assets.dagster.runs.launch import Wish
+from rs_assets.dagster.runs.launch import LaunchRequest
 from rs_assets.dagster.sensors import recovery_sensor
 from rs_assets.dagster.sensors.refusals import was_canceled
 
@@ -220,7 +220,7 @@ def test_should_say_in_a_line_that_a_run_was_told_to_stop_twice(project, monkeyp
 
     monkeypatch.setattr(console, "launch", interrupted)
     with pytest.raises(ClickException, match="stopped at once; the next run goes on from its last commit"):
-        console.run_and_show(find_pipelines(())[0], Wish(), plain=False, as_json=True)
+        console.run_and_show(find_pipelines(())[0], LaunchRequest(), plain=False, as_json=True)
 
 
 @pytest.mark.slow

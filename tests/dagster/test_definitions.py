@@ -46,8 +46,8 @@ from rs_assets.dagster.assets.events import StepEvents, in_words
 from rs_assets.dagster.assets.newest_rows import as_markdown, newest_rows
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import Place
-from rs_assets.dagster.runs.ending import cause_first
 from rs_assets.dagster.runs.external_runs import job_origin
+from rs_assets.dagster.runs.outcome import cause_first
 from rs_assets.dagster.sensors import freshness_sensor
 from rs_assets.errors import ConfigurationError, TopologyError
 from rs_assets.operators.window.event_time import END_OF_TIME

@@ -17,10 +17,10 @@ from dagster import (
 )
 
 from rs_assets.common.interrupts import held_back
-from rs_assets.dagster.runs.ending import BY_HAND
 from rs_assets.dagster.runs.external_runs import run_recorded
 from rs_assets.dagster.runs.interrupts import heard_at_terminal
 from rs_assets.dagster.runs.orphans import is_gone
+from rs_assets.dagster.runs.outcome import BY_HAND
 from rs_assets.dagster.sensors.refusals import was_canceled
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from rs_assets import StreamBuilder, Time
 from rs_assets.compile.planner.table import COMPILE
-from rs_assets.dagster.assets.descriptions import SENTENCES, does
+from rs_assets.dagster.assets.descriptions import SENTENCES, describe_step
 from rs_assets.dagster.assets.roles import ROLE_OF
 from rs_assets.topology.nodes.dim_join import DimJoin
 
@@ -36,12 +36,12 @@ def test_every_kind_of_step_that_is_an_asset_has_a_sentence():
     ],
 )
 def test_a_table_is_told_by_what_it_holds(options, said):
-    assert does(end(stream().to_delta("pages", **options))) == said
+    assert describe_step(end(stream().to_delta("pages", **options))) == said
 
 
 def test_sources_state_and_sinks_are_sentences_too():
     made = stream().distinct("page", within=Time.minutes(1), time_field="ts", name="once").to_file("out").build()
-    assert [does(node) for node in made.topology] == [
+    assert [describe_step(node) for node in made.topology] == [
         "Reads the CSV of `clicks.csv`.",
         "Passes the first of the rows of equal `page` on, and remembers it for 0:01:00.",
         "Writes rows as JSON lines below `out`.",

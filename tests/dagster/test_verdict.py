@@ -14,11 +14,11 @@ from rs_assets.common.home import Home
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import Place
 from rs_assets.dagster.runs import upkeep
-from rs_assets.dagster.runs.asked import ANSWERS
 from rs_assets.dagster.runs.external_runs import job_origin
 from rs_assets.dagster.runs.orphans import end_orphans, note_process
+from rs_assets.dagster.runs.run_tags import ANSWERS
 from rs_assets.dagster.sensors import recovery_sensor
-from rs_assets.dagster.sensors.known import LAUNCHED_WITHIN
+from rs_assets.dagster.sensors.stream_runs import LAUNCHED_WITHIN
 from rs_assets.dagster.sensors.verdict import End, Ran, judge
 from rs_assets.errors import PipelineBusyError
 from rs_assets.runtime.job.session import JobSession
@@ -161,7 +161,7 @@ def test_recovery_of_a_start_that_was_killed_before_it_held_the_lease_starts_it_
         [request] = tick(instance).run_requests
         assert request.tags["rs/recovery_reason"] == "its process ended without a word"
     later = time.time() + LAUNCHED_WITHIN.total_seconds() + 60
-    monkeypatch.setattr("rs_assets.dagster.sensors.known.time.time", lambda: later)
+    monkeypatch.setattr("rs_assets.dagster.sensors.stream_runs.time.time", lambda: later)
     assert tick(instance).run_requests
     instance.delete_run(run.run_id)
     instance.create_run_for_job(job, status=DagsterRunStatus.QUEUED, remote_job_origin=job_origin(job.name))

@@ -38,9 +38,9 @@ from rs_assets.dagster.place import Place, place_of
 from rs_assets.dagster.resources.resource_keys import IN_PROCESS
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.dagster.runs import runtime, upkeep
-from rs_assets.dagster.runs.asked import PARENT
-from rs_assets.dagster.runs.ending import BY_HAND, DRAINED, UNBEGUN, UNWISHED
 from rs_assets.dagster.runs.ops import process_op, source_op
+from rs_assets.dagster.runs.outcome import BY_HAND, DRAINED, UNBEGUN, UNREQUESTED
+from rs_assets.dagster.runs.run_tags import PARENT
 from rs_assets.dagster.runs.runtime import Ended
 from rs_assets.dagster.sensors import checkpoint_sensor, new_input_sensor, recovery_sensor
 from rs_assets.dagster.sensors.rescaling import Lag, lags
@@ -272,8 +272,8 @@ class TestStop:
                     canceled = instance.get_runs(limit=1)[0]
                     instance.report_run_canceling(canceled)
                 LOG.warning("the catalog is behind: the disk is full")
-                wished = on_interrupt() if ended == "interrupted" else False
-                return Ended(report=REPORT, interrupted=ended == "interrupted", wished=wished)
+                requested = on_interrupt() if ended == "interrupted" else False
+                return Ended(report=REPORT, interrupted=ended == "interrupted", requested=requested)
 
         process = process_op(StreamAssets.of(pipeline))
 
@@ -337,7 +337,7 @@ class TestStop:
 
     @pytest.mark.parametrize(
         ("canceling", "status", "told"),
-        [(True, DagsterRunStatus.CANCELED, UNBEGUN), (False, DagsterRunStatus.FAILURE, UNWISHED)],
+        [(True, DagsterRunStatus.CANCELED, UNBEGUN), (False, DagsterRunStatus.FAILURE, UNREQUESTED)],
         ids=["terminated", "killed"],
     )
     def test_an_interrupt_while_spark_starts_is_told_in_a_line(self, pipeline, instance, canceling, status, told):
@@ -379,7 +379,7 @@ class TestStop:
         session = SimpleNamespace(stop_wished=lambda: done.append("written"))
         ended = runtime.PROCESS["start"](session, None, lambda: done.append("noted") or True)
         assert done == ["noted", "written", "stopped"]
-        assert (ended.interrupted, ended.wished) == (True, True)
+        assert (ended.interrupted, ended.requested) == (True, True)
 
 
 class TestPlace:

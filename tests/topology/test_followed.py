@@ -137,7 +137,7 @@ CASES = {
         "use 'read_committed' or 'read_uncommitted'",
         lambda: from_kafka(isolation="read_uncommitted"),
     ),
-    "stream/habits.py::missing": (
+    "stream/method_hints.py::missing": (
         lambda: hits().where("ms > 1"),
         "filter",
         lambda: hits().filter("ms > 1").to_print().build(),

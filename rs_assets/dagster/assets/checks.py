@@ -24,7 +24,7 @@ from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.dagster.assets.output_checks import OUTPUT_CHECKS, checked_outputs
 from rs_assets.dagster.assets.stream_assets import StreamAssets
-from rs_assets.dagster.catalogued import checkpoints_of
+from rs_assets.dagster.checkpoint_rows import checkpoints_of
 from rs_assets.dagster.place import Place, place_of
 from rs_assets.errors import RsError
 from rs_assets.recovery.savepoints import verify

@@ -28,10 +28,10 @@ DELTA = MappingProxyType(
 )
 
 
-def does(node: Node) -> str:
+def describe_step(node: Node) -> str:
     """What `node` does.
 
-    >>> does(FileSource(name="clicks", path="clicks.jsonl"))
+    >>> describe_step(FileSource(name="clicks", path="clicks.jsonl"))
     'Reads the JSON of `clicks.jsonl`.'
     """
     return f"{SENTENCES[type(node)](node)}."

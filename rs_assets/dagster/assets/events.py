@@ -25,7 +25,7 @@ from rs_assets.compile.provenance import Columns, fields_of, provenance
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.source import Positions
 from rs_assets.dagster.assets.newest_rows import newest_rows
-from rs_assets.dagster.assets.positions import as_records, reached
+from rs_assets.dagster.assets.positions import as_records, positions_read
 from rs_assets.dagster.assets.roles import Role, roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.assets.verdicts import IDLE_EVERY_S, JUDGED_EVERY_S
@@ -200,7 +200,7 @@ class StepEvents:
         if known is not progress:
             splits = {}
             with self.troubles.guarding("Dagster does not show how far the sources were read"):
-                splits = reached(self.topology, self.place, progress)
+                splits = positions_read(self.topology, self.place, progress)
             self._splits[progress.query] = progress, splits
         return splits
 

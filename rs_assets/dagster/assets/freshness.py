@@ -15,7 +15,7 @@ from dagster import (
 
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.dagster.assets.stream_assets import StreamAssets
-from rs_assets.dagster.catalogued import checkpoints_of
+from rs_assets.dagster.checkpoint_rows import checkpoints_of
 from rs_assets.dagster.place import Place, place_of
 from rs_assets.errors import RsError
 from rs_assets.operators.window.durations import EPOCH

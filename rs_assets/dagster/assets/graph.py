@@ -8,14 +8,14 @@ from dagster import AssetsDefinition, GraphDefinition, GraphOut, graph
 
 from rs_assets.dagster.assets.roles import output_name, roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
-from rs_assets.dagster.assets.verdicts import still_judged
+from rs_assets.dagster.assets.verdicts import judged_anyway
 from rs_assets.dagster.runs.ops import FACTORIES, process_op
 
 
 def pipeline_graph(assets: StreamAssets) -> GraphDefinition:
     """The op graph: one op a node, and one that processes the batches."""
     topology = assets.topology
-    refused = still_judged(assets)
+    refused = judged_anyway(assets)
     ops = {node.name: FACTORIES[node.family](topology, node, refused) for node in topology}
     process = process_op(assets)
     outputs = [output_name(step, role) for step, role in roles_of(topology)]

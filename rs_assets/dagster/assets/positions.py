@@ -32,7 +32,7 @@ WORDS: Mapping[frozenset[str], str] = MappingProxyType(
 )
 
 
-def reached(topology: Topology, place: Place, progress: BatchProgress) -> Mapping[str, Positions]:
+def positions_read(topology: Topology, place: Place, progress: BatchProgress) -> Mapping[str, Positions]:
     """By source what was read of each split up to a batch, from Spark's log; of whole files the newest batch of them.
 
     Nothing of a source that had read nothing yet, or nothing new for so long that the log has forgotten its batch.

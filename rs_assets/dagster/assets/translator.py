@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from dagster import AssetKey, AssetSpec
 
-from rs_assets.dagster.assets.descriptions import does
+from rs_assets.dagster.assets.descriptions import describe_step
 from rs_assets.dagster.assets.roles import Role, role_of
 from rs_assets.stream.pipeline import Pipeline
 from rs_assets.topology.nodes.base import Node
@@ -79,7 +79,7 @@ class StreamTranslator:
 
 def _described(step: StreamStep) -> str:
     """What the step does, below what the pipeline is about."""
-    return f"{step.pipeline.description}\n\n{does(step.node)}".strip()
+    return f"{step.pipeline.description}\n\n{describe_step(step.node)}".strip()
 
 
 def _last_part(step: StreamStep) -> str:

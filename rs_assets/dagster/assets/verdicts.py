@@ -38,13 +38,13 @@ def verdicts(assets: StreamAssets, place: Place) -> Iterator[AssetCheckEvaluatio
     yield from freshness.evaluations(assets, place)
 
 
-def tell_verdicts(instance: DagsterInstance, assets: StreamAssets, place: Place) -> None:
+def report_verdicts(instance: DagsterInstance, assets: StreamAssets, place: Place) -> None:
     """Judge everything now and let Dagster have it."""
     for verdict in verdicts(assets, place):
         instance.report_runless_asset_event(verdict)
 
 
-def still_judged(assets: StreamAssets) -> Callable[[OpExecutionContext], None]:
+def judged_anyway(assets: StreamAssets) -> Callable[[OpExecutionContext], None]:
     """For a run that was refused: a launch of assets plans their checks, and would leave them as failed or skipped.
 
     Whatever prevents a verdict is in the log of the run: why that was refused is more important.
@@ -54,7 +54,7 @@ def still_judged(assets: StreamAssets) -> Callable[[OpExecutionContext], None]:
         instance = instance_of(context)
         try:
             if instance is not None:
-                tell_verdicts(instance, assets, place_of(context, assets.topology))
+                report_verdicts(instance, assets, place_of(context, assets.topology))
         except Exception as error:  # noqa: BLE001  a store of somebody else's may raise anything
             context.log.warning("the checks are shown as this run left them: %s", error)
 

@@ -39,12 +39,12 @@ def deployed_definitions(
     from rs_assets.dagster.definitions_of import labels_of_code
     from rs_assets.dagster.deployed.job import deployed_job
     from rs_assets.dagster.deployed.sensor import deployment_sensor
-    from rs_assets.dagster.deployed.shown import Shown, shown_pipelines
+    from rs_assets.dagster.deployed.visible import VisibleVersion, visible_pipelines
 
     taken = {pipeline.topology.label for pipeline in others} | labels_of_code()
-    pipelines = shown_pipelines(Home.default(), taken)
+    pipelines = visible_pipelines(Home.default(), taken)
     every = with_lineage([StreamAssets.of(pipeline, translator) for _, pipeline in pipelines])
-    shown = [Shown(version, assets) for (version, _), assets in zip(pipelines, every, strict=True)]
+    shown = [VisibleVersion(version, assets) for (version, _), assets in zip(pipelines, every, strict=True)]
     own = Definitions(
         jobs=[deployed_job(translator)],
         sensors=[deployment_sensor(shown, taken)],

@@ -1,4 +1,4 @@
-"""The job that runs one deployed pipeline, whichever version of it is wished for."""
+"""The job that runs one deployed pipeline, in its desired version."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 from collections.abc import Callable, Iterator
@@ -21,9 +21,9 @@ from rs_assets.common.interrupts import held_back
 from rs_assets.dagster.assets.events import StepEvents
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.assets.translator import StreamTranslator
-from rs_assets.dagster.assets.verdicts import tell_verdicts
+from rs_assets.dagster.assets.verdicts import report_verdicts
 from rs_assets.dagster.runs.compaction import delta_outputs
-from rs_assets.dagster.runs.ending import DRAINED, refuse_if_unfinished, shown_in, was_wished
+from rs_assets.dagster.runs.outcome import DRAINED, refuse_if_unfinished, shown_in, stop_was_requested
 from rs_assets.dagster.runs.runtime import Ended, RuntimeResource
 from rs_assets.deploy.supervisor import Supervisor
 from rs_assets.runtime.options import RunOptions
@@ -65,19 +65,19 @@ def deployed_job(translator: StreamTranslator | None) -> JobDefinition:
 
 def _supervised(supervisor: Supervisor, context: OpExecutionContext) -> Ended | None:
     """Run to the end; None where no version is to run. An interrupt drains what runs."""
-    interrupted = wished = False
+    interrupted = requested = False
     report = None
     try:
         report = supervisor.run()
     except DagsterExecutionInterruptedError:
         interrupted = True
         with held_back():
-            wished = was_wished(context)
-            if wished:
+            requested = stop_was_requested(context)
+            if requested:
                 supervisor.stop_wished()
     finally:
         report = supervisor.stop() or report
-    return None if report is None else Ended(report=report, interrupted=interrupted, wished=wished)
+    return None if report is None else Ended(report=report, interrupted=interrupted, requested=requested)
 
 
 class _Shown:
@@ -106,7 +106,7 @@ class _Shown:
             live=True,
             tables=tables,
             computing_s=computing_s,
-            judge=lambda: tell_verdicts(self.context.instance, assets, place),
+            judge=lambda: report_verdicts(self.context.instance, assets, place),
         )
         self.context.log.info("%s runs version %d", pipeline.name, version.version)
         return self.runtime.options(self.context.run_id)

@@ -27,9 +27,9 @@ from rs_assets.common.home import Home
 from rs_assets.dagster.deployed.decision import Decision, Known, decide, restarts_of
 from rs_assets.dagster.deployed.job import JOB
 from rs_assets.dagster.deployed.reload import ask_for_reload
-from rs_assets.dagster.deployed.shown import Shown, precedence, shown_pipelines
+from rs_assets.dagster.deployed.visible import VisibleVersion, precedence, visible_pipelines
 from rs_assets.dagster.sensors import cursor
-from rs_assets.dagster.sensors.known import Stream
+from rs_assets.dagster.sensors.stream_runs import StreamRuns
 from rs_assets.dagster.sensors.verdict import Verdict
 from rs_assets.deploy.history import TABLE, Event, History, Standing, standings
 from rs_assets.deploy.texts import pipeline_of
@@ -41,7 +41,7 @@ EVERY_S = 5
 RELOAD_AGAIN_S = 60.0
 
 
-def deployment_sensor(shown: Sequence[Shown], taken: Collection[str]) -> SensorDefinition:
+def deployment_sensor(shown: Sequence[VisibleVersion], taken: Collection[str]) -> SensorDefinition:
     """Reads the table of deployments of RS_HOME; `shown` are the versions whose assets are there now.
 
     `taken` are the labels of pipelines of code, which no deployed one may have.
@@ -172,7 +172,7 @@ class _Tick:
             holder = self.context.instance.get_run_by_id(lease.run_id)
             if holder is not None and holder.job_name == JOB and holder.tags.get("rs/pipeline") == name:
                 return holder, Verdict(act="wait", why="it goes on")
-        stream = Stream.of(self.context.instance, mine, read_wish(self._folder(name)), lease)
+        stream = StreamRuns.of(self.context.instance, mine, read_wish(self._folder(name)), lease)
         verdict = stream.verdict()
         return stream.run(verdict.run_id), verdict
 
@@ -184,7 +184,7 @@ class _Tick:
     def _folder(self, name: str) -> Any:
         return self.home.job(*name.split(".")) if is_name(name) else self.home.catalog / "nowhere"
 
-    def observations(self, shown: Sequence[Shown]) -> Iterator[AssetObservation]:
+    def observations(self, shown: Sequence[VisibleVersion]) -> Iterator[AssetObservation]:
         """What has happened since the last tick, on the outputs of the pipelines that it happened to."""
         stamp = stamp_of(self.home.catalog / TABLE)
         if stamp == self.seen.get("events"):
@@ -206,10 +206,10 @@ class _Tick:
                         metadata=_metadata(event),
                     )
 
-    def reload(self, shown: Sequence[Shown]) -> list[str]:
+    def reload(self, shown: Sequence[VisibleVersion]) -> list[str]:
         """Have the code location loaded again if its assets are not those of the table; what came of it, in words."""
         there = {each.version.pipeline: _told(each.version) for each in shown}
-        wanted = {version.pipeline: _told(version) for version, _ in shown_pipelines(self.home, self.taken)}
+        wanted = {version.pipeline: _told(version) for version, _ in visible_pipelines(self.home, self.taken)}
         if there == wanted:
             return []
         asked = self.seen.get("reload") or {}

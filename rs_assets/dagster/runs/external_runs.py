@@ -56,7 +56,7 @@ def _end_as_stopped(instance: DagsterInstance, run_id: str) -> None:
     """Mark a run as canceled that an interrupt has ended where Dagster does not look for one."""
     from dagster import DagsterRunStatus
 
-    from rs_assets.dagster.runs.ending import note_stop
+    from rs_assets.dagster.runs.outcome import note_stop
 
     run = instance.get_run_by_id(run_id)
     if run is not None and run.status not in (DagsterRunStatus.CANCELED, DagsterRunStatus.SUCCESS):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class LaunchRequest:
     """What is asked of a run besides running: see RunResource for the words."""
 
     finish: bool = False
@@ -38,7 +38,7 @@ def launch(
     pipeline: Pipeline,
     mode: Literal["run", "start"],
     *,
-    wish: Wish = Wish(),
+    request: LaunchRequest = LaunchRequest(),
     listener: Any = None,
     begun: Callable[[], None] | None = None,
     preview_rows: int = 0,
@@ -54,16 +54,16 @@ def launch(
     from rs_assets.dagster.instance import ensure_home
     from rs_assets.dagster.resources.spark import SparkResource
     from rs_assets.dagster.runs import runtime
-    from rs_assets.dagster.runs.ending import BY_HAND
     from rs_assets.dagster.runs.external_runs import run_recorded
     from rs_assets.dagster.runs.interrupts import heard_at_terminal
     from rs_assets.dagster.runs.orphans import end_orphans
+    from rs_assets.dagster.runs.outcome import BY_HAND
 
     ensure_home()
     # The session of this process may be there already, and ends with it.
     spark = {"spark": SparkResource(share=True)}
     job = build_definitions([pipeline], spark).resolve_job_def(f"{pipeline.topology.label}_{mode}")
-    config = _run_config(mode, wish, preview_rows=preview_rows, log_level="INFO" if verbose else "CRITICAL")
+    config = _run_config(mode, request, preview_rows=preview_rows, log_level="INFO" if verbose else "CRITICAL")
     with (
         heard_at_terminal(),
         _listening(runtime.LISTENERS, listener),
@@ -85,20 +85,20 @@ def launch(
     return Launched(run_id, report)
 
 
-def _run_config(mode: str, wish: Wish, *, preview_rows: int, log_level: str) -> dict[str, Any]:
+def _run_config(mode: str, request: LaunchRequest, *, preview_rows: int, log_level: str) -> dict[str, Any]:
     """What Dagster is told of the run."""
     from rs_assets.dagster.resources.resource_keys import RUN, key_of
 
     asked = {
         "mode": mode,
-        "new_generation": wish.new_generation,
-        "reset_steps": list(wish.reset_steps),
-        "keep_state": wish.keep_state,
+        "new_generation": request.new_generation,
+        "reset_steps": list(request.reset_steps),
+        "keep_state": request.keep_state,
         "preview_rows": preview_rows,
     }
     return {
         "loggers": {"console": {"config": {"log_level": log_level}}},
-        "resources": {RUN: {"config": asked}, key_of("window"): {"config": {"finish": wish.finish}}},
+        "resources": {RUN: {"config": asked}, key_of("window"): {"config": {"finish": request.finish}}},
     }
 
 

@@ -11,10 +11,10 @@ from rs_assets.compile.planner.wiring import Flow
 from rs_assets.dagster.assets.events import StepEvents
 from rs_assets.dagster.assets.roles import output_name, roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
-from rs_assets.dagster.assets.verdicts import tell_verdicts
+from rs_assets.dagster.assets.verdicts import report_verdicts
 from rs_assets.dagster.resources.resource_keys import IN_PROCESS
 from rs_assets.dagster.runs.compaction import delta_outputs
-from rs_assets.dagster.runs.ending import (
+from rs_assets.dagster.runs.outcome import (
     AT_ONCE,
     DRAINED,
     UNBEGUN,
@@ -22,7 +22,7 @@ from rs_assets.dagster.runs.ending import (
     refuse_if_unfinished,
     refuse_interrupted,
     shown_in,
-    was_wished,
+    stop_was_requested,
 )
 from rs_assets.dagster.runs.runtime import RuntimeResource
 from rs_assets.errors import StartRefused, UserError
@@ -129,12 +129,12 @@ def process_op(assets: StreamAssets) -> OpDefinition:
             live=live,
             tables=tables,
             computing_s=rs_runtime.computing_s,
-            judge=lambda: tell_verdicts(context.instance, assets, place),
+            judge=lambda: report_verdicts(context.instance, assets, place),
         )
         rs_runtime.listen(events.put)
         with shown_in(context), cause_first(context):
             try:
-                ended = rs_runtime.process(on_interrupt=lambda: was_wished(context))
+                ended = rs_runtime.process(on_interrupt=lambda: stop_was_requested(context))
             except DagsterExecutionInterruptedError:
                 refuse_interrupted(context, AT_ONCE)
                 raise

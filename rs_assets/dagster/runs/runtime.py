@@ -21,8 +21,8 @@ from rs_assets.dagster.resources.sink import SinkResource
 from rs_assets.dagster.resources.source import SourceResource
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.dagster.resources.window import WindowResource
-from rs_assets.dagster.runs.asked import answers_of
-from rs_assets.dagster.sensors.known import refuse_unwished
+from rs_assets.dagster.runs.run_tags import answers_of
+from rs_assets.dagster.sensors.stream_runs import refuse_if_stopped
 from rs_assets.runtime.job.ending import record
 from rs_assets.runtime.job.opening import opened
 from rs_assets.runtime.job.session import JobSession
@@ -110,41 +110,41 @@ class RunResource(ConfigurableResource[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a run has ended; `interrupted` before its end, `wished` by somebody who may."""
+    """How a run has ended; `interrupted` before its end, `requested` by a person."""
 
     report: RunReport
     interrupted: bool = False
-    wished: bool = False
+    requested: bool = False
 
 
-def _wished(session: JobSession, on_interrupt: Callable[[], bool]) -> bool:
-    """Whether an interrupt was wished for; if so it is written down, and a second one does not come between."""
+def _stop_requested(session: JobSession, on_interrupt: Callable[[], bool]) -> bool:
+    """Whether a person asked for the stop. If so it is stored before a second interrupt is handled."""
     with held_back():
-        wished = on_interrupt()
-        if wished:
+        requested = on_interrupt()
+        if requested:
             session.stop_wished()
-    return wished
+    return requested
 
 
 def _run(session: JobSession, finish: bool | None, on_interrupt: Callable[[], bool]) -> Ended:  # noqa: FBT001
     try:
         return Ended(report=run_wired(session, finish=finish))
     except DagsterExecutionInterruptedError:
-        wished = _wished(session, on_interrupt)
+        requested = _stop_requested(session, on_interrupt)
         drain_and_stop(session, patience_s=DRAIN_S)
-        return Ended(report=record(session, sealed=False), interrupted=True, wished=wished)
+        return Ended(report=record(session, sealed=False), interrupted=True, requested=requested)
 
 
 def _start(session: JobSession, finish: bool | None, on_interrupt: Callable[[], bool]) -> Ended:  # noqa: ARG001, FBT001
-    running, interrupted, wished = RunningPipeline.over(session), False, False
+    running, interrupted, requested = RunningPipeline.over(session), False, False
     try:
         running.begin()
         running.await_termination()
     except DagsterExecutionInterruptedError:
-        interrupted, wished = True, _wished(session, on_interrupt)
+        interrupted, requested = True, _stop_requested(session, on_interrupt)
     finally:
         report = running.end(patience_s=DRAIN_S)
-    return Ended(report=report, interrupted=interrupted, wished=wished)
+    return Ended(report=report, interrupted=interrupted, requested=requested)
 
 
 # How the wired queries are run, by mode.
@@ -202,7 +202,7 @@ class RuntimeResource(ConfigurableResource[None]):
     def process(self, *, on_interrupt: Callable[[], bool] = bool) -> Ended:
         """Run the wired queries as `mode` says. An interrupt drains and stops them and is no error by itself.
 
-        `on_interrupt` is called before that, and tells whether somebody wished for it.
+        `on_interrupt` is called before that, and returns whether a person asked for the stop.
         """
         assert self._session is not None  # noqa: S101  ops wired it before
         session, go_on = self._session, PROCESS[self.run.mode]
@@ -231,7 +231,7 @@ class RuntimeResource(ConfigurableResource[None]):
         run, instance = (self._context.run, self._context.instance) if self._context is not None else (None, None)
         answers = answers_of(run.tags) if run is not None else None
         if run is not None and instance is not None and answers is not None:
-            refuse_unwished(instance, run, read_wish(session.folder))
+            refuse_if_stopped(instance, run, read_wish(session.folder))
         session.run_on(answers=answers)
 
     def options(self, run_id: str) -> RunOptions:

@@ -10,7 +10,7 @@ from dagster._core.execution.plan.plan import ExecutionPlan
 from dagster._core.execution.retries import RetryMode
 
 from rs_assets.common.interrupts import held_back
-from rs_assets.dagster.runs.ending import note_stop
+from rs_assets.dagster.runs.outcome import note_stop
 
 
 def stoppable(executor: ExecutorDefinition) -> ExecutorDefinition:

@@ -26,7 +26,7 @@ from rs_assets.connectors.delta.commit_info import NEWEST, WRITER, noted
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.dagster.assets.positions import as_records
 from rs_assets.dagster.assets.stream_assets import StreamAssets
-from rs_assets.dagster.catalogued import checkpoints_of
+from rs_assets.dagster.checkpoint_rows import checkpoints_of
 from rs_assets.dagster.place import Place, place_of
 from rs_assets.dagster.sensors import cursor
 from rs_assets.operators.window.event_time import watermark_in_words

@@ -25,9 +25,9 @@ from rs_assets.catalog.wish import Wish, read_wish
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import place_of_run
 from rs_assets.dagster.resources.resource_keys import RUN
-from rs_assets.dagster.runs.asked import ANSWERS, ENDED, RECOVERS
+from rs_assets.dagster.runs.run_tags import ANSWERS, ENDED, RECOVERS
 from rs_assets.dagster.sensors import cursor
-from rs_assets.dagster.sensors.known import Stream
+from rs_assets.dagster.sensors.stream_runs import StreamRuns
 from rs_assets.dagster.sensors.verdict import Verdict
 
 # What was wished for one start: a second one would read everything again, or forget state again.
@@ -77,7 +77,7 @@ def recovery_sensor(assets: StreamAssets, policy: RecoveryPolicy = RecoveryPolic
         seen, newest = cursor.load(context.cursor), _newest(context, job)
         place = place_of_run(newest)
         folder, lease = place.job(topology), read_lease(place.home.leases, topology.name)
-        stream = Stream.of(context.instance, RunsFilter(job_name=job), read_wish(folder), lease)
+        stream = StreamRuns.of(context.instance, RunsFilter(job_name=job), read_wish(folder), lease)
         verdict = stream.verdict()
         if verdict.act == "wait":
             return SkipReason(verdict.why)
@@ -112,7 +112,9 @@ def _again(run: DagsterRun | None) -> dict[str, Any] | None:
     return config
 
 
-def _resumed(seen: dict[str, Any], stream: Stream, newest: DagsterRun | None, resume: dict[str, Any]) -> SensorResult:
+def _resumed(
+    seen: dict[str, Any], stream: StreamRuns, newest: DagsterRun | None, resume: dict[str, Any]
+) -> SensorResult:
     """Start it again behind an upkeep job that has stopped it."""
     tags = {"rs/resumes_after": resume["reason"], **answers(stream.wish)}
     was = stream.run(stream.wish.run_id) if stream.wish is not None else None
@@ -121,7 +123,7 @@ def _resumed(seen: dict[str, Any], stream: Stream, newest: DagsterRun | None, re
 
 
 def _restarted(
-    seen: dict[str, Any], policy: RecoveryPolicy, stream: Stream, verdict: Verdict, now: float
+    seen: dict[str, Any], policy: RecoveryPolicy, stream: StreamRuns, verdict: Verdict, now: float
 ) -> SensorResult | SkipReason:
     """Start it again as the run was that decides, if it is time to."""
     before = sum(record.dagster_run.tags.get(RECOVERS) == verdict.run_id for record in stream.records)

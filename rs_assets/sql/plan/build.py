@@ -25,7 +25,7 @@ from rs_assets.sql.read.reader import statements
 from rs_assets.sql.read.source import Dialect, Text
 from rs_assets.sql.read.statements import Emit, Insert
 from rs_assets.stream.builder import StreamBuilder
-from rs_assets.stream.draft import Written
+from rs_assets.stream.draft import StepRef
 
 if TYPE_CHECKING:
     from rs_assets.stream.data_stream import DataStream
@@ -132,7 +132,7 @@ def _inserted(planner: Planner, insert: Insert) -> DataStream:
 def _check_fires(planner: Planner, insert: Insert, made: Selected, place: Place) -> None:
     """SqlError for EMIT where no window fires as it says."""
     step = made.relation.stream.step
-    steps = step.way() if isinstance(step, Written) else ()
+    steps = step.upstream() if isinstance(step, StepRef) else ()
     if insert.emit and not any(getattr(each.node, "firing", ONCE) == place.firing for each in steps):
         raise planner.error(
             "EMIT says when windows fire, and this query has none", insert.emit[0].at,

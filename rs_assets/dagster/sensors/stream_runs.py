@@ -11,8 +11,8 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, Ru
 
 from rs_assets.catalog.lease import LeaseRow
 from rs_assets.catalog.wish import Wish
-from rs_assets.dagster.runs.asked import ENDED, RECOVERS, answers_of
 from rs_assets.dagster.runs.orphans import LOST, is_gone
+from rs_assets.dagster.runs.run_tags import ENDED, RECOVERS, answers_of
 from rs_assets.dagster.sensors.refusals import failed_with, refusal_of, was_canceled
 from rs_assets.dagster.sensors.verdict import End, Ran, Verdict, judge
 from rs_assets.errors import PipelineBusyError
@@ -24,7 +24,7 @@ LAUNCHED_WITHIN = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class StreamRuns:
     """The runs of one stream: those that `runs` chooses in Dagster, the last word on it, and its lease."""
 
     instance: DagsterInstance
@@ -33,7 +33,7 @@ class Stream:
     lease: LeaseRow | None
 
     @classmethod
-    def of(cls, instance: DagsterInstance, runs: RunsFilter, wish: Wish | None, lease: LeaseRow | None) -> Stream:
+    def of(cls, instance: DagsterInstance, runs: RunsFilter, wish: Wish | None, lease: LeaseRow | None) -> StreamRuns:
         """What is known now."""
         records = list(instance.get_run_records(runs, limit=MOST_RUNS))
         if wish is not None and all(record.dagster_run.run_id != wish.run_id for record in records):
@@ -124,12 +124,12 @@ class Stream:
         return f"its lease is stale: no heartbeat for {lease.age.total_seconds():.0f} s"
 
 
-def refuse_unwished(instance: DagsterInstance, run: DagsterRun, wish: Wish | None) -> None:
+def refuse_if_stopped(instance: DagsterInstance, run: DagsterRun, wish: Wish | None) -> None:
     """PipelineBusyError if nobody wishes any more for `run`, which recovery asked for: the stream was stopped since.
 
     To be called with the pipeline's lease in hand.
     """
-    verdict = Stream.of(instance, RunsFilter(job_name=run.job_name), wish, None).before(run)
+    verdict = StreamRuns.of(instance, RunsFilter(job_name=run.job_name), wish, None).before(run)
     if verdict.end == "stopped":
         raise PipelineBusyError(
             f"the stream was stopped after this run was asked for: {verdict.why}",

@@ -16,7 +16,7 @@ _PRINT = "end it with .to_print() or .to_delta('table'), then .build().run()"
 _TABLE = "end it with .to_delta('table'), .to_file('folder') or .to_kafka('host:9092', 'topic'), then .build()"
 
 # Names by which others call something, and what to write for them.
-_TOLD: tuple[tuple[str, str], ...] = (
+_HINTS: tuple[tuple[str, str], ...] = (
     ("where filterNot query", ".filter(\"amount > 1 AND status = 'paid'\")"),
     ("select selectExpr project", ".map('page', 'ms / 1000 AS s') or .select_fields('page')"),
     ("withColumn withColumns with_column assign", ".with_fields(seconds='ms / 1000')"),
@@ -45,7 +45,7 @@ _TOLD: tuple[tuple[str, str], ...] = (
     ("readStream read load csv json read_csv", ".from_file('orders.csv', 'csv', schema='id bigint')"),
     ("add_source addSource from_source", ".from_file(...), .from_kafka(...), .from_memory(...) or .from_sqlite(...)"),
 )
-HABITS: Mapping[str, str] = MappingProxyType({name: told for names, told in _TOLD for name in names.split()})
+HINTS: Mapping[str, str] = MappingProxyType({name: told for names, told in _HINTS for name in names.split()})
 
 
 class Fluent:
@@ -70,7 +70,7 @@ def no_such_method(owner: object, name: str, *, also: type = object) -> Attribut
     if name.startswith("_"):
         return AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=owner)
     has = {each: None for own in (type(owner), also) for each in dir(own) if _is_method(own, each)}
-    habit = HABITS.get(name, "")
+    habit = HINTS.get(name, "")
     near = [each for each in has if each.replace("_", "") == name.replace("_", "").lower()]
     near = near or ([] if habit else get_close_matches(name.lower(), has, n=1))
     remedy = f"did you mean .{near[0]}?" if near else f"it has: {', '.join(has)}"

@@ -21,14 +21,14 @@ Pairs = tuple[tuple[Version, Pipeline], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class VisibleVersion:
     """A version whose assets the code location has."""
 
     version: Version
     assets: StreamAssets
 
 
-def shown_pipelines(home: Home, taken: Collection[str]) -> Pairs:
+def visible_pipelines(home: Home, taken: Collection[str]) -> Pairs:
     """The versions that people should see, with their pipelines, by name; none of a label in `taken`.
 
     What cannot be built, or read, is left out: the sensor tells of it.

@@ -17,20 +17,20 @@ from dagster import (
 
 from rs_assets.common.background import LOG
 from rs_assets.common.interrupts import held_back
-from rs_assets.dagster.runs.asked import PARENT
+from rs_assets.dagster.runs.run_tags import PARENT
 from rs_assets.dagster.runs.runtime import Ended
 from rs_assets.errors import RsError
 
 DRAINED = "drained and stopped; the next run goes on from here"
 UNBEGUN = "told to stop before it had read anything; nothing was changed"
 AT_ONCE = "told to stop again while it drained: stopped at once; the next start goes on from its last commit"
-UNWISHED = "its process was told to end, but not by way of Dagster"
+UNREQUESTED = "its process was told to end, but not by way of Dagster"
 # The tag of a run that a person has launched on a terminal; the value does not matter.
 BY_HAND = "rs/by_hand"
 
 
-def was_wished(context: OpExecutionContext) -> bool:
-    """Whether the interrupt of this run was wished for: asked for in Dagster, or at the terminal that it runs in.
+def stop_was_requested(context: OpExecutionContext) -> bool:
+    """Whether a person asked for the interrupt of this run: in Dagster, or at the terminal that it runs in.
 
     The latter is noted in Dagster too, so that nobody starts the run again, whatever becomes of it now. A run that
     Dagster made of one at a terminal has its tags, and no terminal.
@@ -39,7 +39,7 @@ def was_wished(context: OpExecutionContext) -> bool:
 
 
 def note_stop(instance: DagsterInstance, run_id: str) -> bool:
-    """As `was_wished`, of a run by its id."""
+    """As `stop_was_requested`, of a run by its id."""
     run = instance.get_run_by_id(run_id)
     if run is None:
         return False
@@ -61,16 +61,16 @@ def refuse_interrupted(context: OpExecutionContext, said: str) -> None:
     For a run at a terminal it is the interrupt itself, which is told there.
     """
     with held_back():
-        wished = was_wished(context)
+        requested = stop_was_requested(context)
     if _at_terminal(context.run):
         raise DagsterExecutionInterruptedError(said) from None
-    raise Failure(said if wished else UNWISHED, allow_retries=False) from None
+    raise Failure(said if requested else UNREQUESTED, allow_retries=False) from None
 
 
 def refuse_if_unfinished(ended: Ended, mode: str) -> None:
     """A stream that was told to stop has done what it should; anything else that was interrupted has not."""
-    if not ended.wished:
-        raise Failure(UNWISHED, allow_retries=False) from None
+    if not ended.requested:
+        raise Failure(UNREQUESTED, allow_retries=False) from None
     if mode == "run":
         raise Failure("terminated before the end of its input", allow_retries=False) from None
 
