@@ -1,6 +1,6 @@
-"""The catalog: what happened to every pipeline, as Delta tables that anybody can query.
+"""The catalog: the history of every pipeline, as Delta tables that anyone can query.
 
-Spark's own log decides what is true; the catalog is written behind it, and brought up to date from it at each start.
+Spark's own log is authoritative; the catalog is written after it, and completed from it at each start.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from rs_assets.catalog.layout import (
 )
 from rs_assets.errors import CheckpointError
 
-# Raised when a table gets other columns; a table of a newer release is not written to.
+# Incremented when the columns of a table change; tables of a newer release are not written to.
 SCHEMA_VERSION = 1
 VERSION_KEY = "rs.schema_version"
 _TIME = pa.timestamp("us", tz="UTC")
 _WHO = [("pipeline", pa.string()), ("generation", pa.int64()), ("run_id", pa.string()), ("at", _TIME)]
 
-# One entry a table. `checkpoints` and `leases` are written by modules of their own, dead letters by their sink.
+# One entry per table. `checkpoints` and `leases` have modules of their own, dead letters are written by their sink.
 TABLES: Mapping[str, pa.Schema] = MappingProxyType(
     {
-        # A row when a pipeline begins a generation or changes: its id, its topology and what state depends on.
+        # A row when a pipeline begins a generation or changes: its id, its topology and what its state depends on.
         "pipelines": pa.schema(
             [
                 *_WHO,
@@ -54,7 +54,7 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
                 ("state_shape", pa.list_(pa.string())),
             ]
         ),
-        # A row when a split comes ("added") or goes ("removed"), with its offset then.
+        # A row when a split is added or removed, with its offset at that time.
         "splits": pa.schema(
             [
                 *_WHO,
@@ -66,7 +66,7 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
                 ("offset", pa.string()),
             ]
         ),
-        # Every system message in order: batch by batch, `number` within it.
+        # Every system message in order: by batch, `number` within it.
         "system_messages": pa.schema(
             [
                 *_WHO,
@@ -81,7 +81,7 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
                 (DAY, pa.date32()),
             ]
         ),
-        # A row when a query begins to use a version of a dimension, with the first batch that does.
+        # A row when a query begins to use a version of a dimension, with the first batch that uses it.
         "dimensions": pa.schema(
             [
                 *_WHO,
@@ -96,7 +96,7 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
                 ("origin", pa.string()),
             ]
         ),
-        # Savepoints, and state that was written out as rows.
+        # Savepoints and state exports.
         "snapshots": pa.schema(
             [
                 *_WHO,
@@ -111,7 +111,7 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
                 ("digest", pa.string()),
             ]
         ),
-        # What became of each version that was deployed: tried, committed, refused, failed, stopped and so on.
+        # Events of each deployed version: tried, committed, refused, failed, stopped and so on.
         "deployment_events": pa.schema(
             [
                 *_WHO,
@@ -121,14 +121,14 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
                 ("details", pa.string()),
             ]
         ),
-        # What was done to a pipeline besides running it: recovered, restored, rewound, rescaled, a step reset.
+        # Operations on a pipeline besides running it: recovered, restored, rewound, rescaled, a step reset.
         "operations": pa.schema([*_WHO, ("kind", pa.string()), ("summary", pa.string()), ("details", pa.string())]),
     }
 )
 
 # Tables that grow with every batch.
 PARTITIONS: Mapping[str, Sequence[str]] = MappingProxyType({"system_messages": ("pipeline", DAY)})
-# More files than this are joined at the end of a run, or once an hour, already.
+# Tables with more files than this are compacted at the end of a run, or once an hour.
 CROWD = 300
 
 Row = Mapping[str, Any]
@@ -141,13 +141,13 @@ class Catalog:
     root: Path
 
     def path(self, table: str) -> Path:
-        """Where a table lies."""
+        """The folder of a table."""
         return self.root / table
 
     def append(self, table: str, rows: Sequence[Row]) -> None:
         """Add `rows` in one transaction; columns that a row lacks are null.
 
-        CheckpointError if the table is a newer release's, or cannot be written.
+        CheckpointError if a newer release wrote the table, or it cannot be written.
         """
         if rows:
             with _errors(self.path(table), "written"):
@@ -167,7 +167,7 @@ class Catalog:
         if opened is None:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
             grows = table in PARTITIONS
-            # Others may make it at this moment: then this appends.
+            # If another process creates it at this moment, this appends.
             write_deltalake(
                 str(path),
                 data,
@@ -178,7 +178,7 @@ class Catalog:
             )
             return
         _check_version(opened, path)
-        # One that an earlier version made has no days.
+        # Tables of earlier releases have no day column.
         there = {field.name for field in opened.schema().fields}
         write_deltalake(opened, data.select([name for name in data.column_names if name in there]), mode="append")
 
@@ -189,9 +189,9 @@ class Catalog:
         at_least: Mapping[str, object] = MappingProxyType({}),
         **equal: object,
     ) -> list[dict[str, Any]]:
-        """The rows whose columns equal the given values, in the order of their time; [] if there is no table.
+        """The rows whose columns equal the given values, ordered by time; [] if there is no table.
 
-        Columns named by `at_least` are compared by >=. Files that cannot have such rows are not opened.
+        Columns in `at_least` are compared by >=. Files without such rows are not opened.
         """
         filters = [(name, "=", value) for name, value in equal.items()]
         filters += [(name, ">=", value) for name, value in at_least.items()]
@@ -205,7 +205,7 @@ class Catalog:
         return rows[0] if rows else None
 
     def newest_batch(self, pipeline: str, query: str) -> int:
-        """The newest batch of a query that the catalog has messages of, of its newest generation; -1 for none."""
+        """The newest batch of a query that the catalog has messages of, in its newest generation; -1 for none."""
         opened = self._open("system_messages")
         if opened is None:
             return -1
@@ -215,7 +215,7 @@ class Catalog:
         return -1 if found is None else int(found["batch_id"][0].as_py())
 
     def there(self, table: str, columns: Sequence[str], *, pipeline: str, from_batch: int) -> set[tuple[object, ...]]:
-        """What these columns hold in rows of a pipeline from a batch on; opens files with such batches only."""
+        """The values of these columns in rows of a pipeline, from a batch on; opens files with such batches only."""
         opened = self._open(table)
         if opened is None:
             return set()
@@ -226,7 +226,7 @@ class Catalog:
         return set() if found is None else {tuple(row[name] for name in columns) for row in found.to_pylist()}
 
     def _found(self, table: str, filters: Sequence[tuple[str, str, object]]) -> pa.Table:
-        """The rows that pass `filters`, in the order of their time."""
+        """The rows that pass `filters`, ordered by time."""
         opened = self._open(table)
         if opened is None:
             return TABLES[table].empty_table()
@@ -236,10 +236,10 @@ class Catalog:
         return found.take(pc.sort_indices(found, sort_keys=[("at", "ascending")]))
 
     def tidy(self, pipeline: str | None, *, keep: timedelta, now: datetime | None = None) -> None:
-        """Let go of rows that are older than `keep`, and join small files; of all pipelines with None.
+        """Remove rows that are older than `keep`, and join small files; for all pipelines if `pipeline` is None.
 
-        Splits that are there still, and the newest snapshot or version of each step, stay whatever their age. May be
-        done while others write. CheckpointError if a table cannot be read or written.
+        Current splits, and the newest snapshot or dimension version of each step, are kept whatever their age. Other
+        processes may write at the same time. CheckpointError if a table cannot be read or written.
         """
         since = (now or datetime.now(UTC)) - keep
         for table in PARTITIONS:
@@ -276,7 +276,7 @@ class Catalog:
             compact_table(opened, retention=timedelta(hours=READERS_H))
 
     def compact(self, *, retention: timedelta) -> dict[str, dict[str, int]]:
-        """Compact every table of the catalog, and vacuum files that no version within the retention names."""
+        """Compact every table of the catalog, and vacuum files that no version within the retention references."""
         done = {}
         for folder in sorted(self.root.iterdir()) if self.root.is_dir() else ():
             if DeltaTable.is_deltatable(str(folder)):
@@ -291,12 +291,12 @@ class Catalog:
         except DeltaError as error:
             raise CheckpointError(
                 "a table of the catalog is damaged",
-                remedy="move it away: it is rebuilt from the checkpoints as far as these reach back",
+                remedy="move it away: it is rebuilt from the checkpoints, as far back as they reach",
                 file=self.path(table),
             ) from error
 
 
-# What of a row must be new for the one before it to be let go.
+# An older row is removed when a newer one has the same key.
 STAY: Mapping[str, Callable[[Row], tuple[object, ...]]] = MappingProxyType(
     {
         "splits": lambda row: tuple(row[n] for n in ("pipeline", "query", "generation", "source", "split")),
@@ -307,12 +307,12 @@ STAY: Mapping[str, Callable[[Row], tuple[object, ...]]] = MappingProxyType(
 
 
 def as_json(values: Mapping[str, object]) -> str:
-    """Details for a column of text."""
+    """Details as text for a column."""
     return json.dumps(values, default=str, sort_keys=True)
 
 
 def row_of(pipeline: str, *, generation: int, run_id: str, at: datetime | None = None, **columns: object) -> Row:
-    """A row of the catalog: the columns that every table begins with, then its own. `at` is now by default.
+    """A row of the catalog: the common columns, then its own. `at` defaults to now.
 
     >>> row_of("shop.logs", generation=1, run_id="r1", kind="fork")["kind"]
     'fork'
@@ -321,7 +321,7 @@ def row_of(pipeline: str, *, generation: int, run_id: str, at: datetime | None =
 
 
 def operation(pipeline: str, *, generation: int, run_id: str, kind: str, summary: str, **details: object) -> Row:
-    """A row of the table `operations`: what was done to a pipeline, besides running it."""
+    """A row of the table `operations`: an operation on a pipeline, besides running it."""
     return row_of(pipeline, generation=generation, run_id=run_id, kind=kind, summary=summary, details=as_json(details))
 
 
@@ -336,7 +336,7 @@ def _errors(path: Path, what: str) -> Iterator[None]:
     except (DeltaError, pa.ArrowException, OSError) as error:
         raise CheckpointError(
             f"a table of the catalog cannot be {what}",
-            remedy="see that the disk has room and the table is whole; what a run could not write it tries again",
+            remedy="check that the disk has room and the table is intact; a run retries failed writes",
             file=path,
             cause=str(error)[:200],
         ) from error

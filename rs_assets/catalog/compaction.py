@@ -1,4 +1,4 @@
-"""Compaction of a Delta table: few large files instead of many small ones, and nothing that no recent version names."""
+"""Compaction of a Delta table: joins small files and removes files that no recent version references."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ HOUR = timedelta(hours=1)
 
 
 def compact_table(table: DeltaTable, *, retention: timedelta) -> dict[str, int]:
-    """Join small files, write a checkpoint of the log, and remove what no version younger than `retention` names.
+    """Join small files, write a checkpoint of the log, and remove files that no version younger than `retention` uses.
 
-    Files that never became part of the table, and what they leave behind, go at that age too, but not before an hour:
-    somebody may be about to commit them. Readers of the table, streams too, do not notice: a compaction adds no rows.
+    Files that never became part of the table, and their empty folders, are removed at that age too, but not before one
+    hour: a writer may be about to commit them. Readers of the table, including streams, are not affected: a compaction
+    adds no rows.
     """
     # Decoded: the URI of a table has %20 for a space.
     root, age = Path(unquote(urlsplit(table.table_uri).path)), max(retention, YOUNG)
@@ -47,7 +48,7 @@ def compact_table(table: DeltaTable, *, retention: timedelta) -> dict[str, int]:
     reraise=True,
 )
 def _joined(table: DeltaTable) -> dict[str, Any]:
-    """Join the files; a merge that came in between is joined with the next try."""
+    """Join the files; files of a concurrent commit are joined by the next attempt."""
     table.update_incremental()
     return table.optimize.compact()
 

@@ -1,7 +1,7 @@
-"""The table of deployments: which text a pipeline is to run, version by version, and whether it is to run at all.
+"""The table of deployments: the text of each version of a pipeline, and its desired state.
 
-Anybody appends to it, with whatever writes Delta. Nothing is trusted that was read: a row that makes no sense is a
-version with a fault, which its reader tells.
+Any client that writes Delta may append to it. Rows are not trusted: an invalid row becomes a version with a `fault`,
+which the reader reports.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from rs_assets.errors import CheckpointError, ConfigurationError
 
 Wanted = Literal["running", "stopped", "dropped"]
 WANTED: tuple[Wanted, ...] = get_args(Wanted)
-# Of the steps whose state a version forgets: all of them.
+# As a value of `reset`: all steps.
 EVERYTHING = "*"
-# The greatest number that the column has room for.
+# The greatest number that fits the column.
 LAST = 2**63 - 1
 SCHEMA = pa.schema(
     [
@@ -52,9 +52,9 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """One version of a pipeline. `text` is that of the version before where its row has none.
+    """One version of a pipeline. `text` is that of the previous version if its row has none.
 
-    `reset` names the steps whose state it forgets. `fault` says why it can be none, empty if it is one.
+    `reset` names the steps whose state it drops. `fault` says why the version is invalid, empty if it is valid.
     """
 
     pipeline: str
@@ -80,7 +80,7 @@ class Version:
 
     @property
     def mark(self) -> str:
-        """What tells it from a version of the same number in a table that was made anew, or went back and on again.
+        """Distinguishes it from a version of the same number in a table that was recreated or restored.
 
         >>> one = Version(pipeline="shop.a", version=1, text="SELECT 1")
         >>> one.mark == Version(pipeline="shop.a", version=1, text="SELECT 1", note="the same").mark
@@ -92,7 +92,7 @@ class Version:
         return hashlib.sha256(repr(self.fault or wish).encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
     def same(self, other: Version | None) -> bool:
-        """Whether both are one version of one table."""
+        """Whether both are the same version of the same table."""
         return other is not None and (self.version, self.mark) == (other.version, other.mark)
 
     def says(self, other: Version) -> bool:
@@ -125,7 +125,7 @@ class DeploymentTable:
     def add(self, pipeline: str, **columns: object) -> int:
         """Append the next version of `pipeline`, and return its number.
 
-        Two that do so at the same time get different numbers. ConfigurationError for a name that no pipeline can have.
+        Concurrent calls get different numbers. ConfigurationError for an invalid pipeline name.
         """
         if not is_name(pipeline):
             raise ConfigurationError(f"{pipeline!r} is not the name of a pipeline", remedy="use namespace.job")
@@ -134,11 +134,11 @@ class DeploymentTable:
         number = known[-1].version + 1 if known else 1
         if number > LAST:
             raise ConfigurationError(
-                f"there is no version of {pipeline} behind {LAST}", remedy="deploy it under another name"
+                f"{pipeline} cannot have a version after {LAST}", remedy="deploy it under another name"
             )
         row = {"author": _author(), "at": datetime.now(UTC), **columns, "pipeline": pipeline, "version": number}
         rows = pa.Table.from_pylist([{name: row.get(name) for name in SCHEMA.names}], schema=SCHEMA)
-        # Of two that read the same table and name the same transaction, one is refused.
+        # Of two concurrent commits with the same transaction id, one is refused.
         mark = CommitProperties(app_transactions=[Transaction(f"deploy/{pipeline}", number)])
         with _errors(self.path, "written"):
             write_deltalake(table, rows, mode="append", schema_mode="merge", commit_properties=mark)
@@ -151,14 +151,14 @@ class DeploymentTable:
 
 
 def stamp_of(path: Path) -> str:
-    """What changes whenever somebody has written to the Delta table at `path`; empty without one. No row is read."""
+    """A value that changes with every write to the Delta table at `path`; empty without one. Reads no rows."""
     with _errors(path, "read"):
         table = _opened(path)
         return "" if table is None else _stamp(path, table)
 
 
 def _stamp(path: Path, table: DeltaTable) -> str:
-    """Which version of which table it is; one that was put back from a copy has other rows under numbers of before."""
+    """Identifies a version of a table; one restored from a copy has other rows under the same numbers."""
     stamp = f"{table.metadata().id}:{table.version()}"
     try:
         entry = (path / "_delta_log" / f"{table.version():020}.json").stat()
@@ -168,7 +168,7 @@ def _stamp(path: Path, table: DeltaTable) -> str:
 
 
 def is_name(pipeline: object) -> bool:
-    """Whether a pipeline can be called so.
+    """Whether it is a valid pipeline name.
 
     >>> is_name("shop.clicks"), is_name("clicks")
     (True, False)
@@ -185,7 +185,7 @@ def _opened(path: Path) -> DeltaTable | None:
 
 
 @lru_cache(maxsize=8)
-def _read(path: str, stamp: str, version: int) -> Mapping[str, tuple[Version, ...]]:  # noqa: ARG001  a table may be made anew
+def _read(path: str, stamp: str, version: int) -> Mapping[str, tuple[Version, ...]]:  # noqa: ARG001  a table may be recreated
     table = DeltaTable(path, version=version).to_pyarrow_table()
     columns = [[_value(each) for each in column] for column in table.columns]
     rows = [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -196,7 +196,7 @@ def _read(path: str, stamp: str, version: int) -> Mapping[str, tuple[Version, ..
 
 
 def _value(scalar: pa.Scalar) -> object:
-    """What a cell holds; None for what Python has no value for, such as a time behind the year 9999."""
+    """The value of a cell; None for values that Python cannot hold, such as a time after the year 9999."""
     try:
         return scalar.as_py()
     except (OverflowError, ValueError):
@@ -204,7 +204,7 @@ def _value(scalar: pa.Scalar) -> object:
 
 
 def _chained(rows: list[Row]) -> Iterator[Version]:
-    """The versions of one pipeline; each takes what its row leaves out from the one before."""
+    """The versions of one pipeline; each takes missing columns from the previous one."""
     before: Version | None = None
     for number, same in groupby(rows, _number):
         every = list(same)
@@ -215,7 +215,7 @@ def _chained(rows: list[Row]) -> Iterator[Version]:
 
 
 def _number(row: Row) -> int:
-    """The number of a row's version, 0 if it has none."""
+    """The number of a row's version, 0 without one."""
     number = row.get("version")
     return number if isinstance(number, int) else 0
 
@@ -225,7 +225,7 @@ def _fields(version: Version) -> dict[str, Any]:
 
 
 def _differ(rows: Iterable[Row]) -> bool:
-    """Whether rows of one number want different things."""
+    """Whether rows with the same number differ."""
     return len({str([row.get(name) for name in ("text", "variables", "state", "reset")]) for row in rows}) > 1
 
 
@@ -238,11 +238,11 @@ def _version(row: Row, number: int, before: Version | None) -> Version:
     if not is_name(pipeline):
         fault = f"{pipeline!r} is not the name of a pipeline: use namespace.job"
     elif state not in WANTED:
-        fault = f"the state {state!r} is none: use {', '.join(WANTED)}"
+        fault = f"the state {state!r} is unknown: use {', '.join(WANTED)}"
     elif text is None and state == "running":
-        fault = "it has no text, and there is no version before it"
+        fault = "it has no text, and there is no previous version"
     elif _variables(variables) is None:
-        fault = f"its variables are of the type {type(variables).__name__}: use a map from names to values"
+        fault = f"its variables have the type {type(variables).__name__}: use a map of names to values"
     return Version(
         pipeline=pipeline,
         version=number,
@@ -281,7 +281,7 @@ def _errors(path: Path, what: str) -> Iterator[None]:
     except (DeltaError, pa.ArrowException, OSError) as error:
         raise CheckpointError(
             f"the table of deployments cannot be {what}",
-            remedy="see that the table is whole, has the columns of docs/deployments.md, and that the disk has room",
+            remedy="check that the table is intact, has the columns of docs/deployments.md, and that the disk has room",
             file=path,
             cause=str(error)[:200],
         ) from error

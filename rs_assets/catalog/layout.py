@@ -1,6 +1,6 @@
-"""Tables of the catalog that grow with every batch: a partition a day of each owner.
+"""Tables of the catalog that grow with every batch, partitioned by owner and day.
 
-Who reads the newest rows opens the newest files, however many there are; who lets go of old ones drops partitions.
+Readers of the newest rows open only the newest files; removal of outdated rows drops partitions.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, WriterProperties
 
 DAY = "day"
-# Where rows stay that are older than a table keeps them, but the newest of their kind.
+# The partition of rows that are older than the retention, but the newest of their key.
 FOR_GOOD = date(1970, 1, 1)
-# A commit every ten seconds, for years: the log and the files that a compaction has replaced must go by themselves.
+# A commit every ten seconds, for years: the log and replaced files must be removed automatically.
 CONFIGURATION: Mapping[str, str] = MappingProxyType(
     {"delta.logRetentionDuration": "interval 1 hours", "delta.deletedFileRetentionDuration": "interval 1 days"}
 )
-# How long a file that was replaced can still be read by those who have opened the table before, in hours.
+# How long readers that opened the table earlier can still read a replaced file, in hours.
 READERS_H = 1
-# Few rows have to be decoded to find some of them in a file of a day.
+# Small row groups, so that few rows are decoded to find some of them in the file of a day.
 ROW_GROUP = 10_000
 
-# A generation and a batch of it: of two rows of one source the one with the greater place is the newer one.
+# Generation and batch: of two rows of one source the one with the greater place is newer.
 Place: TypeAlias = tuple[int, int]
 UNKNOWN: Place = (1 << 62, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """A file of a table: no row in it is of a greater place than `last`, or of a batch that is not in `batches`.
+    """A file of a table: none of its rows is after `last`, or of a batch outside `batches`.
 
     `day` is None without partitions.
     """
@@ -54,12 +54,12 @@ def day_of(at: datetime) -> date:
 
 
 def partitioned(table: DeltaTable) -> bool:
-    """Whether the table is laid out like this; one that an earlier version made is not."""
+    """Whether the table has this layout; tables of earlier releases do not."""
     return DAY in table.metadata().partition_columns
 
 
 def data_files(table: DeltaTable, owner: Mapping[str, str]) -> list[DataFile]:
-    """The files that may have rows of `owner` (a partition column and its value), those with the newest rows first."""
+    """The files that may have rows of `owner` (partition column to value), those with the newest rows first."""
     actions = pa.table(table.get_add_actions(flatten=True))
     if partitioned(table):
         for column, value in owner.items():
@@ -76,9 +76,9 @@ def data_files(table: DeltaTable, owner: Mapping[str, str]) -> list[DataFile]:
 def newest_rows(
     files: Sequence[DataFile], *, only: pc.Expression, batches: int, before: Place | None = None
 ) -> pa.Table | None:
-    """The rows that pass `only` of the newest `batches` batches that have some, of those before the place `before`.
+    """The rows passing `only` in the newest `batches` batches with such rows, before the place `before`.
 
-    None if there are none. `files` come from `data_files`; only those that may have such rows are opened.
+    None if there are none. `files` come from `data_files`; only files that may have such rows are opened.
     """
     found: pa.Table | None = None
     least: Place | None = None
@@ -98,7 +98,7 @@ def newest_rows(
 
 
 def rows_of_batches(files: Sequence[DataFile], *, only: pc.Expression | None, batches: range) -> pa.Table | None:
-    """The rows of these batches, of whatever generation, that pass `only`; None if there are none."""
+    """The rows of these batches, in any generation, that pass `only`; None if there are none."""
     batch = pc.field("batch_id")
     asked = (batch >= batches.start) & (batch < batches.stop)
     only = asked if only is None else only & asked
@@ -111,7 +111,7 @@ def rows_of_batches(files: Sequence[DataFile], *, only: pc.Expression | None, ba
 
 
 def join_files(table: DeltaTable, owner: Mapping[str, str]) -> None:
-    """Make one file of the many of each day of `owner`, and remove the files that were replaced a while ago."""
+    """Join the files of each day of `owner` into one, and remove files that were replaced a while ago."""
     days = [file.day for file in data_files(table, owner)]
     for day in sorted({day for day in days if day is not None and days.count(day) > 1}):
         table.optimize.compact(
@@ -124,7 +124,7 @@ def join_files(table: DeltaTable, owner: Mapping[str, str]) -> None:
 
 
 def newest_of_each(files: Sequence[DataFile], key: str, *, before: date) -> pa.Table | None:
-    """Of each value of the column `key` the newest row, if it is of a day before `before`; None if there are none."""
+    """The newest row of each value of the column `key`, if its day is before `before`; None if there are none."""
     seen: set[str] = set()
     kept: list[pa.Table] = []
     for file in sorted(files, key=lambda f: (f.day or FOR_GOOD, f.last), reverse=True):
@@ -139,7 +139,7 @@ def newest_of_each(files: Sequence[DataFile], key: str, *, before: date) -> pa.T
 
 
 def cutoff(keep: timedelta, now: datetime | None = None) -> date:
-    """The first day that stays."""
+    """The first day that is kept."""
     return day_of((now or datetime.now(UTC)) - keep)
 
 
@@ -154,7 +154,7 @@ def _batches(row: Mapping[str, object]) -> range:
 
 
 def _row_groups(file: pq.ParquetFile) -> list[tuple[Place, int]]:
-    """The row groups of a file by number, with a place that no row in them is beyond, the greatest first."""
+    """The row groups of a file by number, each with an upper bound of its places, the greatest first."""
     names = file.schema_arrow.names
     columns = [names.index("generation"), names.index("batch_id")]
     found = []
@@ -166,7 +166,7 @@ def _row_groups(file: pq.ParquetFile) -> list[tuple[Place, int]]:
 
 
 def _newest(rows: pa.Table, batches: int) -> tuple[pa.Table, Place | None]:
-    """The rows of the newest `batches` batches, and the place of the oldest of these if there are so many."""
+    """The rows of the newest `batches` batches, and the place of the oldest of these if there are that many."""
     places = rows.group_by(["generation", "batch_id"]).aggregate([])
     places = (
         places.sort_by([("generation", "descending"), ("batch_id", "descending")]).slice(batches - 1, 1).to_pylist()

@@ -1,8 +1,8 @@
-"""Who may run a pipeline: a lease with a fencing token, kept in a Delta table of the catalog.
+"""The right to run a pipeline: a lease with a fencing token, kept in a Delta table of the catalog.
 
-A token is given out once and only grows. It travels into the transactions of the sinks, so a driver that was paused
-while another one took over finds its commits refused, whatever it believes. Whether a holder is still there is judged
-by its process (on this machine and in this container) or by its heartbeats, timed with our own monotonic clock: wall
+A token is issued once, and tokens only grow. They are part of the transactions of the sinks, so the commits of a driver
+that was paused while another one took over are refused, whatever it believes. Whether a holder is alive is decided by
+its process (on this machine and in this container) or by its heartbeats, timed with our own monotonic clock: wall
 clocks may jump, and those of two machines differ.
 """
 
@@ -42,18 +42,18 @@ from rs_assets.errors import CheckpointError, LeaseLostError, PipelineBusyError
 
 # Long enough for a batch to outlast a slow disk, short enough that a dead machine is noticed soon.
 DEFAULT_TTL = timedelta(seconds=30)
-# Heartbeats in one time to live: two may be lost.
+# Heartbeats per time to live: two may be lost.
 BEATS = 3
 NOT_RENEWED = "the lease is not renewed"
-# How often a silent holder is looked at, in seconds.
+# How often a silent holder is checked, in seconds.
 LOOK_S = 0.1
-# The leases that this process holds: one that it could not give back is known to be free.
+# The leases that this process holds: others of this process that could not be released are known to be free.
 _HELD: set[tuple[str, int, str]] = set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRow:
-    """The state of a pipeline's lease, as the catalog has it. `beat` grows with every renewal of one token."""
+    """A pipeline's lease, as stored in the catalog. `beat` grows with every renewal of one token."""
 
     pipeline: str
     token: int
@@ -84,32 +84,32 @@ class LeaseRow:
 
     @property
     def stale(self) -> bool:
-        """Whether it looks abandoned by the wall clock; only watching it tells.
+        """Whether it looks abandoned by the wall clock; only watching it can prove that.
 
-        A beat from far in the future says as little as an old one: one of the clocks was set.
+        A beat from far in the future means as little as an old one: one of the clocks was changed.
         """
         return not self.free and abs(self.age) > timedelta(milliseconds=self.ttl_ms)
 
     @property
     def lease_id(self) -> tuple[str, int, str]:
-        """What tells it from all others of a home."""
+        """Identifies it among all leases of a home."""
         return self.pipeline, self.token, self.run_id
 
     @property
     def _forgotten(self) -> bool:
-        """Whether this very process took it and has ended it, but could not write that down."""
+        """Whether this process took it and ended it, but could not record that."""
         return self.pid == os.getpid() and self.lease_id not in _HELD
 
 
 class Lease:
-    """A held lease; a context manager that renews it from a thread of its own and gives it back at the end."""
+    """A held lease; a context manager that renews it from a thread of its own and releases it at the end."""
 
     def __init__(self, path: Path, row: LeaseRow, *, taken_over: bool = False, before: LeaseRow | None = None) -> None:
         self.path = path
         self.row = row
-        # The lease that was there before it, by which it is known how long its holder has lived.
+        # The previous lease, which shows how long its holder has lived.
         self.before = before
-        # Whether the holder before only was silent: it may wake, and must find its token outranked everywhere.
+        # Whether the previous holder was only silent: it may wake, and must find its token outranked everywhere.
         self.taken_over = taken_over
         self._renewed = time.monotonic()
         self.troubles = Troubles()
@@ -120,7 +120,7 @@ class Lease:
 
     @property
     def token(self) -> int:
-        """The fencing token: greater than every token given out before for this pipeline."""
+        """The fencing token: greater than every earlier token of this pipeline."""
         return self.row.token
 
     @classmethod
@@ -136,9 +136,9 @@ class Lease:
     ) -> Self:
         """Take the lease of `pipeline` in the Delta table at `path`, with a token greater than `above`.
 
-        PipelineBusyError names the holder if there is one. A holder that shows no sign of life is watched for up to
-        its time to live before its lease is taken. CheckpointError if the table cannot be read or written. The end of
-        `within` gives it back, wherever a signal comes between: the stack has it before the table does.
+        PipelineBusyError names the holder if there is one. A holder without a sign of life is watched for up to its
+        time to live before its lease is taken. CheckpointError if the table cannot be read or written. The end of
+        `within` releases the lease, even if a signal interrupts this: it is on the stack before it is in the table.
         """
         mine, taken_over = _claim(pipeline, run_id, ttl), False
         while True:
@@ -164,13 +164,13 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give it back, unless somebody else has it by now; a signal that asks to end waits for that."""
+        """Release it, unless another holder has it; a signal that asks to end waits for that."""
         with held_back():
             self._give_back()
 
     def _give_back(self) -> None:
         self._end.set()
-        # It has not begun where the lease was not taken.
+        # The thread was not started if the lease was not taken.
         if self._thread.is_alive():
             self._thread.join()
         _HELD.discard(self.row.lease_id)
@@ -184,7 +184,7 @@ class Lease:
     def check(self) -> None:
         """Return if this process still holds the lease; LeaseLostError otherwise. Called before each commit.
 
-        After a pause that was longer than half the time to live the catalog is asked, else the last heartbeat counts.
+        After a pause longer than half the time to live the catalog is read, else the last heartbeat counts.
         """
         with self._guard:
             if self._lost is None and time.monotonic() - self._renewed > self._ttl_s / 2:
@@ -193,9 +193,9 @@ class Lease:
                 raise self._lost
 
     def outrank(self, token: int) -> None:
-        """Take a token above `token`, which a sink remembers of this pipeline; LeaseLostError if the lease is lost.
+        """Take a token above `token`, which a sink has stored for this pipeline; LeaseLostError if the lease is lost.
 
-        For a home whose leases were lost: it would begin to count anew, below what its own sinks have seen.
+        For a home whose leases were lost: it would begin to count below the tokens of its own sinks.
         """
         with self._guard, usable(self.path):
             if token < self.token:
@@ -212,15 +212,15 @@ class Lease:
 
     def _beat(self) -> None:
         while not self._end.wait(self._ttl_s / BEATS):
-            # Whatever it raises: a thread that ends here would lose the lease without a word.
+            # Any error: a thread that ends here would lose the lease silently.
             with self._guard, self.troubles.guarding(NOT_RENEWED):
                 if self._lost is None:
                     self._renew(told=True)
 
     def _renew(self, *, told: bool = False) -> None:
-        """Write a heartbeat. A store that cannot be reached is fatal only when the time to live is over.
+        """Write a heartbeat. An unreachable store is fatal only after the time to live.
 
-        With `told` what failed is raised all the same.
+        With `told` the error is also raised.
         """
         try:
             if not self._is_current(_open(self.path)):
@@ -233,7 +233,7 @@ class Lease:
             if time.monotonic() - self._renewed > self._ttl_s:
                 self._lost = LeaseLostError(
                     "the lease could not be renewed in time",
-                    remedy="see that the catalog can be written, then start again",
+                    remedy="make the catalog writable, then start again",
                     pipeline=self.row.pipeline,
                     cause=str(error)[:200],
                 )
@@ -247,18 +247,18 @@ class Lease:
 
 @contextmanager
 def held_lease(path: Path, *, pipeline: str, run_id: str, ttl: timedelta = DEFAULT_TTL) -> Iterator[Lease]:
-    """Within this the lease is held, as `Lease.acquire` takes it, and renewed."""
+    """Hold the lease within the context, as `Lease.acquire` takes it, and renew it."""
     with ExitStack() as stack:
         yield Lease.acquire(path, pipeline=pipeline, run_id=run_id, ttl=ttl, within=stack).__enter__()
 
 
 def read_lease(path: Path, pipeline: str) -> LeaseRow | None:
-    """The lease of `pipeline` as the catalog has it, None if it never had one."""
+    """The lease of `pipeline` in the catalog, None if it never had one."""
     return read_leases(path).get(pipeline)
 
 
 def refuse_held(path: Path, pipeline: str) -> None:
-    """PipelineBusyError if somebody holds the lease of `pipeline`, as `acquire` sees it; nothing is taken."""
+    """PipelineBusyError if another process holds the lease of `pipeline`, as `acquire` decides; nothing is taken."""
     held = read_lease(path, pipeline)
     if held is not None and not held.free:
         _watch(path, held)
@@ -288,15 +288,15 @@ def _claim(pipeline: str, run_id: str, ttl: timedelta) -> LeaseRow:
 
 
 def _watch(path: Path, held: LeaseRow) -> bool:
-    """Wait until `held` is free, or has shown no heartbeat for long enough: True. PipelineBusyError if it lives.
+    """Wait until `held` is free, or has been silent for long enough: then True. PipelineBusyError if it is alive.
 
-    A fresh beat is believed at once only of a process of this machine: other clocks may be ahead of ours.
+    A fresh beat alone is trusted only from a process of this machine: other clocks may be ahead of ours.
     """
     if held.here and not held.stale:
         raise _busy(held)
     pause = threading.Event()
-    # A living holder beats every third of its time to live, so half of it tells; all of it where the clocks agree that
-    # it was there just now.
+    # A living holder beats every third of its time to live, so silence for half of it is enough; for all of it if the
+    # wall clocks agree that it was alive just now.
     silence_s = held.ttl_ms / 1000 / (2 if held.stale else 1)
     deadline = time.monotonic() + silence_s
     while time.monotonic() < deadline:
@@ -314,7 +314,7 @@ def _rows(table: DeltaTable, path: Path) -> Mapping[str, LeaseRow]:
     try:
         return {row["pipeline"]: _beaten(LeaseRow(**row), path) for row in rows_of(table)}
     except TypeError as error:
-        raise CheckpointError("the leases in the catalog have other columns than they should", file=path) from error
+        raise CheckpointError("the leases in the catalog have unexpected columns", file=path) from error
 
 
 def _beaten(row: LeaseRow, path: Path) -> LeaseRow:
@@ -323,7 +323,7 @@ def _beaten(row: LeaseRow, path: Path) -> LeaseRow:
 
 
 def _taken(path: Path, row: LeaseRow, table: DeltaTable, *, seen: LeaseRow | None) -> bool:
-    """Whether `row` is in the table by now, as a lease of this process."""
+    """Whether `row` is now in the table, as a lease of this process."""
     taken = False
     _HELD.add(row.lease_id)
     try:
@@ -346,7 +346,7 @@ def _beat(path: Path, row: LeaseRow) -> None:
     reraise=True,
 )
 def _write(path: Path, row: LeaseRow, table: DeltaTable, *, seen: LeaseRow | None) -> bool:
-    """Put `row` in the place of `seen`, in one transaction; False if that is not the pipeline's lease any more."""
+    """Replace `seen` by `row`, in one transaction; False if `seen` is no longer the pipeline's lease."""
     try:
         write_row(table, _plain(row))
     except CommitFailedError:
@@ -379,7 +379,7 @@ def _lost(mine: LeaseRow, current: LeaseRow | None) -> LeaseLostError:
     if current is None:
         return LeaseLostError(
             f"the lease of {mine.pipeline} is gone from the catalog",
-            remedy="start again: the lease is made anew, with a token above those that the sinks remember",
+            remedy="start again: a new lease is made, with a token above those stored in the sinks",
             token=mine.token,
         )
     return LeaseLostError(
@@ -391,7 +391,7 @@ def _lost(mine: LeaseRow, current: LeaseRow | None) -> LeaseLostError:
 
 
 def _holder(row: LeaseRow) -> Mapping[str, object]:
-    """Host, process, run and age, for people."""
+    """Host, process, run and age of the holder, for people."""
     return {
         "host": row.host.split("/")[0],
         "pid": row.pid,

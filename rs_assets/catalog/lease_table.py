@@ -1,7 +1,7 @@
-"""Where leases are kept: a Delta table with one row a pipeline, and beside it one small file a pipeline for its beats.
+"""Storage of leases: a Delta table with one row per pipeline, and one small file per pipeline for its heartbeats.
 
-A row changes when a lease is taken or given back, and only by a commit that stands on the version which was read. A
-heartbeat overwrites its file, so that a year of them leaves one file.
+A row changes only when a lease is taken or released, by a commit on top of the version that was read. A heartbeat
+overwrites its file, so a year of heartbeats leaves one file.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ SCHEMA = pa.schema(
         ("renewed_at", pa.timestamp("us", tz="UTC")),
     ]
 )
-# A folder of the table that Delta takes for hidden.
+# Delta treats folders with this prefix as hidden.
 BEATS = "_beats"
-# The table is tidied each time so many versions were added; what was replaced so long ago (in hours) goes then.
+# The table is tidied every so many versions; files that were replaced this many hours ago are removed then.
 TIDY_VERSIONS, TIDY_HOURS = 20, 1
 
-# More than a row and its log entry take.
+# More than a row and its log entry need.
 PROBE_BYTES = 16 << 10
 
 Row = Mapping[str, Any]
 
 
 def open_leases(path: Path) -> DeltaTable:
-    """The table, made empty if there is none: a first row could not be written in competition otherwise."""
+    """The table, created empty if there is none: concurrent writes of a first row could not be detected otherwise."""
     with _no_panic():
         with suppress(TableNotFoundError):
             return DeltaTable(str(path))
         path.mkdir(parents=True, exist_ok=True, mode=0o750)
-        # Somebody else may be making it at this moment.
+        # Another process may create it at this moment.
         with suppress(DeltaError):
             DeltaTable.create(
                 str(path),
@@ -72,14 +72,14 @@ def rows_of(table: DeltaTable) -> list[Row]:
     except (DeltaError, pa.ArrowException, OSError) as error:
         raise CheckpointError(
             "the leases in the catalog cannot be read",
-            remedy="stop all pipelines of this home, move the folder away and start again: it is made anew",
+            remedy="stop all pipelines of this home, move the folder away and start again: it is recreated",
             file=table.table_uri,
         ) from error
     return rows
 
 
 def write_row(table: DeltaTable, row: Row) -> None:
-    """Put `row` in the place of its pipeline's row; CommitFailedError if somebody else has changed it meanwhile."""
+    """Replace the row of a pipeline by `row`; CommitFailedError if another process has changed it meanwhile."""
     rows = pa.Table.from_pylist([dict(row)], schema=SCHEMA)
     properties = CommitProperties(app_transactions=[Transaction(f"lease/{row['pipeline']}", row["token"])])
     with _no_panic():
@@ -89,7 +89,7 @@ def write_row(table: DeltaTable, row: Row) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """OSError if the disk is full or read-only: it says so in plainer words than Delta, which panics beside them."""
+    """OSError if the disk is full or read-only, which is clearer than the panic of Delta in that case."""
     probe = path / BEATS / f".{uuid.uuid4().hex}.tmp"
     probe.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
     try:
@@ -99,7 +99,7 @@ def check_writable(path: Path) -> None:
 
 
 def tidy(table: DeltaTable) -> None:
-    """Now and then remove the files and the log of rows that were replaced long ago; never fails."""
+    """Occasionally remove the files and the log of rows that were replaced long ago; never fails."""
     with suppress(DeltaError, OSError), _no_panic():
         table.update_incremental()
         if table.version() % TIDY_VERSIONS == 0:
@@ -109,14 +109,14 @@ def tidy(table: DeltaTable) -> None:
 
 
 def write_beat(path: Path, *, pipeline: str, token: int, run_id: str, beat: int, at: datetime) -> None:
-    """Overwrite the heartbeat of a pipeline; it need not survive a power cut, which its process would not either."""
+    """Overwrite the heartbeat of a pipeline; it need not survive a power cut, as its process would not either."""
     file = _beat_file(path, pipeline)
     content = {"token": token, "run_id": run_id, "beat": beat, "at": at.isoformat()}
     write_atomically(file, orjson.dumps(content), durable=False)
 
 
 def read_beat(path: Path, *, pipeline: str, token: int, run_id: str) -> tuple[int, datetime] | None:
-    """Number and time of the newest heartbeat of this holder; None if it has not beaten yet."""
+    """Number and time of the newest heartbeat of this holder; None without one."""
     try:
         content = orjson.loads(_beat_file(path, pipeline).read_bytes())
         if (content["token"], content["run_id"]) != (token, run_id):
@@ -132,22 +132,22 @@ def _beat_file(path: Path, pipeline: str) -> Path:
 
 @contextmanager
 def usable(path: Path) -> Iterator[None]:
-    """A disk that is full or read-only, and whatever else Delta says, as CheckpointError."""
+    """Convert errors of the disk and of Delta to CheckpointError."""
     try:
         with _no_panic():
             yield
     except (DeltaError, CommitFailedError, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0][:200]
         raise CheckpointError(
-            f"the lease cannot be taken, for the catalog cannot be written: {reason}",
-            remedy="see that the disk has room and is not mounted read-only, and that this user may write there",
+            f"the lease cannot be taken, because the catalog cannot be written: {reason}",
+            remedy="check that the disk has room and is not mounted read-only, and that this user may write there",
             file=path,
         ) from error
 
 
 @contextmanager
 def _no_panic() -> Iterator[None]:
-    """A panic of Delta's Rust code, which is no Exception, as OSError."""
+    """Convert a panic of Delta's Rust code, which is not an Exception, to OSError."""
     try:
         yield
     except BaseException as error:

@@ -1,6 +1,6 @@
-"""What one process asks of another that runs a pipeline, to stop, change or be started again: files in its folder.
+"""Requests between processes, to stop, change or resume a running pipeline: files in its folder.
 
-A run that stops by request ends well: it drains and returns, where a signal would look like a failure.
+A run that is stopped by a request ends normally: it drains and returns, while a signal would look like a failure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Request = Literal["stop", "resume", "change"]
 
 
 def ask(folder: Path, request: Request, *, reason: str) -> str:
-    """Leave a request; returns its id."""
+    """Write a request; returns its id."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o750)
     request_id = uuid.uuid4().hex[:12]
     content = {"id": request_id, "reason": reason, "at": datetime.now(UTC).isoformat(), "pid": os.getpid()}
@@ -28,9 +28,9 @@ def ask(folder: Path, request: Request, *, reason: str) -> str:
 
 
 def asked(folder: Path, request: Request) -> dict[str, Any] | None:
-    """The request that waits, None without one; a file that cannot be read is one without a reason.
+    """The pending request, None without one; an unreadable file is a request without a reason.
 
-    Where the folder itself cannot be reached, nobody has asked for anything: a stream would end for good, and well.
+    If the folder itself cannot be reached, there is no request: a stream would otherwise end normally and for good.
     """
     path = _path(folder, request)
     try:
@@ -45,7 +45,7 @@ def asked(folder: Path, request: Request) -> dict[str, Any] | None:
 
 
 def clear(folder: Path, request: Request) -> None:
-    """Forget the request, if there is one."""
+    """Remove the request, if there is one."""
     _path(folder, request).unlink(missing_ok=True)
 
 

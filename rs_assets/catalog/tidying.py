@@ -1,4 +1,4 @@
-"""The catalog stays small by itself: how long its rows are kept, and who lets go of them."""
+"""Retention of catalog rows, and their removal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DAYS = "RS_CATALOG_DAYS"
 
 
 def kept_for() -> timedelta:
-    """How long rows of the catalog are kept: the days in the environment variable RS_CATALOG_DAYS, else 30."""
+    """How long catalog rows are kept: the days in the environment variable RS_CATALOG_DAYS, else 30."""
     text = os.environ.get(DAYS) or str(DEFAULT_DAYS)
     if not text.isdigit() or not int(text):
         raise ConfigurationError(f"{DAYS} is {text!r}", remedy="set it to a number of days, 1 or more")
@@ -26,12 +26,12 @@ def kept_for() -> timedelta:
 def tidy_pipeline(
     catalog: Catalog, storage: CheckpointStorage, pipeline: str, *, source_keys: Collection[str], keep: timedelta
 ) -> None:
-    """Let go of old rows of one pipeline, and join its small files; it may be running."""
+    """Remove old rows of one pipeline, and join its small files; it may be running."""
     storage.tidy(source_keys, keep=keep)
     catalog.tidy(pipeline, keep=keep)
 
 
 def tidy_catalog(root: Path, *, keep: timedelta) -> None:
-    """Let go of old rows of all pipelines in the catalog at `root`, and join small files."""
+    """Remove old rows of all pipelines in the catalog at `root`, and join small files."""
     storage_named("delta", catalog=root).tidy(None, keep=keep)
     Catalog(root).tidy(None, keep=keep)

@@ -1,1 +1,1 @@
-"""The checkpoint family: what is known about a job on disk, who may run it, and what its batches read."""
+"""The state of a job on disk: its manifest, and Spark's log of its batches."""

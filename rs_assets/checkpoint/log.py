@@ -1,4 +1,4 @@
-"""What Spark wrote down about a batch: its offsets, its watermark, the files it planned."""
+"""Spark's log of batches: offsets, watermarks and planned files."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rs_assets.errors import CheckpointError
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 COMPACT = ".compact"
-# The scheme of a file here, as Java writes it.
+# The scheme of a local file, as Java writes it.
 LOCAL = re.compile(r"^file:(?://)?(?=/)")
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file that Spark's file source planned for a batch, as it was then."""
+    """A file that Spark's file source planned for a batch, as it was at that time."""
 
     path: str
     modified_ms: int
@@ -37,7 +37,7 @@ class PlannedFile:
 
     @property
     def place(self) -> str:
-        """The same as text; of many files, for a `Path` costs ten times as much."""
+        """The same as text; for many files, since a `Path` costs ten times as much."""
         plain = LOCAL.sub("", self.path)
         if plain.startswith("/") and "%" not in plain:
             return plain
@@ -46,7 +46,7 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True)
 class BatchOffsets:
-    """One line of Spark's offset log: the end offset of each named source, the watermark and the batch's clock."""
+    """One entry of Spark's offset log: the end offset of each named source, the watermark and the batch's clock."""
 
     batch_id: int
     watermark: datetime
@@ -55,9 +55,9 @@ class BatchOffsets:
 
 
 class CheckpointLog:
-    """Reads the checkpoint folder of one query. Everything is read from files when asked for.
+    """Reads the checkpoint folder of one query. Files are read on each call.
 
-    `aliases` gives the name that the log has for a source that was renamed since; all methods take and give new names.
+    `aliases` maps renamed sources to their names in the log; all methods take and return the new names.
     """
 
     def __init__(self, folder: Path, aliases: Mapping[str, str] | None = None) -> None:
@@ -66,7 +66,7 @@ class CheckpointLog:
 
     @property
     def stored_name(self) -> str:
-        """The name that the query had when its checkpoint was begun: that of the folder around it, which lasts."""
+        """The name of the query when its checkpoint was begun: that of the parent folder, which does not change."""
         return self.folder.parent.name
 
     def offsets(self, batch_id: int) -> BatchOffsets | None:
@@ -86,7 +86,7 @@ class CheckpointLog:
 
     @property
     def watermark_waits(self) -> bool:
-        """Whether the last committed batch has moved the watermark, and no batch is planned yet that goes by it."""
+        """Whether the last committed batch has moved the watermark, and no batch that uses it is planned yet."""
         last = self.last_committed()
         planned = self.offsets(last)
         if planned is None or self.offsets(last + 1) is not None:
@@ -118,10 +118,10 @@ class CheckpointLog:
             raise _damaged(path) from error
 
     def clear_cut_writes(self) -> None:
-        """Remove what writes of the log that were cut short have left; the query must be stopped.
+        """Remove incomplete files of interrupted writes to the log; the query must be stopped.
 
-        Spark 4.2.0 begins batch 0 only in an empty log (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY), so a kill in its
-        very first write would be refused for ever.
+        Spark 4.2.0 begins batch 0 only in an empty log (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY), so every start
+        after a kill in its very first write would be refused.
         """
         for folder in (self.folder / "offsets", self.folder / "commits"):
             for file in (*folder.glob(".*.tmp"), *folder.glob(".*.tmp.crc")):
@@ -130,9 +130,9 @@ class CheckpointLog:
     def pin_partitions(self, partitions: int) -> None:
         """Write the number of state partitions into the offset files that lack it; the query must be stopped.
 
-        Spark 4.2.0 leaves it out of the named offset log and then cannot start again over a batch that was planned
-        but not committed (`None.get` in OfflineStateRepartitionUtils): just what a crash leaves. A file that has it
-        hands it on to the next batches, so this writes only behind a query's first run.
+        Spark 4.2.0 leaves it out of the named offset log and then cannot restart from a batch that was planned but not
+        committed (`None.get` in OfflineStateRepartitionUtils), which is what a crash leaves. A file with the number
+        passes it on to the next batches, so this writes only after the first run of a query.
         """
         for batch_id in _numbers(self.folder / "offsets"):
             version, metadata, *lines = (self.folder / "offsets" / str(batch_id)).read_text().split("\n")
@@ -142,14 +142,14 @@ class CheckpointLog:
                 self._rewrite(batch_id, [version, orjson.dumps(content).decode(), *lines])
 
     def partitions(self, batch_id: int) -> int:
-        """The number of state partitions that a batch was planned with, 0 if its file does not say."""
+        """The number of state partitions that a batch was planned with, 0 if its file lacks it."""
         path = self.folder / "offsets" / str(batch_id)
         if not path.exists():
             return 0
         return int(_parsed(path.read_text().split("\n")[1], path)["conf"].get(PARTITIONS, 0))
 
     def take_back(self, source: str, offset: str) -> None:
-        """Let a source that was taken out go on at `offset`; the query must be stopped.
+        """Let a removed source resume at `offset`; the query must be stopped.
 
         Without it Spark would read the source from its beginning again: it forgets the offsets of sources that are not
         in the last batch.
@@ -162,15 +162,15 @@ class CheckpointLog:
                 self._rewrite(batch_id, [*(line for line in lines if line), f"{name}:{offset}"])
 
     def go_on_at(self, source: str, offset: str) -> None:
-        """Let a source go on elsewhere behind the last committed batch; the query must be stopped, nothing planned."""
+        """Move a source to another offset after the last committed batch; the query must be stopped, with no plan."""
         name, last = self.aliases.get(source, source), self.last_committed()
         lines = (self.folder / "offsets" / str(last)).read_text().split("\n")
         self._rewrite(last, [f"{name}:{offset}" if line.startswith(f"{name}:") else line for line in lines])
 
     def plan_as(self, batch_id: int, ends: Mapping[str, str]) -> bool:
-        """Let a planned batch end at `ends`, by the stored names of its sources; whether that changes its plan.
+        """Let a planned batch end at `ends`, by stored source name; returns whether that changes its plan.
 
-        The query must end without having computed the batch. Sources that are not in both stay as they are planned.
+        The query must end without having computed the batch. Sources that are not in both keep their planned end.
         """
         lines = (self.folder / "offsets" / str(batch_id)).read_text().split("\n")
         head, planned = lines[:2], [line.split(":", 1) for line in lines[2:] if ":" in line]
@@ -182,27 +182,27 @@ class CheckpointLog:
 
     def _rewrite(self, batch_id: int, lines: list[str]) -> None:
         folder = self.folder / "offsets"
-        # A checksum of the old text would make Spark refuse the new one; without any it asks for none.
+        # A checksum of the old text would make Spark refuse the new one; without one it does not check.
         (folder / f".{batch_id}.crc").unlink(missing_ok=True)
         write_atomically(folder / str(batch_id), "\n".join(lines).encode())
 
     def withdraw(self, batch_id: int) -> None:
-        """Forget the plan of the last batch, so that the next start plans it anew; nothing of it may be committed."""
+        """Remove the plan of the last batch, so that the next start plans it again; none of it may be committed."""
         folder = self.folder / "offsets"
         (folder / f".{batch_id}.crc").unlink(missing_ok=True)
         (folder / str(batch_id)).unlink(missing_ok=True)
 
     def take_away(self, batch_id: int) -> None:
-        """Forget the last batch, though it is committed: for one that only rewrote state."""
+        """Remove the last batch although it is committed; only for a batch that only rewrote state."""
         folder = self.folder / "commits"
         (folder / f".{batch_id}.crc").unlink(missing_ok=True)
         (folder / str(batch_id)).unlink(missing_ok=True)
         self.withdraw(batch_id)
 
     def planned_files(self, source: str, batch_id: int | None = None) -> list[PlannedFile]:
-        """The files that the file source `source` planned for a batch, or for all that its log still holds.
+        """The files that the file source `source` planned for a batch, or for all batches still in its log.
 
-        For a batch only those entries of the log are read that are its own.
+        For one batch, only the log entries of that batch are read.
         """
         if batch_id is None:
             entries = self._source_log(source, first=0, last=None)
@@ -212,9 +212,9 @@ class CheckpointLog:
         return list({file.path: file for file in entries}.values())
 
     def rewrite_files(self, source: str, changed: Mapping[str, PlannedFile | None]) -> None:
-        """Put other entries in the place of those that a file source planned, by path; None takes one out.
+        """Replace entries that a file source planned, by path; None removes one.
 
-        The query must be stopped. It may be cut off anywhere: what is done is done again by the next start.
+        The query must be stopped. An interrupted call is repeated by the next start.
         """
         folder = self.folder / "sources" / self.aliases.get(source, source)
         for path in sorted(folder.iterdir()) if changed and folder.is_dir() else ():
@@ -241,8 +241,8 @@ class CheckpointLog:
 
 
 @lru_cache(maxsize=64)
-def _offsets(path: Path, inode: int, written_ns: int) -> BatchOffsets:  # noqa: ARG001  they tell one content from another
-    """An offset file, by the names that it has; a batch asks for it, and the one before, many times."""
+def _offsets(path: Path, inode: int, written_ns: int) -> BatchOffsets:  # noqa: ARG001  they identify the content
+    """The content of an offset file, with stored names; cached, since each batch asks for it often."""
     try:
         version, metadata, *lines = path.read_text().splitlines()
     except ValueError as error:
@@ -255,9 +255,9 @@ def _offsets(path: Path, inode: int, written_ns: int) -> BatchOffsets:  # noqa: 
 
 
 def _log_files(names: Collection[str], first: int, last: int | None) -> Iterator[tuple[str, range]]:
-    """The files of a source's log that have the entries from `first` to `last`, and which of these each has.
+    """The files of a source's log with the entries from `first` to `last`, and the entries in each.
 
-    An entry has a file of its own, until Spark joins it with all before it in one that ends in `.compact`.
+    Each entry has a file of its own, until Spark joins it with all earlier ones in a file that ends in `.compact`.
 
     >>> list(_log_files({"9.compact", "10", "11"}, 8, 10))
     [('9.compact', range(8, 10)), ('10', range(10, 11))]
@@ -265,7 +265,7 @@ def _log_files(names: Collection[str], first: int, last: int | None) -> Iterator
     single = {int(name) for name in names if name.isdigit()}
     joined = sorted(int(name.removesuffix(COMPACT)) for name in names if name.endswith(COMPACT))
     if last is None:
-        # Of all that there is the newest joined file has the most.
+        # The newest joined file has the most entries.
         last = max([*single, *joined], default=-1)
         single = {number for number in single if not joined or number > joined[-1]}
         joined = joined[-1:]
@@ -282,11 +282,11 @@ def _log_files(names: Collection[str], first: int, last: int | None) -> Iterator
 
 
 def _planned(path: Path, numbers: range) -> list[PlannedFile]:
-    """The entries in a file of a source's log that have these numbers; they stand in order, and history may be long."""
+    """The entries in a file of a source's log with these numbers; they are in order, and the history may be long."""
     found = []
     for line in lines_from_end(path):
         if not line.startswith(b"{"):
-            # The version of the log.
+            # The first line is the version of the log.
             break
         entry = orjson.loads(line)
         number = int(entry["batchId"])
@@ -298,7 +298,7 @@ def _planned(path: Path, numbers: range) -> list[PlannedFile]:
 
 
 def _rewritten(line: bytes, changed: Mapping[str, PlannedFile | None]) -> bytes | None:
-    """A line of a source's log with the entry that takes its place; None if there is none."""
+    """The replacement of a line of a source's log; None if the line is removed."""
     if not line.startswith(b"{"):
         return line
     entry = orjson.loads(line)
@@ -319,7 +319,7 @@ def _parsed(metadata: str, path: Path) -> dict[str, Any]:
 
 
 def _next_watermark(path: Path) -> datetime:
-    """The watermark behind a committed batch."""
+    """The watermark after a committed batch."""
     try:
         return _instant(orjson.loads(path.read_bytes().partition(b"\n")[2])["nextBatchWatermarkMs"])
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:

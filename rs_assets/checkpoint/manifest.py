@@ -1,4 +1,4 @@
-"""The manifest of a job: its identity beside Spark's checkpoints, in one small durable file."""
+"""The manifest of a job: its identity, in one small durable file next to Spark's checkpoints."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ VERSION = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryFacts:
-    """What is known of one query; `shape` is what its state was made with, as plain data.
+    """The stored state of one query; `shape` describes the steps that made its state, as plain data.
 
-    `generation` is that of its own checkpoint: a step that was reset is ahead of its pipeline. `query_id` is
-    Spark's id of the checkpoint, `left` holds the offsets of sources that were taken out, `origins` what each
-    source reads or has read, `targets` where each sink writes or has written, `rules` into which table each Delta
-    output writes and how its rows replace others there, `sinks` maps its sinks to the last batch that each had,
-    `rows_open` is how many groups were left in state (an idle run does not load it), `catalogued` the last batch
-    that the catalog has, `poisons` the records that are kept out of batches that failed on them. `path` are the
-    generations that lead to this one, oldest first, each with its last batch that counts. `ruled` are the `rules` of
-    before that a person has let be changed, oldest first, each with the last batch that went by them.
+    `generation` is that of its own checkpoint: a reset step is ahead of its pipeline. `query_id` is Spark's id of the
+    checkpoint, `left` holds the offsets of removed sources, `origins` what each source reads or has read, `targets`
+    where each sink writes or has written, `rules` the table of each Delta output and how its rows replace others there,
+    `sinks` maps its sinks to their last batches, `rows_open` is the number of groups left in state (an idle run does
+    not load it), `catalogued` the last batch in the catalog, `poisons` the records that are excluded from batches that
+    failed on them. `path` lists the generations that lead to this one, oldest first, each with its last valid batch.
+    `ruled` lists earlier `rules` that a person has allowed to change, oldest first, each with its last batch.
     """
 
     generation: int
@@ -49,7 +48,7 @@ class QueryFacts:
     ruled: tuple[tuple[int, Mapping[str, tuple[str, ...]]], ...] = ()
 
     def rules_at(self, batch: int) -> QueryFacts:
-        """These facts with the rules that the outputs had at the end of an earlier batch."""
+        """This state with the rules of the outputs at the end of an earlier batch."""
         later = [rules for last, rules in self.ruled if last >= batch]
         then = tuple((last, rules) for last, rules in self.ruled if last < batch)
         return replace(self, rules={**self.rules, **(later[0] if later else {})}, ruled=then)
@@ -57,17 +56,17 @@ class QueryFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What survives a run.
+    """The stored state of a job between runs.
 
-    `pipeline_id` marks what sinks have committed; `generation` counts checkpoints begun afresh; `sealed` says that the
-    input ended; `schemas` pins inferred schemas (JSON); `inputs` holds the size of each whole file that was read, by
-    source. `partitions` is the number of state partitions, 0 before the first start: Spark's named offset log does not
-    keep it, and would load the wrong state with another number; `rescaling` is the number it is being changed to.
-    `aliases` gives the name under which the checkpoint knows a source or sink that was renamed; `queries` are the
-    queries by the name of their folder. `places` says where each durable shuffle lies, by the stored name of the step
-    that writes it: the name of a topic, or the folder of a table, which begins with the stored name of its query.
-    `token` is the greatest fencing token that was taken, `claims` has for each sink the claims of this home that it may
-    remember. `code` is a digest of the version of the pipeline that had the last batch with rows.
+    `pipeline_id` marks the commits of sinks; `generation` counts new checkpoints; `sealed` says that the input ended;
+    `schemas` pins inferred schemas (JSON); `inputs` holds the size of each whole file that was read, by source.
+    `partitions` is the number of state partitions, 0 before the first start: Spark's named offset log does not keep it,
+    and would load the wrong state with another number; `rescaling` is the number it is being changed to. `aliases` maps
+    renamed sources and sinks to their names in the checkpoint; `queries` holds the queries by folder name. `places` is
+    the location of each durable shuffle, by the stored name of the step that writes it: the name of a topic, or the
+    folder of a table, which begins with the stored name of its query. `token` is the greatest fencing token that was
+    taken, `claims` has for each sink the claims of this home that it may have stored. `code` is a digest of the
+    pipeline version that computed the last batch with rows.
     """
 
     pipeline_id: str
@@ -86,7 +85,7 @@ class Manifest:
 
     @classmethod
     def new(cls) -> Manifest:
-        """A first generation with an id of its own."""
+        """A first generation with a new id."""
         return cls(pipeline_id=uuid.uuid4().hex)
 
     @property
@@ -95,20 +94,20 @@ class Manifest:
         return max((self.generation, *(facts.generation for facts in self.queries.values())))
 
     def next_generation(self, *, above: int = 0) -> Manifest:
-        """The manifest of a fresh checkpoint, in a generation `above` another one; pinned schemas go."""
+        """The manifest of a new checkpoint, in a generation greater than `above`; pinned schemas are dropped."""
         generation = max(self.last_generation, above) + 1
         return Manifest(pipeline_id=self.pipeline_id, generation=generation, token=self.token, claims=self.claims)
 
     def place(self, job: Path, query: str) -> Path:
-        """The folder of the query that is stored under this name, below the folder of the job."""
+        """The folder of the query stored under this name, inside the folder of the job."""
         return job / generation_folder(self.queries[query].generation) / query
 
     def stored_name(self, step: str) -> str:
-        """The name under which checkpoint and sinks know the source or sink `step`."""
+        """The name of the source or sink `step` in checkpoints and sinks."""
         return self.aliases.get(step, step)
 
     def with_query(self, folder: str, facts: QueryFacts) -> Manifest:
-        """This manifest with other facts of one query."""
+        """This manifest with another state of one query."""
         return replace(self, queries={**self.queries, folder: facts})
 
     def body(self) -> dict[str, Any]:
@@ -117,7 +116,7 @@ class Manifest:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Manifest:
-        """The manifest that `body` describes; TypeError or KeyError if it describes none."""
+        """The manifest described by `body`; TypeError or KeyError if that is invalid."""
         queries = {
             folder: QueryFacts(
                 **{
@@ -177,7 +176,7 @@ def load(folder: Path) -> Manifest | None:
 
 
 def save(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest so that a crash leaves the old or the new one, never a half."""
+    """Write the manifest atomically: a crash leaves the old or the new one."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o750)
     body = manifest.body()
     data = orjson.dumps({"version": VERSION, "sha256": _digest(body), "manifest": body}, option=orjson.OPT_INDENT_2)
@@ -191,6 +190,6 @@ def _digest(body: object) -> str:
 def _damaged(path: Path) -> CheckpointError:
     return CheckpointError(
         "the manifest is damaged",
-        remedy="restore the file from a copy; without it nobody knows what the sinks have committed",
+        remedy="restore the file from a copy; only it says what the sinks have committed",
         file=path,
     )

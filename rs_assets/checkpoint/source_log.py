@@ -1,4 +1,4 @@
-"""What Spark's log says of one source of a query: its offsets, batch by batch, as Spark's text."""
+"""Spark's log of one source of a query: its offsets, batch by batch, as Spark's text."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 
 from rs_assets.checkpoint.log import CheckpointLog, PlannedFile
 
-# What the log has for a source that Spark has not asked for anything yet; here it is None.
+# The entry of a source that Spark has not read yet; here it is None.
 NOTHING_READ = "-"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLog:
-    """The log of one query, as far as it is about `source`, which is its current name."""
+    """The log of one query, for `source`, which is its current name."""
 
     log: CheckpointLog
     source: str
 
     @property
     def stored_name(self) -> str:
-        """The name under which the checkpoint knows the source."""
+        """The name of the source in the checkpoint."""
         return self.log.aliases.get(self.source, self.source)
 
     @property
@@ -33,35 +33,35 @@ class SourceLog:
         return self.log.offsets(self.log.last_committed() + 1) is not None
 
     def offset(self, batch_id: int) -> str | None:
-        """The offset at the end of a batch; None if there is no such batch, or nothing was read up to it."""
+        """The offset at the end of a batch; None if there is no such batch, or nothing was read before its end."""
         offsets = self.log.offsets(batch_id)
         text = offsets.sources.get(self.source, NOTHING_READ) if offsets else NOTHING_READ
         return None if text == NOTHING_READ else text
 
     def batch(self, batch_id: int) -> SourceBatch:
-        """What a batch reads of the source."""
+        """The part of a batch that reads the source."""
         return SourceBatch(self, batch_id)
 
     def files(self) -> list[PlannedFile]:
-        """All files that Spark's file source has planned, as far as its log still holds them."""
+        """All files that Spark's file source has planned, as far as they are still in its log."""
         return self.log.planned_files(self.source)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceBatch:
-    """What a planned batch reads of one source: from behind `start` (None: from the first record) up to `end`."""
+    """The part of a planned batch that reads one source: after `start` (None: from the first record) up to `end`."""
 
     log: SourceLog
     id: int
 
     @property
     def start(self) -> str | None:
-        """The offset at the end of the batch before."""
+        """The offset at the end of the previous batch."""
         return self.log.offset(self.id - 1)
 
     @property
     def end(self) -> str | None:
-        """The offset at the end of this batch; None if nothing was read up to it."""
+        """The offset at the end of this batch; None if nothing was read before its end."""
         return self.log.offset(self.id)
 
     @property

@@ -176,7 +176,7 @@ def test_an_offset_without_layers_stays_as_it_is(offset):
 
 def test_layers_are_of_one_width_and_begin_at_0():
     assert (layer(0), layer(12)) == (merge.LAYER_BASE, 10_000_012)
-    with pytest.raises(ConfigurationError, match="no index -1"):
+    with pytest.raises(ConfigurationError, match="cannot be -1"):
         layer(-1)
 
 

@@ -88,8 +88,8 @@ def test_should_read_one_row_twice_as_one_and_a_table_with_other_columns(deploye
     [
         ({"at": ["yesterday"]}, ""),
         ({"at": pa.array([2**62], pa.timestamp("us", tz="UTC"))}, ""),
-        ({"variables": ["{}"]}, "variables are of the type str"),
-        ({"variables": [5]}, "variables are of the type int"),
+        ({"variables": ["{}"]}, "variables have the type str"),
+        ({"variables": [5]}, "variables have the type int"),
     ],
     ids=["a time in words", "a time beyond all", "a text", "a number"],
 )

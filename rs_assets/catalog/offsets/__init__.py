@@ -1,4 +1,4 @@
-"""Where checkpoints are stored: `memory`, `delta` (the catalog) or `db` (any database that SQLAlchemy knows)."""
+"""Storages of checkpoints: `memory`, `delta` (the catalog) or `db` (any database that SQLAlchemy supports)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rs_assets.errors import ConfigurationError
 
 NAMES = ("db", "delta", "memory")
 
-# The storage that is used where none is named, and the url of one that is `db`.
+# Environment variables: the default storage, and the URL of the storage `db`.
 STORAGE, URL = "RS_CHECKPOINT_STORAGE", "RS_STORAGE_URL"
 
 __all__ = [
@@ -35,10 +35,10 @@ def default_url() -> str | None:
 
 
 def storage_named(name: str, *, catalog: Path, url: str | None = None) -> CheckpointStorage:
-    """The storage of that name, in upper or lower case.
+    """The storage of that name; case is ignored.
 
     `delta` keeps its table in the folder `catalog`, `db` in the database at the SQLAlchemy `url`. Nothing is opened
-    before it is used. ConfigurationError for an unknown name, and for `db` without a url that can be used.
+    before its first use. ConfigurationError for an unknown name, and for `db` without a usable url.
 
     >>> storage_named("Memory", catalog=Path("unused")).name
     'memory'

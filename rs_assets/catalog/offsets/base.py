@@ -1,4 +1,4 @@
-"""What every checkpoint storage does: it gathers messages, merges them and keeps the newest offset of each queue."""
+"""The base of all checkpoint storages: collects messages, merges them and keeps the newest offset of each queue."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from rs_assets.catalog.offsets.merge import (
 from rs_assets.catalog.offsets.messages import CheckPoint, CheckPointState
 from rs_assets.errors import CheckpointError, ConfigurationError
 
-# Messages wait for one another: a commit a batch would cost more than many batches do.
+# Messages are collected: one commit per batch would cost more than many batches do.
 FLUSH_MESSAGES = 50
 FLUSH_AFTER = timedelta(seconds=10)
 
-# A generation and a batch of it.
+# A generation and one of its batches.
 Place: TypeAlias = tuple[int, int]
-# A batch of a queue: its row's key, the query, the generation, the batch.
+# Identifies a batch of a queue: row key, query, generation, batch.
 Identity: TypeAlias = tuple[str, str, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRow:
-    """Up to where one queue (split) of a source was processed at the end of a batch.
+    """The offset up to which one queue (split) of a source was processed at the end of a batch.
 
-    `offset` is JSON text. `watermark` is the query's, None without one; `at` the time of the batch, both with a zone.
-    `reconciled` rows were not reported by the run but found in the engine's own log at the next start. Empty parts of
-    the key get their defaults. ConfigurationError for parts that cannot be in a key, for text that is none, for counts
-    below 0 and for times without a zone.
+    `offset` is JSON text. `watermark` is the query's, None without one; `at` the time of the batch; both have a time
+    zone. `reconciled` rows were not reported by the run but found in the engine's own log at the next start. Empty key
+    parts get their defaults. ConfigurationError for invalid key parts, values that are not text, counts below 0 and
+    times without a time zone.
     """
 
     namespace: str
@@ -64,11 +64,11 @@ class CheckpointRow:
         _check_text(offset=self.offset, query=self.query, run_id=self.run_id)
         _check_counts(generation=self.generation, batch_id=self.batch_id)
         if self.at.tzinfo is None or (self.watermark is not None and self.watermark.tzinfo is None):
-            raise ConfigurationError("a time of a checkpoint has no zone", remedy="use UTC", key=self.key)
+            raise ConfigurationError("a time of a checkpoint has no time zone", remedy="use UTC", key=self.key)
 
     @property
     def source_key(self) -> str:
-        """The key of the source that the queue is of."""
+        """The key of the source of the queue."""
         return source_key(*self._source)
 
     @property
@@ -78,12 +78,12 @@ class CheckpointRow:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Generation and batch: of one key's rows the one with the greatest counts."""
+        """Generation and batch: of the rows of one key, the greatest counts."""
         return self.generation, self.batch_id
 
     @property
     def identity(self) -> Identity:
-        """What no two stored rows share."""
+        """Unique for each stored row."""
         return self.key, self.query, self.generation, self.batch_id
 
     @property
@@ -93,7 +93,7 @@ class CheckpointRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPointMessage:
-    """A CheckPoint of one source, the replies to it, and what is to be stored with its offsets (see CheckpointRow)."""
+    """A CheckPoint of one source, the replies to it, and the other values of its rows (see CheckpointRow)."""
 
     source_key: str
     checkpoint: CheckPoint
@@ -129,10 +129,10 @@ class CheckPointMessage:
 
 
 class CheckpointStorage(ABC):
-    """Keeps checkpoints. A row that is older than what is there for its key never takes its place.
+    """Stores checkpoints. A row never replaces a newer one of its key.
 
-    May be used from several threads. `finish` must be called at the end: it stores what waits and closes what is open.
-    CheckpointError if the storage cannot be read or written; what waited still waits then, and may be flushed again.
+    Thread-safe. `finish` must be called at the end: it stores pending rows and closes resources. CheckpointError if the
+    storage cannot be read or written; pending rows stay pending then, and may be flushed again.
     """
 
     name: ClassVar[str]
@@ -145,7 +145,7 @@ class CheckpointStorage(ABC):
         self._since = 0.0
 
     def save(self, rows: Sequence[CheckpointRow]) -> None:
-        """Store `rows` now, with their main offsets (layers cut off); batches that are there are not stored again."""
+        """Store `rows` now, with their main offsets (layers removed); batches that are stored already are skipped."""
         unique: dict[Identity, CheckpointRow] = {}
         for row in rows:
             unique.setdefault(row.identity, replace(row, offset=main_offset(row.offset)))
@@ -156,7 +156,7 @@ class CheckpointStorage(ABC):
     def recover(self, source_key: str, queue: str, *, is_recover: bool) -> str | None:
         """The newest stored offset of the queue, None if there is none.
 
-        None as well unless `is_recover`: the source then begins where it would by itself.
+        Also None unless `is_recover`: the source then begins at its default position.
         """
         key = row_key(source_key, queue)
         if not is_recover:
@@ -168,8 +168,8 @@ class CheckpointStorage(ABC):
     def add_checkpoint_message(self, message: CheckPointMessage) -> None:
         """Take a message to be stored; a refused one is dropped.
 
-        All that waits is flushed when it is 50 messages, or when the first of them came 10 s ago or earlier. Nothing
-        watches the clock in between: `flush_if_due` does that for a caller that has no more messages.
+        Pending messages are flushed when there are 50, or when the first is 10 s old. No timer runs in between: a
+        caller without further messages calls `flush_if_due`.
         """
         rows = message.rows()
         if not rows:
@@ -184,14 +184,14 @@ class CheckpointStorage(ABC):
             self.flush_if_due()
 
     def flush_if_due(self) -> None:
-        """Flush if 50 messages wait, or one for 10 s."""
+        """Flush if 50 messages are pending, or one is 10 s old."""
         with self._guard:
             late = self._clock() - self._since >= FLUSH_AFTER.total_seconds()
             if self._messages >= FLUSH_MESSAGES or (self._messages and late):
                 self.flush()
 
     def flush(self) -> None:
-        """Store all that waits: one row for each queue, the maximum of its offsets."""
+        """Store all pending rows: one row per queue, with its greatest offset."""
         with self._guard:
             if self._waiting:
                 self.save(tuple(self._waiting.values()))
@@ -210,31 +210,32 @@ class CheckpointStorage(ABC):
     def newest(self, source_key: str, *, batches: int = 1, before: Place | None = None) -> tuple[CheckpointRow, ...]:
         """The rows of the newest `batches` batches of a source, as far as they are stored, in the order of `rows`.
 
-        With `before` (a generation and a batch of it) of those before it. Takes as long after a year as after a day.
+        With `before` (a generation and one of its batches), of those before it. The time does not grow with the
+        history.
         """
         found = [row for row in self.rows(source_key) if before is None or row.place < before]
         places = sorted({row.place for row in found})[-batches:]
         return tuple(row for row in found if row.place in places)
 
     def of_batches(self, source_key: str, batches: range) -> tuple[CheckpointRow, ...]:
-        """The rows of these batches of a source, of every generation, as far as they are stored."""
+        """The rows of these batches of a source, in every generation, as far as they are stored."""
         return tuple(row for row in self.rows(source_key) if row.batch_id in batches)
 
     def tidy(  # noqa: B027  nothing to do where only the newest rows are stored
         self, source_keys: Collection[str] | None, *, keep: timedelta, now: datetime | None = None
     ) -> None:
-        """Let go of rows that are older than `keep`, but the newest of each queue, and join small files.
+        """Remove rows that are older than `keep`, except the newest of each queue, and join small files.
 
-        Of the sources with these keys, None: of all. May be done while others write.
+        For the sources with these keys, or for all with None. Other processes may write at the same time.
         """
 
     def crowded(self, source_keys: Collection[str]) -> bool:  # noqa: ARG002
-        """Whether the rows of one of these sources lie in so many files that reading them takes long."""
+        """Whether the rows of one of these sources are spread over so many files that reading is slow."""
         return False
 
     @abstractmethod
     def _write(self, rows: Sequence[CheckpointRow]) -> None:
-        """Store rows of which no two are of one identity; all or none."""
+        """Store rows with distinct identities; all or none."""
 
     @abstractmethod
     def _read(self, key: str | None) -> Iterable[CheckpointRow]:
@@ -245,14 +246,14 @@ class CheckpointStorage(ABC):
         return max(self._read(key), key=lambda row: row.place, default=None)
 
     def _close(self) -> None:
-        """Give back what is open. Used once more, the storage opens it again."""
+        """Close resources. The storage opens them again if it is used again."""
         return
 
 
 def merged(one: CheckpointRow, other: CheckpointRow) -> CheckpointRow:
-    """One row for two of the same key: the newer one, with the greater offset.
+    """Merge two rows of the same key: the newer one, with the greater offset.
 
-    Offsets of an older generation do not count: a new one begins afresh, and may begin earlier.
+    Offsets of an older generation do not count: a new generation starts over, and may begin earlier.
     """
     older, newer = (one, other) if one.place <= other.place else (other, one)
     if older.generation != newer.generation:
@@ -267,7 +268,7 @@ def in_order(rows: Iterable[CheckpointRow]) -> tuple[CheckpointRow, ...]:
 
 
 def newest_of_each(rows: Iterable[CheckpointRow]) -> dict[str, CheckpointRow]:
-    """By key, the row with the greatest generation and batch."""
+    """The row with the greatest generation and batch, by key."""
     newest: dict[str, CheckpointRow] = {}
     for row in rows:
         if row.key not in newest or row.place > newest[row.key].place:
@@ -276,7 +277,7 @@ def newest_of_each(rows: Iterable[CheckpointRow]) -> dict[str, CheckpointRow]:
 
 
 def row_of(facts: Mapping[str, Any], *, key: str) -> CheckpointRow:
-    """The row that a storage kept as `facts` under `key`; CheckpointError if they make none, or one of another key."""
+    """The row stored as `facts` under `key`; CheckpointError if the facts are invalid or of another key."""
     try:
         row = CheckpointRow(**facts)
         if row.key == key:
@@ -289,13 +290,13 @@ def row_of(facts: Mapping[str, Any], *, key: str) -> CheckpointRow:
 def _damaged(key: str) -> CheckpointError:
     return CheckpointError(
         "a stored checkpoint is damaged",
-        remedy="remove that row from the storage; the next batch writes another",
+        remedy="remove that row from the storage; the next batch writes a new one",
         key=key,
     )
 
 
 def _check_text(**texts: object) -> None:
-    """Text that no storage could take is refused here, while it can be told where it came from."""
+    """Text that storages cannot hold is refused here, where its origin is known."""
     for name, text in texts.items():
         try:
             sound = isinstance(text, str) and text.encode() is not None

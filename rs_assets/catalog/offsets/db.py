@@ -1,4 +1,4 @@
-"""The storage `db`: the table checkpoint_snapshot in any database that SQLAlchemy knows."""
+"""The storage `db`: the table checkpoint_snapshot in any database that SQLAlchemy supports."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from rs_assets.catalog.offsets.merge import parse_row_key
 from rs_assets.common.database import engine_of, parsed_url, secrets_of, where, without
 from rs_assets.errors import CheckpointError
 
-# The longest that MySQL can index; its usual collation would take two keys that differ in case for one.
+# The longest key that MySQL can index; its default collation would treat keys that differ in case as equal.
 _KEY = String(700).with_variant(VARCHAR(700, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
-# SQLite counts ids by itself only in a column of this very type.
+# SQLite generates ids only in a column of exactly this type.
 _ID = BigInteger().with_variant(Integer, "sqlite")
 SNAPSHOT = Table(
     "checkpoint_snapshot",
@@ -46,17 +46,17 @@ SNAPSHOT = Table(
     Column("key", _KEY, nullable=False, unique=True),
     Column("value", Text, nullable=False),
 )
-# Databases limit how many values one statement may have.
+# Databases limit the number of values in one statement.
 KEYS_PER_QUERY = 500
-# What the key says is not said again in the value.
+# Parts of the key are not repeated in the value.
 KEY_PARTS = frozenset({"namespace", "group", "topic", "name", "pipeline", "queue"})
 TIMES = ("watermark", "at")
 
 
 class DbStorage(CheckpointStorage):
-    """Keeps the newest row of each key, its facts as a JSON object (`offset`, `batch_id`, ...) in the column `value`.
+    """Keeps the newest row of each key, its values as a JSON object (`offset`, `batch_id`, ...) in the column `value`.
 
-    The table is made if it is missing; `gmt_create` and `gmt_modified` are UTC. No error and no repr shows the url's
+    The table is created if it is missing; `gmt_create` and `gmt_modified` are UTC. No error and no repr shows the url's
     password or parameters. Keys may be 700 characters long.
     """
 
@@ -78,7 +78,7 @@ class DbStorage(CheckpointStorage):
             self._make()
             self._upsert(tuple(newest_of_each(rows).values()))
 
-    # Another process may insert a key between our look and our insert.
+    # Another process may insert a key between our query and our insert.
     @retry(
         retry=retry_if_exception_type(IntegrityError),
         stop=stop_after_attempt(5),
@@ -115,7 +115,7 @@ class DbStorage(CheckpointStorage):
         try:
             SNAPSHOT.metadata.create_all(self._engine)
         except SQLAlchemyError:
-            # Somebody else may have made it at this moment.
+            # Another process may have created it at this moment.
             if not inspect(self._engine).has_table(SNAPSHOT.name):
                 raise
         self._made = True
@@ -128,17 +128,17 @@ class DbStorage(CheckpointStorage):
         try:
             yield
         except (SQLAlchemyError, OSError) as error:
-            # Without the cause: its text and its arguments are the driver's, and may hold what must not be shown.
+            # Without the cause: its text and arguments come from the driver, and may hold secrets.
             raise CheckpointError(
                 f"the checkpoints cannot be {what}",
-                remedy="see that the database can be reached and its table checkpoint_snapshot be written",
+                remedy="check that the database can be reached and its table checkpoint_snapshot can be written",
                 **self._where,
                 cause=without(self._secrets, str(getattr(error, "orig", None) or error))[:200],
             ) from None
 
 
 def _places(connection: Connection, keys: Sequence[str]) -> Mapping[str, tuple[int, int]]:
-    """Generation and batch of the stored rows with these keys, locked until the transaction ends where that exists."""
+    """Generation and batch of the stored rows with these keys, locked until the end of the transaction if supported."""
     query = select(SNAPSHOT.c.key, SNAPSHOT.c.value).where(SNAPSHOT.c.key.in_(keys)).with_for_update()
     return {found.key: _row(found.key, found.value).place for found in connection.execute(query)}
 
@@ -154,6 +154,6 @@ def _row(key: str, value: str) -> CheckpointRow:
         facts = {**asdict(parse_row_key(key)), **orjson.loads(value)}
         facts.update({name: datetime.fromisoformat(facts[name]) for name in TIMES if facts.get(name) is not None})
     except (orjson.JSONDecodeError, TypeError, ValueError):
-        # Too few facts are what is reported.
+        # Missing values are reported as damage.
         facts = {}
     return row_of(facts, key=key)

@@ -1,4 +1,4 @@
-"""The storage `delta`: a Delta table of the catalog, for anyone to query."""
+"""The storage `delta`: a Delta table of the catalog that anyone can query."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ SCHEMA = pa.schema(
         ("reconciled", pa.bool_()),
     ]
 )
-# The partition of a source in a query. Its key may be longer than a folder's name, and hold anything.
+# The partition of a source in a query: a key may be longer than a folder name, and contain anything.
 PART = "part"
 STORED = pa.schema([*SCHEMA, (PART, pa.string()), (DAY, pa.date32())])
 IDENTITY = ["key", "query", "generation", "batch_id"]
-# More files of one source than this are joined at the end of a run already.
+# Sources with more files than this are compacted at the end of a run.
 CROWD = 300
 
 
 class DeltaStorage(CheckpointStorage):
-    """Appends to the Delta table at `path`; one pipeline writes the rows of a source at a time, as the lease has it.
+    """Appends to the Delta table at `path`; the lease lets one pipeline at a time write the rows of a source.
 
-    Each commit remembers, for each source and generation, its last batch as an application transaction. Only rows
-    that are not behind it are looked up before they are written: a running pipeline never reads the table.
+    Each commit stores, for each source and generation, its last batch as an application transaction. Only rows up to
+    that batch are looked up before they are written: a running pipeline never reads the table.
     """
 
     name = "delta"
@@ -90,12 +90,12 @@ class DeltaStorage(CheckpointStorage):
             )
 
     def of_batches(self, source_key: str, batches: range) -> tuple[CheckpointRow, ...]:
-        """See the base class; opens files that have such batches only."""
+        """See the base class; opens only files with such batches."""
         with self._guard:
             return self._found(source_key, partial(rows_of_batches, only=_of_source(source_key), batches=batches))
 
     def tidy(self, source_keys: Collection[str] | None, *, keep: timedelta, now: datetime | None = None) -> None:
-        """See the base class. Tables without partitions stay as they are."""
+        """See the base class. Tables without partitions are left unchanged."""
         with self._guard, _errors(self.path, "tidied"), suppress(TableNotFoundError):
             table = self._open(create=False)
             if partitioned(table):
@@ -170,15 +170,15 @@ class DeltaStorage(CheckpointStorage):
         return tuple(row_of(row, key=row.pop("key")) for row in ordered.to_pylist())
 
     def _open(self, *, create: bool) -> DeltaTable:
-        """The table as it is now. It is made empty first: two first rows could not be written in competition."""
+        """The table as it is now. It is created empty: concurrent first rows could not be detected otherwise."""
         if self._table is not None and self.path.exists():
-            # Somebody may have put another table in its place.
+            # Another table may have been put in its place.
             with suppress(DeltaError):
                 self._table.update_incremental()
                 return self._table
         if create and not DeltaTable.is_deltatable(str(self.path)):
             self.path.mkdir(parents=True, exist_ok=True, mode=0o750)
-            # Somebody else may be making it at this moment.
+            # Another process may create it at this moment.
             with suppress(DeltaError):
                 DeltaTable.create(
                     str(self.path),
@@ -208,7 +208,7 @@ def _of_source(source_key: str) -> pc.Expression:
 
 
 def _let_go(table: DeltaTable, part: str, first: date) -> None:
-    """Drop the days before `first`, but the newest row of each queue, in one transaction."""
+    """Drop the days before `first`, except the newest row of each queue, in one transaction."""
     files = data_files(table, {PART: part})
     if not any(file.day is not None and FOR_GOOD < file.day < first for file in files):
         return
@@ -221,7 +221,7 @@ def _let_go(table: DeltaTable, part: str, first: date) -> None:
 
 
 def _writer(row: CheckpointRow) -> str:
-    """The application transaction that holds the last stored batch of the row's source."""
+    """The application transaction with the last stored batch of the row's source."""
     return f"checkpoints/{row.source_key}/{row.generation}"
 
 
@@ -231,7 +231,7 @@ def _last_batch(table: DeltaTable, app: str) -> int:
 
 
 def _stored(table: DeltaTable, rows: Sequence[CheckpointRow]) -> set[Identity]:
-    """The identities among those of `rows` that are in the table."""
+    """The identities of those of `rows` that are in the table."""
     if not rows:
         return set()
     only = pc.field("key").isin(list({row.key for row in rows}))
@@ -253,7 +253,7 @@ def _errors(path: Path, what: str) -> Iterator[None]:
     except (DeltaError, pa.ArrowException, OSError, OverflowError) as error:
         raise CheckpointError(
             f"the checkpoints cannot be {what}",
-            remedy="see that the catalog is whole and can be written; the engine's own checkpoint is not affected",
+            remedy="check that the catalog is intact and can be written; the engine's own checkpoint is not affected",
             table=path,
             cause=str(error)[:200],
         ) from error

@@ -1,4 +1,4 @@
-"""The storage `memory`: gone with the process."""
+"""The storage `memory`, which ends with the process."""
 
 from __future__ import annotations
 

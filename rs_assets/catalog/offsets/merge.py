@@ -1,6 +1,6 @@
-"""The rules by which offsets are named, compared and merged; pure functions.
+"""Rules to name, compare and merge offsets; pure functions.
 
-Offsets are JSON text, but plain text is taken as well. From the smallest to the greatest kind:
+Offsets are JSON text, but plain text is accepted. From the smallest to the greatest kind:
 
 - empty: None, `""`, `null`
 - numbers: `7`, and in layers `7.10000002.10000000` (the third part of row 7, and its first part), layer by layer
@@ -26,11 +26,11 @@ DEFAULT_GROUP = "default_groupName"
 DEFAULT_TOPIC = "default_topic"
 DEFAULT_NAME = "default_name"
 PART, QUEUE = ";", "^^^"
-# Added to each layer's index, so that layers are of one width and sort as text too.
+# Added to each layer's index, so that all layers have the same width and sort as text too.
 LAYER_BASE = 10_000_000
-# Python reads no more than 4,300 digits; longer ones are text.
+# Python parses at most 4,300 digits; longer numbers are text.
 _LAYERED = re.compile(r"-?[0-9]{1,1000}(?:\.[0-9]{1,1000})*")
-# The layers behind an offset that is no number: a name may end in digits, but hardly in these.
+# Layers after an offset that is not a number: a name may end in digits, but hardly in these.
 _LAYERS_OF_TEXT = re.compile(r"(?:\.1[0-9]{7})+\Z")
 
 
@@ -49,9 +49,9 @@ class RowKey:
 def source_key(
     namespace: str | None, group: str | None, topic: str | None, name: str | None, pipeline: str | None = None
 ) -> str:
-    """The name under which a source's offsets are stored; parts that are None or empty get their defaults.
+    """The name under which a source's offsets are stored; empty parts and None get their defaults.
 
-    ConfigurationError for a part that contains `;` or `^^^`, ends with `^`, or is not text: it could not be read back.
+    ConfigurationError for a part that contains `;` or `^^^`, ends with `^`, or is not text: it could not be parsed.
 
     >>> source_key("shop", None, "clicks", "read", "totals")
     'shop;default_groupName;clicks;read;totals'
@@ -103,18 +103,18 @@ def parse_row_key(key: str) -> RowKey:
 
 
 def layer(index: int) -> int:
-    """The layer of the part with this index (from 0) of a row that was taken apart; ConfigurationError below 0.
+    """The layer of the part with this index (from 0) of a row that was split; ConfigurationError below 0.
 
     >>> f"7.{layer(2)}"
     '7.10000002'
     """
     if index < 0:
-        raise ConfigurationError(f"a layer has no index {index}", remedy="count the parts of a row from 0")
+        raise ConfigurationError(f"the index of a layer cannot be {index}", remedy="count the parts of a row from 0")
     return LAYER_BASE + index
 
 
 def main_offset(layered: str) -> str:
-    """The offset without its layers: where the source goes on. What has none comes back as it is.
+    """The offset without its layers, where the source resumes. One without layers is returned unchanged.
 
     >>> main_offset("7.10000002.10000000"), main_offset('{"byte":7}')
     ('7', '{"byte":7}')
@@ -127,7 +127,7 @@ def main_offset(layered: str) -> str:
 
 
 def compare_offsets(a: str | None, b: str | None) -> int:
-    """-1, 0 or 1: whether `a` is smaller than `b`, equal or greater; the order is the module's.
+    """-1, 0 or 1 if `a` is smaller than `b`, equal or greater, in the order of this module.
 
     >>> compare_offsets("9", "10"), compare_offsets("7.10000002", "7.10000010"), compare_offsets(None, "0")
     (-1, -1, -1)
@@ -137,9 +137,9 @@ def compare_offsets(a: str | None, b: str | None) -> int:
 
 
 def merge_within(replies: Iterable[CheckPointState], *, proposed: Mapping[str, str]) -> Mapping[str, str] | None:
-    """What one checkpoint's replies agree on: per queue the minimum of those that name it.
+    """The offsets that the replies to one checkpoint agree on: per queue the minimum of those that name it.
 
-    None if one of them refuses: nothing may be stored. If none names offsets, all of `proposed` is agreed on.
+    None if a reply refuses: nothing may be stored. If no reply names offsets, all of `proposed` is agreed on.
 
     >>> normal = CheckPointState.normal
     >>> merge_within([normal({"q": "9"}), normal({"q": "10"}), CheckPointState.any()], proposed={"q": "12"})
@@ -161,7 +161,7 @@ def merge_within(replies: Iterable[CheckPointState], *, proposed: Mapping[str, s
 def held_back(reply: CheckPointState, *, proposed: Mapping[str, str]) -> str:
     """Why the offsets `proposed` must not be committed after this reply; empty if they may.
 
-    They must not if it refuses, or names offsets and for one of the queues none, or a smaller one.
+    They must not if it refuses, or if it names offsets but for one of the queues none, or a smaller one.
 
     >>> held_back(CheckPointState.normal({"a": "9"}), proposed={"a": "9", "b": "4"})
     "'b' is flushed up to nothing, and was read up to 4"
@@ -179,7 +179,7 @@ def held_back(reply: CheckPointState, *, proposed: Mapping[str, str]) -> str:
 
 
 def merge_across(older: Mapping[str, str], newer: Mapping[str, str]) -> Mapping[str, str]:
-    """What two checkpoints of one source say together: the queues of both, of each the maximum.
+    """The union of two checkpoints of one source, with the maximum of each queue.
 
     >>> merge_across({"a": "10", "b": "1"}, {"a": "9", "c": "2"})
     {'a': '10', 'b': '1', 'c': '2'}
@@ -191,7 +191,7 @@ def merge_across(older: Mapping[str, str], newer: Mapping[str, str]) -> Mapping[
 
 
 def _order(offset: str) -> tuple[tuple[int, Any], str]:
-    """Like the rank, but of two that differ only in how they are written one is always the smaller."""
+    """The rank, with ties between different spellings broken by text."""
     return _rank(offset), offset
 
 
@@ -206,13 +206,13 @@ def _rank(offset: str | None) -> tuple[int, Any]:
 
 
 def _unquoted(offset: str) -> str:
-    """The text of a JSON string; anything else as it is."""
+    """The text of a JSON string; anything else unchanged."""
     value = _parsed(offset) if offset.startswith('"') else offset
     return value if isinstance(value, str) else offset
 
 
 def _parsed(text: str) -> Any:
-    """The value of a JSON text, None if it is none."""
+    """The value of a JSON text, None for other text."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -220,7 +220,7 @@ def _parsed(text: str) -> Any:
 
 
 def _numbers(value: Any) -> Iterator[int | float]:
-    """The numbers in a JSON value, in the order of their keys; without recursion, for nesting may be deep."""
+    """The numbers in a JSON value, in the order of their keys; iterative, since nesting may be deep."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -233,7 +233,7 @@ def _numbers(value: Any) -> Iterator[int | float]:
 
 
 def _checked_part(part: object) -> str:
-    # A trailing "^" would run into the separator of the queue.
+    # A trailing "^" would merge with the separator of the queue.
     if not isinstance(part, str) or PART in part or QUEUE in part or part.endswith("^"):
         _refuse(part, "part of a source's key")
     return _utf8(part, "part of a source's key")
@@ -249,5 +249,6 @@ def _utf8(text: str, what: str) -> str:
 
 def _refuse(part: object, what: str) -> NoReturn:
     raise ConfigurationError(
-        f"{part!r} cannot be a {what}", remedy="use text that is not empty, without ^^^, and in a source's key no ;"
+        f"{part!r} cannot be a {what}",
+        remedy="use text that is not empty, without ^^^, and in a source's key without ;",
     )

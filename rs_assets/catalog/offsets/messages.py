@@ -1,7 +1,7 @@
-"""System messages: what sinks of users' own hear about the splits of the sources, and what they answer.
+"""System messages: notifications of user-defined sinks about the splits of the sources, and their answers.
 
-They come in the order of the rows: NewSplit before the first row of a split, the others after the last row of a batch.
-No step hears them: state goes by key and not by split, so a split that comes or goes loads and drops nothing of it.
+They follow the order of the rows: NewSplit before the first row of a split, the others after the last row of a batch.
+Steps do not get them: state is kept by key and not by split, so added or removed splits do not load or drop state.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
 
-# Where a split begins if nobody knows.
+# The offset of a split whose start is unknown.
 UNKNOWN_OFFSET = "null"
 
 
@@ -30,7 +30,7 @@ class _Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSplit(_Message):
-    """Rows of `split` are about to come; `offset` is where they begin (JSON text, `null` if that is not known)."""
+    """Rows of `split` are about to come; `offset` is where they begin (JSON text, `null` if unknown)."""
 
     split: str
     offset: str = UNKNOWN_OFFSET
@@ -47,13 +47,13 @@ class RemoveSplit(_Message):
 class CheckPoint(_Message):
     """All rows up to `offsets` (split to offset, as JSON text) were handed out; the answer says how many are safe.
 
-    It comes before Spark commits the batch, and decides whether it does (see SystemMessageListener).
+    It is sent before Spark commits the batch, and decides whether Spark does (see SystemMessageListener).
     """
 
     offsets: Mapping[str, str]
 
     def __post_init__(self) -> None:
-        # A copy of its own: a listener may keep the message for longer than the sender keeps its mapping.
+        # A copy, since a listener may keep the message for longer than the sender keeps its mapping.
         object.__setattr__(self, "offsets", dict(self.offsets))
 
 
@@ -84,12 +84,12 @@ class CheckPointState:
 
     @classmethod
     def normal(cls, offsets: Mapping[str, str]) -> Self:
-        """Safe up to these offsets (split to JSON text), and not further; of a split that is not named nothing is."""
+        """Safe up to these offsets (split to JSON text), and not further; of other splits nothing is safe."""
         return cls(kind="normal", offsets=offsets)
 
     @classmethod
     def any(cls) -> Self:
-        """Nothing is kept here: any offset will do."""
+        """The listener keeps nothing: any offset is safe."""
         return cls(kind="any")
 
     @classmethod
@@ -100,15 +100,15 @@ class CheckPointState:
 
 @runtime_checkable
 class SystemMessageListener(Protocol):
-    """A sink that wants to know of splits and checkpoints.
+    """A sink that is notified of splits and checkpoints.
 
-    Messages are delivered in order, one at a time. A sink that keeps rows must flush them before it answers a
+    Messages are delivered in order, one at a time. A sink that buffers rows must flush them before it answers a
     CheckPoint, and answer `normal(message.offsets)`. While it refuses, or names smaller offsets or not all of them, it
     is asked again, 5 times within 2 s; then the run ends with a CheckpointHeldError. Spark has not committed the batch,
     no offset has moved and nothing is stored: the next start hands all its rows to each sink whose `committed` does not
-    say that it has them. Answers to other messages count for nothing; `any` is usual.
+    say that it has them. Answers to other messages are ignored; `any` is usual.
     """
 
     def on_system_message(self, message: SystemMessage) -> CheckPointState:
-        """Take note of `message` and answer it."""
+        """Handle `message` and answer it."""
         ...

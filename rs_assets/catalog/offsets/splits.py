@@ -1,4 +1,4 @@
-"""Which system messages a batch calls for: worked out from the splits it read; no engine is needed."""
+"""Computes the system messages of a batch from the splits that it read, without an engine."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class BatchMessages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitTracker:
-    """The splits of one source in one query, with the offset of each at the end of the last batch (JSON text).
+    """The splits of one source in one query, each with its offset at the end of the last batch (JSON text).
 
-    A value: `advance` returns the next one. After a restart it is made from the last stored offsets as `known`.
+    Immutable: `advance` returns the next tracker. After a restart it is made from the last stored offsets as `known`.
 
     >>> tracker = SplitTracker(source="read", query="totals")
     >>> tracker, messages = tracker.advance(0, {"a.log": "3"})
@@ -58,13 +58,13 @@ class SplitTracker:
         starts: Mapping[str, str] | None = None,
         is_last: bool = False,
     ) -> tuple[SplitTracker, BatchMessages]:
-        """The tracker behind a batch, and the batch's messages.
+        """The tracker after a batch, and the messages of the batch.
 
-        `offsets` holds every split that the source still has, with its offset at the end of the batch, whether the
-        batch read of it or not; a known one that is absent went away. `starts` says where new ones begin, if that is
-        known. `is_last`: the source is bounded and has ended. The order: a NewSplit for each unknown split; the rows;
-        for each split that went away RemoveSplit and a CheckPoint of its last offset; a CheckPoint of all `offsets`
-        (even of none: sinks flush at it); BatchFinish at the end. Splits come in the order of the mappings.
+        `offsets` holds every current split of the source, with its offset at the end of the batch, whether the batch
+        read from it or not; a known split that is absent was removed. `starts` says where new splits begin, if known.
+        `is_last`: the source is bounded and has ended. The order: a NewSplit for each unknown split; the rows; for each
+        removed split RemoveSplit and a CheckPoint of its last offset; a CheckPoint of all `offsets` (even of none:
+        sinks flush at it); BatchFinish at the end. Splits come in the order of the mappings.
         """
         source, query, begin = self.source, self.query, starts or {}
         before = [
