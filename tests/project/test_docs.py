@@ -13,7 +13,8 @@ from rs_assets import errors
 from rs_assets.cli.main import main
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)\s]+)\)")
 
 
@@ -23,7 +24,12 @@ def headings(page):
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def in_docs():
+    """The pages below `docs`, by their path there."""
+    return {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_link_leads_somewhere(page):
     links = LINK.findall(page.read_text())
     for path, _, anchor in (link.partition("#") for link in links):
@@ -33,8 +39,18 @@ def test_every_link_leads_somewhere(page):
 
 
 def test_every_page_is_in_the_index():
-    index = set(LINK.findall((ROOT / "docs" / "README.md").read_text()))
-    assert {page.name for page in (ROOT / "docs").glob("*.md")} - index == {"README.md"}
+    index = set(LINK.findall((DOCS / "README.md").read_text()))
+    assert in_docs() - index == {"README.md"}
+
+
+# Such as `rs_assets/runtime/batch/work.py` or `rs_assets/sql/plan`, in prose, tables and drawings.
+MODULE = re.compile(r"\b(?:rs_assets|tests)/[\w/]*\w(?:\.\w+)?")
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", *sorted(f"docs/{name}" for name in in_docs())])
+def test_every_module_that_a_page_names_is_there(page):
+    named = set(MODULE.findall((ROOT / page).read_text()))
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
 def test_the_runbook_should_have_every_error():
@@ -52,8 +68,8 @@ def test_every_page_is_in_the_site():
     first, *sections = site["nav"]
     pages = [first, *(page for section in sections for pages in section.values() for page in pages)]
     assert len(pages) == len(set(pages))
-    above = {page for page in pages if not (ROOT / "docs" / page).exists()}
-    assert set(pages) - above == {page.name for page in (ROOT / "docs").glob("*.md")}
+    above = {page for page in pages if not (DOCS / page).exists()}
+    assert set(pages) - above == in_docs()
     assert all((ROOT / page).is_file() for page in above)
     hooks = (ROOT / "docs" / "site" / "hooks.py").read_text()
     assert above == set(re.findall(r'"(\w+\.md)"', hooks))
