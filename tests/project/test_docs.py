@@ -47,6 +47,16 @@ def test_every_page_is_in_the_index():
 MODULE = re.compile(r"\b(?:rs_assets|tests)/[\w/]*\w(?:\.\w+)?")
 
 
+DESIGN = ["ARCHITECTURE.md", *sorted(page.relative_to(ROOT).as_posix() for page in DOCS.glob("design/*.md"))]
+
+
+@pytest.mark.parametrize("page", DESIGN)
+def test_every_file_that_a_page_of_the_design_names_is_there(page):
+    """Where a page has named a folder, it names the files in it by their names alone."""
+    named = set(re.findall(r"(?<![\w/*])\w+\.(?:py|scala)\b", (ROOT / page).read_text()))
+    assert named - {file.name for file in (ROOT / "rs_assets").rglob("*")} == set()
+
+
 @pytest.mark.parametrize("page", ["ARCHITECTURE.md", *sorted(f"docs/{name}" for name in in_docs())])
 def test_every_module_that_a_page_names_is_there(page):
     named = set(MODULE.findall((ROOT / page).read_text()))
