@@ -1,1 +1,1 @@
-"""From topology to Spark: a table from node type to a small function, one module a family."""
+"""From topology to Spark: a table from node type to a compile function, one module a family."""

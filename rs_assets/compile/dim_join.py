@@ -1,6 +1,6 @@
-"""Joins of a stream with a dimension: an Arrow function finds the rows of a key, the rest is done by Spark.
+"""Joins of a stream with a dimension: an Arrow function looks the keys up, Spark does the rest.
 
-Only the keys cross to Python. The plan is the same for each version: which one is looked into, a task is told.
+Only the keys cross to Python. The plan is the same for each version; the version is a local property of the task.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from rs_assets.records.schema import quoted
 from rs_assets.topology.nodes.dim_join import DimJoin
 
 FOUND, RIGHT = f"{PREFIX}found", f"{PREFIX}right"
-# What a condition calls the row of the stream and that of the dimension; a field of such a name is a part of these.
+# The names of the stream's row and of the dimension's in a condition; a field of such a name is a part of these.
 SIDES = frozenset({"left", "right"})
-# Types whose values have an order and one form of each; of maps, structs and the like Spark makes no keys either.
+# Types whose values have an order and one representation each; Spark does not join on maps and the like either.
 KEY_TYPES = frozenset(
     ("string", "binary", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp")
 ) | {"timestamp_ntz"}
 
 
 def compile_dim_join(wiring: Wiring, node: DimJoin, inputs: tuple[Flow, ...]) -> Flow:
-    """Look the keys up and join what was found."""
+    """Look the keys up and join the rows found."""
     frame = inputs[0].df
     check_fields(frame, [left for left, _ in node.on], step=node.name)
     held = wiring.dimension(node)
@@ -51,13 +51,13 @@ def compile_dim_join(wiring: Wiring, node: DimJoin, inputs: tuple[Flow, ...]) ->
 
 
 def _key(frame: DataFrame, name: str) -> Column:
-    """A field in the form in which it is looked up: whole numbers in one width."""
+    """A field as the lookup expects it: whole numbers in one width."""
     key = F.col(quoted(name))
     return key.cast("bigint") if isinstance(frame.schema[name].dataType, IntegralType) else key
 
 
 def _where(rows: DataFrame, node: DimJoin, ours: list[str], schema: StructType) -> DataFrame:
-    """The candidates for which the condition holds; of a left join also rows without any."""
+    """The candidates for which the condition holds; in a left join also unmatched rows."""
     assert node.condition is not None  # noqa: S101  asked for with one
     mine = {name.casefold() for name in ours} | SIDES
     only_theirs = [name for name in schema.names if name.casefold() not in mine]
@@ -76,12 +76,12 @@ def _where(rows: DataFrame, node: DimJoin, ours: list[str], schema: StructType) 
 
 
 def _apart(name: str) -> str:
-    """The name of a field of the stream beside the rows that a condition calls `left` and `right`."""
+    """The name of a field of the stream that a condition cannot confuse with `left` and `right`."""
     return f"{PREFIX}own_{name}" if name.casefold() in SIDES else name
 
 
 def _fields(frame: DataFrame, schema: StructType, node: DimJoin) -> list[Column]:
-    """The fields of the stream, and those of the dimension beside them or in their place."""
+    """The fields of the stream, and those of the dimension added or replacing them."""
     ours = visible(frame.columns)
     if node.prefix is not None:
         beside = [_of(name).alias(f"{node.prefix}{name}") for name in schema.names]
@@ -92,7 +92,7 @@ def _fields(frame: DataFrame, schema: StructType, node: DimJoin) -> list[Column]
 
 
 def _merged(name: str, other: str | None, node: DimJoin) -> Column:
-    """A field of the stream, or that of the dimension's row if one was found; a key is the same in both."""
+    """A field of the stream, replaced by that of the dimension's row if one was found; a key is the same in both."""
     own = F.col(quoted(name))
     if other is None or (name, other) in node.on:
         return own
@@ -104,7 +104,7 @@ def _of(name: str) -> Column:
 
 
 def _check(frame: DataFrame, schema: StructType, node: DimJoin) -> None:
-    """TopologyError for keys that cannot be compared, and for fields that would have one name or change their type."""
+    """TopologyError for keys that cannot be compared, and for fields that share a name or change their type."""
     for left, right in node.on:
         if right not in schema.names:
             raise UnknownFieldError(right, step=node.name, known=tuple(schema.names))
@@ -129,7 +129,7 @@ def _check_names(frame: DataFrame, schema: StructType, node: DimJoin) -> None:
     for name in schema.names:
         if name.casefold().startswith(PREFIX):
             raise TopologyError(
-                f"the dimension of step {node.name!r} has a field {name!r}: fields called so are hidden",
+                f"the dimension of step {node.name!r} has a field {name!r}, whose prefix is reserved",
                 remedy="leave it out of the dimension's schema, or rename it",
                 step=node.name,
             )

@@ -13,7 +13,7 @@ from rs_assets.topology.nodes.distinct import Distinct
 
 
 def compile_distinct(wiring: Wiring, node: Distinct, inputs: tuple[Flow, ...]) -> Flow:
-    """Keep the first row of each key. A replay stops at the gate of event times."""
+    """Keep the first row of each key. A replay ends at the event-time check."""
     df = inputs[0].df
     check_fields(df, node.fields, step=node.name)
     _check_comparable(df, node)

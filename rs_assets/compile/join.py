@@ -20,7 +20,7 @@ from rs_assets.topology.nodes.join import StreamJoin
 
 
 def compile_join(wiring: Wiring, node: StreamJoin, inputs: tuple[Flow, ...]) -> Flow:
-    """Join the two inputs. A replay stops at the gates of event times, of the sides that have passed no other state."""
+    """Join the two inputs. A replay ends at the event-time checks of the sides without stateful steps upstream."""
     frames = [flow.df for flow in inputs]
     if not wiring.streaming:
         return Flow(replayed_self_join(wiring, node, frames) if node.shared else _replayed(wiring, node, frames))
@@ -37,7 +37,7 @@ def compile_join(wiring: Wiring, node: StreamJoin, inputs: tuple[Flow, ...]) -> 
 
 
 def _replayed(wiring: Wiring, node: StreamJoin, frames: list[DataFrame]) -> DataFrame:
-    """The rows of both sides behind the gates of their event times: each with its fields in a struct of its own."""
+    """The rows of both sides after their event-time checks, each with its fields in a struct of its own."""
     sides = [side for side in node.sides if side.gate in wiring.controls]
     if node.bound is not None:
         frames = [
@@ -49,7 +49,7 @@ def _replayed(wiring: Wiring, node: StreamJoin, frames: list[DataFrame]) -> Data
 
 
 def _packed(frame: DataFrame, number: int) -> DataFrame:
-    """Where the rows were read, their event time, and their fields: the sides may have some of one name."""
+    """The read positions of the rows, their event time, and their fields: field names of the sides may overlap."""
     kept = [F.col(name) for name in hidden(frame.columns) if name in {*ADDRESS, EVENT_TIME}]
     fields = F.struct(*(F.col(f"`{name}`") for name in visible(frame.columns)))
     return frame.select(*kept, fields.alias(f"{PREFIX}side_{number}"))
@@ -65,5 +65,5 @@ def late_for_join(node: StreamJoin, watermark: Column) -> Column:
 
 
 def probe_join(node: StreamJoin, rows: DataFrame) -> DataFrame:  # noqa: ARG001  the table's form
-    """The rows: a condition is computed of pairs, which no single record makes."""
+    """The rows: a condition is computed of pairs, so single records cannot fail on it."""
     return rows

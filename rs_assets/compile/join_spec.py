@@ -1,4 +1,4 @@
-"""What the engine needs to know of a join."""
+"""Converts a join node into the engine's specification."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rs_assets.topology.nodes.join import StreamJoin
 
 
 def spec_of(wiring: Wiring, node: StreamJoin, left: DataFrame, right: DataFrame) -> JoinSpec:
-    """What the engine needs, checked against the fields of both sides."""
+    """The specification of a join, checked against the fields of both sides."""
     for frame, keys in zip((left, right), zip(*node.on, strict=True), strict=True):
         check_fields(frame, keys, step=node.name)
     link = link_of(wiring.links, node)

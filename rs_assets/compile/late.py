@@ -1,4 +1,4 @@
-"""Sinks that get the late rows of a step with state: which query writes them."""
+"""Assigns sinks of late rows to the queries that write them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def gets_late(node: Node) -> bool:
 def with_late(topology: Topology, plans: Iterable[QueryPlan]) -> tuple[QueryPlan, ...]:
     """`plans`, each with the sinks that get late rows of its steps.
 
-    TopologyError for a step whose rows are never late, and for one that is in several queries: each of them judges
-    rows by batches of its own.
+    TopologyError for a step whose rows are never late, and for one that is in several queries: each of them decides
+    lateness by its own batches.
     """
     made = list(plans)
     for sink in topology.sinks:
@@ -40,19 +40,19 @@ def with_late(topology: Topology, plans: Iterable[QueryPlan]) -> tuple[QueryPlan
 
 
 def unmarked(topology: Topology, plan: QueryPlan) -> list[str]:
-    """The steps of a query for which rows may be late, and that wait for no row that is out of order."""
+    """The steps of a query whose rows may be late and whose watermark delay is zero."""
     roots = [node for node in map(topology.__getitem__, plan.roots) if isinstance(node, TimedState)]
     return [node.name for node in roots if not node.own_delay]
 
 
 def closing(topology: Topology, plan: QueryPlan) -> bool:
-    """Whether the end of input leaves nothing in the state of a query."""
+    """Whether the end of input empties the state of a query."""
     states = map(topology.__getitem__, plan.states)
     return bool(plan.entries) and not any(isinstance(node, TimedState) and node.endless for node in states)
 
 
 def _place(sink: Sink, plans: list[QueryPlan]) -> int:
-    """The number of the query that judges which rows are late for the step before `sink`."""
+    """The number of the query that decides which rows are late for the step before `sink`."""
     (step,) = sink.inputs
     places = [number for number, plan in enumerate(plans) if step in plan.roots]
     if len(places) == 1:
@@ -60,14 +60,14 @@ def _place(sink: Sink, plans: list[QueryPlan]) -> int:
     if places:
         queries = ", ".join(plans[place].name for place in places)
         raise TopologyError(
-            f"step {step!r} is in several queries ({queries}), each of which finds other rows late",
-            remedy=f"put {DURABLE} behind {step!r}, so that one query computes it for all",
+            f"step {step!r} is in several queries ({queries}), each with other late rows",
+            remedy=f"put {DURABLE} after {step!r}, so that one query computes it for all",
             step=step,
         )
     if any(step in plan.states for plan in plans):
         raise TopologyError(
-            f"no row is ever late for step {step!r}: it follows another step with state",
-            remedy="give late_to to the first of them",
+            f"no row is ever late for step {step!r}: it follows another stateful step",
+            remedy="use late_to on the first of them",
             step=step,
         )
     raise TopologyError(

@@ -1,4 +1,4 @@
-"""Late rows as a sink gets them."""
+"""Late rows in the form that sinks get."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pyspark.sql import functions as F
 from rs_assets.errors import TopologyError
 from rs_assets.records.columns import PASSED, visible
 
-# What a late row has beside its fields.
+# The column of a late row besides its fields.
 WATERMARK = "watermark"
 
 
 def check_late(df: DataFrame, *, step: str) -> None:
-    """Refuse rows with a field of the name that the watermark has in a table of late rows."""
+    """Refuse rows with a field that has the name of the watermark column in a table of late rows."""
     if WATERMARK in {name.casefold() for name in visible(df.columns)}:
         raise TopologyError(
             f"the rows of step {step!r} have a field {WATERMARK!r}, and so has a table of late rows",
@@ -23,6 +23,6 @@ def check_late(df: DataFrame, *, step: str) -> None:
 
 
 def late_rows(rows: DataFrame) -> DataFrame:
-    """`rows` (with PASSED) as a table of late rows has them: their fields, and the watermark that refused them."""
+    """`rows` (with PASSED) as a table of late rows has them: their fields, and the watermark that they came after."""
     fields = [F.col(f"`{name}`") for name in visible(rows.columns)]
     return rows.select(*fields, F.col(PASSED).alias(WATERMARK))

@@ -1,4 +1,4 @@
-"""Which fields of sources and dimensions the values of each column are made of, as far as the topology says."""
+"""Column lineage: the fields of sources and dimensions that each column is computed from, as far as known."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import ColumnBuilder, PythonFunction, SqlText
 
-# A field of a source or of the dimension of a step, by the step's name; ANY is for a field that nobody can name.
+# A field of a source or of the dimension of a step, by the step's name; ANY is for an unknown field.
 Field = tuple[str, str]
 Fields = frozenset[Field]
 ANY = "*"
 NOTHING: Fields = frozenset()
-# For SQL that only Spark can read: names that no bracket follows; with one they are functions.
+# For SQL that only Spark can parse: names without a bracket after them; others are functions.
 _WORD = re.compile(r"`([^`]+)`|(?<![.\w])([A-Za-z_][A-Za-z0-9_]*)\b(?!\s*\()")
 _STRING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Columns that only a start knows: those of `source`, with `prefix` before their names; None: what code makes.
+    """Columns known at the start only: those of `source`, with `prefix` before their names; None: those made by code.
 
-    The fields `also` have a part in each of them.
+    The fields `also` contribute to each of them.
     """
 
     source: str | None
@@ -50,20 +50,20 @@ class Rest:
     also: Fields = NOTHING
 
     def field(self, name: str) -> Fields:
-        """What the column `name` is made of, if it is one of these; ANY is for all of them."""
+        """The fields that the column `name` is computed from, if it is one of these; ANY is for all of them."""
         own = name if name == ANY else name.removeprefix(self.prefix)
         return self.also if self.source is None else self.also | {(self.source, own)}
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What each column is made of. There are no others than those `named`, unless there is a `rest`."""
+    """The fields that each column is computed from. Only `named` columns exist, unless there is a `rest`."""
 
     named: Mapping[str, Fields] = field(default_factory=lambda: MappingProxyType({}))
     rest: frozenset[Rest] = frozenset()
 
     def of(self, name: str) -> Fields:
-        """What the column `name` is made of, written in any case as in SQL."""
+        """The fields that the column `name` is computed from, in any case as in SQL."""
         found = self.named.get(name) or next(
             (made for each, made in self.named.items() if each.casefold() == name.casefold()), None
         )
@@ -74,35 +74,35 @@ class Columns:
         return NOTHING.union(*(each.field(name) for each in fitting if len(each.prefix) == longest))
 
     def every(self) -> Fields:
-        """All fields that any column is made of."""
+        """All fields that any column is computed from."""
         return NOTHING.union(*self.named.values(), *(each.field(ANY) for each in self.rest))
 
     def plus(self, more: Mapping[str, Fields]) -> Columns:
-        """These and `more`, which replace those of the same name."""
+        """These columns, with those in `more` added or replaced."""
         new = {name.casefold() for name in more}
         kept = {name: made for name, made in self.named.items() if name.casefold() not in new}
         return Columns({**kept, **more}, self.rest)
 
     def prefixed(self, prefix: str) -> Columns:
-        """The same under longer names."""
+        """The same columns with a prefix."""
         rest = {Rest(each.source, prefix + each.prefix, each.also) for each in self.rest}
         return Columns({prefix + name: made for name, made in self.named.items()}, frozenset(rest))
 
 
 def provenance(topology: Topology, step: str) -> Columns:
-    """What the values of the columns behind `step` are made of.
+    """The fields that the columns after `step` are computed from.
 
-    It is about values: fields that only decide which rows there are (conditions, labels, the keys of groups and joins)
-    have no part in it, but those by which a row of a dimension is found have one in what it brings. SQL text and
-    scripts are read; a Python function that hands its record on may use any field of it. Rows of a dimension are
-    fields of the step that looks them up.
+    Only values count: fields that decide only which rows exist (conditions, labels, the keys of groups and joins) are
+    left out, but the keys of a dimension join contribute to the columns of the dimension. SQL text and scripts are
+    parsed; a Python function that passes its record on may use any field of it. Rows of a dimension are fields of the
+    step that looks them up.
     """
     node = topology[step]
     if isinstance(node, Source) and not node.follows:
         return _of_source(node)
     follows = node.follows
     if isinstance(node, DeltaSink) and node.late:
-        # It gets rows as they came to the step, not those that the step makes.
+        # It gets the input rows of the step, not its output.
         follows = topology[node.inputs[0]].follows
     inputs = [provenance(topology, name) for name in follows]
     rule = RULES.get(type(node))
@@ -110,12 +110,12 @@ def provenance(topology: Topology, step: str) -> Columns:
 
 
 def fields_of(columns: Columns, name: str) -> Fields:
-    """What the column `name` is made of."""
+    """The fields that the column `name` is computed from."""
     return columns.of(name)
 
 
 def _of_source(node: Source) -> Columns:
-    """Each field is itself; of a source whose schema is inferred, whatever it is called."""
+    """Each field is itself; of a source whose schema is inferred, under any name."""
     rule = GIVEN.get(type(node))
     known = UNKNOWN if rule is None else rule(node, ())
     named = {name: frozenset({(node.name, name)}) for name in known.types}
@@ -131,7 +131,7 @@ def _united(inputs: Sequence[Columns]) -> Columns:
 
 
 def _joined(node: StreamJoin, left: Columns, right: Columns) -> Columns:
-    """The columns of both sides, or of the left one where the other only decides; windows lie where times are."""
+    """The columns of both sides, or of the left one where the other only filters; window times from event times."""
     both = node.how in OF_BOTH
     made = left
     if both and node.prefix is not None:
@@ -146,7 +146,7 @@ def _joined(node: StreamJoin, left: Columns, right: Columns) -> Columns:
 
 
 def _merged(node: StreamJoin, left: Columns, right: Columns) -> Columns:
-    """A field of both sides is that of the right row where there is one; keys are equal in both."""
+    """A field of both sides is the right row's where there is one; keys are equal in both."""
     keys = {one for one, two in node.on if one == two}
     theirs = {name.casefold() for name in right.named}
 
@@ -201,7 +201,7 @@ def _mapped(node: Map, above: Columns) -> Columns:
         return _called(node, node.function, above)
     made = Columns()
     for part in node.select:
-        # A part may name what an earlier one gives; a field of the record comes first.
+        # A part may name the result of an earlier one; a field of the record takes precedence.
         one = _listed(node, part, made.plus(above.named) if made.named else above)
         made = Columns({**made.named, **one.named}, made.rest | one.rest)
     return made
@@ -219,7 +219,7 @@ def _called(node: Node, function: PythonFunction, above: Columns) -> Columns:
 
 
 def _listed(node: Node, part: object, above: Columns) -> Columns:
-    """What one expression of a select list gives."""
+    """The columns of one expression of a select list."""
     if isinstance(part, SqlText) and part.text.strip() == ANY:
         return above
     used = _named(part, above)
@@ -230,7 +230,7 @@ def _listed(node: Node, part: object, above: Columns) -> Columns:
 
 
 def _of_any(used: Fields) -> Columns:
-    """Columns whose names nobody knows, made of the fields `used`."""
+    """Columns with unknown names, computed from the fields `used`."""
     return Columns({}, frozenset({Rest(None, also=used)}))
 
 
@@ -259,7 +259,7 @@ def _stepped(bound: Bound, above: Columns) -> Columns:
 
 
 def _looked_up(node: DimJoin, above: Columns) -> Columns:
-    """What a row finds is decided by its keys; where nothing was found, its own field of that name stays."""
+    """The keys decide which row is found; where none was found, the stream's field of that name stays."""
     keys = NOTHING.union(*(above.of(left) for left, _ in node.on))
     names, prefix = node.dimension.names, node.prefix or ""
     same = {left for left, right in node.on if left == right and node.prefix is None}
@@ -291,7 +291,7 @@ def _windowed(node: WindowAggregate, above: Columns) -> Columns:
 
 
 def _rows(node: WindowAggregate, above: Columns) -> Mapping[str, Fields]:
-    """The rows of a window, for functions behind it."""
+    """The rows of a window, for functions downstream."""
     every = node.rows.columns.items() if node.rows is not None else ()
     return {column: _all_of(fields, above) if fields else above.every() for column, fields in every}
 
@@ -324,7 +324,7 @@ RULES: Mapping[type[Node], Callable[..., Columns]] = MappingProxyType(
         DimJoin: _looked_up,
     }
 )
-# Words of SQL that are no fields, where they stand unquoted in an expression.
+# SQL keywords that are not fields, where they are unquoted in an expression.
 SQL_WORDS = frozenset(
     (
         *("and", "or", "not", "null", "true", "false", "is", "in", "like", "rlike", "between", "case", "when", "then"),

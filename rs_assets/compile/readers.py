@@ -1,4 +1,4 @@
-"""Which reader is behind each kind of source, and what it reads for a query: a stream, or one batch of it again."""
+"""The reader of each kind of source, for a stream or for one batch read again."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ READERS: Mapping[type[nodes.Source], Callable[[Any, Home | None], SourceReader]]
 
 
 def reader_of(node: nodes.Source, home: Home | None = None) -> SourceReader:
-    """The reader behind a source node; `home` is where the tables of shuffles lie (None: the default one)."""
+    """The reader of a source node; `home` has the tables of shuffles (None: the default home)."""
     return READERS[type(node)](node, home)
 
 
@@ -108,12 +108,12 @@ def stream(wiring: Wiring, node: nodes.Source) -> DataFrame:
 
 
 def placed(node: nodes.Source) -> bool:
-    """Whether the rows of `node` are told apart by the split that they came from; else it counts for a single one."""
+    """Whether the rows of `node` are distinguished by their split; else it counts as a single split."""
     return isinstance(reader_of(node), Placed)
 
 
 def batch_reader(log: CheckpointLog, batch_id: int) -> Callable[[Wiring, nodes.Source], DataFrame]:
-    """A reader that gives the rows of one planned batch again, with REASON and ADDRESS."""
+    """A reader that reads the rows of one planned batch again, with REASON and ADDRESS."""
 
     def read(wiring: Wiring, node: nodes.Source) -> DataFrame:
         batch = SourceLog(log, node.name).batch(batch_id)
@@ -125,14 +125,14 @@ def batch_reader(log: CheckpointLog, batch_id: int) -> Callable[[Wiring, nodes.S
 
 
 def _origin(wiring: Wiring, node: nodes.Source, reader: SourceReader) -> dict[str, Column]:
-    """The split of a row, and where it stands in there if that counts."""
+    """The split of a row, and its position in the split if that counts."""
     split = F.col(SPLIT) if isinstance(reader, Placed) else F.lit("")
     origin = F.concat(F.lit(origin_of(node.name)), split)
     return {ORIGIN: origin, PLACE: F.col(LINE)} if wiring.by_record else {ORIGIN: origin}
 
 
 def reading_of(wiring: Wiring, node: nodes.Source) -> Reading:
-    """What the wiring of a query lends the reader of `node`."""
+    """The settings of the query for the reader of `node`."""
     return Reading(
         spark=wiring.spark,
         name=wiring.stored_name(node.name),
@@ -146,7 +146,7 @@ def reading_of(wiring: Wiring, node: nodes.Source) -> Reading:
 
 
 def _order(reader: SourceReader) -> dict[str, Column]:
-    """Where a row was read, for sinks that keep the last one: most sources hand out rows in their order."""
+    """The read position of a row, for sinks that keep the last one: most sources return rows in their order."""
     places = reader.order() if isinstance(reader, Ordered) else (F.lit(None),) * len(ORDER)
     kinds = ("timestamp", "string", "bigint")
     return {name: column.cast(kind) for name, column, kind in zip(ORDER, places, kinds, strict=True)}

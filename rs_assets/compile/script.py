@@ -1,4 +1,4 @@
-"""Scripts, once the fields of the frame are known: Spark SQL alone, so there is no Python worker."""
+"""Compiles scripts, once the fields of the frame are known: to Spark SQL alone, without a Python worker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def compile_script(wiring: Wiring, node: nodes.Script, inputs: Inputs) -> Flow:
 
 
 def applied(df: DataFrame, step: Step) -> DataFrame:
-    """The frame behind a step of a script; hidden columns stay."""
+    """The frame after a step of a script; hidden columns stay."""
     match step:
         case Fill(columns):
             return df.withColumns({name: F.expr(sql) for name, sql in columns})

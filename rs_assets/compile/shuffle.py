@@ -17,7 +17,7 @@ from rs_assets.records.columns import check_fields, hidden
 from rs_assets.topology.nodes.shuffle import Shuffle, ShuffleRead, ShuffleWrite
 
 DurableShuffle = ShuffleWrite | ShuffleRead
-# No namespace has this name: below the others lie tables.
+# No namespace has this name: the other folders hold tables.
 TOPICS = ".topics"
 
 
@@ -29,27 +29,27 @@ def compile_shuffle(wiring: Wiring, node: Shuffle, inputs: tuple[Flow, ...]) -> 
 
 
 def compile_shuffle_write(wiring: Wiring, node: ShuffleWrite, inputs: tuple[Flow, ...]) -> Flow:
-    """The rows without hidden columns; the place is made when the query begins."""
+    """The rows without hidden columns; the table or topic is created when the query begins."""
     df = inputs[0].df
     check_fields(df, node.keys, step=node.name)
     rows = df.drop(*hidden(df.columns))
     place = place_of(node, wiring.home)
     place.check(rows.schema, step=node.name)
     if wiring.streaming:
-        # A reader may have looked into the place already, though nothing was written yet.
+        # Drop a cached schema: the table may have been read before anything was written.
         begun = CheckpointLog(wiring.folder / "checkpoint").begun or place.untouched(rows.schema)
         place.resume() if begun else place.begin(rows.schema)
     return Flow(rows)
 
 
 def compile_shuffle_read(wiring: Wiring, node: ShuffleRead, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001
-    """The rows of the place, spread as was asked for; a topic has them spread already."""
+    """The rows of the table or topic, distributed as configured; a topic is distributed already."""
     frame = wiring.gates.admit(wiring.read(wiring, node), step=node.name, policy=node.bad_records, counted=True)
     return Flow(frame if node.strategy == "kafka" else shuffle(frame, node.partitions, node.keys))
 
 
 def _table(node: DurableShuffle, home: Home) -> ShufflePlace:
-    # Without a run, which knows its folder, nothing is there yet.
+    # Outside of a run, which knows the folder, there is nothing yet.
     path = Path(node.folder) if node.folder else home.shuffles / node.place.replace(".", "/")
     return TableShuffle(name=node.place, path=path)
 
@@ -66,5 +66,5 @@ PLACES: Mapping[str, Callable[[DurableShuffle, Home], ShufflePlace]] = MappingPr
 
 
 def place_of(node: DurableShuffle, home: Home) -> ShufflePlace:
-    """Where the rows of a durable shuffle lie."""
+    """The table or topic of a durable shuffle."""
     return PLACES[node.strategy](node, home)

@@ -1,4 +1,4 @@
-"""Sinks: the frame as it is written, and the writer that writes it."""
+"""Sinks: the frame to write, and its writer."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def compile_sink(wiring: Wiring, node: nodes.Sink, inputs: tuple[Flow, ...]) -> 
 
 
 def shown(df: DataFrame, node: Node) -> DataFrame:
-    """`df` without hidden columns, but for those that tell an upsert which row was read last."""
+    """`df` without hidden columns, except those by which an upsert finds the row that was read last."""
     kept = ORDER if isinstance(node, nodes.DeltaSink) and node.read_order else ()
     return df.drop(*(name for name in hidden(df.columns) if name not in kept))
 
 
 def check_columns(df: DataFrame, node: nodes.DeltaSink) -> None:
-    """TopologyError if a field that the sink names is not there or does not serve by its type, or one has no type."""
+    """TopologyError if a field that the sink names is missing or has an unsuitable type, or a field has no type."""
     check_fields(df, node.named, step=node.name)
     kinds = {field.name: field.dataType for field in df.schema.fields}
     if node.deletes is not None and not isinstance(kinds[node.deletes], BooleanType):
@@ -123,5 +123,5 @@ WRITERS: Mapping[type[nodes.Sink], Callable[[Any, Home, str], SinkWriter]] = Map
 
 
 def writer_of(node: nodes.Sink, home: Home, namespace: str) -> SinkWriter:
-    """The writer behind a sink node."""
+    """The writer of a sink node."""
     return WRITERS[type(node)](node, home, namespace)

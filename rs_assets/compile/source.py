@@ -1,4 +1,4 @@
-"""Sources: a frame of good records, behind a gate that keeps bad ones out."""
+"""Sources: a frame of good records, after the bad-record filter."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rs_assets.records.poison import reason_of
 from rs_assets.records.policy import BadRecords
 from rs_assets.topology.nodes.source import Source
 
-# Behind the name of a source: the gate of the records that an examination found.
+# Appended to the name of a source: the filter of records that were found to fail.
 POISON = "/poison"
 
 
 def compile_source(wiring: Wiring, node: Source, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
-    """Read `node` as the wiring says, and admit what can be used; of a pruned stream that is every row."""
+    """Read `node` and filter bad records; of a pruned stream every row passes."""
     good = wiring.read(wiring, node)
     if not (wiring.streaming and node.name in wiring.pruned):
         good = wiring.gates.admit(good, step=node.name, policy=node.bad_records, counted=True)
@@ -23,10 +23,11 @@ def compile_source(wiring: Wiring, node: Source, inputs: tuple[Flow, ...]) -> Fl
 
 
 def _without_poison(wiring: Wiring, node: Source, good: DataFrame) -> DataFrame:
-    """`good` without the records that made a batch fail, and without all that equal them.
+    """`good` without the records that made a batch fail, and without all equal records.
 
-    A step that computes a record from its fields alone fails on equal fields wherever they stand, so that the address,
-    which Spark's own readers do not give to a stream, is not needed. A step that rolls dice may be wronged by it.
+    A step that computes a record from its fields alone fails on equal fields wherever they are, so the address, which
+    Spark's own readers do not provide in a stream, is not needed. Non-deterministic steps may lose good records this
+    way.
     """
     poisons = wiring.poisons.get(wiring.stored_name(node.name))
     if not poisons:

@@ -60,7 +60,7 @@ def condition_column(node: nodes.Filter, df: DataFrame) -> Column:
 
 
 def field_types(df: DataFrame) -> dict[str, str | None]:
-    """The fields of a frame that users see, with their types as Spark names them."""
+    """The visible fields of a frame, with their types as Spark names them."""
     shown = set(visible(df.columns))
     return {each.name: each.dataType.simpleString() for each in df.schema.fields if each.name in shown}
 
@@ -78,7 +78,7 @@ def compile_select_fields(wiring: Wiring, node: nodes.SelectFields, inputs: Inpu
 
 
 def compile_with_fields(wiring: Wiring, node: nodes.WithFields, inputs: Inputs) -> Flow:  # noqa: ARG001
-    """New fields beside the old ones."""
+    """New fields in addition to the old ones."""
     return Flow(inputs[0].df.withColumns({name: as_column(e) for name, e in node.columns}))
 
 
@@ -115,7 +115,7 @@ def as_column(expression: Expression) -> Column:
             return F.expr(text)
         case ColumnBuilder(build):
             return build()
-    raise TypeError(f"{expression!r} is no native expression")
+    raise TypeError(f"{expression!r} is not a native expression")
 
 
 def _hidden(df: DataFrame) -> list[Column]:

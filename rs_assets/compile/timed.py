@@ -1,4 +1,4 @@
-"""Event time for steps with state: judged and watched where it enters a query, followed from step to step inside."""
+"""Event time of stateful steps: checked and watched where it enters a query, passed from step to step inside."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def timed(
 ) -> DataFrame:
     """`fields` and hidden columns of `df`, the input `side` of `node`, and EVENT_TIME under the query's watermark.
 
-    Spark keeps rows of state that it deduplicates by for `kept` behind their event time. A replay has no watermark: it
-    looks for rows with a bad event time and for late ones, which keep all fields if a sink gets them.
+    Spark keeps rows of deduplication state for `kept` after their event time. A replay has no watermark: it looks for
+    rows with a bad event time and for late ones, which keep all fields if a sink gets them.
 
-    Where lateness goes by records, `late` says of a watermark whether a row is late by it: such rows are counted and
-    left out, the others have PASSED, the watermark of their split before them (null before its second record).
+    Where lateness is decided by record, `late` is a condition on a row and a watermark: late rows are counted and left
+    out, the others have PASSED, the watermark of their split before them (null before its second record).
     """
     check_fields(df, fields, step=node.name)
     side = side or node.sides[0]
@@ -64,7 +64,7 @@ def timed(
     link = wiring.links.get(node.name)
     lag = link.lag if link is not None else NONE
     if link is not None and side.gate not in wiring.controls:
-        # Rows of a step with state above: their times need no judge, and wait for the lag.
+        # Rows of a chained step: their times need no check, and wait for the lag.
         return marked(_with_time(wiring, node, side, df, fields, lag=lag), kept)
     judged = _judged(wiring, node, side, df, fields)
     if late is not None and node.by_split is not None and node.by_split.by_record:
@@ -87,11 +87,11 @@ def timed(
 
 
 def _judged(wiring: Wiring, node: TimedState, side: Side, df: DataFrame, fields: Sequence[str]) -> DataFrame:
-    """The rows whose event time is believed."""
+    """The rows with an accepted event time."""
     rows = _with_time(wiring, node, side, df, fields, lag=NONE)
     judged = rows.withColumn(REASON, time_reason(F.col(EVENT_TIME), node.believed, now=wiring.now()))
     policy = node.bounds.policy or wiring.policy
-    # Under FAIL there is nothing to count here, and counting would part the parser from the aggregation.
+    # Under FAIL there is nothing to count here, and counting would separate the parser from the aggregation.
     return wiring.gates.admit(judged, step=side.gate, policy=policy, counted=policy is not BadRecords.FAIL)
 
 

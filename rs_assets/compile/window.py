@@ -35,7 +35,7 @@ from rs_assets.topology.nodes.window import WindowAggregate
 
 
 def compile_window(wiring: Wiring, node: WindowAggregate, inputs: tuple[Flow, ...]) -> Flow:
-    """Aggregate into windows. A replay stops at the gate of event times: it looks for bad and late rows only."""
+    """Aggregate into windows. A replay ends at the event-time check: it looks for bad and late rows only."""
     df = inputs[0].df
     ranked = node.ranking.shown if node.ranking else ()
     kept = _rows(node, df) or ()
@@ -70,7 +70,7 @@ def _windows(
 
 
 def _columns(node: WindowAggregate, df: DataFrame) -> Mapping[str, Column]:
-    """The aggregates by name, those of the user's own and rows last, as a preview of the state expects them."""
+    """The aggregates by name, user-defined ones and rows last, as a preview of the state expects them."""
     made = {a.alias: aggregate_column(a) for a in node.aggregates} | {name: as_column(e) for name, e in node.own}
     kept = _rows(node, df)
     return made if kept is None else {**made, ROWS: collected_rows(kept)}
@@ -93,7 +93,7 @@ def _parted(node: WindowAggregate, windows: DataFrame, kept: Sequence[str]) -> D
 
 
 def _fired(node: WindowAggregate) -> FiredWindows | None:
-    """What fires the windows in the place of Spark's own operator; None if that does."""
+    """The processor that fires the windows instead of Spark's own operator; None if the operator does."""
     if not node.fired:
         return None
     return FiredWindows(
@@ -111,9 +111,9 @@ def late_for_window(node: WindowAggregate, watermark: Column) -> Column:
 
 
 def late_by_record(node: WindowAggregate, watermark: Column) -> Column:
-    """The same where rows are judged one by one.
+    """The same where lateness is decided by record.
 
-    Sessions that were told before a row came, or not, must be the same ones: it may not meet one that has closed.
+    Sessions must be the same whether they were emitted before a row came or not: it may not merge with a closed one.
     """
     if isinstance(node.window, SessionWindow):
         return F.col(EVENT_TIME) <= watermark
@@ -121,5 +121,5 @@ def late_by_record(node: WindowAggregate, watermark: Column) -> Column:
 
 
 def probe_window(node: WindowAggregate, rows: DataFrame) -> DataFrame:
-    """The windows over `rows`, for an error in the argument of an aggregate shows only there."""
+    """The windows over `rows`, because an error in the argument of an aggregate shows only there."""
     return _windows(node, rows, at_close(node.water_mark))

@@ -34,13 +34,13 @@ def windowed(stream):
         (source().filter(lambda row: row["id"] > 1).to_kafka(SERVERS, "out"), "filter_1", "Python function"),
         (windowed(source()).to_kafka(SERVERS, "out"), "window", "keeps state"),
         (source().shuffle(2).to_kafka(SERVERS, "out"), "shuffle_1", "waits for the end"),
-        (source().to_delta("out"), "out_table", "only Kafka can be written"),
-        (source().to_kafka(SERVERS, "out", delivery="exactly_once"), "out_topic", "at least once only"),
+        (source().to_delta("out"), "out_table", "only Kafka sinks"),
+        (source().to_kafka(SERVERS, "out", delivery="exactly_once"), "out_topic", "at-least-once delivery only"),
         (source(bad_records="dead_letter").to_kafka(SERVERS, "out"), "kafka", "reads batches again"),
         (
             StreamBuilder.data_stream("test", "files").from_file("in.jsonl", schema=SCHEMA).to_kafka(SERVERS, "out"),
             "file",
-            "only Kafka can be read",
+            "only Kafka sources",
         ),
     ],
 )

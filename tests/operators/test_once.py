@@ -104,7 +104,7 @@ MAY_DO_MORE = {
     "module of a module": lambda r: json.codecs.open(r["page"]),
     "module that imports when it is asked": lazy(),
     "not there": lambda r: not_there(r["page"]),  # noqa: F821  that is the point
-    "no plain function": "x".startswith,
+    "not a plain function": "x".startswith,
 }
 
 

@@ -137,7 +137,7 @@ class Point:
 
 
 MISFITS = {
-    "a field is missing": ({"x": NUMBER, "y": NUMBER}, {"x": 1}, "the field 'y' is missing; say {'y': None}"),
+    "a field is missing": ({"x": NUMBER, "y": NUMBER}, {"x": 1}, "the field 'y' is missing; return {'y': None}"),
     "a field too many": ({"x": NUMBER}, {"x": 1, "y": 2}, "it has the field 'y', which is not one of: x"),
     "another name": ({"x": NUMBER}, {"z": 1}, "it has the field 'z', which is not one of: x"),
     "a dataclass too": ({"x": NUMBER, "y": NUMBER}, Point(1), "the field 'y' is missing"),

@@ -183,7 +183,7 @@ def per_split(stream, window=TEN):
             ),
             "has a watermark or event-time bounds",
         ),
-        (lambda s: per_split(s.shuffle(2, strategy="delta")), "behind the durable shuffle"),
+        (lambda s: per_split(s.shuffle(2, strategy="delta")), "after the durable shuffle"),
     ],
 )
 def test_what_cannot_be_is_refused(made, told):

@@ -125,7 +125,7 @@ REFUSED = {
     "a power": (lambda r: r["n"] ** r["n"] ** 9, "may take any time"),
     "too many ways": (lambda r: sum(1 for x in range(80) if r["n"] == x) > 0, "sum\\(\\) is not known"),
     "many questions": (lambda r: [x for x in range(80) if r["n"] == x], "more than 64 ways|too many questions"),
-    "a class": (dict, "no plain function"),
+    "a class": (dict, "not a plain function"),
     "an attribute": (lambda r: r.__class__ is dict, "it uses .__class__"),
 }
 
@@ -204,7 +204,7 @@ def test_a_description_tells_what_becomes_of_each_function():
         "fused": "Python: with the step before it",
         "none": f"Python: line {is_long.__code__.co_firstlineno + 2}: it raises AttributeError; "
         f"line {is_long.__code__.co_firstlineno + 2}: .count of text is not known",
-        "each": "compiled in part: what it makes of a record",
+        "each": "compiled in part: its results",
         "off": "Python: trace=False",
     }
 

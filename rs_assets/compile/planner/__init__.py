@@ -1,1 +1,1 @@
-"""From a topology to Spark queries: which steps share a query, and what compiling them needs."""
+"""From a topology to Spark queries: which steps share a query, and the context for compiling them."""

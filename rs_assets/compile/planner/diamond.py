@@ -1,4 +1,4 @@
-"""Branches that meet again in a streaming query: each record goes through all of them in turn, in one frame."""
+"""Diamond-shaped topologies in a streaming query: each record goes through all branches in turn, in one frame."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.shuffle import Shuffle
 from rs_assets.topology.rejoin import Rejoin
 
-# The record as it was where the branches part, whether it is still in the branch, and what the branches made of it.
+# The record where the branches part, whether it is still in the branch, and the results of the branches.
 KEPT, ALIVE, MADE = f"{PREFIX}kept", f"{PREFIX}alive", f"{PREFIX}made"
 
 
 def compile_rejoin(node: Node, rejoin: Rejoin, flows: Mapping[str, Flow], known: Mapping[str, Node]) -> Flow:
-    """The rows of all branches, and those of other inputs, as `compile_union` would give them."""
+    """The rows of all branches and those of other inputs, as `compile_union` would produce them."""
     check_united(node, tuple(flows[name] for name in node.inputs))
     frame, made = through_branches(flows[rejoin.part].df, rejoin, known)
     every = F.explode(F.array_compact(F.array(*made)))
@@ -32,7 +32,7 @@ def compile_rejoin(node: Node, rejoin: Rejoin, flows: Mapping[str, Flow], known:
 
 
 def through_branches(start: DataFrame, rejoin: Rejoin, known: Mapping[str, Node]) -> tuple[DataFrame, list[str]]:
-    """Each record of `start` in KEPT, and the columns with what each branch made of it, null if it left that one."""
+    """Each record of `start` in KEPT, and the columns with each branch's result, null if the branch dropped it."""
     frame = start.select(F.struct(*(F.col(f"`{name}`") for name in start.columns)).alias(KEPT))
     made: list[str] = []
     for number, branch in enumerate(rejoin.branches):
@@ -45,7 +45,7 @@ def through_branches(start: DataFrame, rejoin: Rejoin, known: Mapping[str, Node]
 
 
 def _fields(rows: DataFrame) -> list[Column]:
-    """What a branch makes of a record, in an order that all branches share."""
+    """The fields of a branch's record, in an order that all branches share."""
     own = [name for name in hidden(rows.columns) if name not in {KEPT, ALIVE} and not name.startswith(MADE)]
     return [F.col(f"`{name}`") for name in sorted([*visible(rows.columns), *own])]
 
@@ -55,14 +55,14 @@ def _hidden(rows: DataFrame) -> list[Column]:
 
 
 def _if_alive(expression: Column) -> Column:
-    """Not computed for a record that has left the branch: a filter before it may be there for that."""
+    """Null for a record that has left the branch: a filter may protect the expression from such records."""
     return F.when(F.col(ALIVE), expression)
 
 
 def _own(rows: DataFrame, node: Node, expression: Column) -> Column:
-    """`expression`, if it speaks of fields by name and is computed in the JVM; else what a filter keeps would be lost.
+    """`expression`, if it names its fields and is computed in the JVM; else filters could not protect it.
 
-    A star would take our own columns for fields, and Spark calls Python functions before it looks at conditions.
+    A star would include our own columns, and Spark calls Python functions before it evaluates conditions.
     """
     plan = rows.select(expression)._jdf.queryExecution().analyzed()  # noqa: SLF001  there is no public way
     names = plan.references().toSeq().mkString("\n").split("\n")
@@ -71,8 +71,8 @@ def _own(rows: DataFrame, node: Node, expression: Column) -> Column:
     if stars or plan.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()):
         what = "uses '*'" if stars else "calls a Python function in a Column"
         raise TopologyError(
-            f"step {node.name!r} {what}, in a branch that meets others again before a step with state",
-            remedy="name the fields one by one" if stars else "put .shuffle(n, strategy='delta') behind the union",
+            f"step {node.name!r} {what}, in a branch that meets others again before a stateful step",
+            remedy="name the fields one by one" if stars else "put .shuffle(n, strategy='delta') after the union",
             step=node.name,
         )
     return expression
@@ -120,7 +120,7 @@ def _as_it_is(rows: DataFrame, node: Node) -> DataFrame:  # noqa: ARG001  the ta
     return rows
 
 
-# What each step does to records of one branch, without touching those of others.
+# How each step changes the records of one branch and leaves those of others alone.
 SOFT: Final[Mapping[type[Node], Callable[[DataFrame, Any], DataFrame]]] = {
     nodes.Filter: _filter,
     nodes.Map: _map,

@@ -1,4 +1,4 @@
-"""Which Spark queries a topology becomes."""
+"""Divides a topology into Spark queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rs_assets.topology.topology import Topology
 
 
 def plan_queries(topology: Topology) -> tuple[QueryPlan, ...]:
-    """The queries of `topology`: sinks behind one stateful step share a query, sinks without state share their reads.
+    """The queries of `topology`: sinks of one stateful step share a query, sinks without state share their reads.
 
     TopologyError for what Spark cannot do in one query.
     """
@@ -38,7 +38,7 @@ def plan_queries(topology: Topology) -> tuple[QueryPlan, ...]:
 
 
 def in_order(topology: Topology, plans: Iterable[QueryPlan]) -> tuple[tuple[QueryPlan, ...], ...]:
-    """The queries in groups: each reads only what queries of the groups before it have written into shuffles."""
+    """The queries in groups: each reads only shuffles that queries of earlier groups have written."""
     waiting, groups = list(plans), list[tuple[QueryPlan, ...]]()
     while waiting:
         unwritten = {name for plan in waiting for name in plan.sinks}
@@ -49,17 +49,17 @@ def in_order(topology: Topology, plans: Iterable[QueryPlan]) -> tuple[tuple[Quer
 
 
 def _group(topology: Topology, sink: Sink) -> tuple[str, ...]:
-    """Sinks of equal groups may share a query."""
+    """The key of a sink's query: sinks with equal keys may share one."""
     states = _states(topology, sink)
     if not states:
         if _complete(sink):
-            raise TopologyError(f"sink {sink.name!r} is complete, but no window stands before it", step=sink.name)
+            raise TopologyError(f"sink {sink.name!r} is complete, but no window precedes it", step=sink.name)
         return ("sources", *sorted(_sources(topology, sink.name)))
     return ("state", states[-1], _mode(topology, sink, states))
 
 
 def _states(topology: Topology, sink: Sink) -> tuple[str, ...]:
-    """The stateful steps above `sink`, inputs first; every row of it must have passed the last of them."""
+    """The stateful steps upstream of `sink`, inputs first; every row of it must have passed the last of them."""
     above = topology.ancestors(sink.name)
     states = tuple(node.name for node in topology if node.stateful and node.name in above)
     if not states:
@@ -70,7 +70,7 @@ def _states(topology: Topology, sink: Sink) -> tuple[str, ...]:
         raise TopologyError(
             f"the rows of sink {sink.name!r} pass the stateful steps {', '.join(states)}, on different paths or not all"
             " of them, in one query",
-            remedy=f"put {DURABLE} behind each of those steps: it parts the pipeline into queries",
+            remedy=f"put {DURABLE} after each of those steps: it divides the pipeline into queries",
             step=sink.name,
         )
     if _complete(sink):
@@ -81,9 +81,11 @@ def _states(topology: Topology, sink: Sink) -> tuple[str, ...]:
 def _check_complete(topology: Topology, sink: Sink, states: tuple[str, ...]) -> None:
     node = topology[states[-1]]
     if not isinstance(node, WindowAggregate):
-        raise TopologyError(f"sink {sink.name!r} is complete, but {node.name!r} before it is no window", step=sink.name)
+        raise TopologyError(
+            f"sink {sink.name!r} is complete, but {node.name!r} before it is not a window", step=sink.name
+        )
     if isinstance(node.window, SessionWindow | InOrder):
-        kind = "sessions merge" if isinstance(node.window, SessionWindow) else "Spark itself has no such windows"
+        kind = "sessions merge" if isinstance(node.window, SessionWindow) else "Spark has no operator for such windows"
         raise TopologyError(f"sink {sink.name!r}: {kind}, so they have no complete mode", remedy="use append")
     if len(states) > 1:
         raise TopologyError(
@@ -95,7 +97,7 @@ def _check_complete(topology: Topology, sink: Sink, states: tuple[str, ...]) -> 
 
 
 def _splittable(topology: Topology, groups: Iterable[list[Sink]]) -> list[list[Sink]]:
-    """Groups whose sinks have no common trunk become one query a sink."""
+    """Groups of sinks, with one group per sink where they share no last streaming step."""
     parts = []
     for group in groups:
         whole = _trunk(topology, group, _states(topology, group[0])) is not None
@@ -129,7 +131,7 @@ def _plan(topology: Topology, sinks: list[Sink], known: set[str], *, taken: set[
 
 
 def _check_splits(topology: Topology, states: tuple[str, ...], sources: tuple[str, ...]) -> None:
-    """Refuse a watermark by split where rows do not tell their split, or where the query has another one."""
+    """Refuse a watermark per split where rows do not carry their split, or where the query has another watermark."""
     nodes = [node for node in map(topology.__getitem__, states) if isinstance(node, TimedState)]
     for node in nodes:
         if node.by_split is None:
@@ -137,15 +139,15 @@ def _check_splits(topology: Topology, states: tuple[str, ...], sources: tuple[st
         gates = [side.gate for each in nodes for side in entries(each, set(states), topology.ancestors)]
         if len(gates) > 1:
             raise TopologyError(
-                f"step {node.name!r} has a water mark per split, and its query has others: {', '.join(gates)}",
-                remedy=f"leave per='split' out, or put {DURABLE} behind {node.name!r}",
+                f"step {node.name!r} has a watermark per split, and its query has others: {', '.join(gates)}",
+                remedy=f"leave per='split' out, or put {DURABLE} after {node.name!r}",
                 step=node.name,
             )
         shuffled = next((name for name in sources if isinstance(topology[name], ShuffleRead)), None)
         if shuffled is not None:
             raise TopologyError(
-                f"step {node.name!r} has a water mark per split, but behind the durable shuffle {shuffled!r} no row"
-                " knows its split",
+                f"step {node.name!r} has a watermark per split, but after the durable shuffle {shuffled!r} the split of"
+                " a row is unknown",
                 remedy="leave per='split' out, or the shuffle",
                 step=node.name,
             )
@@ -153,7 +155,7 @@ def _check_splits(topology: Topology, states: tuple[str, ...], sources: tuple[st
 
 
 def _check_places(topology: Topology, node: TimedState, sources: tuple[str, ...]) -> None:
-    """Refuse lateness by records where these have no order."""
+    """Refuse lateness by record where records have no order."""
     if node.by_split is None or not node.by_split.by_record:
         return
     read = map(topology.__getitem__, sources)
@@ -161,7 +163,7 @@ def _check_places(topology: Topology, node: TimedState, sources: tuple[str, ...]
     unplaced = next(whole, None)
     if unplaced is not None:
         raise TopologyError(
-            f"step {node.name!r} judges by each record which ones are late, but {unplaced.name!r} reads whole files in"
+            f"step {node.name!r} decides lateness by record, but {unplaced.name!r} reads whole files in"
             " parts, in no order",
             remedy="follow the files (tail=True), or leave lateness='record' out",
             step=node.name,
@@ -189,7 +191,7 @@ def _sources(topology: Topology, name: str) -> set[str]:
 
 
 def _trunk(topology: Topology, sinks: list[Sink], states: tuple[str, ...]) -> str | None:
-    """The last node that every row of every sink passes, on one path, and behind all state.
+    """The last node that every row of every sink passes, on one path, and downstream of all state.
 
     Branches are computed in one frame only if there is no such node otherwise.
     """

@@ -1,4 +1,4 @@
-"""What a Spark query of a pipeline consists of."""
+"""The plan of one Spark query of a pipeline."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ CONTROL_SOURCE = "rs_control"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryPlan:
-    """One Spark query: everything above and including `trunk` streams, what is below is applied to each batch.
+    """One Spark query: everything up to `trunk` is streaming, the steps after it are applied to each batch.
 
     `name` keys the query's checkpoint: its last stateful step, or its sources. `states` are its stateful steps, inputs
-    first; the last is `stateful`, and `roots` are those with an input that has passed no other. There a watermark
-    begins, at the gates `entries`. `owns` are the sources whose rows count for the pipeline as this query counts them:
-    a source that several queries read is owned by the first. `again` are the nodes that an earlier query has too.
+    first; the last is `stateful`. `roots` are those with an input without stateful steps upstream. There a watermark
+    begins, at the inputs `entries`. `owns` are the sources whose rows count for the pipeline as this query counts them:
+    a source that several queries read is counted by the first. `again` are the nodes that an earlier query has too.
     `late` are those of its sinks that get the late rows of one of its `roots`.
     """
 
@@ -43,33 +43,33 @@ class QueryPlan:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The sinks that get rows of the trunk."""
+        """The sinks that get rows of the last streaming step."""
         return tuple(name for name in self.sinks if name not in self.late)
 
     @property
     def stateful(self) -> str | None:
-        """The last step with state, which every row of the sinks has passed; None without any."""
+        """The last stateful step, which every row of the sinks has passed; None without any."""
         return self.states[-1] if self.states else None
 
     @property
     def forgettable(self) -> tuple[str, ...]:
-        """The names by which a start is told to forget the query: its steps with state, without any its own."""
+        """The names by which a start can discard the query's state: its stateful steps, else its own name."""
         return self.states or (self.name,)
 
     @property
     def controls(self) -> Mapping[str, str]:
-        """The name of the source of control rows, for each gate behind which a watermark begins."""
+        """The name of the source of control rows, for each input at which a watermark begins."""
         if len(self.entries) == 1:
             return dict.fromkeys(self.entries, CONTROL_SOURCE)
         return {gate: f"{CONTROL_SOURCE}_{gate.replace('.', '__')}" for gate in self.entries}
 
     def feeding(self, topology: Topology) -> Mapping[str, frozenset[str]]:
-        """The sources whose rows come to each gate behind which a watermark begins."""
+        """The sources whose rows reach each input at which a watermark begins."""
         found = {side.gate: topology.ancestors(name) | {name} for side, name in self._inputs(topology)}
         return {gate: found[gate] & frozenset(self.sources) for gate in self.entries}
 
     def sides(self, topology: Topology) -> tuple[Side, ...]:
-        """The inputs at whose gates a watermark begins."""
+        """The inputs at which a watermark begins."""
         return tuple(side for side, _ in self._inputs(topology) if side.gate in self.entries)
 
     def _inputs(self, topology: Topology) -> Iterator[tuple[Side, str]]:
@@ -78,13 +78,13 @@ class QueryPlan:
                 yield from inputs_of(node)
 
     def behind_state(self, topology: Topology, name: str) -> bool:
-        """Whether the rows of step `name` have passed a step with state in this query."""
+        """Whether the rows of step `name` have passed a stateful step in this query."""
         return not topology.ancestors(name).isdisjoint(self.roots)
 
     def shared(self, topology: Topology) -> frozenset[str]:
-        """The steps that refuse the same records in an earlier query, which counts them and writes their letters.
+        """The steps that reject the same records in an earlier query, which counts them and writes their dead letters.
 
-        A step in SQL is none: Spark computes only what a query needs, so a record may fail in one query alone.
+        Steps in SQL do not count: Spark computes only what a query needs, so a record may fail in one query alone.
         """
         nodes = (topology[name] for name in self.again)
         return frozenset(node.name for node in nodes if node.family != "step" or calls_python(node))

@@ -1,4 +1,4 @@
-"""Which pipelines Spark's real-time mode can run: JVM steps without state, from Kafka to one topic of Kafka."""
+"""Pipelines for Spark's real-time mode: stateless JVM steps, from Kafka to one Kafka topic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REMEDY = "start it without latency='real-time'"
 
 
 def check_real_time(topology: Topology) -> None:
-    """TopologyError names the first step that cannot be run in real time, and why."""
+    """TopologyError names the first step that real-time mode does not support, and why."""
     for node in topology:
         reason = _stateful(node) or RULES.get(node.family, _step)(node)
         if reason:
@@ -43,7 +43,7 @@ def _stateful(node: Node) -> str:
 
 def _source(node: Node) -> str:
     if not (isinstance(node, Source) and node.real_time):
-        return "only Kafka can be read so"
+        return "only Kafka sources are supported"
     if node.bad_records.keeps_letters:
         return f"bad_records={node.bad_records.value!r} reads batches again; use 'fail' or 'skip'"
     return ""
@@ -51,13 +51,13 @@ def _source(node: Node) -> str:
 
 def _sink(node: Node) -> str:
     if not isinstance(node, KafkaSink):
-        return "only Kafka can be written so"
-    return "it delivers at least once only" if node.delivery != "at_least_once" else ""
+        return "only Kafka sinks are supported"
+    return "it supports at-least-once delivery only" if node.delivery != "at_least_once" else ""
 
 
 def _step(node: Node) -> str:
     if isinstance(node, DimJoin):
-        return "which version of its dimension is used is noted for each batch"
+        return "the version of its dimension is recorded for each batch"
     called = calls_python(node) or calls_by_name(node)
     return "a Python function holds rows back until the end of the batch" if called else ""
 

@@ -1,4 +1,4 @@
-"""Joins of a stream with itself: each record goes through the branches of both sides, in one reading of the source."""
+"""Self joins: each record goes through the branches of both sides, with one read of the source."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rs_assets.topology.nodes.join import RECORD_TIME, StreamJoin
 from rs_assets.topology.rejoin import Rejoin
 
 SIDES = (LEFT, RIGHT)
-# What a record is on each side, null if its branch has dropped it, and the event time that it has there.
+# The record on each side, null if its branch has dropped it, and its event time there.
 ROWS = tuple(f"{PREFIX}row_{side}" for side in SIDES)
 TIMES = tuple(f"{PREFIX}time_{side}" for side in SIDES)
 COPY = f"{PREFIX}copy"
@@ -31,7 +31,7 @@ COPY = f"{PREFIX}copy"
 def compile_self_join(
     wiring: Wiring, node: StreamJoin, rejoin: Rejoin, flows: Mapping[str, Flow], known: Mapping[str, Node]
 ) -> Flow:
-    """Join what the branches of both sides make of the records of the step at which they part."""
+    """Join the branches of both sides, which part at one step."""
     frames = [flows[name].df for name in node.inputs]
     spec = spec_of(wiring, node, *frames)
     rows, made = through_branches(flows[rejoin.part].df, rejoin, known)
@@ -42,7 +42,7 @@ def compile_self_join(
 
 
 def _row(made: str, frame: DataFrame) -> Column:
-    """The fields that a branch gives, in their order; null if it has dropped the record."""
+    """The fields of a branch's record, in their order; null if it has dropped the record."""
     fields = F.struct(*(F.col(made).getField(name).alias(name) for name in visible(frame.columns)))
     return F.when(F.col(made).isNotNull(), fields)
 
@@ -74,7 +74,7 @@ def _copies(rows: DataFrame) -> DataFrame:
 
 
 def replayed_self_join(wiring: Wiring, node: StreamJoin, frames: Sequence[DataFrame]) -> DataFrame:
-    """Each record of a batch once, behind the gate of its event time: where it was read, and EVENT_TIME."""
+    """Each record of a batch once, after its event-time check: its read position, and EVENT_TIME."""
     assert node.time_fields is not None  # noqa: S101  refused when it is built
     sides = []
     for frame, field in zip(frames, node.time_fields, strict=True):

@@ -1,6 +1,6 @@
-"""The compiler: one function a node type. A type without one fails here, when the project is imported.
+"""The compiler: one function a node type. A type without one fails here, at import.
 
-Sources and sinks share one, behind their rows in READERS and WRITERS.
+Sources and sinks share one function each, which uses READERS and WRITERS.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
     }
 )
 
-# Of the rows that a step with state gets in a replay, those that were late for it, by the watermark.
+# Selects the late rows from the rows that a stateful step gets in a replay, by the watermark.
 LATE: Final[Mapping[type[Node], Callable[[Any, Column], Column]]] = {
     window.WindowAggregate: late_for_window,
     distinct.Distinct: late_for_distinct,
     join.StreamJoin: late_for_join,
 }
-# What a step with state computes of the rows of one batch alone: to find those on which it fails.
+# The part of a stateful step that can be computed from one batch alone, to find failing records.
 PROBE: Final[Mapping[type[Node], Callable[[Any, DataFrame], DataFrame]]] = {
     window.WindowAggregate: probe_window,
     distinct.Distinct: probe_distinct,
@@ -90,13 +90,13 @@ PROBE: Final[Mapping[type[Node], Callable[[Any, DataFrame], DataFrame]]] = {
 
 
 def compile_node(wiring: Wiring, node: Node, inputs: tuple[Flow, ...]) -> Flow:
-    """The flow behind `node`; what Spark's analysis refuses becomes an error that names the step."""
+    """The flow after `node`; an error of Spark's analysis becomes an error that names the step."""
     know_functions(wiring.spark)
     return _analysed(node, inputs, lambda: COMPILE[type(node)](wiring, node, inputs))
 
 
 def wire_node(wiring: Wiring, topology: Topology, trunk: str, name: str, flows: Mapping[str, Flow]) -> Flow:
-    """The flow behind the node `name` of a query whose streaming part ends at `trunk`; `flows` has its inputs'."""
+    """The flow after the node `name` of a query whose streaming part ends at `trunk`; `flows` has its inputs'."""
     node, rejoin = topology[name], topology.rejoins.get(name)
     if rejoin is not None and name in topology.ancestors(trunk) | {trunk}:
         return compile_branches(wiring, topology, node, rejoin, flows)
@@ -104,7 +104,7 @@ def wire_node(wiring: Wiring, topology: Topology, trunk: str, name: str, flows: 
 
 
 def compile_branches(wiring: Wiring, topology: Topology, node: Node, rejoin: Rejoin, flows: Mapping[str, Flow]) -> Flow:
-    """The flow behind a union or join whose branches part from one step of a streaming query, in one frame."""
+    """The flow after a union or join whose branches part from one step of a streaming query, in one frame."""
     known = {each.name: each for each in topology}
     inputs = tuple(flows[name] for name in node.inputs)
     if isinstance(node, join.StreamJoin):
@@ -134,12 +134,12 @@ def _refused(node: Node, inputs: tuple[Flow, ...], error: AnalysisException) -> 
     )
 
 
-# Node types that only gather what their children have in common.
+# Abstract node types.
 ABSTRACT = frozenset({Node, source.Source, sink.Sink, TimedState})
 
 
 def _check_complete() -> None:
-    """Every concrete node type needs a compile function, every source a reader, every sink a writer."""
+    """Check that every concrete node type has a compile function, every source a reader, every sink a writer."""
     modules = [importlib.import_module(f"{nodes.__name__}.{m.name}") for m in iter_modules(nodes.__path__)]
     kinds = {kind for module in modules for kind in vars(module).values() if isinstance(kind, type)}
     concrete = {k for k in kinds if issubclass(k, Node)} - ABSTRACT
@@ -148,7 +148,7 @@ def _check_complete() -> None:
     missing += [k.__name__ for k in concrete if issubclass(k, sink.Sink) and k not in WRITERS]
     missing += [k.__name__ for k in concrete if k.stateful and not (k in LATE and k in PROBE)]
     if missing:
-        raise NotImplementedError(f"node types that the compiler does not know: {', '.join(sorted(missing))}")
+        raise NotImplementedError(f"node types without a compile function: {', '.join(sorted(missing))}")
 
 
 _check_complete()

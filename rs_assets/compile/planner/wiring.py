@@ -1,4 +1,4 @@
-"""What a compile function needs from outside, and what it hands on."""
+"""The context and the result of a compile function."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Flow:
 
     @property
     def df(self) -> DataFrame:
-        """The frame behind all waiting steps, and behind the gate that keeps out what they raised on."""
+        """The frame after all waiting steps, and after the filter of records on which they raised."""
         if not self.waiting:
             return self.frame
         frame = apply_python(self.frame, self.waiting, quarantines=self.guard is not None)
@@ -43,12 +43,12 @@ class Flow:
 
     @property
     def schema(self) -> StructType:
-        """The fields behind all waiting steps, without those that are hidden."""
+        """The visible fields after all waiting steps."""
         made = next((step.schema for step in reversed(self.waiting) if step.schema is not None), self.frame.schema)
         return StructType([field for field in made.fields if not field.name.startswith(PREFIX)])
 
     def then(self, step: PythonStep, wiring: Wiring) -> Flow:
-        """This flow with one more Python step; where records are quarantined, behind a gate of that step's name."""
+        """This flow with one more Python step; where records are quarantined, followed by a filter with its name."""
 
         def guard(frame: DataFrame) -> DataFrame:
             return wiring.gates.admit(frame, step=step.name, policy=BadRecords.QUARANTINE, counted=True)
@@ -57,7 +57,7 @@ class Flow:
 
 
 class Gates(Protocol):
-    """What becomes of rows that cannot be used."""
+    """Filters bad records."""
 
     def admit(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:
         """`frame` (with REASON) without bad rows."""
@@ -66,9 +66,9 @@ class Gates(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """Rows that a step of a replayed batch cannot use: their ADDRESS and REASON.
+    """Rows that a step of a replayed batch rejects: their ADDRESS and REASON.
 
-    Whether a row is `late` depends on the batches of the query, so that no other query can speak for it.
+    Whether a row is `late` depends on the batches of the query, so the result holds for this query only.
     """
 
     step: str
@@ -78,13 +78,13 @@ class Dead:
 
 @dataclass(frozen=True, slots=True)
 class CollectingGates:
-    """Keeps the bad rows of a replay, with their addresses, instead of dropping them."""
+    """Collects the bad rows of a replay, with their addresses, instead of dropping them."""
 
     dead: list[Dead] = field(default_factory=list)
 
     def admit(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
-        """Split good from bad; bad rows are kept in `dead`."""
-        # No filter passes what is observed. It would take all that a reason is made of along, once for each mention.
+        """Separate good from bad rows; bad rows are collected in `dead`."""
+        # Observing stops the optimizer from pulling up the filter, which would duplicate the expression of the reason.
         frame = frame.observe(f"replay {step}", F.count(F.lit(1)).alias(ROWS))
         bad = frame.filter(F.col(REASON).isNotNull())
         if step not in {known.step for known in self.dead}:
@@ -101,7 +101,7 @@ def _nothing_behind(step: str) -> StructType:
 
 @dataclass(frozen=True, slots=True)
 class HeldDimension:
-    """The folder with the versions of a dimension, and the fields that all of them have."""
+    """The folder with the versions of a dimension, and the schema that all of them share."""
 
     root: Path
     schema: StructType
@@ -113,22 +113,21 @@ def _nothing_noted(batch_id: int) -> Versions:  # noqa: ARG001  the field's form
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """Spark, the folders of a query, and how its sources are read: as streams, or one batch again.
+    """The context for compiling a query: Spark, folders, and how its sources are read (as streams, or one batch again).
 
     `policy` is the strictest of the pipeline's sources. `folder` is for a query's control rows and arrays. `pinned`
-    gives the schema of a source, inferred once, `stored_name` the name under which the checkpoint knows a source.
-    `behind` gives the schema of what goes into a durable shuffle, by the name of the step that writes it. `now` is the
-    clock of the batch. `quarantines`: a record on which a Python step raises is kept out of the batch. `poisons` are
-    records that were found to fail: by stored name of the source and digest, with the reason.
-    `ordered`: rows carry where they were read, `by_split`: those of a stream their ORIGIN, `by_record`: all of them
-    that and their PLACE. `latest` is how far the splits had come before a batch that is read again. `links` tell how
-    steps with state follow others of the query, `controls` the name of the source of control rows for each that
-    follows none. `watermarks` is filled while frames are made: the operator of each gate's watermark, by its id.
-    `late` are steps whose late rows a sink gets.
-    `dimension` gives what a step looks rows up in, `noted` the versions that were noted for a batch, by step, and
-    `versions` those to look into; None: those that the tasks of a batch are told.
-    `trace`: Python functions become plans, as far as they are understood. `pruned` are sources of which only what the
-    query uses is parsed; their watches count the records, and answer for what was passed over.
+    returns the schema of a source, inferred once, `stored_name` the name of a source in the checkpoint. `behind`
+    returns the schema of the rows in a durable shuffle, by the name of the step that writes it. `now` is the clock of
+    the batch. `quarantines`: a record on which a Python step raises is kept out of the batch. `poisons` are records
+    that were found to fail: by stored name of the source and digest, with the reason. `ordered`: rows carry their read
+    position, `by_split`: those of a stream their ORIGIN, `by_record`: all of them ORIGIN and PLACE. `latest` is the
+    progress of the splits before a batch that is read again. `links` say how stateful steps follow others of the query,
+    `controls` the name of the source of control rows for each that follows none. `watermarks` is filled while frames
+    are made: the operator of each input's watermark, by its id. `late` are steps whose late rows a sink gets.
+    `dimension` returns the dimension of a step, `noted` the versions recorded for a batch, by step, and `versions`
+    those to look into; None: those in the local properties of a batch's tasks. `trace`: Python functions are compiled
+    as far as possible. `pruned` are sources of which only the fields that the query uses are parsed; their watches
+    count the records and report losses.
     """
 
     spark: SparkSession
@@ -150,7 +149,7 @@ class Wiring:
     controls: Mapping[str, str] = field(default_factory=dict)
     watermarks: dict[str, str] = field(default_factory=dict)
     late: frozenset[str] = frozenset()
-    dimension: Callable[[DimJoin], HeldDimension] = lambda node: declared_dimension(node)  # noqa: PLW0108  it stands below
+    dimension: Callable[[DimJoin], HeldDimension] = lambda node: declared_dimension(node)  # noqa: PLW0108  it is defined below
     noted: Callable[[int], Versions] = _nothing_noted
     versions: Versions | None = None
     streaming: bool = True
@@ -165,10 +164,10 @@ class Wiring:
 
 
 def declared_dimension(node: DimJoin) -> HeldDimension:
-    """What is known of a dimension that is not loaded; SchemaError if its schema is found out by the first load."""
+    """The schema of a dimension that is not loaded; SchemaError if the first load infers it."""
     if node.dimension.schema is None:
         raise SchemaError(
-            f"the schema of the dimension of step {node.name!r} is found out at the first start: nothing can be checked"
+            f"the schema of the dimension of step {node.name!r} is inferred at the first start: nothing can be checked"
             " before",
             remedy="declare it: schema='user string, tier string'",
             step=node.name,
@@ -177,17 +176,17 @@ def declared_dimension(node: DimJoin) -> HeldDimension:
 
 
 def parse_ddl(spark: SparkSession, ddl: str, *, step: str) -> StructType:  # noqa: ARG001  parsing needs a session
-    """DDL text as a schema; SchemaError names the step and what Spark says."""
+    """DDL text as a schema; SchemaError names the step and Spark's message."""
     return ddl_type(ddl, step=step)
 
 
 def ddl_type(ddl: str, *, step: str) -> StructType:
-    """DDL text as a schema, while a session is there; SchemaError names the step and what Spark says."""
+    """DDL text as a schema, with an active session; SchemaError names the step and Spark's message."""
     from pyspark.errors import ArithmeticException, ParseException
 
     try:
         made = StructType.fromDDL(ddl)
-    # The latter for decimals of too many digits.
+    # ValueError for decimals of too many digits.
     except (ParseException, ArithmeticException) as error:
         first = str(error).strip().splitlines()[0]
         raise SchemaError(

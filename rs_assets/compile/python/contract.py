@@ -1,4 +1,4 @@
-"""What holds for every function of a user that Spark's workers call."""
+"""The contract of every user-defined function that Spark's workers call."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from rs_assets.errors import TopologyError
 
-# What such a function may end with; an interrupt is no fault of it.
+# The exceptions that such a function may raise; an interrupt is not its fault.
 RAISED = (Exception, SystemExit)
 
 
 def check_sendable(call: Any, told: str, **facts: str) -> None:
-    """TopologyError, with `facts`, if `call` cannot be sent to Spark's workers; `told` says which function it is."""
+    """TopologyError, with `facts`, if `call` cannot be sent to Spark's workers; `told` names the function."""
     from pyspark import cloudpickle
 
     try:
@@ -21,13 +21,13 @@ def check_sendable(call: Any, told: str, **facts: str) -> None:
     except Exception as error:
         raise TopologyError(
             f"the function {told} cannot be sent to Spark's workers: {error}",
-            remedy="make locks, connections and open files inside the function, not outside",
+            remedy="create locks, connections and open files inside the function, not outside",
             **facts,
         ) from error
 
 
 def remedy_for(error: BaseException, fields: Sequence[str] = ()) -> str:
-    """What to do about an error of a function that was given a record with `fields`.
+    """The remedy for an error of a function that got a record with `fields`.
 
     >>> remedy_for(KeyError("amont"), ["order_id", "amount"])
     "did you mean 'amount'? the record has: order_id, amount"
@@ -49,7 +49,7 @@ def remedy_for(error: BaseException, fields: Sequence[str] = ()) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """What an error says; empty if that raises itself."""
+    """The message of an error; empty if `str` raises."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001  an error of the user's own class

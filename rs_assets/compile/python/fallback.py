@@ -1,4 +1,4 @@
-"""A map of which Spark computes most: Python gets the records that it asks for, the others pass as Arrow."""
+"""Compiled maps with a fallback: Python gets the records that were not compiled, the others pass as Arrow."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rs_assets.compile.python.python_step import FusedSteps, PythonStep
 from rs_assets.records.columns import PREFIX, REASON, hidden
 from rs_assets.spark.arrow import map_in_arrow
 
-# The record, where it is for Python; null where Spark has made what comes of it.
+# The record, if it is for Python; null if Spark has computed its result.
 ASKED = f"{PREFIX}asked"
-# Which row of its batch a record is.
+# The row number of a record in its batch.
 PLACE = f"{PREFIX}place"
 
 
 def apply_to_asked(frame: DataFrame, step: PythonStep, *, quarantines: bool) -> DataFrame:
-    """`frame`, of what a map makes and ASKED, with what `step` makes of the records in ASKED.
+    """`frame`, of a map's results and ASKED, with the results of `step` for the records in ASKED.
 
     With `quarantines` a row on which the step raises comes out with REASON; otherwise it ends the batch.
     """
@@ -36,21 +36,21 @@ def apply_to_asked(frame: DataFrame, step: PythonStep, *, quarantines: bool) -> 
 
 @dataclass(frozen=True, slots=True)
 class AskedRows:
-    """What a Python worker runs: batches of `schema` and ASKED in, of `schema` out, in their order.
+    """Runs in a Python worker: batches of `schema` and ASKED in, of `schema` out, in their order.
 
-    `steps` makes of records what Spark has not made; rows on which they fail come out as it gives them.
+    `steps` are applied to the records that Spark has not computed; rows on which they fail come out with REASON.
     """
 
     steps: FusedSteps
     schema: pa.Schema
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Put what the function makes of the asked records between the others."""
+        """Insert the function's results for the asked records."""
         for batch in batches:
             yield self._patched(batch) if batch.column(ASKED).null_count < batch.num_rows else self._as_made(batch)
 
     def _as_made(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """What Spark has made."""
+        """The results that Spark has computed."""
         nothing = pa.nulls(batch.num_rows, pa.string())
         columns = [nothing if f.name == REASON else batch.column(f.name).cast(f.type) for f in self.schema]
         return pa.RecordBatch.from_arrays(columns, names=self.schema.names)
@@ -67,7 +67,7 @@ class AskedRows:
 
 
 def _records(asked: pa.RecordBatch) -> pa.RecordBatch:
-    """The records in ASKED, with what is hidden beside them."""
+    """The records in ASKED, with their hidden columns."""
     record = asked.column(ASKED)
     fields = {field.name: column for field, column in zip(record.type, record.flatten(), strict=True)}
     beside = {name: asked.column(name) for name in hidden(asked.schema.names) if name != ASKED}

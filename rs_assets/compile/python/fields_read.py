@@ -1,4 +1,4 @@
-"""Which fields of its record a function reads, as far as its code says so."""
+"""Finds the fields of a record that a function reads, by its bytecode."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 from rs_assets.compile.python.tracing.code import ATTRIBUTES, instructions
 
-# Names by which code may look at all of its variables.
+# Names by which code may inspect all of its variables.
 LOOKING = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "breakpoint", "set_trace"})
 LOADS = frozenset({"LOAD_FAST", "LOAD_FAST_BORROW"})
-# The instructions of one reading: the record, the name, and what takes the value.
+# The instructions of one read: the record, the name, and the operation.
 READ = 3
 
 
 def fields_read(function: Callable[..., Any]) -> tuple[str, ...] | None:
     """The fields that `function` reads of its record; None if it may do anything else with it.
 
-    Known are `record["name"]` and `record.get("name")`, in functions that hand the record to nobody: then a dict of
-    those fields alone does as well as the whole record. What is not known for sure, in this version of Python or
-    another, is None.
+    It recognises `record["name"]` and `record.get("name")`, in functions that pass the record to no other code: then a
+    dict of those fields alone will do. The answer is None for everything that is not certain, in this version of Python
+    or another.
 
     >>> fields_read(lambda record: record["page"] == "/" and record.get("ms", 0) > 5)
     ('page', 'ms')
@@ -47,14 +47,14 @@ def fields_read(function: Callable[..., Any]) -> tuple[str, ...] | None:
 
 
 def _names(step: dis.Instruction, record: str) -> bool:
-    """Whether an instruction has to do with the variable; some have to do with two."""
+    """Whether an instruction uses the variable; some use two."""
     if step.opname in {"LOAD_CONST", "LOAD_GLOBAL", *ATTRIBUTES}:
         return False
     return bool(step.argval == record) or (isinstance(step.argval, tuple) and record in step.argval)
 
 
 def _field(steps: list[dis.Instruction]) -> str | None:
-    """The field that instructions which begin with loading the record read of it."""
+    """The field that is read by instructions that begin with loading the record."""
     if len(steps) < READ or steps[0].opname not in LOADS:
         return None
     _, second, third = steps

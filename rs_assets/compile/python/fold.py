@@ -1,4 +1,4 @@
-"""Python functions of all rows of a window: they run as any step in Python does, on the rows of windows that fire."""
+"""Python functions over all rows of a window: they run as other Python steps do, on the rows of windows that fire."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rs_assets.topology.nodes.fold import Fold
 
 @dataclass(frozen=True, slots=True)
 class Folding:
-    """The row of a window with the `fields` that `fold` makes of its rows, which stand in the field `rows` and go."""
+    """The row of a window with the `fields` that `fold` computes from the rows in `rows`, which is dropped."""
 
     fold: Callable[[list[Row]], Any]
     fields: frozenset[str]
@@ -29,7 +29,7 @@ class Folding:
 
 
 def compile_fold(wiring: Wiring, node: Fold, inputs: tuple[Flow, ...]) -> Flow:
-    """One more Python step, whose fields stand where the rows stood."""
+    """Add a Python step, whose fields replace the rows."""
     flow = inputs[0]
     made = parse_ddl(wiring.spark, node.function.schema or "", step=node.name)
     fields: list[StructField] = []

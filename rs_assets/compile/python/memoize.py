@@ -1,4 +1,4 @@
-"""Calling a pure function of one field once for each distinct value, where those are few."""
+"""Calls a pure function of one field once for each distinct value, if those are few."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-# Values are few if they are at most one in FEWER rows, first of the first rows.
+# Values are few if they are at most one in FEWER rows, checked on the first rows first.
 SAMPLE, FEWER = 1_000, 4
 
 
 def once_each(column: pa.Array, told: Callable[[Any], Any], kind: type) -> np.ndarray | None:
-    """What `told` makes of the value of each row, as an array of `kind`; raises what it raises.
+    """The result of `told` for the value of each row, as an array of `kind`; raises what it raises.
 
-    Values are told in the order in which they first stand there. None, and nothing is called, where they are not few,
-    or of a type whose equal values may differ, as 0.0 and -0.0 do.
+    Values are evaluated in the order of their first occurrence. Returns None, without a call, if they are not few, or
+    of a type whose equal values may differ, as 0.0 and -0.0 do.
 
     >>> once_each(pa.array(["/a", "/b", None, "/a"] * 4), lambda value: value == "/a", bool)[:4].tolist()
     [True, False, False, True]

@@ -1,4 +1,4 @@
-"""A value for each type, for rows that nobody will see: null would break Spark where the schema says not null."""
+"""A placeholder value for each type, for invisible rows: null would break Spark where the schema is not nullable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLANKS: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
 
 
 def blank(field: pa.Field) -> Any:
-    """Null if `field` allows it, else a value that says nothing.
+    """Null if `field` allows it, else a neutral value.
 
     >>> blank(pa.field("ms", pa.int64())), blank(pa.field("ms", pa.int64(), nullable=False))
     (None, 0)

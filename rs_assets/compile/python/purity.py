@@ -1,4 +1,4 @@
-"""Whether a function only computes, so that one call for each distinct value of its fields does as well as many."""
+"""Decides whether a function is pure, so that one call for each distinct value of its fields is enough."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from rs_assets.compile.python.tracing.code import ATTRIBUTES, GENERATING, JUMPS,
 from rs_assets.compile.python.tracing.members import PLAIN
 from rs_assets.compile.python.tracing.stand_ins import ERRORS, MOST_FUNCTIONS, SAFE
 
-# Beside what a traced function may do: to catch errors, and to make sets.
+# The instructions allowed besides those of traced functions: to catch errors, and to make sets.
 ALLOWED = KNOWN | GENERATING | {"PUSH_EXC_INFO", "CHECK_EXC_MATCH", "POP_EXCEPT", "BUILD_SET", "SET_ADD", "SET_UPDATE"}
-# Of each module, what returns the same for the same arguments and does nothing else.
+# The pure functions of each module: the same result for the same arguments, and no side effect.
 NAMES: Mapping[types.ModuleType, Collection[str]] = MappingProxyType(
     {
         base64: ("b64decode", "b64encode", "urlsafe_b64decode", "urlsafe_b64encode", "b32decode", "b32encode"),
@@ -46,15 +46,15 @@ NAMES: Mapping[types.ModuleType, Collection[str]] = MappingProxyType(
         unicodedata: ("category", "name", "normalize", "numeric", "decimal", "digit"),
     }
 )  # fmt: skip
-# By their identity: not everything that a function finds outside of itself has a hash.
+# Compared by identity: not all globals of a function are hashable.
 PURE = frozenset(
     id(each) for each in (*SAFE, *ERRORS, *(getattr(module, name) for module, names in NAMES.items() for name in names))
 )
-# Is no constant.
+# The value of an undefined name.
 MISSING = object()
 CONSTANTS = (*PLAIN, re.Pattern, re.RegexFlag)
 VALUES = (str, int, float, bytes, list, dict, tuple, set, re.Match, re.Pattern, parse.SplitResult, parse.ParseResult)
-# What values have, and how functions of modules are reached. Others could be a user's own, which remember something.
+# The attributes of values, and of modules. Others could belong to user classes, which may have state.
 MEMBERS = frozenset(
     name
     for names in (*NAMES.values(), *map(dir, (*VALUES, hashlib.sha256())), ["parse"])
@@ -64,10 +64,10 @@ MEMBERS = frozenset(
 
 
 def is_pure(function: Callable[..., Any]) -> bool:
-    """Whether `function` and the functions that it calls only compute, as far as their code tells.
+    """Whether `function` and the functions that it calls are pure, as far as their code shows.
 
-    Known are operators, methods of its values, the functions in NAMES, and constants. What is not known for sure is not
-    pure.
+    It recognises operators, methods of its values, the functions in NAMES, and constants. Everything else counts as
+    impure.
 
     >>> is_pure(lambda record: json.loads(record["body"])["kind"] == "view")
     True
@@ -79,13 +79,13 @@ def is_pure(function: Callable[..., Any]) -> bool:
 
 
 class _Look:
-    """Looks through a function, and through each that it calls once."""
+    """Inspects a function, and each function that it calls once."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
 
     def passes(self, function: object) -> bool:
-        """Whether a function only computes, or is looked at already."""
+        """Whether a function is pure, or is being inspected already."""
         if type(function) is not types.FunctionType or len(self._seen) >= MOST_FUNCTIONS:
             return False
         if id(function) in self._seen:
@@ -106,16 +106,16 @@ class _Look:
         )
 
     def _may_load(self, function: types.FunctionType, steps: list[dis.Instruction], at: int) -> bool:
-        """Whether what is loaded from outside of the function is constant or pure."""
+        """Whether a value from outside of the function is constant or pure."""
         value, after = _found(function, steps[at].argval), at + 1
         while isinstance(value, types.ModuleType) and steps[after].opname in ATTRIBUTES:
-            # What is not there yet stays so: some modules import more when they are asked.
+            # An undefined name counts as missing: some modules import more on access.
             value, after = vars(value).get(steps[after].argval, MISSING), after + 1
         return id(value) in PURE or _is_constant(value) or self.passes(value)
 
 
 def _only_computes(step: dis.Instruction, outside: Collection[str]) -> bool:
-    """Whether an instruction changes nothing that is there behind the call."""
+    """Whether an instruction has no effect outside of the call."""
     if step.opname in ATTRIBUTES:
         return step.argval in MEMBERS
     known = step.opname in ALLOWED or step.opname.startswith(JUMPS)
@@ -123,7 +123,7 @@ def _only_computes(step: dis.Instruction, outside: Collection[str]) -> bool:
 
 
 def _found(function: types.FunctionType, name: str) -> Any:
-    """What a name means in a function; MISSING if it means nothing yet."""
+    """The value of a name in a function; MISSING if it has none yet."""
     if name not in function.__code__.co_freevars:
         return function.__globals__.get(name, vars(builtins).get(name, MISSING))
     try:

@@ -1,6 +1,6 @@
 """Python functions over Arrow batches: consecutive steps are fused, so rows cross from the JVM once.
 
-Rows that a Python filter refuses never return to the JVM, and values that no function made stay in Arrow.
+Rows that a Python filter drops never return to the JVM, and values that no function made stay in Arrow.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from rs_assets.records.schema import quoted
 from rs_assets.spark.arrow import map_in_arrow
 
 Kind = Literal["map", "flat_map", "filter", "for_each", "label"]
-# Steps whose answer is not a record, so that records may share it.
+# Steps whose result is not a record, so that records may share it.
 ONCE: frozenset[Kind] = frozenset({"filter", "label"})
-# How much of a record an error shows, in characters.
+# The most characters of a record that an error shows.
 SHOWN = 500
-# The fields that a step's function reads, where its code tells: see `fields_read`.
+# The fields that a step's function reads, if its code shows it: see `fields_read`.
 Reads = tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class PythonStep:
-    """One call of a user's function; `schema` is what map and flat_map make.
+    """One call of a user-defined function; `schema` is that of the results of map and flat_map.
 
-    With `pure` a filter or label is computed once for each distinct value of the one field that it reads, where there
-    are few.
+    With `pure` a filter or label is computed once for each distinct value of the one field that it reads, if those are
+    few.
     """
 
     kind: Kind
@@ -60,10 +60,10 @@ def python_step(kind: Kind, name: str, call: Callable[[Any], Any], schema: Struc
 
 
 def apply_python(frame: DataFrame, steps: Sequence[PythonStep], *, quarantines: bool = False) -> DataFrame:
-    """`frame` behind `steps`, in one pass. Hidden columns stay with the rows that they belong to.
+    """`frame` after `steps`, in one pass. Hidden columns stay with their rows.
 
     With `quarantines` a row on which a step raises comes out with REASON and without values; otherwise it ends the
-    batch with StepError. Fields that no step reads, and that end with a map or flat_map, do not cross.
+    batch with StepError. Fields that no step reads, and that end with a map or flat_map, are not sent to Python.
     """
     frame = _read_by(frame, steps)
     schema = frame.schema
@@ -81,7 +81,7 @@ def apply_python(frame: DataFrame, steps: Sequence[PythonStep], *, quarantines: 
 
 
 def _read_by(frame: DataFrame, steps: Sequence[PythonStep]) -> DataFrame:
-    """`frame` without the fields that nobody sees: those that no step reads up to the one that makes other records."""
+    """`frame` without unused fields: those that no step reads up to the first one that makes new records."""
     fields, wanted = visible(frame.columns), set[str]()
     for step in steps:
         reads = fields_read(step.call)
@@ -92,14 +92,14 @@ def _read_by(frame: DataFrame, steps: Sequence[PythonStep]) -> DataFrame:
             break
     else:
         return frame
-    # Of rows without any column Arrow would not tell how many there are.
+    # Without any column Arrow would not know the number of rows.
     kept = [name for name in frame.columns if name in wanted or name not in fields]
     return frame.select(*map(quoted, kept)) if kept else frame
 
 
 @dataclass(frozen=True, slots=True)
 class FusedSteps:
-    """What a Python worker runs: batches in, batches of `schema` out. `made` are the schemas of what steps make."""
+    """Runs in a Python worker: batches in, batches of `schema` out. `made` are the schemas of the steps' results."""
 
     steps: tuple[PythonStep, ...]
     made: tuple[pa.Schema | None, ...]
@@ -120,9 +120,9 @@ class FusedSteps:
 class Records:
     """The records of one batch between two steps.
 
-    `places` tells of which row of `batch` each record was made. As long as `made` is None the records are rows of
-    `batch`, which are in `columns`; then those that the function of `maker` has returned. `reasons` are the rows of
-    `batch` on which a step failed.
+    `places` maps each record to its row of `batch`. As long as `made` is None the records are rows of `batch`, which
+    are in `columns`; then those that the function of `maker` has returned. `reasons` are the rows of `batch` on which a
+    step failed.
     """
 
     batch: pa.RecordBatch
@@ -145,7 +145,7 @@ class Records:
         return visible(self.batch.schema.names)
 
     def run(self, step: PythonStep, schema: pa.Schema | None, reads: Reads) -> None:
-        """Let one step see every record."""
+        """Apply one step to every record."""
         before = set(self.reasons)
         match step.kind:
             case "filter":
@@ -197,10 +197,9 @@ class Records:
         self.labels = labels
 
     def _once(self, step: PythonStep, reads: Reads, told: Callable[[Any], Any], kind: type) -> np.ndarray | None:
-        """What `told` makes of the answer to each record, of a pure function that is called once for each value.
+        """The result of `told` for the answer to each record, of a pure function that is called once for each value.
 
-        None where it is to be called for each record: also if it fails, so that the first record on which it does is
-        told.
+        None if it has to be called for each record: also if it fails, so that the first failing record is reported.
         """
         if not step.pure or self.made is not None or reads is None or len(reads) != 1 or reads[0] not in self._fields:
             return None
@@ -215,7 +214,7 @@ class Records:
     def _make(self, step: PythonStep, schema: pa.Schema, reads: Reads) -> None:
         names, several, call = frozenset(schema.names), step.kind == "flat_map", step.call
         made, numbers = list[Row](), list[int]()
-        # What an earlier function has made is handed over: nobody else will see it.
+        # The results of an earlier function are passed on uncopied: they have no other reader.
         for number, row in enumerate(self._rows(reads) if self.made is None else self.made):
             try:
                 if several:
@@ -232,7 +231,7 @@ class Records:
         self.made, self.schema, self.maker = made, schema, step
 
     def _keep(self, numbers: Sequence[int]) -> None:
-        """Go on with some of the records."""
+        """Continue with some of the records."""
         if len(numbers) == len(self.places):
             return
         self.places = [self.places[n] for n in numbers]
@@ -243,26 +242,26 @@ class Records:
             self.made = [self.made[n] for n in numbers]
 
     def _looked_at(self) -> Columns:
-        """The records for one step, which may change what it gets and changes nothing for others."""
+        """The records for one step, which may change its own copy only."""
         if self.made is not None:
             return Columns.of_rows(self.made, self.schema)
         self.columns = self.columns.renewed()
         return self.columns
 
     def _shown(self, reads: Reads) -> Iterable[Any]:
-        """The records for a function that only looks at them."""
+        """The records for a function that only reads them."""
         columns = self._looked_at()
         if reads is not None and set(reads) <= set(columns.fields):
             return columns.rows(reads)
         return (Record(columns, number) for number in range(columns.count))
 
     def _rows(self, reads: Reads) -> Iterable[Row]:
-        """The records as dicts of their own, with all that the function reads."""
+        """The records as separate dicts, with all fields that the function reads."""
         columns = self._looked_at()
         return columns.rows(reads if reads is not None and set(reads) <= set(columns.fields) else None)
 
     def out(self, names: Sequence[str]) -> pa.RecordBatch:
-        """What goes back to the JVM: the columns `names`, and at the end the rows on which a step failed."""
+        """The batch for the JVM: the columns `names`, and at the end the rows on which a step failed."""
         arrays = self._arrays()
         rows = [*self.places, *self.reasons]
         whole = rows == list(range(self.batch.num_rows))
@@ -281,20 +280,20 @@ class Records:
         return pa.RecordBatch.from_arrays([found[name] for name in names], names=list(names))
 
     def _arrays(self) -> list[pa.Array] | None:
-        """The columns of what functions have made; None if nothing was."""
+        """The columns of the functions' results; None if there are none."""
         if self.made is None:
             return None
         try:
             return to_arrays(self.made, self.schema)
-        except Exception:  # noqa: BLE001  what is wrong with which record comes out below
-            assert self.maker is not None  # noqa: S101  somebody made them
+        except Exception:  # noqa: BLE001  the faulty record is found below
+            assert self.maker is not None  # noqa: S101  functions made them
             for misfit in list(misfits(self.made, self.schema)):
                 self._failed(self.maker, misfit.row, misfit)
             self._keep([n for n, place in enumerate(self.places) if place not in self.reasons])
             return to_arrays(self.made, self.schema)
 
     def _failed(self, step: PythonStep, number: int, error: BaseException) -> None:
-        """Keep the record of a step that failed on it apart, or end the batch with an error that travels as text."""
+        """Set a failed record of a step apart, or end the batch with an error that travels as text."""
         place = self.places[number]
         if self.quarantines:
             self.reasons.setdefault(place, _clean(_what(step, error))[:SHOWN])
@@ -322,12 +321,12 @@ def _label_of(answer: Any) -> str | None:
 
 
 def _what(step: PythonStep, error: BaseException) -> str:
-    """What happened; the name of the step is read out of it where steps share a gate: see `BLAMED`."""
+    """The error text; the name of the step is parsed from it where steps share a filter: see `BLAMED`."""
     if isinstance(error, MisfitError):
         return f"step {step.name!r} returned a record that does not fit its schema: {error.text}"
     return f"step {step.name!r} raised {type(error).__name__}: {text_of(error)}"
 
 
 def _clean(text: str) -> str:
-    """`text` without what no file and no table takes: halves of characters."""
+    """`text` without lone surrogates, which no file and no table accepts."""
     return text.encode("utf-8", "backslashreplace").decode()

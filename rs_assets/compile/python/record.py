@@ -1,4 +1,4 @@
-"""Records of an Arrow batch as Python sees them, converted only as far as a step looks at them."""
+"""Records of an Arrow batch as Python objects, converted only as far as a step reads them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ EPOCH = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))
 
 
 class Columns(dict[str, list[Any]]):
-    """The fields of some records as lists of Python values, each made by `convert` at its first use.
+    """The fields of some records as lists of Python values, each converted by `convert` at its first use.
 
-    Values of the fields `nested` can be changed by Python, so that each step gets its own.
+    Values of the fields `nested` are mutable, so that each step gets its own copies.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Columns(dict[str, list[Any]]):
 
     @classmethod
     def of_batch(cls, batch: pa.RecordBatch, fields: Sequence[str], places: Sequence[int] | None = None) -> Columns:
-        """The columns `fields` of `batch`; of the rows at `places` alone, if they are given.
+        """The columns `fields` of `batch`; only of the rows at `places`, if they are given.
 
         >>> batch = pa.RecordBatch.from_pydict({"page": ["/", "/a"], "ms": [1, 2]})
         >>> columns = Columns.of_batch(batch, ["page", "ms"], [1])
@@ -48,7 +48,7 @@ class Columns(dict[str, list[Any]]):
 
     @classmethod
     def of_rows(cls, rows: Sequence[Row], schema: pa.Schema) -> Columns:
-        """The fields of `rows`, with copies of what can be changed."""
+        """The fields of `rows`, with copies of mutable values."""
         nested = {field.name for field in schema if pa.types.is_nested(field.type)}
 
         def convert(name: str) -> list[Any]:
@@ -57,20 +57,20 @@ class Columns(dict[str, list[Any]]):
         return cls(schema.names, convert, len(rows), nested)
 
     def __missing__(self, name: str) -> list[Any]:
-        """Convert a field; KeyError if there is none of that name."""
+        """Convert a field; KeyError for an unknown name."""
         if name not in self.fields:
             raise KeyError(name)
         self[name] = values = self.convert(name)
         return values
 
     def renewed(self) -> Columns:
-        """The same, for another step."""
+        """The same columns, for another step."""
         made = Columns(self.fields, self.convert, self.count, self.nested)
         made.update({name: values for name, values in self.items() if name not in self.nested})
         return made
 
     def rows(self, names: Sequence[str] | None = None) -> Iterator[Row]:
-        """Each record as a dict of its own, with the fields `names`, or all."""
+        """Each record as a separate dict, with the fields `names`, or all."""
         wanted = self.fields if names is None else names
         if not wanted:
             return ({} for _ in range(self.count))
@@ -79,7 +79,7 @@ class Columns(dict[str, list[Any]]):
 
 @cache
 def _dict_of(names: tuple[str, ...]) -> Callable[..., Row]:
-    """A function that makes a dict of a value for each name, several times as fast as one that learns the names then.
+    """A function that makes a dict from a value for each name, several times as fast as a generic one.
 
     >>> _dict_of(("page", "it's"))("/", 5)
     {'page': '/', "it's": 5}
@@ -91,10 +91,11 @@ def _dict_of(names: tuple[str, ...]) -> Callable[..., Row]:
 
 
 class Record(Mapping[str, Any]):
-    """Row `index` of `columns`, to be read only: what a filter gets.
+    """Row `index` of `columns`, read-only: the argument of a filter.
 
-    A filter that looks at one field of twenty pays for one: the others never become Python objects. It is no dict,
-    whose own storage C code would look at and find empty: `json.dumps` refuses it, and takes `dict(record)`.
+    A filter that reads one field of twenty pays for one: the others never become Python objects. It is not a dict,
+    because C code would read the dict's own storage and find it empty: `json.dumps` refuses it, and takes
+    `dict(record)`.
 
     >>> batch = pa.RecordBatch.from_pylist([{"page": "/", "ms": 1}, {"page": "/a", "ms": 2}])
     >>> record = Record(Columns.of_batch(batch, ["page", "ms"]), 1)
@@ -109,7 +110,7 @@ class Record(Mapping[str, Any]):
         self._index = index
 
     def __getitem__(self, name: str) -> Any:
-        """The value of a field; KeyError if there is none of that name."""
+        """The value of a field; KeyError for an unknown name."""
         return self._columns[name][self._index]
 
     def __contains__(self, name: object) -> bool:
@@ -137,11 +138,11 @@ class Record(Mapping[str, Any]):
         return {**other, **self}
 
     def __reduce__(self) -> tuple[type, tuple[Row]]:
-        """Copied and sent as a dict."""
+        """Copied and pickled as a dict."""
         return dict, (dict(self),)
 
     def copy(self) -> Row:
-        """A dict of its own."""
+        """A separate dict."""
         return dict(self)
 
 
@@ -149,7 +150,7 @@ def values_of(array: pa.Array) -> list[Any]:
     """The values of a column: maps are dicts (of equal keys the last counts), times are aware and in UTC."""
     kind = array.type
     if pa.types.is_timestamp(kind) and kind.unit == "us" and kind.tz == "UTC":
-        # Several times as fast as pyarrow's own way.
+        # Several times as fast as pyarrow's own conversion.
         micros = array.cast(pa.int64()).to_pylist()
         return [None if n is None else EPOCH + timedelta(microseconds=n) for n in micros]
     values: list[Any] = array.to_pylist(maps_as_pydicts="lossy") if _maps_are_dicts(kind) else array.to_pylist()
@@ -157,7 +158,7 @@ def values_of(array: pa.Array) -> list[Any]:
 
 
 def _maps_are_dicts(kind: pa.DataType) -> bool:
-    """Whether there are maps in `kind`, and all their keys can be keys of a dict."""
+    """Whether there are maps in `kind`, all of whose keys are hashable."""
     maps = list(_maps(kind))
     return bool(maps) and not any(pa.types.is_nested(each.key_type) for each in maps)
 

@@ -1,4 +1,4 @@
-"""What a function of map or flat_map has returned, as dicts of just the fields of its schema."""
+"""Converts the results of map and flat_map into dicts of exactly the fields of the schema."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rs_assets.records.rows import MisfitError
 
 
 def mapping(value: object, names: AbstractSet[str]) -> dict[str, Any]:
-    """`value`, a mapping or a dataclass, as a dict of its own: the function may go on to change what it returned.
+    """`value`, a mapping or a dataclass, as a separate dict: the function may later change its result.
 
-    MisfitError if it lacks one of `names`, or has a field more: null must be said, for a name that is only misspelt
-    would be a null otherwise.
+    MisfitError if it lacks one of `names`, or has an additional field: nulls must be explicit, because a misspelt name
+    would otherwise be a null.
 
     >>> mapping({"page": "/", "ms": None}, {"page", "ms"})
     {'page': '/', 'ms': None}
@@ -21,7 +21,7 @@ def mapping(value: object, names: AbstractSet[str]) -> dict[str, Any]:
     Traceback (most recent call last):
     rs_assets.records.rows.MisfitError: row 0: it has the field 'm', which is not one of: ms, p [row=0, field=m]
     """
-    # The usual first: to ask whether something is a mapping takes longer than all the rest.
+    # The usual case first: asking whether a value is a mapping takes longer than all the rest.
     if type(value) is dict:
         made = value.copy()
     elif isinstance(value, Mapping):
@@ -37,13 +37,13 @@ def mapping(value: object, names: AbstractSet[str]) -> dict[str, Any]:
 
 
 def fields_of(value: object) -> Iterable[str] | None:
-    """The names of the fields of a record: of a dataclass, a named tuple or a model of Pydantic; None of all else."""
+    """The names of the fields of a dataclass, a named tuple or a Pydantic model; None for other values."""
     found = (getattr(type(value), name, None) for name in ("__dataclass_fields__", "_fields", "model_fields"))
     return next((fields for fields in found if isinstance(fields, Mapping | tuple)), None)
 
 
 def plain(value: Any) -> Any:
-    """`value` with dicts for the records within it, whatever holds them.
+    """`value` with dicts for the records within it, in any container.
 
     >>> from typing import NamedTuple
     >>> class Hit(NamedTuple):
@@ -60,7 +60,7 @@ def plain(value: Any) -> Any:
 
 
 def mappings(values: Any, names: AbstractSet[str]) -> list[dict[str, Any]]:
-    """Each of `values` as such a dict; none if it is None or empty."""
+    """Each of `values` as such a dict; no dicts if it is None or empty."""
     if not values:
         return []
     if isinstance(values, Mapping | str | bytes):
@@ -75,5 +75,5 @@ def _misnamed(made: dict[str, Any], names: AbstractSet[str]) -> MisfitError:
         return MisfitError(text, row=0, field=str(surplus))
     lacking = min(names - made.keys())
     return MisfitError(
-        f"the field {lacking!r} is missing; say {{{lacking!r}: None}} for no value", row=0, field=lacking
+        f"the field {lacking!r} is missing; return {{{lacking!r}: None}} for no value", row=0, field=lacking
     )

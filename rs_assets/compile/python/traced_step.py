@@ -1,4 +1,4 @@
-"""Steps whose function Spark computes, as far as it is understood."""
+"""Steps whose function Spark computes, as far as tracing understands it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from rs_assets.records.columns import LABEL, hidden, visible
 from rs_assets.records.schema import quoted
 from rs_assets.topology.user_code.expression import PythonFunction
 
-# Spark's hash of no boolean is this number. The optimizer does not know it.
+# No boolean has this hash in Spark. The optimizer does not know it.
 NO_HASH = 0
 
 
 def without_dropped(
     wiring: Wiring, function: PythonFunction, flow: Flow, trace: Callable[[object, Mapping[str, str]], Traced]
 ) -> tuple[Flow, bool]:
-    """`flow` without the records that `function` surely drops, and whether all others surely stay.
+    """`flow` without the records that `function` certainly drops, and whether all others certainly stay.
 
-    A filter stands behind the gate of the source, which counts all records, and above what it was written above.
+    The filter comes after the source's bad-record filter, which counts all records.
     """
     fields = _fields(wiring, function, flow)
     traced = trace(function.call, fields) if fields else Traced(None)
@@ -36,14 +36,14 @@ def without_dropped(
         return flow, False
     stays = leading_to(traced.tree, {"keep", "ask"})
     if stays is False:
-        # Spark would take away what comes before it.
+        # Spark would remove a condition without it.
         return flow, False
     left = flow if stays is True else Flow(flow.frame.filter(Columns().of(stays)))
     return left, not traced.asked
 
 
 def traced_map(wiring: Wiring, function: PythonFunction, step: PythonStep, flow: Flow) -> Flow | None:
-    """The records that `function` makes, with those that Python makes by `step`; None if those are all."""
+    """The records that `function` makes, with those that Python makes by `step`; None if Python makes all."""
     fields, schema = _fields(wiring, function, flow), step.schema or StructType()
     made = {field.name: field.dataType.simpleString() for field in schema.fields}
     if not fields or not all(field.nullable for field in schema.fields):
@@ -64,7 +64,7 @@ def traced_map(wiring: Wiring, function: PythonFunction, step: PythonStep, flow:
 
 
 def traced_label(wiring: Wiring, function: PythonFunction, flow: Flow) -> Flow | None:
-    """The records with the labels that `function` gives; None if they are for Python."""
+    """The records with the labels of `function`; None if they are for Python."""
     fields = _fields(wiring, function, flow)
     traced = trace_label(function.call, fields) if fields else Traced(None)
     if traced.tree is None or traced.asked:
@@ -75,7 +75,7 @@ def traced_label(wiring: Wiring, function: PythonFunction, flow: Flow) -> Flow |
 def _fields(wiring: Wiring, function: PythonFunction, flow: Flow) -> Mapping[str, str]:
     """The types of the fields that `function` gets; none if it is not to be traced.
 
-    Behind a step that Python runs it is fused with that one: a record crosses from the JVM once.
+    After another Python step it is fused with that one: a record crosses from the JVM once.
     """
     schema = flow.frame.schema
     names = visible(schema.names)
@@ -85,10 +85,10 @@ def _fields(wiring: Wiring, function: PythonFunction, flow: Flow) -> Mapping[str
 
 
 def _values(frame: DataFrame, tree: Tree, schema: StructType) -> list[Column]:
-    """The fields of `schema`. Each may be null for Spark, as a Python function's may.
+    """The fields of `schema`. All are nullable for Spark, as a Python function's are.
 
-    Otherwise the state of a window over them would depend on whether a function was traced: Spark knows when a field
-    is never null, and leaves constants out of the keys.
+    Otherwise the state of a window over them would depend on whether a function was traced: Spark uses the fact that a
+    field is never null, and leaves constants out of the keys.
     """
     columns = Columns()
     kinds = [(field.name, field.dataType.simpleString()) for field in schema.fields]

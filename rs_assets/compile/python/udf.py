@@ -1,6 +1,6 @@
-"""Functions of users' own, as Spark calls them: over Arrow batches, and what they raise comes back as a value.
+"""User-defined functions, as Spark calls them: over Arrow batches, with errors returned as values.
 
-A result is a struct of the value and of the fault, so that Spark raises only where the value is asked for.
+A result is a struct of the value and of the fault, so that Spark raises only where the value is used.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from rs_assets.errors import StepError
 from rs_assets.expressions.functions.own import ASKED, Body
 from rs_assets.records.rows import MisfitError, misfits, to_arrays
 
-# How much of arguments an error shows, in characters.
+# The most characters of arguments that an error shows.
 SHOWN: Final = 500
-# Spark hands Arrow functions the columns of files as they were read, and waits for ever where those are texts.
+# Spark passes Arrow functions the columns of files as they were read, and hangs if those are texts.
 COLUMNAR: Final = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 _KNOWN: Final[WeakKeyDictionary[SparkSession, dict[str, Body]]] = WeakKeyDictionary()
 
 
 def know_functions(spark: SparkSession) -> None:
-    """Let `spark` know the functions that calls were made of; TopologyError for one that workers cannot get.
+    """Register the functions of calls with `spark`; TopologyError for one that cannot be sent to workers.
 
-    One that is declared again has its name while its code is the same, and may have captured other values.
+    A redeclared function keeps its name while its code is the same, and may have captured other values.
     """
     known = _KNOWN.setdefault(spark, {})
     for name, body in list(ASKED.items()):
@@ -59,12 +59,12 @@ def _register(spark: SparkSession, body: Body) -> None:
 
 
 class NumberError(ValueError):
-    """A vectorised function has returned another number of values than it got rows: no row of them is to blame."""
+    """A vectorised function has returned the wrong number of values: no single row is to blame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What came of some rows: values as Arrow, and the faults of those rows that have one."""
+    """The results for some rows: values as Arrow, and the faults of failed rows."""
 
     values: pa.Array
     faults: dict[int, str]
@@ -72,16 +72,16 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """What a worker runs: columns of arguments in, structs of value and fault out. `kind` is the type of values.
+    """Runs in a worker: columns of arguments in, structs of value and fault out. `kind` is the type of values.
 
-    The first column only tells how many rows there are.
+    The first column only carries the number of rows.
     """
 
     body: Body
     kind: pa.DataType
 
     def __call__(self, *columns: pa.Array) -> pa.Array:
-        """Call the function for all rows that have what it needs; the others are null."""
+        """Call the function for all rows without a null for a required argument; the others are null."""
         rows, given = len(columns[0]), columns[1:]
         called = self._called(given, rows)
         whole = len(called) == rows
@@ -113,31 +113,31 @@ class Runner:
             if rows == 1 or isinstance(error, NumberError):
                 faults = {number: self._fault(error, given, number) for number in range(rows)}
                 return Made(pa.nulls(rows, self.kind), faults)
-        # One row of them is to blame.
+        # A single row is to blame.
         alone = [self._made([each.slice(number, 1) for each in given], 1) for number in range(rows)]
         faults = {number: made.faults[0] for number, made in enumerate(alone) if made.faults}
         return Made(pa.concat_arrays([made.values for made in alone]), faults)
 
     def _at_once(self, given: Sequence[pa.Array], rows: int) -> pa.Array:
-        """What a vectorised function gives, as values of the type."""
+        """The result of a vectorised function, as values of the type."""
         if self.body.form == "pandas":
             import pandas as pd
 
             series = [_as_series(each, needed) for each, needed in zip(given, self._needs(given), strict=True)]
             found = self.body.call(*series)
             if not isinstance(found, pd.Series):
-                raise TypeError(f"it returned {type(found).__name__}, no Series")
+                raise TypeError(f"it returned {type(found).__name__}, not a Series")
             made = pa.array(found, self.kind, from_pandas=False)
         else:
             found = self.body.call(*given)
             if not isinstance(found, pa.Array | pa.ChunkedArray):
-                raise TypeError(f"it returned {type(found).__name__}, no Array of pyarrow")
+                raise TypeError(f"it returned {type(found).__name__}, not a pyarrow Array")
             made = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
             made = made if made.type == self.kind else made.cast(self.kind)
         if len(made) != rows:
             raise NumberError(f"it returned {len(made)} values for {rows} rows")
         if self.body.fills and made.null_count:
-            raise ValueError("it returned a null, and is declared to give a value always")
+            raise ValueError("it returned a null, but its declared result is not nullable")
         return made
 
     def _needs(self, given: Sequence[pa.Array]) -> Iterable[bool]:
@@ -153,7 +153,7 @@ class Runner:
             try:
                 values[number] = shaped(call(*each))
                 if self.body.fills and values[number] is None:
-                    raise TypeError("it returned None, and is declared to give a value always")
+                    raise TypeError("it returned None, but its declared result is not nullable")
             except RAISED as error:
                 faults[number] = self._fault(error, given, number)
         return self._fitted(values, faults, given)
@@ -164,17 +164,17 @@ class Runner:
         records = [{"value": value} for value in values]
         try:
             return Made(to_arrays(records, schema)[0], faults)
-        except Exception:  # noqa: BLE001  what is wrong with which value comes out below
+        except Exception:  # noqa: BLE001  the faulty value is found below
             for misfit in list(misfits(records, schema)):
                 records[misfit.row] = {"value": None}
                 faults.setdefault(misfit.row, self._fault(misfit, given, misfit.row))
             return Made(to_arrays(records, schema)[0], faults)
 
     def _fault(self, error: BaseException, given: Sequence[pa.Array], number: int) -> str:
-        """The error as a text that a message of Spark's can carry."""
+        """The error as a text that a Spark message can carry."""
         told = self.body.told
         if isinstance(error, MisfitError):
-            what = f"the function {told!r} returned what does not fit {self.body.gives}: {error.text}"
+            what = f"the function {told!r} returned a value that does not fit {self.body.gives}: {error.text}"
         else:
             what = f"the function {told!r} raised {type(error).__name__}: {text_of(error)}"
         shown = ", ".join(repr(values_of(each.slice(number, 1))[0]) for each in given)
@@ -196,7 +196,7 @@ def _spread(values: pa.Array, places: Sequence[int], rows: int) -> pa.Array:
 
 
 def _as_series(column: pa.Array, needed: bool) -> Any:  # noqa: FBT001  of one argument
-    """An argument as a series: of numbers that may be null one that keeps them whole."""
+    """An argument as a series: nullable whole numbers stay whole."""
     import pandas as pd
 
     kinds = {
@@ -207,7 +207,7 @@ def _as_series(column: pa.Array, needed: bool) -> Any:  # noqa: FBT001  of one a
 
 
 def _shape(kind: pa.DataType, *, rows: bool) -> Callable[[Any], Any]:
-    """What makes plain dicts of the records that a function returns."""
+    """A converter from returned records to plain dicts."""
     if rows:
         made = _Rows(tuple(field.name for field in kind.value_type))
         return (lambda value: plain(made(value))) if _has_records(kind.value_type) else made
@@ -219,14 +219,14 @@ def _shape(kind: pa.DataType, *, rows: bool) -> Callable[[Any], Any]:
 
 
 def _has_records(kind: pa.DataType) -> bool:
-    """Whether there are records within what a value of `kind` holds."""
+    """Whether a value of `kind` contains records."""
     held = [kind.field(n).type for n in range(kind.num_fields)] if pa.types.is_nested(kind) else []
     return any(pa.types.is_struct(each) or _has_records(each) for each in held)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The rows that a table function makes, as dicts of `names`."""
+    """The rows of a table function, as dicts of `names`."""
 
     names: tuple[str, ...]
 
@@ -234,7 +234,7 @@ class _Rows:
         if made is None:
             return []
         if isinstance(made, dict | str | bytes):
-            raise TypeError(f"it returned {type(made).__name__}, no rows: yield them, or return a list")
+            raise TypeError(f"it returned {type(made).__name__}, not rows: yield them, or return a list")
         return [self._row(each) for each in made]
 
     def _row(self, row: Any) -> dict[str, Any]:
@@ -248,5 +248,5 @@ class _Rows:
 
 
 def _clean(text: str) -> str:
-    """`text` without what Java does not take: halves of characters."""
+    """`text` without lone surrogates, which Java does not accept."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -91,7 +91,7 @@ def declared_schema(wiring: Wiring, source: Source) -> StructType:
     if isinstance(source, ArraySource):
         return from_arrow_schema(infer_schema(source.rows, step=source.name))
     raise SchemaError(
-        f"the schema of step {source.name!r} is found out at the first start: nothing can be checked before",
+        f"the schema of step {source.name!r} is inferred at the first start: nothing can be checked before",
         remedy="declare it: schema='page string, ms bigint'",
         step=source.name,
     )

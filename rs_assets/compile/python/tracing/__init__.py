@@ -1,1 +1,1 @@
-"""Python functions that become plans: what a function computes, found out by calling it with stand-ins."""
+"""Python functions that become plans: symbolic execution with proxies for the values."""

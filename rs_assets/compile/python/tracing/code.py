@@ -1,4 +1,4 @@
-"""What the code of a function does, looked up before it is called: nothing may happen outside of it."""
+"""Inspects a function's bytecode before it is called: it must not have effects outside of itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from rs_assets.compile.python.tracing.path import RefusedError
 
-# Instructions of Python 3.11 to 3.13 that touch nothing but the function's own values. All others are refused.
+# Instructions of Python 3.11 to 3.13 that use nothing but the function's own values. All others are refused.
 KNOWN = frozenset(
     # ruff: noqa: SIM905  a list of words
     """
@@ -26,11 +26,11 @@ KNOWN = frozenset(
 )
 # Of a generator expression; elsewhere they make a generator.
 GENERATING = frozenset({"RETURN_GENERATOR", "YIELD_VALUE", "CALL_INTRINSIC_1", "RERAISE"})
-# How comprehensions of Python 3.12 give a variable back that they have hidden.
+# Instructions by which comprehensions of Python 3.12 restore a hidden variable.
 RESTORING = frozenset({"RERAISE", "CALL_INTRINSIC_1"})
 JUMPS = "POP_JUMP_"
 ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
-# What an instruction that is not known means to people.
+# Descriptions of other instructions.
 MEANS = {
     "PUSH_EXC_INFO": "try or with",
     "BEFORE_WITH": "with",
@@ -39,15 +39,15 @@ MEANS = {
     "DELETE_GLOBAL": "it sets a global",
     "STORE_ATTR": "it sets an attribute",
     "DELETE_ATTR": "it sets an attribute",
-    "BUILD_SET": "a set, which can be traced behind 'in' only",
+    "BUILD_SET": "a set, which can be traced after 'in' only",
     "RETURN_GENERATOR": "a generator",
     "MATCH_MAPPING": "a match of patterns",
     "MATCH_CLASS": "a match of patterns",
 }
-# Operators by which one line may take for ever.
+# Operators by which one line may run for ever.
 GROWING = ("**", "<<")
 ONLY = (None, True, False)
-# How long the code of one function may be, in bytes: some 500 lines. What is longer takes seconds to look through.
+# The most bytes of code of one function: some 500 lines. Longer functions take seconds to inspect.
 LONGEST_CODE = 20_000
 
 
@@ -69,7 +69,7 @@ def parts_of(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def instructions(code: types.CodeType) -> list[dis.Instruction]:
-    """What `code` does, step by step, without what only carries a large argument or waits for the interpreter."""
+    """The instructions of `code`, without cache entries and extended arguments."""
     return [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
 
 
@@ -95,7 +95,7 @@ def _check(code: types.CodeType, outside: frozenset[str]) -> None:
 
 
 def _with_only(step: dis.Instruction, before: dis.Instruction | None) -> bool:
-    """Whether `is` asks for one of ONLY. Behind a jump something else may, as in `is (x or None)`."""
+    """Whether `is` compares with one of ONLY. After a jump it may be another value, as in `is (x or None)`."""
     known = before is not None and before.opname == "LOAD_CONST" and _is_only(before.argval)
     return known and not step.is_jump_target
 
@@ -112,7 +112,7 @@ def asked_for(code: types.CodeType) -> frozenset[str]:
 
 
 def members_in(code: types.CodeType) -> frozenset[int]:
-    """The places of constants that stand behind `in`, as tuples."""
+    """The indexes of tuple constants that follow `in`."""
     steps = list(dis.get_instructions(code))
     behind_in = (a for a, b in pairwise(steps) if b.opname == "CONTAINS_OP")
     return frozenset(a.arg for a in behind_in if a.opname == "LOAD_CONST" and a.arg is not None)

@@ -1,4 +1,4 @@
-"""What a traced function computes, as Columns of Spark."""
+"""Converts traced expressions to Spark Columns."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ OPERATIONS: Mapping[str, Callable[..., Column]] = MappingProxyType(
 
 
 class Columns:
-    """Makes each Column once."""
+    """Converts each expression once."""
 
     def __init__(self) -> None:
         self._made: dict[Expression, Column] = {}
@@ -79,9 +79,9 @@ class Columns:
         return OPERATIONS[expression.operation](*map(self.of, expression.parts))
 
     def case(self, tree: Tree, place: int, kind: str) -> Column:
-        """The value number `place`, of type `kind`, of what is made; null where nothing is.
+        """The value number `place`, of type `kind`, of the result; null where there is none.
 
-        Each condition is computed behind those that come before it.
+        Each condition is computed only if the ones before it allow it.
         """
         if isinstance(tree, Leaf):
             return self.of(tree.values[place] if tree.values else literal(kind, None))

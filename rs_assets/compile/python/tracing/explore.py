@@ -1,4 +1,4 @@
-"""All ways through a function, found by calling it again for each."""
+"""Finds all paths through a function by calling it once for each."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rs_assets.compile.python.tracing.record import Record
 from rs_assets.compile.python.tracing.stand_ins import StandIns
 from rs_assets.compile.python.tracing.tree import ASK, Branch, Leaf, Tree, size_of
 
-# How many ways are followed, how many lines may be run on all of them, and how large the tree may be.
+# The most paths, the most lines to run on all of them, and the largest tree.
 MOST_PATHS, MOST_LINES, LARGEST = 64, 10_000, 4_000
-# The answers on one way, and where it ends.
+# The answers on one path, and its leaf.
 Taken = tuple[list[tuple[Expression, bool]], Leaf]
 Judge = Callable[[Path, Any], Leaf]
 
@@ -36,7 +36,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A function as a tree; `asked` says what of it is not understood. The tree is None if nothing is."""
+    """A function as a tree; `asked` are the reasons for a fallback to Python. None: nothing is compiled."""
 
     tree: Tree | None
     asked: tuple[Asked, ...] = ()
@@ -63,7 +63,7 @@ class _Explorer:
             taken = tuple(answer for _, answer in path.forks)
             waiting += [(*taken[:place], not taken[place]) for place in range(len(chosen), len(taken))]
             if len(found) + len(waiting) > MOST_PATHS:
-                raise RefusedError(f"more than {MOST_PATHS} ways lead through it")
+                raise RefusedError(f"more than {MOST_PATHS} paths lead through it")
         return found
 
     def tree(self) -> Tree:
@@ -74,7 +74,7 @@ class _Explorer:
         return made
 
     def _end_of(self, path: Path) -> Leaf:
-        """What the function does on `path`."""
+        """The outcome of the function on `path`."""
         self.stand_ins.path = path
         try:
             with self._counted():
@@ -82,7 +82,7 @@ class _Explorer:
             leaf = self.judge(path, result)
         except RefusedError:
             raise
-        except (Exception, Ask) as end:  # noqa: BLE001  whatever the function raises, it raises for the real record
+        except (Exception, Ask) as end:  # noqa: BLE001  the function raises it for the real record, too
             why = path.why or f"it raises {type(end).__name__}"
             self.asked[Asked(why, self._line_of(end.__traceback__))] = None
             return ASK
@@ -93,7 +93,7 @@ class _Explorer:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """A call that ends after MOST_LINES lines: what loops for long is refused."""
+        """Limits a call to MOST_LINES lines, to refuse long loops."""
         before = sys.gettrace()
 
         def within(frame: types.FrameType, event: str, argument: object) -> Any:  # noqa: ARG001  Python's form
@@ -121,9 +121,9 @@ class _Explorer:
 
 
 def explore(function: object, fields: Mapping[str, str], judge: Judge) -> Traced:
-    """`function` as a tree over `fields`, their types by name; `judge` tells what becomes of what it returns.
+    """`function` as a tree over `fields`, their types by name; `judge` converts its return value to a leaf.
 
-    The function itself is not called, only a copy in which nothing outside of it can be reached.
+    Only a copy of the function is called, which cannot reach anything outside of it.
     """
     stand_ins = StandIns()
     try:
@@ -135,7 +135,7 @@ def explore(function: object, fields: Mapping[str, str], judge: Judge) -> Traced
 
 
 def _grown(paths: Sequence[Taken], depth: int = 0) -> Tree:
-    """The tree of `paths`, which have the same first `depth` answers; a question that changes nothing is left out."""
+    """The tree of `paths`, which share the first `depth` answers; a question without effect is left out."""
     forks, leaf = paths[0]
     if len(forks) == depth:
         if len(paths) > 1:

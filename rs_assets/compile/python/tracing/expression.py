@@ -1,4 +1,4 @@
-"""What a traced function computes, as frozen data that knows nothing of Spark."""
+"""Expressions of a traced function, as frozen data independent of Spark."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 # The greatest and the least bigint.
 LEAST, GREATEST = -(2**63), 2**63 - 1
-# Whole numbers up to here are doubles of the same value.
+# Whole numbers up to here have exact doubles.
 EXACT_DOUBLE = 2**53
-# What a field may be that is modelled, with the bits of whole numbers besides the sign.
+# The field types that are modelled, with the bits of whole numbers besides the sign.
 WHOLE = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 
 
@@ -26,7 +26,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant of one of Spark's types, by its name; `shown` tells 0.0 from -0.0, which are equal in Python."""
+    """A constant of one of Spark's types, by its name; `shown` distinguishes 0.0 from -0.0, equal in Python."""
 
     kind: str
     value: str | int | float | bool | None
@@ -40,7 +40,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operation: a key of `columns.OPERATIONS`. None of them ever raises; a null among its parts makes null."""
+    """An operation: a key of `columns.OPERATIONS`. Operations never raise; a null argument makes the result null."""
 
     operation: str
     parts: tuple[Expression, ...]

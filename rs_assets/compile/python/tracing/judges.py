@@ -1,4 +1,4 @@
-"""What becomes of what a function returns, for each kind of step."""
+"""Outcomes of a traced function: the meaning of its return value for each kind of step."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rs_assets.compile.python.tracing.texts import Text
 from rs_assets.compile.python.tracing.tree import ASK, Leaf
 from rs_assets.compile.python.tracing.values import Opaque, Value
 
-# Types whose values Python gives back as it got them.
+# Types whose values survive a round trip through Python unchanged.
 HANDED_ON = ("date", "timestamp", "binary")
-# What Arrow takes for a field as it is.
+# The constants that Arrow accepts for a field without conversion.
 CONSTANTS = {("string", str), ("boolean", bool), ("double", float)}
 STANDS_FOR: Mapping[str, type[Value]] = MappingProxyType({"string": Text, "double": Real})
 
@@ -27,13 +27,13 @@ def judge_filter(path: Path, result: Any) -> Leaf:  # noqa: ARG001  the judge's 
 
 
 def judge_flat_map(path: Path, result: Any) -> Leaf:  # noqa: ARG001  the judge's form
-    """A record of which nothing is made goes; all others are for Python."""
+    """A record with an empty result is dropped; all others are for Python."""
     nothing = result is None or (type(result) in (list, tuple) and not result)
     return Leaf("drop") if nothing else ASK
 
 
 def judge_label(path: Path, result: Any) -> Leaf:
-    """The label as text; none for None."""
+    """The label as text; no label for None."""
     if result is None:
         return Leaf("made", (literal("string", None),))
     if issubclass(type(result), Text):
@@ -57,7 +57,7 @@ def judge_map(made: Mapping[str, str]) -> Judge:
 
 
 def _fitting(path: Path, value: Any, kind: str) -> Expression:
-    """`value` for a field of type `kind`; asks where Arrow's conversion is not known to do the same."""
+    """`value` for a field of type `kind`; falls back to Python where Arrow's conversion may differ."""
     held = type(value)
     if value is None:
         return literal(kind, None)

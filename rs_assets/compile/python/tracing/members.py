@@ -1,4 +1,4 @@
-"""Constants that something may be in: `in` is one question, not one for each of them."""
+"""Constants after `in`: membership is one question, not one for each constant."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rs_assets.compile.python.tracing.path import MOST_PARTS
 from rs_assets.compile.python.tracing.texts import Text
 from rs_assets.compile.python.tracing.values import Unknown, is_value
 
-# Constants of these types are what they are, wherever they come from.
+# Constants of these types have the same value everywhere.
 PLAIN = (str, int, float, bool, bytes, type(None))
-# Those of them that no text, and no whole number, ever equals.
+# Those of them that never equal a text or a whole number.
 NO_TEXT = (int, float, bool, bytes, type(None))
 NO_NUMBER = (str, bytes, type(None))
 
@@ -24,13 +24,13 @@ class Members(tuple[Any, ...]):
     __slots__ = ()
 
     def __contains__(self, value: object) -> bool:
-        """One question, if that is enough."""
+        """Membership by one question, if that is enough."""
         found = asked_at_once(value, self)
         return super().__contains__(value) if found is None else found
 
 
 class Choice:
-    """A frozenset of constants. Its order is another one in each process, so that nobody may ask for it."""
+    """A frozenset of constants. Its order differs between processes, so that code must not depend on it."""
 
     __slots__ = ("rs_unknown", "rs_values")
 
@@ -76,7 +76,7 @@ class Choice:
 
 
 def asked_at_once(value: object, members: Collection[Any]) -> bool | None:
-    """Whether `value` equals one of `members`, by one question; None if it is no text and no whole number."""
+    """Whether `value` equals one of `members`, by one question; None if it is neither text nor a whole number."""
     if len(members) >= MOST_PARTS and is_value(value):
         value.rs_path.ask("so many members are for Python")  # type: ignore[attr-defined]
     if issubclass(type(value), Text) and all(type(m) is str or type(m) in NO_TEXT for m in members):

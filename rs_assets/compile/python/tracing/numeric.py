@@ -1,4 +1,4 @@
-"""Numbers of which only the type is known: whole ones with bounds, and doubles that are numbers."""
+"""Proxies for numbers: whole ones with bounds, and doubles that are not nan."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _operator(operation: str, *, swapped: bool = False) -> Callable[[Any, Any], 
 
 
 class Number(Value):
-    """What whole numbers and doubles have in common."""
+    """The base of whole numbers and doubles."""
 
     __slots__ = ()
 
@@ -61,12 +61,12 @@ class Whole(Number):
         self.rs_greatest = greatest
 
     def rs_other(self, value: Any) -> Expression | None:
-        """What `value` is compared as."""
+        """The expression to compare `value` by."""
         made = self.rs_as_whole(value)
         return None if made is None else made.rs_expression
 
     def rs_as_whole(self, value: Any) -> Whole | None:
-        """`value` as a whole number, None for what is none."""
+        """`value` as a whole number, None for other values."""
         if issubclass(type(value), Whole):
             return value  # type: ignore[no-any-return]
         if type(value) not in (int, bool):
@@ -76,17 +76,17 @@ class Whole(Number):
         return Whole(self.rs_path, whole(int(value)), int(value), int(value))
 
     def rs_compared(self, operation: str, value: Any) -> Any:
-        """Fork; a comparison with a double is exact or asks."""
+        """Fork; a comparison with a double is exact or falls back to Python."""
         if type(value) is float or issubclass(type(value), Real):
             return self.rs_exact_double().rs_compared(operation, value)
         return super().rs_compared(operation, value)
 
     def rs_exact_double(self) -> Real:
-        """The same number as a double; asks where there is none."""
+        """The same number as a double; falls back to Python if there is none."""
         if self.rs_least < -EXACT_DOUBLE or self.rs_greatest > EXACT_DOUBLE:
             bounds = (whole(-EXACT_DOUBLE), whole(EXACT_DOUBLE))
             if not self.rs_path.fork(call("between", self.rs_expression, *bounds)):
-                self.rs_path.ask("whole numbers beyond 2**53 are no doubles")
+                self.rs_path.ask("whole numbers beyond 2**53 have no exact double")
         return self._double()
 
     def _double(self) -> Real:
@@ -112,7 +112,7 @@ class Whole(Number):
         return -self if self < 0 else self
 
     def rs_arithmetic(self, operation: str, other: Any, *, swapped: bool) -> Any:
-        """The result of an operation; asks where it is not known to be the same."""
+        """The result of an operation; falls back to Python where it may differ."""
         if type(other) is float or issubclass(type(other), Real):
             return self._double().rs_arithmetic(operation, other, swapped=swapped)
         made = self.rs_as_whole(other)
@@ -127,7 +127,7 @@ class Whole(Number):
 
 
 def _fitting(operation: str, left: Whole, right: Whole) -> Whole:
-    """The result of a sum, difference or product; asks where it is no bigint."""
+    """The result of a sum, difference or product; falls back to Python where it does not fit a bigint."""
     bounds = BOUNDS[operation]((left.rs_least, left.rs_greatest), (right.rs_least, right.rs_greatest))
     made = call(operation, left.rs_expression, right.rs_expression)
     if (bounds[0] < LEAST or bounds[1] > GREATEST) and left.rs_path.fork(call("is_null", made)):
@@ -150,7 +150,7 @@ def _remainder(operation: str, left: Whole, right: Whole) -> Whole:
 
 
 class Real(Number):
-    """A double that is a number, perhaps an infinite one; what is none is a real `nan`."""
+    """A double that is not nan, perhaps infinite; nan is the real `nan`."""
 
     __slots__ = ("rs_finite",)
     rs_python = float
@@ -161,21 +161,21 @@ class Real(Number):
         self.rs_finite = finite
 
     def rs_other(self, value: Any) -> Expression | None:
-        """What `value` is compared as."""
+        """The expression to compare `value` by."""
         if issubclass(type(value), Real):
             return value.rs_expression  # type: ignore[no-any-return]
         if issubclass(type(value), Whole):
             return value.rs_exact_double().rs_expression  # type: ignore[no-any-return]
-        if type(value) is float and value == value:  # noqa: PLR0124  not for what is no number
+        if type(value) is float and value == value:  # noqa: PLR0124  not for nan
             return literal("double", value)
         if type(value) in (int, bool) and abs(value) <= EXACT_DOUBLE:
             return literal("double", float(value))
         if type(value) in (int, bool):
-            self.rs_path.ask(f"{value} is no double")
+            self.rs_path.ask(f"{value} is not a double")
         return None
 
     def rs_compared(self, operation: str, value: Any) -> Any:
-        """Fork; a comparison with a double is exact or asks."""
+        """Fork; a comparison with a double is exact or falls back to Python."""
         if type(value) is float and value != value:  # noqa: PLR0124  nothing equals it
             return False
         return super().rs_compared(operation, value)
@@ -197,7 +197,7 @@ class Real(Number):
         return Real(self.rs_path, call("abs", self.rs_expression))
 
     def rs_arithmetic(self, operation: str, other: Any, *, swapped: bool) -> Any:
-        """The result of an operation; asks where it is not known to be the same."""
+        """The result of an operation; falls back to Python where it may differ."""
         if operation not in ("+", "-", "*", "/"):
             self.rs_path.ask(f"{operation} of doubles is not known")
         if type(other) is float and other != other:  # noqa: PLR0124  it stays what it is

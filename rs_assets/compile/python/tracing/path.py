@@ -1,4 +1,4 @@
-"""One way through a function: the truth values that were chosen on it, and where it ends."""
+"""One path through a function: the truth values chosen on it, and its end."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import NoReturn
 
 from rs_assets.compile.python.tracing.expression import Expression
 
-# How often one path may fork, and how large what it computes may be.
+# The most forks of one path, and the largest expressions.
 MOST_FORKS, MOST_PARTS = 40, 400
 
 
 class Ask(BaseException):
-    """Something that is not modelled; no `except Exception` may swallow it."""
+    """The function does something that is not modelled; not an Exception, so that traced code cannot swallow it."""
 
 
 class RefusedError(Exception):
@@ -27,7 +27,7 @@ class RefusedError(Exception):
 class Path:
     """The answers to the questions of one call: first those of `chosen`, then always yes.
 
-    A question is asked once: the next time it has the same answer.
+    A question is asked once: a repeated question gets the same answer.
     """
 
     def __init__(self, chosen: Sequence[bool]) -> None:
@@ -51,6 +51,6 @@ class Path:
         return taken
 
     def ask(self, why: str) -> NoReturn:
-        """End this path: its rows go to the real function."""
+        """End this path: its rows fall back to the real function."""
         self.why = self.why or why
         raise Ask(why)

@@ -1,4 +1,4 @@
-"""What stands for the record: each field that is read forks, so that Python sees its real None, True, False and nan."""
+"""The proxy of a record: each field that is read forks, so that Python sees its real None, True, False and nan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rs_assets.compile.python.tracing.path import Path
 from rs_assets.compile.python.tracing.texts import Text
 from rs_assets.compile.python.tracing.values import Opaque, nan
 
-# What Python's dates and times can hold, in days and microseconds since 1970: the function raises on others.
+# The range of Python's dates and times, in days and microseconds since 1970: the function raises on others.
 HELD: Mapping[str, tuple[str, int, int]] = {
     "date": ("days", -719_162, 2_932_896),
     "timestamp": ("micros", -62_135_596_800_000_000, 253_402_300_799_999_999),
@@ -19,7 +19,7 @@ HELD: Mapping[str, tuple[str, int, int]] = {
 
 
 def value_of(path: Path, name: str, kind: str) -> Any:
-    """The value of a field of type `kind`: None, a boolean, nan, or what stands for any other."""
+    """The value of a field of type `kind`: None, a boolean, nan, or a proxy for other values."""
     field = Field(name)
     if path.fork(call("is_null", field)):
         return None
@@ -57,7 +57,7 @@ class Record:
         self.rs_values: dict[str, Any] = {}
 
     def __getitem__(self, name: object) -> Any:
-        """The value of a field; KeyError if there is none of that name."""
+        """The value of a field; KeyError for an unknown name."""
         if type(name) is not str:
             self.rs_path.ask("the name of a field must be a constant")
         if name not in self.rs_fields:
@@ -67,7 +67,7 @@ class Record:
         return self.rs_values[name]
 
     def get(self, name: object, default: object = None, /) -> Any:
-        """The value of a field, or `default` where there is no such field."""
+        """The value of a field, or `default` if there is no such field."""
         return self[name] if name in self else default  # noqa: SIM401  this is how it is done
 
     def __contains__(self, name: object) -> bool:

@@ -1,4 +1,4 @@
-"""A copy of a function in which nothing is real but constants: what it finds outside of itself stands in for it."""
+"""Copies a function with proxies for everything outside of it but constants."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from rs_assets.compile.python.tracing.path import Path, RefusedError
 from rs_assets.compile.python.tracing.texts import Text
 from rs_assets.compile.python.tracing.values import Opaque, Unknown, is_value
 
-# How many functions may be called, and how long a range may be.
+# The most functions that may be called, and the longest range.
 MOST_FUNCTIONS, LONGEST_RANGE = 30, 200
-# Functions that do by their own comparisons what they do to real values.
+# Functions that only compare, and so work on proxies as on real values.
 SAFE = (str, int, float, bool, bytes, tuple, list, dict, abs, min, max, any, all, sorted, enumerate, zip, reversed)
 ERRORS = (Exception, ValueError, TypeError, KeyError, IndexError, ArithmeticError, ZeroDivisionError, RuntimeError)
 BUILTINS: Mapping[str, Any] = MappingProxyType({each.__name__: each for each in (*SAFE, *ERRORS)})
 
 
 class StandIns:
-    """Copies of functions for one trace; `path` is the way that the present call takes."""
+    """Copies of functions for one trace; `path` is the path of the current call."""
 
     def __init__(self) -> None:
         self.path = Path(())
@@ -32,9 +32,9 @@ class StandIns:
         self._own = {"len": self._len, "isinstance": self._isinstance, "range": self._range}
 
     def copy(self, function: object) -> Callable[..., Any]:
-        """`function` with stand-ins; RefusedError if its code might do something else than compute."""
+        """A copy of `function` with proxies; RefusedError if its code might have side effects."""
         if type(function) is not types.FunctionType:
-            raise RefusedError(f"a {type(function).__name__} is no plain function")
+            raise RefusedError(f"a {type(function).__name__} is not a plain function")
         known = self._copies.get(id(function))
         if known is not None:
             return known
@@ -44,12 +44,12 @@ class StandIns:
         check_code(code)
         for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             if type(value) not in PLAIN:
-                raise RefusedError("a default value is no constant", code.co_firstlineno)
+                raise RefusedError("a default value is not a constant", code.co_firstlineno)
         cells = tuple(types.CellType() for _ in code.co_freevars)
         outside: dict[str, Any] = {"__builtins__": {}}
         made = types.FunctionType(self._code(code), outside, code.co_name, function.__defaults__, cells)
         made.__kwdefaults__ = function.__kwdefaults__
-        # Before what it calls is copied, which may call it.
+        # Registered before its callees are copied, which may call it.
         self._copies[id(function)] = made
         outside |= self._globals(function)
         self._fill(cells, function)
@@ -93,7 +93,7 @@ class StandIns:
             made.cell_contents = self._stand_in(value, name)
 
     def _stand_in(self, value: Any, name: str) -> Any:
-        """What stands for `value`, which the function finds outside of itself under `name`."""
+        """The proxy for `value`, which the function finds outside of itself under `name`."""
         kind = type(value)
         if kind in PLAIN:
             return value
@@ -109,7 +109,7 @@ class StandIns:
         return self._unknown(may_change if kind in (list, dict, set) else f"{name} is not known")
 
     def _choice(self, value: frozenset[Any], name: str) -> Any:
-        unknown = self._unknown(f"{name} can be traced behind 'in' only")
+        unknown = self._unknown(f"{name} can be traced after 'in' only")
         return Choice(value, unknown) if all(type(each) in PLAIN for each in value) else unknown
 
     def _unknown(self, why: str) -> Unknown:
@@ -131,5 +131,5 @@ class StandIns:
     def _range(self, *bounds: Any) -> range:
         made = range(*bounds)
         if len(made) > LONGEST_RANGE:
-            self.path.ask(f"a loop of more than {LONGEST_RANGE} turns")
+            self.path.ask(f"a loop of more than {LONGEST_RANGE} iterations")
         return made

@@ -1,4 +1,4 @@
-"""Text of which only the type is known. Spark's strings of the default collation compare as Python's do."""
+"""Proxies for text. Spark's strings of the default collation compare as Python's do."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from rs_assets.compile.python.tracing.expression import Expression, call, text, 
 from rs_assets.compile.python.tracing.numeric import Whole
 from rs_assets.compile.python.tracing.values import Value
 
-# What Python takes for white space.
+# Python's white space.
 BLANKS = "".join(chr(number) for number in range(sys.maxunicode + 1) if chr(number).isspace())
 # The longest string.
 LONGEST = 2**31 - 1
 
 
 class Text(Value):
-    """A string that is no null."""
+    """A string that is not null."""
 
     __slots__ = ()
     rs_python = str
@@ -29,9 +29,9 @@ class Text(Value):
         return self.rs_constant(value) if type(value) is str else None
 
     def rs_constant(self, value: str) -> Expression:
-        """Text of the program; asks for what no string of Spark can hold."""
+        """A text constant; falls back to Python if no string of Spark can hold it."""
         if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-            self.rs_path.ask("half of a character is no text for Spark")
+            self.rs_path.ask("Spark cannot hold text with a lone surrogate")
         return text(value)
 
     def _made(self, operation: str, *parts: Expression) -> Text:
@@ -49,26 +49,26 @@ class Text(Value):
         return self.rs_path.fork(call("contains", self.rs_expression, other))
 
     def __add__(self, end: Any) -> Any:
-        """Both, one behind the other."""
+        """Concatenate both."""
         other = self.rs_other(end)
         return NotImplemented if other is None else self._made("concat", other)
 
     def __radd__(self, start: Any) -> Any:
-        """Both, one behind the other."""
+        """Concatenate both."""
         other = self.rs_other(start)
         return NotImplemented if other is None else Text(self.rs_path, call("concat", other, self.rs_expression))
 
     def startswith(self, prefix: Any, *bounds: Any) -> bool:
-        """Fork; a tuple is asked one by one."""
+        """Fork; the members of a tuple are asked one by one."""
         return self._affix("starts", prefix, bounds)
 
     def endswith(self, suffix: Any, *bounds: Any) -> bool:
-        """Fork; a tuple is asked one by one."""
+        """Fork; the members of a tuple are asked one by one."""
         return self._affix("ends", suffix, bounds)
 
     def _affix(self, operation: str, affix: Any, bounds: tuple[Any, ...]) -> bool:
         if bounds:
-            self.rs_path.ask("startswith and endswith from a place on are not known")
+            self.rs_path.ask("startswith and endswith with a start position are not known")
         if isinstance(affix, tuple):
             return any(self._affix(operation, self._no_tuple(each), ()) for each in affix)
         other = self.rs_other(affix)
@@ -82,19 +82,19 @@ class Text(Value):
         return affix
 
     def lower(self) -> Text:
-        """In small letters; only ASCII, for the rules of other letters differ between versions of Unicode."""
+        """In lower case; only ASCII, because the rules for other characters differ between versions of Unicode."""
         self._ascii()
         return self._made("lower")
 
     def upper(self) -> Text:
-        """In capitals; only ASCII."""
+        """In upper case; only ASCII."""
         self._ascii()
         return self._made("upper")
 
     def _ascii(self) -> None:
         octets, chars = call("octets", self.rs_expression), call("length", self.rs_expression)
         if not self.rs_path.fork(call("=", octets, chars)):
-            self.rs_path.ask("only ASCII letters are made small or large in a plan")
+            self.rs_path.ask("only ASCII characters are made small or large in a plan")
 
     def strip(self, chars: Any = None) -> Text:
         """Without `chars` at both ends."""
@@ -121,7 +121,7 @@ class Text(Value):
         return self._made("replace", self.rs_constant(old), self.rs_constant(new))
 
     def removeprefix(self, prefix: Any) -> Text:
-        """Fork; without `prefix`, if it is there."""
+        """Fork; without `prefix`, if the text begins with it."""
         if type(prefix) is not str:
             self.rs_path.ask("removeprefix takes constants only in a plan")
         return self[len(prefix) :] if self.startswith(prefix) else self  # noqa: FURB188  this is how it is done
@@ -150,5 +150,5 @@ class Text(Value):
         return self._made("substring", whole(1), (self.rs_length() + stop).rs_expression)
 
     def rs_length(self) -> Whole:
-        """How many characters there are."""
+        """The number of characters."""
         return Whole(self.rs_path, call("length", self.rs_expression), 0, LONGEST)

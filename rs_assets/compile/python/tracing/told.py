@@ -1,4 +1,4 @@
-"""What becomes of each Python function of a pipeline, told before Spark runs."""
+"""Explains, before Spark runs, which Python functions of a pipeline are compiled."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from rs_assets.topology.user_code.expression import PythonFunction, function_of
 
 COMPILED, IN_PART, PYTHON = "compiled", "compiled in part", "Python"
 FOLDED = f"{PYTHON}: of all rows of a window"
-# How many reasons are shown.
+# The most reasons to show.
 SHOWN = 2
-# Those of which Spark can drop records before Python gets the rest.
+# Steps of which Spark can drop records before Python gets the rest.
 PREFILTERED: Mapping[type[Node], Callable[[object, Mapping[str, str]], Traced]] = MappingProxyType(
     {Filter: trace_filter, FlatMap: trace_flat_map}
 )
 
 
 def compiled(topology: Topology) -> Mapping[str, str]:
-    """For each step with a Python function whether it is compiled, and if not wholly, why: by the name of the step.
+    """For each step with a Python function: whether it is compiled, and if not entirely, why; by the step's name.
 
-    Where the fields are found out at the start only, so is this.
+    Unknown for steps whose fields are known at the start only.
     """
     fields, told, waiting = check_fields(topology), dict[str, str](), set[str]()
     for node in topology:
@@ -60,7 +60,7 @@ def _told(node: Node, function: PythonFunction, fields: Fields) -> str:
     if traced.tree is not None and not traced.asked and not isinstance(node, FlatMap):
         return COMPILED
     shown = [*map(str, traced.asked[:SHOWN]), *(["..."] if len(traced.asked) > SHOWN else [])]
-    why = "; ".join(shown) or "what it makes of a record"
+    why = "; ".join(shown) or "its results"
     return f"{IN_PART if _in_part(node, traced) else PYTHON}: {why}"
 
 

@@ -1,4 +1,4 @@
-"""The functions of steps, traced."""
+"""Traces the functions of steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def trace_filter(function: object, fields: Mapping[str, str]) -> Traced:
 
 
 def trace_flat_map(function: object, fields: Mapping[str, str]) -> Traced:
-    """The function of a flat_map: of which records it makes nothing."""
+    """The function of a flat_map: the records for which its result is empty."""
     return explore(function, fields, judge_flat_map)
 
 

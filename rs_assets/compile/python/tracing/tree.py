@@ -1,4 +1,4 @@
-"""What a function does with a record, as a tree of conditions, in the order in which the function asks them."""
+"""A function as a decision tree, with conditions in the order in which the function asks them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Verdict = Literal["keep", "drop", "ask", "made"]
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """What becomes of the records that come here; "made" are those with `values`, one for each field that is made."""
+    """The outcome for the records that reach it; "made" are those with `values`, one for each field."""
 
     verdict: Verdict
     values: tuple[Expression, ...] = ()
@@ -22,7 +22,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Two ways; `condition` is never null for a record that comes here."""
+    """Two paths; `condition` is never null for a record that reaches it."""
 
     condition: Expression
     yes: Tree
@@ -41,7 +41,7 @@ def size_of(tree: Tree) -> int:
 
 
 def verdicts_of(tree: Tree) -> frozenset[Verdict]:
-    """What may become of a record."""
+    """The possible outcomes for a record."""
     if isinstance(tree, Leaf):
         return frozenset({tree.verdict})
     return verdicts_of(tree.yes) | verdicts_of(tree.no)
@@ -50,8 +50,8 @@ def verdicts_of(tree: Tree) -> frozenset[Verdict]:
 def leading_to(tree: Tree, verdicts: AbstractSet[Verdict]) -> Expression | bool:
     """The condition of the records with one of `verdicts`; True for all records, False for none.
 
-    Made of and, or and not alone, which a source can be asked for. Behind a condition that is decided a part may be
-    null, where the function would not have come to it: it never decides.
+    Made of and, or and not alone, which can be pushed down to a source. After a decisive condition a part may be null
+    that the function would not have reached: it never decides.
     """
     if isinstance(tree, Leaf):
         return tree.verdict in verdicts
@@ -59,7 +59,7 @@ def leading_to(tree: Tree, verdicts: AbstractSet[Verdict]) -> Expression | bool:
     if isinstance(yes, bool) and isinstance(no, bool):
         return yes if yes is no else _either(tree.condition, yes)
     if isinstance(yes, bool):
-        # The second part is looked at where the condition is false.
+        # The second part is evaluated where the condition is false.
         return call("or", tree.condition, no) if yes else call("and", call("not", tree.condition), no)  # type: ignore[arg-type]
     if isinstance(no, bool):
         return call("or", call("not", tree.condition), yes) if no else call("and", tree.condition, yes)
@@ -71,7 +71,7 @@ def _either(condition: Expression, wanted: bool) -> Expression:  # noqa: FBT001 
 
 
 def constant_at(tree: Tree, place: int) -> bool:
-    """Whether the value number `place` is a constant, or nothing, on each way.
+    """Whether the value number `place` is a constant, or absent, on each path.
 
     >>> constant_at(Leaf("made", (parts.whole(1),)), 0)
     True

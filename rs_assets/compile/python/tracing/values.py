@@ -1,4 +1,4 @@
-"""What stands for a value of which only the type is known. Whatever is not modelled asks the real function."""
+"""Proxies for values of a known type. Operations that are not modelled fall back to the real function."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def _asks(what: str) -> Callable[..., Any]:
 
 
 class Value:
-    """A value that is no null. Its names begin with a line below: traced code that asks for such names is refused."""
+    """A value that is not null. Its names begin with an underscore or `rs_`: code that uses such names is refused."""
 
     __slots__ = ("rs_expression", "rs_path")
-    # What a user's function takes it for, and what messages call it.
+    # The class that user code sees, and the name in messages.
     rs_python: ClassVar[type] = object
     rs_called: ClassVar[str] = "a value"
 
@@ -47,11 +47,11 @@ class Value:
         self.rs_path.ask(f".{name} of {self.rs_called} is not known")
 
     def rs_other(self, value: Any) -> Expression | None:
-        """`value` as something to compare with; None for what is unequal and has no order."""
+        """`value` as an operand of a comparison; None for a value that is unequal and unordered."""
         raise NotImplementedError
 
     def _unlike(self, value: Any) -> None:
-        """Ask, if `value` may have ideas of its own about comparing."""
+        """Fall back to Python if `value` may define comparisons."""
         if not is_value(value) and type(value) not in UNEQUAL:
             self.rs_path.ask(f"comparing {self.rs_called} with {type(value).__name__} is not known")
 
@@ -103,12 +103,12 @@ class Value:
 
 
 def is_value(value: object) -> bool:
-    """Whether `value` stands for another; `isinstance` would be told what that is."""
+    """Whether `value` is a proxy; `isinstance` would see the class that it stands for."""
     return issubclass(type(value), Value)
 
 
 class Opaque(Value):
-    """A value of a type that is not modelled: it can be None or not, and be handed on."""
+    """A value of a type that is not modelled: it can only be compared with None and passed on."""
 
     __slots__ = ("rs_kind",)
     rs_called = "a field of another type than text, boolean or number"
@@ -126,7 +126,7 @@ class Opaque(Value):
 
 
 class Unknown:
-    """Something from outside of the function: whoever touches it asks."""
+    """A value from outside of the function: any use falls back to Python."""
 
     __slots__ = ("_path_of", "_why")
 
@@ -151,5 +151,5 @@ class Unknown:
 
 
 def nan() -> float:
-    """Not a number, another object each time: containers look for objects before they compare."""
+    """Not a number, a new object each time: containers compare by identity first."""
     return float(repr(math.nan))
