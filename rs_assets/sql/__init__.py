@@ -1,1 +1,1 @@
-"""Streaming SQL in the dialect of Flink and Blink: statements become the nodes that the fluent API makes."""
+"""Streaming SQL in the dialect of Flink and Blink: statements become the same nodes as the fluent API."""

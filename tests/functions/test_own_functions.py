@@ -130,7 +130,7 @@ def test_should_refuse_what_cannot_be_called_by_its_name():
     for name in ("trim", "IF", "count", "rename", "and", "a b"):
         with pytest.raises(TopologyError):
             function(name=name)(library.plain_length)
-    with pytest.raises(TopologyError, match="which tests.functions.library.own_told has declared"):
+    with pytest.raises(TopologyError, match="which tests.functions.library.own_told already declares"):
         function(name="OWN_told")(library.plain_length)
     with pytest.raises(TopologyError, match="has no method 'create'"):
         aggregate_function(name="own_none")(object)

@@ -122,19 +122,19 @@ def test_should_fold_the_rows_of_windows(driver):
 
 WRONG = [
     ("SELECT own_nothing(page) FROM clicks", "there is no function 'OWN_NOTHING'"),
-    ("SELECT own_share(ms) FROM clicks", "OWN_SHARE takes other arguments than 1"),
-    ("SELECT own_share(page, 1) FROM clicks", "the argument 1 of own_share is a STRING, and it takes a BIGINT"),
-    ("SELECT own_year(ms) FROM clicks", "the argument 1 of own_year is a BIGINT, and it takes a TIMESTAMP"),
-    ("SELECT own_words(page) FROM clicks", "OWN_WORDS is no function of one row"),
+    ("SELECT own_share(ms) FROM clicks", "wrong number of arguments for OWN_SHARE: 1"),
+    ("SELECT own_share(page, 1) FROM clicks", "the argument 1 of own_share is a STRING, but must be a BIGINT"),
+    ("SELECT own_year(ms) FROM clicks", "the argument 1 of own_year is a BIGINT, but must be a TIMESTAMP"),
+    ("SELECT own_words(page) FROM clicks", "OWN_WORDS is not a scalar function"),
     ("SELECT own_median(ms) FROM clicks", "OWN_MEDIAN needs a window, whose rows it keeps"),
     ("SELECT own_median(page) FROM clicks GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)", "the argument 1 of own_median is"),
-    ("SELECT AVG(own_share(ms, 1)) FROM clicks GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)", "AVG calls a function in"),
+    ("SELECT AVG(own_share(ms, 1)) FROM clicks GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)", "AVG calls a Python function"),
     ("SELECT own_median(DISTINCT ms) FROM clicks GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)", "OWN_MEDIAN(DISTINCT)"),
 ]
 CREATED = [
     ("'tests.functions.library:absent'", "the module 'tests.functions.library' has no 'absent'"),
     ("'tests.functions.absent:f'", "the module 'tests.functions.absent' cannot be imported"),
-    ("'nowhere' LANGUAGE PYTHON", "'nowhere' is no function of a module"),
+    ("'nowhere' LANGUAGE PYTHON", "'nowhere' is not a function of a module"),
     ("'tests.functions.library:untyped'", "the parameter 'text' of the function 'g' has no type"),
     ("'tests.functions.library:BEGIN' LANGUAGE RUST", "the language RUST is none of functions"),
 ]

@@ -29,5 +29,5 @@ def test_should_take_the_patterns_that_java_takes(pattern, spark):
 
 def test_should_refuse_a_class_of_characters_that_is_not_known_here():
     found: Function = function_named("regexp", 2)
-    with pytest.raises(TopologyError, match="not every Java knows"):
+    with pytest.raises(TopologyError, match="not every Java version knows"):
         found.sql("a", r"'\\p{javaMirrored}'")

@@ -23,7 +23,7 @@ INSTEAD: Final[dict[str, str]] = {
     r"beside": "next to, besides, in the background, in parallel with",
     r"stands?(?! for\b)(?!-in)|stood": "is, lies, are",
     r"(?<!there )(?:is|are|was|were) (?:no|none)(?! longer)(?! more)\b": "must be one of, is not a, unknown",
-    r"(?<!dead )(?<!dead-)(?<!case )(?<!capital )(?<!of )letters?(?!,? digits)(?! or )": "dead letter",
+    r"(?<!\|)(?<!dead )(?<!dead-)(?<!case )(?<!capital )(?<!of )letters?(?!,? digits)(?! or )": "dead letter",
     r"water marks?": "watermark",
     r"taken? back|takes back": "retract",
     r"wish(?:es|ed)?": "desired, requested",

@@ -53,14 +53,14 @@ def test_function_that_is_not_here_is_refused_at_its_place(name: str) -> None:
 @pytest.mark.parametrize(
     ("expression", "what"),
     [
-        ("CAST(TO_TIMESTAMP_LTZ(n, 2) AS STRING)", "TO_TIMESTAMP_LTZ: its second argument says what the number counts"),
-        ("JSON_VALUE(a, '$.a[*]')", "JSON_VALUE: its path must be a text that leads to one value"),
-        ("JSON_VALUE(a, a)", "JSON_VALUE: its path must be a text that leads to one value"),
+        ("CAST(TO_TIMESTAMP_LTZ(n, 2) AS STRING)", "TO_TIMESTAMP_LTZ: its second argument must be a known precision"),
+        ("JSON_VALUE(a, '$.a[*]')", "JSON_VALUE: its path must be a literal that selects one value"),
+        ("JSON_VALUE(a, a)", "JSON_VALUE: its path must be a literal that selects one value"),
         ("DATE_FORMAT(ts, 'YYYY')", "DATE_FORMAT: the format 'YYYY' has 'Y', which is not supported"),
         ("FROM_UNIXTIME(n, 'u')", "FROM_UNIXTIME: the format 'u' has 'u', which is not supported"),
-        ("CONCAT(a, n)", "CONCAT: its argument 2 is INT, no text"),
-        ("SPLIT_INDEX(a, '', 0)", "SPLIT_INDEX: there is no such separator"),
-        ("CAST(ROUND(1.5, n) AS STRING)", "ROUND: its second argument must be a whole number in digits"),
+        ("CONCAT(a, n)", "CONCAT: its argument 2 is INT, not a text"),
+        ("SPLIT_INDEX(a, '', 0)", "SPLIT_INDEX: invalid separator"),
+        ("CAST(ROUND(1.5, n) AS STRING)", "ROUND: its second argument must be an integer literal"),
         ("HEX(1.5)", "HEX: its argument is DECIMAL(2,1)"),
     ],
 )

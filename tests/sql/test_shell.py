@@ -58,7 +58,7 @@ def test_should_show_what_was_created_by_its_kind(table: str) -> None:
 def test_should_say_at_once_that_nothing_has_a_connector() -> None:
     said, _ = told("CREATE TABLE t (a INT)\nWITH ('connector' = 'filesytem');", "CREATE TABLE u (a INT);")
     assert said[0].splitlines() == [
-        *("WITH ('connector' = 'filesytem')", "                    ^ there is no connector 'filesytem'"),
+        *("WITH ('connector' = 'filesytem')", "                    ^ unknown connector 'filesytem'"),
         "  remedy: did you mean 'filesystem'?",
     ]
     assert "has no 'connector'" in said[1]
@@ -78,12 +78,12 @@ def test_should_go_on_after_an_error_with_a_mark_at_its_place(table: str) -> Non
         "INSERT INTO nowhere SELECT page FROM clicks;", "UPDATE clicks;",
     )  # fmt: skip
     assert said[1] == "  mss FROM clicks\n  ^ there is no column 'mss'\n  remedy: did you mean 'ms'?"
-    assert said[2].splitlines()[:2] == ["SELECT 'open FROM clicks", "       ^ a text begins here and does not end"]
+    assert said[2].splitlines()[:2] == ["SELECT 'open FROM clicks", "       ^ a text is not closed"]
     assert "there is no column 'x'" in said[3]
     assert "there is no table 'nothing'" in said[4]
     assert "there is nothing called 'me' to show" in said[5]
     assert "there is no table 'nowhere'" in said[6]
-    assert "no statement begins with 'UPDATE'" in said[7]
+    assert "'UPDATE' does not begin a statement" in said[7]
     assert ran == []
 
 

@@ -1,1 +1,1 @@
-"""The functions of the languages: names, signatures and the Spark SQL that each stands for."""
+"""The functions of the languages: names, signatures and the Spark SQL of each."""

@@ -1,4 +1,4 @@
-"""Arrays and maps of fields. Places count from 0."""
+"""Arrays and maps of fields. Positions count from 0."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ARRAYS = (
         "a any, i int",
         "get({a}, {i})",
         UNKNOWN,
-        "The item at a place; null if there is none.",
+        "The item at a position; null if there is none.",
         {f"get({_LETTERS},1)": "a", f"item({_LETTERS},9)": None},
     ),
     _row(
@@ -61,7 +61,7 @@ ARRAYS = (
         "a any, sep text",
         "array_join({a}, {sep})",
         "string",
-        "The items with a separator between them; nulls are left out.",
+        "The items joined by a separator; nulls are skipped.",
         {f"array_join({_LETTERS},'-')": "b-a-b"},
     ),
     _row(
@@ -77,7 +77,7 @@ ARRAYS = (
         "a any, item text",
         "coalesce(array_position(cast({a} as array<string>), {item}) - 1, -1)",
         "bigint",
-        "Where a text first is among the items; -1 if nowhere.",
+        "The position of the first item equal to a text; -1 if there is none.",
         {f"array_position({_LETTERS},'a')": 1, f"array_position({_LETTERS},'x')": -1},
     ),
     _row(
@@ -85,7 +85,7 @@ ARRAYS = (
         "a any",
         "array_distinct({a})",
         UNKNOWN,
-        "Each item once.",
+        "The items without duplicates.",
         {f"array_distinct({_LETTERS})": ["b", "a"]},
     ),
     _row(
@@ -93,7 +93,7 @@ ARRAYS = (
         "a any",
         "array_sort({a})",
         UNKNOWN,
-        "The items in their order, nulls at the end.",
+        "The sorted items, nulls at the end.",
         {f"array_sort({_LETTERS})": ["a", "b", "b"]},
     ),
     _row(
@@ -101,7 +101,7 @@ ARRAYS = (
         "a any",
         "reverse({a})",
         UNKNOWN,
-        "The items from the last one.",
+        "The items in reverse order.",
         {"array_reverse(array('a','b'))": ["b", "a"]},
     ),
     _row(
@@ -124,7 +124,7 @@ ARRAYS = (
         "a any, b any",
         "array_union({a}, {b})",
         UNKNOWN,
-        "The items of both, each once.",
+        "The items of either, without duplicates.",
         {f"array_union({_LETTERS},array('c'))": ["b", "a", "c"]},
     ),
     _row(
@@ -132,7 +132,7 @@ ARRAYS = (
         "a any, b any",
         "array_intersect({a}, {b})",
         UNKNOWN,
-        "The items that both have, each once.",
+        "The items of both, without duplicates.",
         {f"array_intersect({_LETTERS},array('a'))": ["a"]},
     ),
     _row(
@@ -140,7 +140,7 @@ ARRAYS = (
         "a any, b any",
         "array_except({a}, {b})",
         UNKNOWN,
-        "The items that only the first has, each once.",
+        "The items of the first only, without duplicates.",
         {f"array_except({_LETTERS},array('a'))": ["b"]},
     ),
     _row(
@@ -148,7 +148,7 @@ ARRAYS = (
         "a any, item text",
         "filter(cast({a} as array<string>), each -> each is distinct from {item})",
         "array<string>",
-        "The items as texts, without one.",
+        "The items as texts, without those equal to `item`.",
         {f"array_remove({_LETTERS},'b')": ["a"]},
     ),
     _row(

@@ -1,4 +1,4 @@
-"""Whole numbers as bits and as digits of other bases. The width is 32 bits unless it says otherwise."""
+"""Whole numbers as bits and as digits of other bases. The width is 32 bits unless stated otherwise."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _row = Family("bits").row
 
 
 def _converted(texts: Mapping[str, str]) -> str:
-    """Null of what has other characters than digits, and of more digits than surely fit, on which Spark raises."""
+    """Null for a text that is not digits, or has so many that Spark could raise."""
     base, to = int(texts["base"]), int(texts["to"])
     if not (2 <= base <= 36 and 2 <= to <= 36):
-        raise TopologyError("a base lies between 2 and 36", remedy="write conv(a,16,10)")
+        raise TopologyError("a base must be between 2 and 36", remedy="write conv(a,16,10)")
     most = next(count for count in range(64, 0, -1) if base**count <= 2**63)
     digits = "0123456789abcdefghijklmnopqrstuvwxyz"[:base]
     text = f"lower(trim({texts['s']}))"
@@ -40,17 +40,17 @@ def _number_as_address(texts: Mapping[str, str]) -> str:
 
 
 BITS = (
-    _row("bitand bit_and", "a int, b int", "({a} & {b})", "int", "Bits that both have.", {"bitand(12,10)": 8}),
-    _row("bitor bit_or", "a int, b int", "({a} | {b})", "int", "Bits that one has.", {"bitor(12,10)": 14}),
-    _row("bitxor bit_xor", "a int, b int", "({a} ^ {b})", "int", "Bits that just one has.", {"bitxor(12,10)": 6}),
-    _row("bitnot bit_not", "a int", "(~{a})", "int", "The other bits.", {"bitnot(0)": -1}),
+    _row("bitand bit_and", "a int, b int", "({a} & {b})", "int", "The bits set in both.", {"bitand(12,10)": 8}),
+    _row("bitor bit_or", "a int, b int", "({a} | {b})", "int", "The bits set in either.", {"bitor(12,10)": 14}),
+    _row("bitxor bit_xor", "a int, b int", "({a} ^ {b})", "int", "The bits set in exactly one.", {"bitxor(12,10)": 6}),
+    _row("bitnot bit_not", "a int", "(~{a})", "int", "The inverted bits.", {"bitnot(0)": -1}),
     _row("bitcount bit_count", "n long", "bit_count({n})", "int", "How many bits of 64 are set.", {"bitcount(255)": 8}),
     _row(
         "bit_get getbit",
         "n long, place int",
         "if({place} between 0 and 63, getbit({n}, {place}), null)",
         "tinyint",
-        "The bit at a place, counted from 0 at the right.",
+        "The bit at a position, counted from 0 at the right.",
         {"bit_get(5,2)": 1, "bit_get(5,64)": None},
     ),
     _row(
@@ -91,7 +91,7 @@ BITS = (
         "s text, base whole, to whole",
         _converted,
         "string",
-        "Digits of one base as those of another.",
+        "A number converted from one base to another.",
         {
             "conv('ff',16,10)": "255",
             "conv('255',10,2)": "11111111",
@@ -104,7 +104,7 @@ BITS = (
         "s text",
         _address_as_number,
         "bigint",
-        "An address of IPv4 as a number; null of what is none.",
+        "An IPv4 address as a number; null for any other text.",
         {"ip2long('10.0.0.1')": 167772161, "ip2long('10.0.0.256')": None, "ip2long('x')": None},
     ),
     _row(
@@ -112,7 +112,7 @@ BITS = (
         "n long",
         _number_as_address,
         "string",
-        "A number as an address of IPv4.",
+        "A number as an IPv4 address.",
         {"long2ip(167772161)": "10.0.0.1", "long2ip(-1)": None},
     ),
 )

@@ -1,4 +1,4 @@
-"""Values as values of other types; null where they are none."""
+"""Casts to other types; null if the value cannot be cast."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rs_assets.expressions.functions.function import Family
 from rs_assets.expressions.functions.kinds import time_of
 
 _row = Family("cast").row
-# A double would make other numbers of long ones.
+# A double would change long numbers.
 _WHOLE = "coalesce(try_cast({s} as TYPE), try_cast(try_cast({s} as decimal(38,18)) as TYPE))"
 WHOLE = ("int", "bigint", "smallint", "tinyint")
 
@@ -26,7 +26,7 @@ CASTS = (
         "s text, type type",
         _cast,
         "{type}",
-        "The value as one of another type.",
+        "The value cast to another type.",
         {
             "cast('18.0','int')": 18,
             "cast('x','long')": None,
@@ -48,7 +48,7 @@ CASTS = (
         "s text",
         _WHOLE.replace("TYPE", "int"),
         "int",
-        "The value as an int; places behind the point go.",
+        "The value as an int, without its decimals.",
         {"toint('18.7')": 18, "toint('x')": None, "toint('3000000000')": None},
     ),
     _row(
@@ -77,7 +77,7 @@ CASTS = (
         "s text, places whole = 2",
         "try_cast({s} as decimal(38, {places}))",
         "decimal(38,{places})",
-        "The value as a decimal with so many places.",
+        "The value as a decimal with `places` decimals.",
         {"tostring(todecimal('1.239'))": "1.24"},
     ),
     _row(

@@ -1,4 +1,4 @@
-"""Choices and questions. A question is answered by true or false, never by null."""
+"""Conditionals and predicates. A predicate is true or false, never null."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _row = Family("conditional").row
 
 
 def _joined(word: str) -> Template:
-    """All conditions, or any: null is false."""
+    """All or any of the conditions; null is false."""
     return lambda texts: f"{word}(array({texts['c']}), c -> coalesce(c, false))"
 
 
@@ -76,7 +76,7 @@ CONDITIONAL = (
         "a boolean, b boolean",
         "(coalesce({a}, false) != coalesce({b}, false))",
         "boolean",
-        "Whether just one of two conditions holds.",
+        "Whether exactly one of two conditions holds.",
         {"xor(1>2,2<3)": True},
     ),
     _row(
@@ -108,16 +108,16 @@ CONDITIONAL = (
         "s text",
         "nullif({s}, '')",
         "string",
-        "Null of an empty text.",
+        "The text; null if it is empty.",
         {"emptyToNull('')": None},
     ),
-    _row("nullToEmpty", "s text", "coalesce({s}, '')", "string", "An empty text of null.", {"nullToEmpty(null)": ""}),
+    _row("nullToEmpty", "s text", "coalesce({s}, '')", "string", "The text; empty if null.", {"nullToEmpty(null)": ""}),
     _row(
         "greatest max_of",
         "a number, b number, more number...",
         lambda t: f"greatest({', '.join(filter(None, (t['a'], t['b'], t['more'])))})",
         "double",
-        "The greatest number; nulls are left out.",
+        "The greatest number; nulls are skipped.",
         {"greatest(1,3,2)": 3.0, "greatest(1,null)": 1.0},
     ),
     _row(
@@ -125,7 +125,7 @@ CONDITIONAL = (
         "a number, b number, more number...",
         lambda t: f"least({', '.join(filter(None, (t['a'], t['b'], t['more'])))})",
         "double",
-        "The least number; nulls are left out.",
+        "The least number; nulls are skipped.",
         {"least(1,3,2)": 1.0},
     ),
     _row(
@@ -133,7 +133,7 @@ CONDITIONAL = (
         "s text",
         "coalesce(lower({s}) in ('', 'null'), true)",
         "boolean",
-        "Whether there is no value, an empty text or the word null.",
+        "Whether it is null, an empty text or the word null.",
         {"isNull(null)": True, "isNull('')": True, "isNull('NULL')": True, "isNull('a')": False},
     ),
     _row(
@@ -141,7 +141,7 @@ CONDITIONAL = (
         "s text",
         "(not coalesce(lower({s}) in ('', 'null'), true))",
         "boolean",
-        "Whether there is a value.",
+        "Whether it is not null, an empty text or the word null.",
         {"isNotNull('a')": True, "isNotNull('')": False},
     ),
     _row(
@@ -149,7 +149,7 @@ CONDITIONAL = (
         "s text",
         "coalesce({s} = '', true)",
         "boolean",
-        "Whether there is no value or an empty text.",
+        "Whether it is null or an empty text.",
         {"isFieldEmpty('')": True, "isFieldEmpty(' ')": False},
     ),
     _row(
@@ -157,7 +157,7 @@ CONDITIONAL = (
         "s text",
         "coalesce(trim({s}) = '', true)",
         "boolean",
-        "Whether there is nothing but blanks.",
+        "Whether it is null, empty or only blanks.",
         {"isBlank('  ')": True, "isBlank(null)": True, "isBlank('a')": False},
     ),
     _row(
@@ -181,7 +181,7 @@ CONDITIONAL = (
         "v text, low text, high text",
         lambda t: f"coalesce({_between(t)}, false)",
         "boolean",
-        "Whether it lies between both or is one of them, as a number if all are.",
+        "Whether it is between two bounds, inclusive; compared as numbers if all are numbers.",
         {"between(5,1,10)": True, "between('b','a','c')": True, "between(null,1,2)": False},
     ),
     _row(
@@ -189,7 +189,7 @@ CONDITIONAL = (
         "v text, low text, high text",
         lambda t: f"coalesce(not ({_between(t)}), false)",
         "boolean",
-        "Whether it lies outside; false of null.",
+        "Whether it is outside of two bounds; false for null.",
         {"between_not(5,1,10)": False, "between_not(11,1,10)": True, "between_not(null,1,2)": False},
     ),
     _row(
@@ -197,7 +197,7 @@ CONDITIONAL = (
         "s text",
         "if(lower({s}) = 'true', 1, 0)",
         "int",
-        "1 of true, else 0.",
+        "1 for true, else 0.",
         {"convert_boolen('TRUE')": 1, "convert_boolen(null)": 0},
     ),
     _row(
@@ -213,7 +213,7 @@ CONDITIONAL = (
         "s text, items text...",
         "(not coalesce({s} in ({items}), false))",
         "boolean",
-        "Whether it is none of the items.",
+        "Whether it is not one of the items.",
         {"notIn('a','a','b')": False, "!contain(null,'a')": True},
     ),
     _row(
@@ -221,7 +221,7 @@ CONDITIONAL = (
         "a text, b text",
         _compared(">"),
         "boolean",
-        "Whether a text stands behind another.",
+        "Whether the first text is greater than the second.",
         {"gt('b','a')": True, "gt('10','9')": False},
     ),
     _row(
@@ -229,7 +229,7 @@ CONDITIONAL = (
         "a text, b text",
         _compared(">="),
         "boolean",
-        "Whether a text stands behind another or equals it.",
+        "Whether the first text is greater than or equal to the second.",
         {"ge('a','a')": True},
     ),
     _row(
@@ -237,7 +237,7 @@ CONDITIONAL = (
         "a text, b text",
         _compared("<"),
         "boolean",
-        "Whether a text stands before another.",
+        "Whether the first text is less than the second.",
         {"lt('10','9')": True, "lt(null,'a')": False},
     ),
     _row(
@@ -245,7 +245,7 @@ CONDITIONAL = (
         "a text, b text",
         _compared("<="),
         "boolean",
-        "Whether a text stands before another or equals it.",
+        "Whether the first text is less than or equal to the second.",
         {"le('a','b')": True},
     ),
     _row(
@@ -253,7 +253,7 @@ CONDITIONAL = (
         "a text, b text",
         _of_fields(">"),
         "boolean",
-        "As gt; false if one is empty.",
+        "Like gt; false if one is empty.",
         {"gtByField('b','')": False, "gtByField('b','a')": True},
     ),
     _row(
@@ -261,7 +261,7 @@ CONDITIONAL = (
         "a text, b text",
         _of_fields(">="),
         "boolean",
-        "As ge; false if one is empty.",
+        "Like ge; false if one is empty.",
         {"geByField('','')": False},
     ),
     _row(
@@ -269,7 +269,7 @@ CONDITIONAL = (
         "a text, b text",
         _of_fields("<"),
         "boolean",
-        "As lt; false if one is empty.",
+        "Like lt; false if one is empty.",
         {"ltByField('','b')": False},
     ),
     _row(
@@ -277,7 +277,7 @@ CONDITIONAL = (
         "a text, b text",
         _of_fields("<="),
         "boolean",
-        "As le; false if one is empty.",
+        "Like le; false if one is empty.",
         {"leByField('a','a')": True},
     ),
     _row(
@@ -293,7 +293,7 @@ CONDITIONAL = (
         "a text, b text",
         "coalesce(lower({a}) = lower({b}), false)",
         "boolean",
-        "Whether two texts are equal in any case.",
+        "Whether two texts are equal, ignoring case.",
         {"equalsIgnoreCase('aB','Ab')": True},
     ),
 )

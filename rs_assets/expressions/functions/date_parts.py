@@ -1,4 +1,4 @@
-"""Parts of times that are written as texts; null of what tells no time."""
+"""Parts of times in texts; null if the text is not a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTS: tuple[tuple[str, str, str, str, int | str], ...] = (
         "weekofyear week",
         "weekofyear({})",
         "int",
-        "The week of the year by ISO 8601: the first has four days of it.",
+        "The week of the year by ISO 8601: the first week has at least four days of the year.",
         37,
     ),
     ("day dd dayofmonth", "day({})", "int", "The day of the month.", 15),
@@ -28,7 +28,7 @@ PARTS: tuple[tuple[str, str, str, str, int | str], ...] = (
     ("hour hh", "hour({})", "int", "The hour of the day.", 13),
     ("minute", "minute({})", "int", "The minute of the hour.", 14),
     ("second ss", "second({})", "int", "The second of the minute.", 15),
-    ("millisecond millis", "cast(date_format({}, 'SSS') as int)", "int", "The thousandth of the second.", 0),
+    ("millisecond millis", "cast(date_format({}, 'SSS') as int)", "int", "The millisecond of the second.", 0),
     ("dayname day_name", "date_format({}, 'EEEE')", "string", "The day of the week as a word.", "Friday"),
     ("monthname month_name", "date_format({}, 'MMMM')", "string", "The month as a word.", "September"),
 )
@@ -43,7 +43,7 @@ def _part(names: str, sql: str, returns: str, doc: str, golden: Any) -> tuple[Fu
     other = {f"{name}('15.09.2017 13:14:15','dd.MM.yyyy HH:mm:ss')": golden}
     return (
         _row(names, ONE, template, returns, doc, plain | (_WEEKS if name == "weekofyear" else {})),
-        _row(names, TWO, template, returns, f"The same of a time in a format: {doc[0].lower()}{doc[1:]}", other),
+        _row(names, TWO, template, returns, f"The same for a time in a format: {doc[0].lower()}{doc[1:]}", other),
     )
 
 

@@ -1,4 +1,4 @@
-"""Times as texts: moved, written and read. A text without a format is `yyyy-MM-dd HH:mm:ss`, or ISO 8601."""
+"""Times as texts: arithmetic, formatting, parsing. Without a format a text is `yyyy-MM-dd HH:mm:ss` or ISO 8601."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from rs_assets.expressions.functions.literals import unquote
 _row = Family("date").row
 
 DEFAULT = "'yyyy-MM-dd HH:mm:ss'"
-# So many of a unit are ten thousand years: Spark raises on times that it cannot hold.
+# For each unit, the count that is ten thousand years: Spark raises on times out of its range.
 MOST = {"YEAR": 10_000, "QUARTER": 40_000, "MONTH": 120_000, "WEEK": 520_000, "DAY": 3_650_000}
 _DATE = f"try_cast(regexp_replace(trim({{s}}), '{NO_TIME.replace('{', '{{').replace('}', '}}')}', '') as date)"
-# Years with a sign may have more digits than Spark can hold, and it raises.
+# Years with a sign may have more digits than Spark can hold, then it raises.
 _SIGNED = "'^.*(?:[+]|(?:^|[^0-9])-)[0-9]{5,}.*$| +'"
-# A time of day with an offset or the name of a zone behind it.
+# A time of day followed by an offset or a zone name.
 _OWN_ZONE = ":[0-9][0-9.]* *(?:[A-Za-z]|[+-]).*$"
-# Behind the last year there are dates, but not all that a function looks for.
+# After the last year there are dates, but not all results of a function.
 _NEAR = f"year({_DATE}) between 1 and 9999"
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
 def read_time(texts: Mapping[str, str]) -> str:
-    """The time that the text tells, in the format that is given."""
+    """The time of the text, in the given format."""
     text = texts["s"]
     if "f" not in texts:
         return time_of(text)
@@ -34,22 +34,22 @@ def read_time(texts: Mapping[str, str]) -> str:
 
 
 def instant(texts: Mapping[str, str]) -> str:
-    """The same as a moment: a text is meant in the zone of the script, if it names none itself."""
+    """The same as an instant: a text without a zone is in the zone of the script."""
     time, zone = read_time(texts), texts["zone"]
     if zone == "UTC":
         return time
     there = f"to_utc_timestamp({time}, '{zone}')"
-    # Formats have no letters for a zone.
+    # Formats have no characters for a zone.
     return there if "f" in texts else f"if({texts['s']} rlike '{_OWN_ZONE}', {time}, {there})"
 
 
 def written(time: str, texts: Mapping[str, str]) -> str:
-    """The SQL of a time as a text, in the format that is given."""
+    """The SQL of a time as a text, in the given format."""
     return f"date_format({time}, {texts.get('f', DEFAULT)})"
 
 
 def moved(time: str, unit: str, count: str) -> str:
-    """The SQL of a time that is so many units later, null of one that lies too far away."""
+    """The SQL of a time plus `count` units; null if it is out of range."""
     most = MOST.get(unit)
     near = f"{count} between -{most} and {most} and " if most else ""
     return f"if({near}year({time}) between 1 and 9999, timestampadd({unit}, {count}, {time}), null)"
@@ -67,7 +67,7 @@ def _moved_date(sign: str) -> str:
 def _next_day(texts: Mapping[str, str]) -> str:
     day = (unquote(texts["day"]) or "").lower()
     if len(day) < 2 or not any(each.startswith(day) for each in _DAYS):
-        raise TopologyError(f"{day!r} is no day of the week", remedy=f"use one of: {', '.join(_DAYS)}")
+        raise TopologyError(f"{day!r} is not a day of the week", remedy=f"use one of: {', '.join(_DAYS)}")
     made = f"if({_NEAR}, date_format(next_day({_DATE}, '{day[:3]}'), 'yyyy-MM-dd'), null)"
     return made.format_map(texts)
 
@@ -93,7 +93,7 @@ _MOVED = tuple(
             "s text, n int",
             _moved(unit),
             "string",
-            f"The time so many {unit.lower()}s later.",
+            f"The time plus `n` {unit.lower()}s.",
             {f"{name}({_T},1)": later, f"{name}('x',1)": None, f"{name}({_T},null)": None},
         ),
         _row(
@@ -101,7 +101,7 @@ _MOVED = tuple(
             "s text, n int, f readable",
             _moved(unit),
             "string",
-            f"The same of a time in a format, so many {unit.lower()}s later.",
+            f"The same for a time in a format, plus `n` {unit.lower()}s.",
             {f"{name}('15.09.2017 13',0,'dd.MM.yyyy HH')": "15.09.2017 13"},
         ),
     )
@@ -114,7 +114,7 @@ DATES = (
         "s text, n int, unit unit",
         _moved(),
         "string",
-        "The time so many units later: yyyy, MM, dd, HH, mm, ss or a word.",
+        "The time plus `n` units: yyyy, MM, dd, HH, mm, ss or a word.",
         {
             f"dateadd({_T},1,'MM')": "2017-10-15 13:14:15",
             f"dateadd({_T},-1,'mm')": "2017-09-15 13:13:15",
@@ -126,7 +126,7 @@ DATES = (
         "s text, n int",
         _moved_date(""),
         "string",
-        "The date so many days later.",
+        "The date plus `n` days.",
         {"date_add('2017-09-15 00:00:00',30)": "2017-10-15", "date_add('x',1)": None},
     ),
     _row(
@@ -134,7 +134,7 @@ DATES = (
         "s text, n int",
         _moved_date("-"),
         "string",
-        "The date so many days before.",
+        "The date minus `n` days.",
         {"date_sub('2017-10-15',30)": "2017-09-15"},
     ),
     _row(
@@ -142,7 +142,7 @@ DATES = (
         "s text, start text",
         f"datediff({_DATE}, {_DATE.replace('{s}', '{start}')})",
         "int",
-        "How many days the first date lies behind the second.",
+        "The days from the second date to the first.",
         {
             "dateDiff('2017-10-15 00:00:00','2017-09-15 00:00:00')": 30,
             "dateDiff('2017-09-15 00:00:00','2017-10-15 00:00:00')": -30,
@@ -154,7 +154,7 @@ DATES = (
         "unit unit, s text, end text",
         lambda t: f"timestampdiff({t['unit']}, {time_of(t['s'])}, {time_of(t['end'])})",
         "bigint",
-        "How many whole units the second time lies behind the first.",
+        "The whole units from the first time to the second.",
         {"timestampdiff('hour','2017-09-15 00:00:00','2017-09-15 02:59:00')": 2},
     ),
     _row(
@@ -162,7 +162,7 @@ DATES = (
         "s text, start text",
         lambda t: f"months_between({time_of(t['s'])}, {time_of(t['start'])})",
         "double",
-        "How many months the first time lies behind the second.",
+        "The months from the second time to the first.",
         {"months_between('2017-03-31','2017-02-28')": 1.0},
     ),
     _row(
@@ -178,7 +178,7 @@ DATES = (
         "s text, f readable, to format",
         lambda t: written(read_time(t), {"f": t["to"]}),
         "string",
-        "The time of one format in another.",
+        "The time converted from one format to another.",
         {"date_format('0915-2017','MMdd-yyyy','yyyyMMdd')": "20170915"},
     ),
     _row(
@@ -206,7 +206,7 @@ DATES = (
         "s text, day word",
         _next_day,
         "string",
-        "The next date behind it that is a day of the week.",
+        "The next date after it that is the given day of the week.",
         {"nextday('2017-09-15','monday')": "2017-09-18"},
     ),
     _row(
@@ -215,7 +215,7 @@ DATES = (
         f"case when trim({{s}}) not rlike '^-?[0-9]{{{{1,7}}}}$' then {_DATE}"
         " when try_cast({s} as int) between -719162 and 2932896 then date_from_unix_date(try_cast({s} as int)) end",
         "date",
-        "The date that a text tells, or that lies so many days behind 1970.",
+        "The date of a text, or of a number of days since 1970.",
         {
             "to_date(100)": dt.date(1970, 4, 11),
             "to_date('2017-09-15')": dt.date(2017, 9, 15),
@@ -228,7 +228,7 @@ DATES = (
         TWO,
         f"try_to_date(regexp_replace({{s}}, {_SIGNED.replace('{', '{{').replace('}', '}}')}, ' '), {{f}})",
         "date",
-        "The date that a text in a format tells.",
+        "The date of a text in a format.",
         {"to_date('20170915','yyyyMMdd')": dt.date(2017, 9, 15)},
     ),
     _row(
@@ -236,7 +236,7 @@ DATES = (
         ONE,
         instant,
         "timestamp",
-        "The time that a text tells, in the zone of the script.",
+        "The time of a text, in the zone of the script.",
         {"tochar(to_timestamp('2017-09-15  01:02:03'))": "2017-09-15 01:02:03", "to_timestamp('x')": None},
     ),
     _row(
@@ -244,7 +244,7 @@ DATES = (
         TWO,
         instant,
         "timestamp",
-        "The time that a text in a format tells, in the zone of the script.",
+        "The time of a text in a format, in the zone of the script.",
         {"tochar(to_timestamp('150917','ddMMyy'))": "2017-09-15 00:00:00"},
     ),
     _row(
@@ -252,7 +252,7 @@ DATES = (
         ONE,
         lambda t: f"({read_time(t)} is not null)",
         "boolean",
-        "Whether it tells a time.",
+        "Whether it is a time.",
         {"isDate('2017-13-01')": False, "isDate('2017-12-01')": True, "isDate(null)": False, "isDate('12:30')": False},
     ),
     _row(
@@ -260,7 +260,7 @@ DATES = (
         TWO,
         lambda t: f"({read_time(t)} is not null)",
         "boolean",
-        "Whether it tells a time in a format.",
+        "Whether it is a time in a format.",
         {"isDate('01.12.2017','dd.MM.yyyy')": True, "isDate('+999999','yyyy')": False},
     ),
 )

@@ -1,4 +1,4 @@
-"""The page of all functions, made from their tables: `python -m rs_assets.expressions.functions.document FILE`."""
+"""Generates the page of all functions from their tables: `python -m rs_assets.expressions.functions.document FILE`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from rs_assets.expressions.functions.registry import FAMILIES, FUNCTIONS
 
 HEAD = """# Functions
 
-Scripts, conditions and SQL call these functions, by names that are taken in any case. This page is made from their
-tables (`rs_assets/expressions/functions`), and each example is run by the tests. There are {functions} functions, which
-answer to {names} names; all are expressions of Spark's own, so none needs a Python worker. Steps of the fluent API call
-them by `rs_assets.functions`: `.with_fields(name=functions.trim("name"))`, with arguments in SQL.
+Scripts, conditions and SQL call these functions, by names in any case. This page is generated from their tables
+(`rs_assets/expressions/functions`), and the tests run each example. There are {functions} functions with {names} names.
+All are Spark expressions, so none needs a Python worker. Steps of the fluent API call them by `rs_assets.functions`:
+`.with_fields(name=functions.trim("name"))`, with arguments in SQL.
 
-A function is total: what it cannot compute is null, and no value of a row raises. Arguments are cast to the kind that a
-parameter names: *text*, *number* (a double), *long*, *int*, *boolean*; *any* takes a value as it is. These have to be
-literals, which are checked when the pipeline is built: {literals}.
-`= x` is what stands for an argument that is left out, `...` is for any number of them.
+A function is total: a result that cannot be computed is null, and no value of a row raises. Arguments are cast to the
+kind of the parameter: *text*, *number* (a double), *long*, *int*, *boolean*; *any* takes a value unchanged. These must
+be literals, which are checked when the pipeline is built: {literals}.
+`= x` is the value of an omitted argument, `...` is any number of arguments.
 """
 TAIL = """## Functions of your own
 
-A Python function that is declared is called by its name, in any case, as those above: in scripts, in conditions, in SQL
+A declared Python function is called by its name, in any case, like a built-in one: in scripts, in conditions, in SQL
 and by `rs_assets.functions`.
 
 ```python
@@ -44,41 +44,41 @@ and by `rs_assets.functions`.
 
 ```
 
-- **Types** are those of the annotations (`str`, `int`, `float`, `bool`, `bytes`, `datetime`, `date`, `Decimal`, lists,
-  dicts, dataclasses and TypedDicts), else of DDL: `@function(arguments="s string, n int", returns="array<string>")`.
-  Arguments are cast to them, as those of other functions: what cannot be cast is null. SQL refuses what is of another
-  type when the pipeline is built.
-- **Nulls**: where an argument is null whose parameter is not Optional (in DDL: `NOT NULL`) the result is null, and the
-  function is not called. A function that is declared to give a value always, and gives None, is at fault.
-- **Faults**: where a function raises, or returns what does not fit its type, the record is a bad one: the run ends with
-  `StepError`, or under `bad_records="quarantine"` the record becomes a dead letter. It is so only where the value is
-  asked for: not in a branch of `if` or `CASE` that is not taken. The function is called there all the same.
-- **Pure**: a function is called again where a batch is repeated, and may be called for records that are dropped.
+- **Types** come from the annotations (`str`, `int`, `float`, `bool`, `bytes`, `datetime`, `date`, `Decimal`, lists,
+  dicts, dataclasses and TypedDicts), else from DDL: `@function(arguments="s string, n int", returns="array<string>")`.
+  Arguments are cast to them: a value that cannot be cast is null. SQL refuses arguments of another type when the
+  pipeline is built.
+- **Nulls**: if an argument is null and its parameter is not Optional (in DDL: `NOT NULL`), the result is null and the
+  function is not called. If the result is declared as never null, returning None is a fault.
+- **Faults**: if a function raises, or its result does not fit its type, the record is bad: the run fails with
+  `StepError`, or with `bad_records="quarantine"` the record becomes a dead letter. This only happens if the value is
+  used: not in a branch of `if` or `CASE` that is not taken. The function is still called there.
+- **Pure**: a function is called again if a batch is repeated, and may be called for records that are dropped.
 - **Many rows at once**: with `form="arrow"` or `form="pandas"` a function gets an array or a Series for each argument,
-  and returns one of as many values, each of its row alone: how rows are put together is Spark's matter. Where it
-  raises, it is called again with each row.
+  and returns one of the same length. Each value may only depend on its own row: Spark chooses how rows are batched. If
+  it raises, it is called again with each row.
 - **Rows**: `@table_function(returns="word string, place bigint")` declares a function that returns or yields rows;
-  `words_of(line)` alone in a script makes a record of each, with the fields of the row beside its own.
+  `words_of(line)` alone in a script makes a record of each row, with the fields of the original record added.
 - **Aggregates**: `@aggregate_function` on a class with `create()`, `accumulate(accumulator, value)` and
   `value(accumulator)` declares one for windows in SQL: `SELECT median_of(ms) ... GROUP BY TUMBLE(...)`. The rows of a
-  window are its state, as for `.reduce()`; in the fluent API use that.
-- **Names** of the languages cannot be taken, and two functions cannot have one name.
-- **Packages**: a module with declared functions is imported when a name is asked for that nothing else has, if its
-  package tells it: `[project.entry-points."rs_assets.functions"]` with `shop = "shop.functions"` in its pyproject.toml.
+  window are its state, as for `.reduce()`; in the fluent API use `.reduce()`.
+- **Names** of built-in functions are reserved, and two functions cannot share a name.
+- **Packages**: a module with declared functions is imported when a name is otherwise unknown, if its package has an
+  entry point: `[project.entry-points."rs_assets.functions"]` with `shop = "shop.functions"` in its pyproject.toml.
 
-Spark runs them in Python workers over Arrow batches. They cannot be called in SQL text of the fluent API, inside an
-aggregate that is written as SQL, in branches that meet again before a step with state, or in real-time mode.
+Spark runs them in Python workers over Arrow batches. They cannot be called in SQL text of the fluent API, in an
+aggregate written as SQL, in branches that are merged again before a stateful step, or in real-time mode.
 """
 TITLES = {
     "text": "Texts",
     "regexp": "Regular expressions",
-    "conditional": "Choices and questions",
+    "conditional": "Conditionals and predicates",
     "math": "Numbers",
     "bits": "Bits, bases and addresses",
     "date": "Times",
     "json": "JSON",
     "array": "Arrays and maps",
-    "encoding": "Codes, hashes and addresses of the web",
+    "encoding": "Encodings, hashes and URLs",
     "cast": "Types",
 }
 

@@ -1,4 +1,4 @@
-"""Codes, hashes and addresses of the web. Texts are bytes of UTF-8."""
+"""Encodings, hashes and URLs. Texts are bytes of UTF-8."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ PARTS = ("HOST", "PATH", "QUERY", "REF", "PROTOCOL", "FILE", "AUTHORITY", "USERI
 def _part(texts: Mapping[str, str]) -> str:
     part = (unquote(texts["part"]) or "").upper()
     if part not in PARTS:
-        raise TopologyError(f"an address has no part {part!r}", remedy=f"use one of: {', '.join(PARTS)}")
+        raise TopologyError(f"a URL has no part {part!r}", remedy=f"use one of: {', '.join(PARTS)}")
     if "key" not in texts:
         return f"try_parse_url({texts['s']}, '{part}')"
     if part != "QUERY" or is_null(texts["key"]):
         return "cast(null as string)"
-    # Spark makes a pattern of the key.
+    # Spark reads the key as a pattern.
     return f"try_parse_url({texts['s']}, 'QUERY', {quote(re.escape(unquote(texts['key']) or ''))})"
 
 
 def _class(literal: str) -> str:
-    """The characters of a separator as a class of a pattern; white space where there is none."""
+    """The characters of a separator as a character class; white space if there is no separator."""
     signs = unquote(literal)
     if not signs:
         return r"\s"
@@ -98,7 +98,7 @@ ENCODING = (
         "s text",
         "xxhash64({s})",
         "bigint",
-        "The hash of 64 bits that Spark takes.",
+        "Spark's 64-bit hash (xxHash64).",
         {"xxhash64('a')": -8582455328737087284},
     ),
     _row(
@@ -106,7 +106,7 @@ ENCODING = (
         "s text",
         "if({s} is null, null, abs(cast(reflect('java.util.Objects', 'hashCode', {s}) as bigint)))",
         "bigint",
-        "The hash that Java has for texts, without its sign.",
+        "Java's hash of a text, without its sign.",
         {"hash_code('k1=v1;k2=v2')": 1099348823, "hash_code('k1:v1,k2:v2')": 401392878, "hash_code(null)": None},
     ),
     _row(
@@ -141,7 +141,7 @@ ENCODING = (
         "s text",
         "url_encode({s})",
         "string",
-        "The text as a part of a web address.",
+        "The text encoded for a URL.",
         {"urlencode('a b&c')": "a+b%26c"},
     ),
     _row(
@@ -149,7 +149,7 @@ ENCODING = (
         "s text",
         "try_url_decode({s})",
         "string",
-        "The text of a part of a web address.",
+        "The decoded text of a part of a URL.",
         {"urldecode('a+b%26c')": "a b&c", "urldecode('%zz')": None},
     ),
     _row(
@@ -157,7 +157,7 @@ ENCODING = (
         "s text, part word",
         _part,
         "string",
-        "A part of a web address: HOST, PATH, QUERY, REF, PROTOCOL, FILE, AUTHORITY, USERINFO.",
+        "A part of a URL: HOST, PATH, QUERY, REF, PROTOCOL, FILE, AUTHORITY, USERINFO.",
         {
             f"parse_url({_URL},'QUERY')": "query=1",
             f"parse_url({_URL},'HOST')": "facebook.com",
@@ -175,7 +175,7 @@ ENCODING = (
         "s text, part word, key word",
         _part,
         "string",
-        "The value of a key in the query of a web address.",
+        "The value of a key in the query of a URL.",
         {f"parse_url({_URL},'QUERY','query')": "1", f"parse_url({_URL},'QUERY','(')": None},
     ),
     _row(
@@ -183,7 +183,7 @@ ENCODING = (
         "s text, sep word, equals word, key word",
         _of_key,
         "string",
-        "The value of a key in a text of pairs; each character of a separator parts, null stands for white space.",
+        "The value of a key in a text of pairs; each character of `sep` and `equals` separates, null is white space.",
         {
             "keyvalue('k1=v1;k2=v2',';','=','k2')": "v2",
             "keyvalue('k1=v1 k2=v2',null,'=','k2')": "v2",

@@ -1,4 +1,4 @@
-"""Times as numbers since 1970, and the clock. A text is in the zone of the script."""
+"""Times as numbers since 1970, and the current time. A text is in the zone of the script."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ EPOCHS = (
         "",
         "unix_seconds(current_timestamp())",
         "bigint",
-        "The clock of the batch, in seconds since 1970.",
+        "The time of the batch, in seconds since 1970.",
         {">(unixtimestamp(),1000000000)": True},
     ),
     _row(
@@ -86,7 +86,7 @@ EPOCHS = (
         ONE,
         _epoch("unix_seconds"),
         "bigint",
-        "Seconds since 1970 of a time in the zone of the script.",
+        "A time in the zone of the script, in seconds since 1970.",
         {"unixtimestamp('2017-09-14 16:00:00')": 1505404800, "unixtimestamp('x')": None},
     ),
     _row(
@@ -94,7 +94,7 @@ EPOCHS = (
         TWO,
         _epoch("unix_seconds"),
         "bigint",
-        "Seconds since 1970 of a time in a format.",
+        "A time in a format, in seconds since 1970.",
         {"unixtimestamp('2017','yyyy')": 1483228800},
     ),
     _row(
@@ -102,7 +102,7 @@ EPOCHS = (
         "",
         "unix_millis(current_timestamp())",
         "bigint",
-        "The clock of the batch, in milliseconds since 1970.",
+        "The time of the batch, in milliseconds since 1970.",
         {">(curstamp(),1000000000000)": True},
     ),
     _row(
@@ -110,7 +110,7 @@ EPOCHS = (
         ONE,
         _epoch("unix_millis"),
         "bigint",
-        "Milliseconds since 1970 of a time in the zone of the script.",
+        "A time in the zone of the script, in milliseconds since 1970.",
         {"curstamp('2017-09-14 16:00:00.123')": 1505404800123},
     ),
     _row(
@@ -118,7 +118,7 @@ EPOCHS = (
         TWO,
         _epoch("unix_millis"),
         "bigint",
-        "Milliseconds since 1970 of a time in a format.",
+        "A time in a format, in milliseconds since 1970.",
         {"curstamp('2017','yyyy')": 1483228800000},
     ),
     _row(
@@ -126,7 +126,7 @@ EPOCHS = (
         "",
         "unix_seconds(current_timestamp())",
         "bigint",
-        "The clock of the batch, in seconds since 1970.",
+        "The time of the batch, in seconds since 1970.",
         {">(curstamp_second(),1000000000)": True},
     ),
     _row(
@@ -134,7 +134,7 @@ EPOCHS = (
         "f format = 'yyyy-MM-dd HH:mm:ss'",
         "date_format(from_utc_timestamp(current_timestamp(), '{zone}'), {f})",
         "string",
-        "The clock of the batch as a text in the zone of the script.",
+        "The time of the batch as a text in the zone of the script.",
         {"length(now())": 19},
     ),
     _row(

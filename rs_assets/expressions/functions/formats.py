@@ -1,4 +1,4 @@
-"""Formats of times: the letters that Spark both reads and writes."""
+"""Formats of times: the pattern characters that Spark both reads and writes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from zoneinfo import available_timezones
 
 from rs_assets.errors import TopologyError
 
-# The letters of a format and how often each may stand side by side.
+# The characters of a format, and how often each may be repeated.
 LETTERS = {
     "y": 4,
     "M": 4,
@@ -25,30 +25,30 @@ LETTERS = {
     "X": 5,
     "x": 5,
 }
-# These are only written, never read.
+# These can only be written.
 WRITTEN = {"E": 4, "q": 2, "Q": 2, "F": 1, "G": 4, "z": 4, "O": 1}
 _PARTS = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|[^A-Za-z']+|(.)")
 
 
 def checked_format(text: str, what: str, *, read: bool = False) -> str:
-    """`text`, if Spark writes times in it, and reads them with `read`; TopologyError if not.
+    """`text`, if Spark can write times in this format (and read them, with `read`); TopologyError if not.
 
     >>> checked_format("yyyy-MM-dd'T'HH:mm", "format")
     "yyyy-MM-dd'T'HH:mm"
     >>> checked_format("YYYY-MM-dd", "format")
     Traceback (most recent call last):
-    rs_assets.errors.TopologyError: the format has 'YYYY', which is no part of a time: 'YYYY-MM-dd'
-      remedy: write a year as yyyy, other letters in quotes
+    rs_assets.errors.TopologyError: the format has 'YYYY', which is not a part of a time: 'YYYY-MM-dd'
+      remedy: write a year as yyyy, and quote literal text
     """
     for part in _PARTS.finditer(text):
         letter = part[1]
         allowed = (LETTERS if read else LETTERS | WRITTEN).get(letter or "", 0)
-        # Years of any number of digits are more than Spark can hold.
+        # Years of any number of digits are out of Spark's range.
         wrong = letter and (len(part[0]) > allowed or (letter == "y" and len(part[0]) % 2))
         if part[2] or wrong or (not letter and set(part[0]) & set("[]{}#")):
             raise TopologyError(
-                f"the {what} has {part[0]!r}, which is no part of a time: {text!r}",
-                remedy="write a year as yyyy, other letters in quotes",
+                f"the {what} has {part[0]!r}, which is not a part of a time: {text!r}",
+                remedy="write a year as yyyy, and quote literal text",
             )
     if not text.strip():
         raise TopologyError(f"the {what} is empty", remedy="write it as 'yyyy-MM-dd HH:mm:ss'")
@@ -56,7 +56,7 @@ def checked_format(text: str, what: str, *, read: bool = False) -> str:
 
 
 def checked_zone(zone: str) -> str:
-    """`zone`, if it is one that Java knows, too; TopologyError if not.
+    """`zone`, if Java knows it, too; TopologyError if not.
 
     >>> checked_zone("Asia/Shanghai"), checked_zone("+08:00")
     ('Asia/Shanghai', '+08:00')

@@ -1,4 +1,4 @@
-"""What a function is: a signature, and the Spark SQL that a call of it becomes."""
+"""Functions of the languages: a signature, and the Spark SQL of a call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from rs_assets.errors import TopologyError
 from rs_assets.expressions.functions.kinds import KINDS, coerced
 
-# Makes the SQL text of a call from those of its arguments, by the names of the parameters.
+# Makes the SQL text of a call from the SQL texts of its arguments, by parameter name.
 Template = Callable[[Mapping[str, str]], str]
 
 _PARAMETER = re.compile(r"(?P<name>\w+) (?P<kind>\w+)(?P<more>\.\.\.)?(?: = (?P<default>.+))?")
@@ -21,7 +21,7 @@ _PARAMETER = re.compile(r"(?P<name>\w+) (?P<kind>\w+)(?P<more>\.\.\.)?(?: = (?P<
 class Parameter:
     """A parameter. Its `kind` says what an argument is cast to, or which literal it must be (KINDS).
 
-    `default` is the SQL text that stands for an argument that is left out, None if it must be given.
+    `default` is the SQL text of an omitted argument, None if the argument is required.
     """
 
     name: str
@@ -44,10 +44,10 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of the languages, total for all values: what cannot be computed is null, and nothing raises.
+    """A function of the languages, total for all values: a result that cannot be computed is null, and nothing raises.
 
-    `returns` is the Spark type of the result: empty if it is what the arguments of the kind `any` have in common,
-    "unknown" if only Spark can say.
+    `returns` is the Spark type of the result: empty if it is the common type of the arguments of kind `any`,
+    "unknown" if only Spark knows it.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Function:
     doc: str
     aliases: tuple[str, ...] = ()
     examples: tuple[Example, ...] = ()
-    # Tells the code of a function in Python from other code under its name.
+    # Identifies the code of a Python function, so that other code under its name is noticed.
     code: str = ""
 
     @property
@@ -68,23 +68,23 @@ class Function:
 
     @property
     def signature(self) -> str:
-        """The function as it is called: `lpad(s text, n long, pad text)`."""
+        """The signature of a call: `lpad(s text, n long, pad text)`."""
         return f"{self.name}({', '.join(map(str, self.parameters))})"
 
     def accepts(self, arity: int) -> bool:
-        """Whether it may be called with so many arguments."""
+        """Whether it accepts `arity` arguments."""
         fixed = [each for each in self.parameters if not each.variadic]
         needed = sum(each.default is None for each in fixed)
         return needed <= arity and (arity <= len(fixed) or len(fixed) < len(self.parameters))
 
     def kind_at(self, place: int) -> str:
-        """The kind of the parameter that takes the argument at this place."""
+        """The kind of the parameter of the argument at this position."""
         return self.parameters[min(place, len(self.parameters) - 1)].kind
 
     def sql(self, *arguments: str, zone: str = "UTC") -> str:
-        """The Spark SQL of a call with these SQL texts; `zone` is that of times which are written without one.
+        """The Spark SQL of a call with these SQL texts; `zone` applies to times without a zone.
 
-        TopologyError if the number of arguments is wrong, or one that must be a literal is none or not a legal one.
+        TopologyError if the number of arguments is wrong, or a literal argument is missing or invalid.
 
         >>> from rs_assets.expressions.functions.registry import function_named
         >>> function_named("toUpper", 1).sql("page")
@@ -92,16 +92,16 @@ class Function:
         """
         if not self.accepts(len(arguments)):
             raise TopologyError(
-                f"{self.name} takes other arguments than {len(arguments)}", remedy=f"write {self.signature}"
+                f"wrong number of arguments for {self.name}: {len(arguments)}", remedy=f"write {self.signature}"
             )
         return self.template(self._texts(arguments, zone))
 
     def casts(self, *arguments: str, zone: str = "UTC") -> Mapping[str, str]:
-        """The SQL texts of the arguments of a call, cast to what the parameters take, by the names of these."""
+        """The SQL texts of the arguments of a call, cast to the parameter kinds, by parameter name."""
         return self._texts(arguments, zone)
 
     def type_of(self, *arguments: str) -> str:
-        """The Spark type of the result of a call, empty if it is that of the arguments in common.
+        """The Spark type of the result of a call, empty if it is the common type of the arguments.
 
         >>> from rs_assets.expressions.functions.registry import function_named
         >>> function_named("cast", 2).type_of("a", "'long'")
@@ -110,7 +110,7 @@ class Function:
         return self.returns.format_map(self._texts(arguments, "UTC")) if "{" in self.returns else self.returns
 
     def _texts(self, arguments: tuple[str, ...], zone: str) -> Mapping[str, str]:
-        """The SQL texts of the arguments, as the parameters take them."""
+        """The SQL texts of the arguments, by parameter name."""
         texts = {"zone": zone}
         for place, parameter in enumerate(self.parameters):
             given = arguments[place:] if parameter.variadic else arguments[place : place + 1] or (parameter.default,)
@@ -120,7 +120,7 @@ class Function:
 
 
 def parameters_of(signature: str) -> tuple[Parameter, ...]:
-    """The parameters that a signature tells.
+    """The parameters of a signature.
 
     >>> [str(each) for each in parameters_of("s text, n long = 1, more any...")]
     ['s text', 'n long = 1', 'more any...']
@@ -129,7 +129,7 @@ def parameters_of(signature: str) -> tuple[Parameter, ...]:
     for part in filter(None, signature.split(", ")):
         found = _PARAMETER.fullmatch(part)
         if found is None or found["kind"] not in KINDS:
-            raise ValueError(f"{part!r} is no parameter")
+            raise ValueError(f"{part!r} is not a parameter")
         made.append(Parameter(found["name"], found["kind"], found["default"], bool(found["more"])))
     return tuple(made)
 
@@ -149,7 +149,7 @@ class Family:
         doc: str,
         golden: Mapping[str, Any] = MappingProxyType({}),
     ) -> Function:
-        """A function: its `names`, the canonical one first; SQL text with the parameters in braces, or a template."""
+        """Adds a function: its `names`, the canonical one first; SQL with parameters in braces, or a template."""
         name, *aliases = names.split()
         return Function(
             name=name,

@@ -1,4 +1,4 @@
-"""Texts of JSON. What is no JSON gives null."""
+"""JSON texts. The result is null for invalid JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rs_assets.expressions.functions.function import Family
 from rs_assets.expressions.functions.literals import is_null, quote, unquote
 
 _row = Family("json").row
-# What Spark reads as a path; of another it gives null for each row.
+# Paths that Spark reads; for any other it gives null for each row.
 _PATH = re.compile(r"\$(?:\.(?:\*|[^.\[\]'*]+)|\[(?:\d+|\*|'[^'\]]+')\])*")
 
 
@@ -21,7 +21,7 @@ def _at_path(texts: Mapping[str, str]) -> str:
         return "cast(null as string)"
     plain = (unquote(path) or "").strip()
     if not _PATH.fullmatch(plain):
-        raise TopologyError(f"{plain!r} is no path into JSON", remedy="write it as $.key, $['a key'], $[0] or $[*]")
+        raise TopologyError(f"{plain!r} is not a JSON path", remedy="write it as $.key, $['a key'], $[0] or $[*]")
     while plain.endswith("[*]"):
         plain = plain.removesuffix("[*]")
     return f"get_json_object({texts['s']}, {quote(plain)})"
@@ -33,7 +33,7 @@ def _of_key(texts: Mapping[str, str]) -> str:
         return "cast(null as string)"
     if "'" in key or "]" in key:
         raise TopologyError(
-            f"the key {key!r} has a quote or a bracket, which no path can name", remedy="rename it at its origin"
+            f"the key {key!r} has a quote or a bracket, which a path cannot contain", remedy="rename it at the source"
         )
     return f"get_json_object({texts['s']}, {quote(f'$[{chr(39)}{key}{chr(39)}]')})"
 
@@ -46,7 +46,7 @@ JSON = (
         "s text, path path",
         _at_path,
         "string",
-        "What stands at a path: $ is all, .a and ['a'] a key, [0] an item.",
+        "The value at a path: $ is all, .a and ['a'] a key, [0] an item.",
         {
             "json_value('[10,20,[30,40]]','$[2][*]')": "[30,40]",
             'json_value(\'{"ccc":{"hhh":["h0","h1","h2"]}}\',\'$.ccc.hhh[*]\')': '["h0","h1","h2"]',
@@ -60,7 +60,7 @@ JSON = (
         "s text, key word",
         _of_key,
         "string",
-        "What stands at a key, which may have dots.",
+        "The value of a key, which may contain dots.",
         {"json_field('{\"a.b\":1}','a.b')": "1", "json_field('{\"a\":1}','b')": None},
     ),
     _row(
@@ -68,7 +68,7 @@ JSON = (
         "s text",
         "coalesce(json_array_length({s}), 0)",
         "int",
-        "How many items an array has; 0 of what is none.",
+        "The number of items of an array; 0 for anything else.",
         {"array_size('[1,2]')": 2, "array_size('x')": 0, "array_size(null)": 0},
     ),
     _row(
@@ -76,7 +76,7 @@ JSON = (
         "s text",
         "json_array_length({s})",
         "int",
-        "How many items an array has.",
+        "The number of items of an array.",
         {"json_array_length('[1,2]')": 2, "json_array_length('x')": None},
     ),
     _row(
@@ -90,7 +90,7 @@ JSON = (
     _row(
         "is_json isJson isValidJson",
         "s text",
-        # The parser takes what stands behind the first value for granted: two brackets find it out.
+        # The parser ignores text after the first value: two kinds of brackets reveal it.
         "(try_parse_json(concat('[', {s}, ']')) is not null"
         " and try_parse_json(concat('{{\"a\":', {s}, '}}')) is not null)",
         "boolean",
@@ -132,7 +132,7 @@ JSON = (
         "s text",
         "lower(regexp_extract(schema_of_variant(try_parse_json({s})), '^[A-Z]+', 0))",
         "string",
-        "What it is: object, array, string, boolean, bigint, double...",
+        "The JSON type: object, array, string, boolean, bigint, double...",
         {"json_type('[1]')": "array", "json_type('{{}')": None, "json_type('{\"a\":1}')": "object"},
     ),
 )

@@ -1,4 +1,4 @@
-"""Kinds of parameters: what an argument is cast to, or which literal it has to be."""
+"""Kinds of parameters: the cast of an argument, or the literal that it must be."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", 
 _UNIT_WORDS = {unit: unit for unit in UNITS} | {f"{unit}S": unit for unit in UNITS}
 _UNIT_WORDS |= {"YYYY": "YEAR", "YY": "YEAR", "WW": "WEEK", "DD": "DAY", "HH": "HOUR", "SS": "SECOND"}
 _UNIT_WORDS |= {"FRAC_SECOND": "MILLISECOND"}
-# What Spark takes as a time or a date, and is none here.
+# Texts that Spark reads as a time or a date, but this project does not.
 NO_TIME = "^(?:[+-].*|[0-9]{5,}-.*|0000-.*|T?[0-9]{1,2}:.*)$"
 TYPES: Mapping[str, str] = MappingProxyType(
     {
@@ -38,13 +38,13 @@ TYPES: Mapping[str, str] = MappingProxyType(
 def coerced(sql: str, kind: str, what: str) -> str:
     """The SQL text of an argument as a parameter of this kind takes it; TopologyError names it as `what`.
 
-    Functions of users' own have parameters of any type of Spark's.
+    Parameters of user-defined functions have any Spark type.
     """
     return KINDS.get(kind, _cast(kind))(sql.strip(), what)
 
 
 def atom(sql: str) -> str:
-    """`sql` in brackets if an operator beside it could take it apart."""
+    """`sql`, in brackets if an adjacent operator could bind to a part of it."""
     return sql if _ATOM.fullmatch(sql) else f"({sql})"
 
 
@@ -57,10 +57,10 @@ def _cast(kind: str) -> Callable[[str, str], str]:
 
 
 def time_of(text: str) -> str:
-    """The SQL of the time that a text tells: ISO 8601, also with several blanks; null for one that tells none.
+    """The SQL of the time in a text: ISO 8601, also with several blanks; null for any other text.
 
-    Years are those from 1 to 9999: Spark raises where it moves others. The hour alone is none: Spark would take the
-    date of the clock, another one when the batch is computed again.
+    Years are 1 to 9999: Spark raises when it moves other times. An hour alone is null: Spark would add the current
+    date, which differs when the batch is computed again.
     """
     return f"try_to_timestamp(regexp_replace(trim({text}), '{NO_TIME}| +', ' '))"
 
@@ -104,11 +104,11 @@ def _readable(sql: str, what: str) -> str:
 
 def _unit(sql: str, what: str) -> str:
     text = _literal(sql, what)
-    # Of all units these two differ by case only.
+    # Only these two units differ by case alone.
     word = {"MM": "MONTH", "mm": "MINUTE"}.get(text) or _UNIT_WORDS.get(text.upper())
     if word is None:
         raise TopologyError(
-            f"the {what} is no unit of time: {text!r}", remedy=f"use one of: {', '.join(UNITS).lower()}"
+            f"the {what} is not a unit of time: {text!r}", remedy=f"use one of: {', '.join(UNITS).lower()}"
         )
     return word
 

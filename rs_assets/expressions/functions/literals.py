@@ -1,4 +1,4 @@
-"""Literals and names of Spark SQL, written and read back."""
+"""Writes and reads literals and names of Spark SQL."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def unquote(sql: str) -> str | None:
 
 
 def separated_by(separator: str) -> str:
-    r"""The SQL of the pattern that finds a text as it is, from the SQL of the text.
+    r"""The SQL of a pattern that matches a text literally, from the SQL of the text.
 
     >>> print(separated_by("'.'"))
     '\\Q.\\E'
@@ -43,7 +43,7 @@ def separated_by(separator: str) -> str:
     return f"concat({quote(_BEGIN)}, {within}, {quote(_END)})"
 
 
-# What a pattern takes as it is stands between the first two; the third is an end within it.
+# The begin and end of a literal part of a pattern; the third is an end within it.
 _BEGIN, _END = "\\Q", "\\E"
 _WITHIN = rf"{_END}\\E{_BEGIN}"
 
@@ -63,7 +63,7 @@ def is_null(sql: str) -> bool:
 
 
 def quote_name(name: str) -> str:
-    """A field's name as Spark SQL takes it, whatever characters it has.
+    """A field name quoted for Spark SQL, whatever characters it has.
 
     >>> quote_name("a.b")
     '`a.b`'

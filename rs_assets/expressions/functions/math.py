@@ -1,4 +1,4 @@
-"""Numbers: functions of mathematics, over doubles unless it says otherwise."""
+"""Numbers: functions of mathematics, over doubles unless stated otherwise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rs_assets.expressions.functions.function import Family, Template
 
 _row = Family("math").row
 
-# From here on a double has no places behind the point, and Spark's whole numbers end soon.
+# From here on a double has no decimals, and Spark's integers end soon after.
 LARGE = "9e15"
 
 
@@ -19,13 +19,13 @@ def _whole(builtin: str) -> str:
 
 
 def _computed(kind: str) -> Template:
-    """`a` and `b` joined by an operator that is a literal; null where there is no result."""
+    """`a` and `b` joined by an operator that is a literal; null if there is no result."""
     joined = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "%": "try_mod", "/": "try_divide"}
 
     def template(texts: Mapping[str, str]) -> str:
         operator = texts["op"].strip("'")
         if operator not in joined:
-            raise TopologyError(f"there is no operator {operator!r}", remedy=f"use one of: {' '.join(joined)}")
+            raise TopologyError(f"unknown operator {operator!r}", remedy=f"use one of: {' '.join(joined)}")
         if operator == "/" and kind != "double":
             return f"cast({divided(texts)} as {kind})"
         return f"{joined[operator]}({texts['a']}, {texts['b']})"
@@ -34,24 +34,24 @@ def _computed(kind: str) -> Template:
 
 
 def divided(texts: Mapping[str, str]) -> str:
-    """How often one whole number goes into another, without doubles between; null of zero and of too large a result."""
+    """Integer division without intermediate doubles; null for a zero divisor or a result out of range."""
     a, b = texts["a"], texts["b"]
     return f"case when {b} = -1 then try_subtract(try_subtract({a}, {a}), {a}) when {b} != 0 then {a} div {b} end"
 
 
 def _truncated(texts: Mapping[str, str]) -> str:
-    """By the digits that the number is written with: as a double, 0.29 * 100 is less than 29."""
+    """Truncates the decimal digits of the number: as a double, 0.29 * 100 is less than 29."""
     places = int(texts["n"])
     if not -18 <= places <= 18:
-        raise TopologyError(f"a number is not cut to {places} places", remedy="write from -18 to 18")
+        raise TopologyError(f"cannot truncate to {places} places", remedy="use -18 to 18")
     cut = f"floor(try_cast({texts['x']} as decimal(38,18)), {places})"
     return f"coalesce(cast({cut} as double), {texts['x']})"
 
 
 MATH = (
     _row("abs", "x number", "abs({x})", "double", "The value without its sign.", {"abs(-1.5)": 1.5, "abs('x')": None}),
-    _row("sign signum", "x number", "sign({x})", "double", "-1, 0 or 1.", {"sign(-3)": -1.0, "sign(0)": 0.0}),
-    _row("negative negate", "x number", "-{x}", "double", "The value with the other sign.", {"negative(2)": -2.0}),
+    _row("sign signum", "x number", "sign({x})", "double", "The sign: -1, 0 or 1.", {"sign(-3)": -1.0, "sign(0)": 0.0}),
+    _row("negative negate", "x number", "-{x}", "double", "The value with the opposite sign.", {"negative(2)": -2.0}),
     _row("sin", "x number", "sin({x})", "double", "The sine.", {"sin(0)": 0.0}),
     _row("sinh", "x number", "sinh({x})", "double", "The hyperbolic sine.", {"sinh(0)": 0.0}),
     _row("asin", "x number", "asin({x})", "double", "The arc sine.", {"asin(1)": math.pi / 2, "asin(2)": math.nan}),
@@ -75,7 +75,7 @@ MATH = (
         "a number, b number",
         "hypot({a}, {b})",
         "double",
-        "The long side of a right angle.",
+        "The hypotenuse of a right triangle.",
         {"hypot(3,4)": 5.0},
     ),
     _row("exp", "x number", "exp({x})", "double", "e to the power of x.", {"exp(0)": 1.0, "exp(1000)": math.inf}),
@@ -85,7 +85,7 @@ MATH = (
         "x number",
         "ln({x})",
         "double",
-        "The natural logarithm; null of zero and less.",
+        "The natural logarithm; null for zero or less.",
         {"ln(1)": 0.0, "ln(0)": None},
     ),
     _row("log log_e", "x number", "ln({x})", "double", "The natural logarithm.", {"log(1)": 0.0}),
@@ -116,7 +116,7 @@ MATH = (
         "x number",
         _whole("ceil"),
         "double",
-        "The next whole number above.",
+        "The least whole number that is not less.",
         {"ceil(1.2)": 2.0, "ceil('-1.2')": -1.0, "ceil('1e300')": 1e300},
     ),
     _row(
@@ -124,7 +124,7 @@ MATH = (
         "x number",
         _whole("floor"),
         "double",
-        "The next whole number below.",
+        "The greatest whole number that is not greater.",
         {"floor(1.8)": 1.0, "floor(-1.2)": -2.0, "floor('x')": None},
     ),
     _row(
@@ -132,7 +132,7 @@ MATH = (
         "x number",
         "rint({x})",
         "double",
-        "The nearest whole number, an even one in the middle.",
+        "The nearest whole number; halves round to even.",
         {"rint(2.5)": 2.0, "rint(3.5)": 4.0},
     ),
     _row(
@@ -140,7 +140,7 @@ MATH = (
         "x number, n whole = 0",
         "round({x}, {n})",
         "double",
-        "Rounded to `n` places, away from zero in the middle.",
+        "Rounded to `n` places; halves round away from zero.",
         {"round(2.5)": 3.0, "round(125.315,2)": 125.32, "round(-2.5,0)": -3.0, "round(1250,-2)": 1300.0},
     ),
     _row(
@@ -148,7 +148,7 @@ MATH = (
         "x number, n whole",
         "bround({x}, {n})",
         "double",
-        "Rounded to `n` places, to the even one in the middle.",
+        "Rounded to `n` places; halves round to even.",
         {"bround(2.5,0)": 2.0, "bround(0.125,2)": 0.12},
     ),
     _row(
@@ -170,7 +170,7 @@ MATH = (
         "a long, b long",
         "coalesce(try_mod({a}, {b}), -1)",
         "bigint",
-        "What is left of a division; -1 if there is none.",
+        "The remainder of a division; -1 if there is none.",
         {"mod(7,3)": 1, "mod(7,0)": -1, "mod(null,3)": -1},
     ),
     _row(
@@ -178,7 +178,7 @@ MATH = (
         "a number, b number",
         "if({b} = 0, null, pmod({a}, abs({b})))",
         "double",
-        "What is left of a division, never negative.",
+        "The remainder of a division, never negative.",
         {"pmod(-7,3)": 2.0, "pmod(1,0)": None, "pmod(-7,-3)": 2.0},
     ),
     _row(
@@ -186,7 +186,7 @@ MATH = (
         "n int",
         "factorial({n})",
         "bigint",
-        "The factorial; null outside of 0 to 20.",
+        "The factorial; null outside 0 to 20.",
         {"factorial(5)": 120, "factorial(21)": None, "factorial(-1)": None},
     ),
     _row("addition plusNumber", "a number, b number", "({a} + {b})", "double", "The sum.", {"addition('1.5',2)": 3.5}),
@@ -199,7 +199,7 @@ MATH = (
         "a number, b number",
         "try_divide({a}, {b})",
         "double",
-        "The quotient; null of zero.",
+        "The quotient; null if the divisor is zero.",
         {"division(3,2)": 1.5, "division(3,0)": None},
     ),
     _row(
@@ -207,7 +207,7 @@ MATH = (
         "a int, b int",
         "try_add({a}, {b})",
         "int",
-        "The sum of two ints; null if it is none.",
+        "The sum of two ints; null if it is out of range.",
         {"add(1,2)": 3, "add(2147483647,1)": None},
     ),
     _row(
@@ -226,7 +226,7 @@ MATH = (
         "a int, b int",
         lambda texts: f"cast({divided(texts)} as int)",
         "int",
-        "How often one int goes into another.",
+        "The integer quotient of two ints.",
         {"divide(7,2)": 3, "divide(-7,2)": -3, "divide(1,0)": None, "divide(-2147483648,-1)": None},
     ),
     _row(
@@ -234,7 +234,7 @@ MATH = (
         "op word, a number, b number",
         _computed("double"),
         "double",
-        "Two doubles joined by + - * / or %.",
+        "The result of + - * / or % on two doubles.",
         {"math('+',1,2.5)": 3.5, "math('/',1,0)": None, "mathd('*','2','x')": None},
     ),
     _row(
@@ -242,7 +242,7 @@ MATH = (
         "op word, a int, b int",
         _computed("int"),
         "int",
-        "Two ints joined by + - * / or %; null if it is no int.",
+        "The result of + - * / or % on two ints; null if it is not an int.",
         {"mathi('+',1,2)": 3, "mathi('/',7,2)": 3, "mathi('/',7,0)": None},
     ),
     _row(
@@ -250,7 +250,7 @@ MATH = (
         "op word, a long, b long",
         _computed("bigint"),
         "bigint",
-        "Two longs joined by + - * / or %.",
+        "The result of + - * / or % on two longs.",
         {"mathl('-',1,2)": -1, "mathl('%',7,4)": 3, "mathl('/',9007199254740993,1)": 9007199254740993},
     ),
     _row(
@@ -258,7 +258,7 @@ MATH = (
         "x number",
         "coalesce(isnan({x}), false)",
         "boolean",
-        "Whether it is not a number, but NaN.",
+        "Whether it is NaN.",
         {"isNan('NaN')": True, "isNan(1)": False, "isNan(null)": False},
     ),
     _row(
@@ -266,7 +266,7 @@ MATH = (
         "x number, other number",
         "nanvl({x}, {other})",
         "double",
-        "The other number where the first is NaN.",
+        "The first number, or the other if the first is NaN.",
         {"nanvl('NaN',1)": 1.0},
     ),
 )

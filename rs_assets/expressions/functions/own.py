@@ -1,7 +1,6 @@
-"""Functions of users' own: the languages find them by name, as they find those of the tables.
+"""User-defined functions: the languages find them by name, like built-in ones.
 
-A scalar function is a `Function` of the family OWN. What Spark has to call for it is a `Body`, under the name that
-stands in the Spark SQL of a call.
+A scalar function is a `Function` of the family OWN. Its Python code is a `Body`, which the Spark SQL of a call names.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from rs_assets.errors import TopologyError
 from rs_assets.expressions.functions.function import Function
 
 OWN: Final = "own"
-# How the names begin under which Spark knows the bodies.
+# Prefix of the names of bodies in Spark.
 PREFIX: Final = "rs_own_"
-# What a body gets and gives: values of one row, or arrays and series with those of many.
+# What a body takes and returns: values of one row, or arrays or series with values of many rows.
 Form = Literal["row", "arrow", "pandas"]
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What Spark calls: a Python function of columns of the types `takes`, which gives values of the type `gives`.
+    """What Spark calls: a Python function that takes columns of types `takes` and returns values of type `gives`.
 
-    `needs` says of each argument whether the result is null where it is, without a call; of more arguments than there
-    are types the last of both counts. `fills`: a value is always there. With `rows` it gives any number of them.
+    `needs` says for each argument whether a null makes the result null without a call; the last entries of `needs` and
+    `takes` apply to all further arguments. `fills`: the result is never null. With `rows` it returns many values.
     """
 
     name: str
@@ -40,9 +39,9 @@ class Body:
     form: Form = "row"
 
     def sql(self, arguments: Sequence[str]) -> str:
-        """The Spark SQL of a call; what the function raised is raised where the value is asked for, and only there.
+        """The Spark SQL of a call; an error of the function is raised only where the value is used.
 
-        The first argument tells how many rows there are, where there is no other.
+        The first argument gives the number of rows if there is no other argument.
         """
         ASKED[self.name] = self
         called = f"{self.name}({', '.join(['true', *arguments])})"
@@ -50,13 +49,13 @@ class Body:
         return f"get(transform(array({called}), o -> {value}), 0)"
 
 
-# The bodies that calls have been made of, by name.
+# The bodies of the calls so far, by name.
 ASKED: Final[dict[str, Body]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class NoScalar:
-    """A function that gives no value for a row; name and parameters are those of `function`."""
+    """A table or aggregate function; name and parameters are those of `function`."""
 
     function: Function
 
@@ -67,19 +66,19 @@ class NoScalar:
 
     @property
     def signature(self) -> str:
-        """As it is called."""
+        """The signature of a call."""
         return self.function.signature
 
     def accepts(self, arity: int) -> bool:
-        """Whether it may be called with so many arguments."""
+        """Whether it accepts `arity` arguments."""
         return self.function.accepts(arity)
 
 
 @dataclass(frozen=True, slots=True)
 class TableFunction(NoScalar):
-    """A function that makes rows of values: `LATERAL TABLE(f(x)) AS t(a, b)`, and `f(x)` alone in a script.
+    """A table function, which makes rows: `LATERAL TABLE(f(x)) AS t(a, b)`, and `f(x)` alone in a script.
 
-    `fields` are names and Spark types of what a row has. The parameters are those of `function`.
+    `fields` are the names and Spark types of a row. The parameters are those of `function`.
     """
 
     fields: tuple[tuple[str, str], ...]
@@ -87,7 +86,7 @@ class TableFunction(NoScalar):
     def rows(self, *arguments: str, zone: str = "UTC") -> str:
         """The Spark SQL of a call with these SQL texts: an array of structs with `fields`, in this order.
 
-        `inline(...)` gives a row for each; where there are none it gives no row, and `inline_outer(...)` one of nulls.
+        `inline(...)` gives a row for each struct; for an empty array `inline_outer(...)` gives one row of nulls.
         TopologyError if an argument does not fit.
 
         >>> from rs_assets.expressions.functions.registry import table_function_named
@@ -104,8 +103,8 @@ class TableFunction(NoScalar):
 class AggregateFunction(NoScalar):
     """An aggregate of the rows of a window: an object with `create`, `accumulate` and `value`.
 
-    The parameters and the type of its value are those of `function`, which cannot be called. `needs` says of each
-    parameter whether rows are passed over where it is null.
+    The parameters and the result type are those of `function`, which cannot be called. `needs` says for each parameter
+    whether rows with a null are skipped.
     """
 
     aggregate: Any
@@ -118,16 +117,16 @@ _CALLED: Final = re.compile(r"([A-Za-z_]\w*)\s*\(")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a function was declared: its full name, for people, and its place in a file.
+    """Where a function was declared: its qualified name, for people, and its position in a file.
 
-    A file that is run as a program and imported as well has two names for one function.
+    A file that is run as a program and also imported has two names for one function.
     """
 
     name: str
     place: str = ""
 
     def same(self, other: Origin) -> bool:
-        """Whether both are one function, declared again."""
+        """Whether both are the same function, declared again."""
         return self.name == other.name or (self.place != "" and self.place == other.place)
 
 
@@ -135,13 +134,13 @@ _DECLARED: Final[dict[str, tuple[Declared, Origin]]] = {}
 
 
 def declare(made: Declared, origin: Origin) -> None:
-    """Let the languages know a function; one from another `origin` must not have its name."""
+    """Registers a function; TopologyError if one from another `origin` has its name."""
     function = made if isinstance(made, Function) else made.function
     for name in function.names:
         known = _DECLARED.get(name.casefold())
         if known is not None and not known[1].same(origin):
             raise TopologyError(
-                f"{origin.name} declares the function {name!r}, which {known[1].name} has declared",
+                f"{origin.name} declares the function {name!r}, which {known[1].name} already declares",
                 remedy="take another name",
             )
     for name in function.names:
@@ -149,18 +148,18 @@ def declare(made: Declared, origin: Origin) -> None:
 
 
 def declared(name: str) -> Declared | None:
-    """The function of users' own that has this name, in any case."""
+    """The user-defined function of this name, in any case."""
     found = _DECLARED.get(name.casefold())
     return found[0] if found is not None else None
 
 
 def declared_in(text: str) -> Iterator[Function]:
-    """The functions of users' own that a text of the languages calls, each once, in the order of their code."""
+    """The user-defined functions that a text of the languages calls, without duplicates, in the order of their code."""
     found = map(declared, _CALLED.findall(text)) if _DECLARED else ()
     functions = (each if isinstance(each, Function) else each.function for each in found if each is not None)
     yield from {each.code: each for each in sorted(functions, key=lambda each: each.code)}.values()
 
 
 def declared_names() -> Iterator[str]:
-    """The names of all that are declared, in lower case."""
+    """The names of all declared functions, in lower case."""
     yield from tuple(_DECLARED)

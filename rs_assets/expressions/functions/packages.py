@@ -1,9 +1,9 @@
-"""Packages with functions of their own, found by the entry points of the group GROUP.
+"""Packages with functions, found by the entry points of the group GROUP.
 
     [project.entry-points."rs_assets.functions"]
     shop = "shop.functions"
 
-Importing the module declares its functions. It is imported when a name is asked for that nothing else has.
+Importing the module declares its functions. It is imported when a name is otherwise unknown.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ GROUP: Final = "rs_assets.functions"
 
 @cache
 def load_packages() -> tuple[str, ...]:
-    """Import the modules of all packages, once, and name them; TopologyError for one that cannot be imported."""
-    # A tenth of the time in which the command line starts, and most pipelines need no package.
+    """Imports the modules of all packages once, and returns their names; TopologyError if an import fails."""
+    # This import takes a tenth of the start of the command line, and most pipelines need no package.
     from importlib.metadata import entry_points
 
     found = sorted(entry_points(group=GROUP), key=lambda each: each.name)
@@ -29,6 +29,6 @@ def load_packages() -> tuple[str, ...]:
         except Exception as error:
             raise TopologyError(
                 f"the functions of the entry point {each.name!r} cannot be imported: {type(error).__name__}: {error}",
-                remedy=f"mend {each.value}, or take the package out",
+                remedy=f"fix {each.value}, or uninstall the package",
             ) from error
     return tuple(each.value for each in found)

@@ -1,4 +1,4 @@
-"""What is wrong with a regular expression of Java's, found without Java."""
+"""Checks Java regular expressions without Java."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from rs_assets.errors import TopologyError
 
-# What may stand behind a backslash, besides what is no letter: one character, and what only stands outside of classes.
+# Escapes besides those of non-alphabetic characters: single characters, and escapes only allowed outside of classes.
 _CHARACTER = (
     r"[tnrfae]|0(?:[0-3][0-7]{1,2}|[0-7]{1,2})|x[0-9a-fA-F]{2}|x\{0*(?:10|[0-9a-fA-F])?[0-9a-fA-F]{1,4}\}|u[0-9a-fA-F]{4}"
     r"|c.|[^A-Za-z0-9]"
@@ -20,7 +20,7 @@ _OPENING = re.compile(
 _REPEAT = re.compile(r"(?:[*+?]|\{(?P<least>\d{1,9})(?:,(?P<most>\d{0,9}))?\})[?+]?")
 _QUOTED = re.compile(r"\\Q(.*?)(?:\\E|$)|\\.", re.DOTALL)
 
-# The words for classes of characters that every Java knows.
+# The names of character classes that every Java version knows.
 _CATEGORY = re.compile(
     r"(?:Is)?(?:[LMNZCPS]|C[ncfos]|L[ultmo]|M[nec]|N[dlo]|Z[slp]|P[dsecoif]|S[mcko]|LC|LD)"
     r"|Lower|Upper|ASCII|Alpha|Digit|Alnum|Punct|Graph|Print|Blank|Cntrl|XDigit|Space"
@@ -30,14 +30,14 @@ _CATEGORY = re.compile(
 
 
 def fault_of(pattern: str) -> str | None:
-    r"""What Java's `Pattern` refuses in `pattern`, None if it takes it.
+    r"""The error of Java's `Pattern` for `pattern`, None if it is valid.
 
-    TopologyError for a class of characters by a word that not every Java knows.
+    TopologyError for a character class that not every Java version knows.
 
     >>> fault_of("foo(.*?)(bar)"), fault_of("("), fault_of("*a"), fault_of("a{,3}")
     (None, "'(' is not closed", "'*' repeats nothing", "'{' repeats nothing")
     >>> fault_of("[?&]id="), fault_of("[a-z&&[^b]]"), fault_of("[z-a]")
-    (None, None, "'z-a' is no range")
+    (None, None, "'z-a' is not a range")
     """
     try:
         _Reader(_unquoted(pattern)).read()
@@ -47,7 +47,7 @@ def fault_of(pattern: str) -> str | None:
 
 
 def groups_of(pattern: str) -> int:
-    r"""How many groups a pattern has that is without fault.
+    r"""The number of groups of a valid pattern.
 
     >>> groups_of(r"(a)(?:b)\((?<year>[(]c)")
     2
@@ -58,7 +58,7 @@ def groups_of(pattern: str) -> int:
 
 
 def _unquoted(pattern: str) -> str:
-    r"""The pattern with what stands between \Q and \E behind backslashes."""
+    r"""The pattern with the text between \Q and \E escaped by backslashes."""
 
     def plain(found: re.Match[str]) -> str:
         return found[0] if found[1] is None else re.sub(r"([^\w]|_)", r"\\\1", found[1], flags=re.ASCII)
@@ -81,7 +81,7 @@ class _Reader:
         self.open: list[str] = []
 
     def read(self) -> None:
-        """Read all of it; _Fault if it is wrong."""
+        """Reads the whole pattern; _Fault if it is wrong."""
         repeatable = False
         while self.at < len(self.pattern):
             sign = self.pattern[self.at]
@@ -109,7 +109,7 @@ class _Reader:
             raise _Fault(f"{self.pattern[self.at]!r} repeats nothing")
         endless = found[0][0] in "*+" or found["most"] == ""
         if endless and self.pattern[self.at - 1] == ")" and {"(?<=", "(?<!"} & set(self.open):
-            raise _Fault("a group is repeated without end in what has to stand before")
+            raise _Fault("a lookbehind repeats a group without a limit")
         if found["most"] and int(found["least"]) > int(found["most"]):
             raise _Fault(f"{found[0]!r} repeats from more to less")
         self.at = found.end()
@@ -122,37 +122,37 @@ class _Reader:
     def _open(self) -> None:
         found = _OPENING.match(self.pattern, self.at)
         if found is None:
-            raise _Fault(f"{self.pattern[self.at : self.at + 3]!r} is no part of a pattern")
+            raise _Fault(f"{self.pattern[self.at : self.at + 3]!r} is not valid in a pattern")
         name = found["name"]
         if name in self.names:
-            raise _Fault(f"two groups are called {name!r}")
+            raise _Fault(f"duplicate group name {name!r}")
         if name:
             self.names.add(name)
         self.groups += found[0] == "(" or name is not None
         self.at = found.end()
-        # Flags alone open nothing.
+        # Flags alone open no group.
         if not found[0].endswith(")"):
             self.open.append(found[0])
 
     def _escaped(self, known: re.Pattern[str]) -> str | None:
-        """The character that stands behind a backslash, None if it means several, or a place."""
+        """The escaped character, None if the escape means several characters or a position."""
         found = known.match(self.pattern, self.at)
         if found is None:
-            raise _Fault(f"{self.pattern[self.at : self.at + 2]!r} is no part of a pattern")
+            raise _Fault(f"{self.pattern[self.at : self.at + 2]!r} is not valid in a pattern")
         groups = found.groupdict()
         if groups["property"] and not _CATEGORY.fullmatch(groups["property"]):
             raise TopologyError(
-                f"the pattern has {found[0]!r}, a class of characters that not every Java knows",
+                f"the pattern has {found[0]!r}, a character class that not every Java version knows",
                 remedy=r"write one of \p{L}, \p{Lu}, \p{Nd}, \p{Punct}, \p{IsLatin}..., or the characters: [a-z]",
             )
         if groups.get("group") and groups["group"] not in self.names:
-            raise _Fault(f"no group before it is called {groups['group']!r}")
+            raise _Fault(f"there is no previous group {groups['group']!r}")
         self.at = found.end()
         one = groups.get("one")
         return _meant(one) if one else None
 
     def _class(self) -> None:
-        """A class of characters, with the classes and ranges in it and `&&` between them."""
+        """A character class, with nested classes, ranges and `&&`."""
         begin = self.at
         self.at += 2 if self.pattern.startswith("[^", begin) else 1
         first = self.at
@@ -182,7 +182,7 @@ class _Reader:
         self.at += 1
         high = self._one()
         if high is None or high < low:
-            raise _Fault(f"{self.pattern[begin : self.at]!r} is no range")
+            raise _Fault(f"{self.pattern[begin : self.at]!r} is not a range")
 
     def _one(self) -> str | None:
         if self.pattern[self.at] == "\\":
@@ -192,7 +192,7 @@ class _Reader:
 
 
 def _meant(escaped: str) -> str:
-    """The character that stands behind a backslash."""
+    """The escaped character."""
     kind, digits = escaped[0], escaped[1:].strip("{}")
     if kind in "xu" and digits:
         return chr(int(digits, 16))

@@ -1,4 +1,4 @@
-"""Regular expressions of Java's. A pattern is a literal; one that is wrong finds nothing."""
+"""Java regular expressions. A pattern is a literal; an invalid one matches nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REFERENCE = re.compile(r"\\.|\$(\d)?|\\$", re.DOTALL)
 
 
 def _guarded(good: str | Template, bad: str, parameter: str = "p") -> Template:
-    """`good` where the pattern can be used, `bad` where it is null or wrong."""
+    """`good` if the pattern is valid, `bad` if it is null or invalid."""
 
     def template(texts: Mapping[str, str]) -> str:
         pattern = texts[parameter]
@@ -33,13 +33,13 @@ def _extracted(texts: Mapping[str, str]) -> str:
     if not 0 <= group <= groups_of(pattern):
         raise TopologyError(
             f"the pattern {pattern!r} has {groups_of(pattern)} groups, not {group}",
-            remedy="put brackets into it: 'a(.*)b'",
+            remedy="add a group in brackets: 'a(.*)b'",
         )
     return f"case when {texts['s']} rlike {texts['p']} then regexp_extract({texts['s']}, {texts['p']}, {group}) end"
 
 
 def _replaced(texts: Mapping[str, str]) -> str:
-    """An empty pattern replaces nothing. `$1` is a group in a literal; other replacements are taken as they are."""
+    """An empty pattern replaces nothing. `$1` is a group in a literal; other replacements are literal text."""
     pattern, new = unquote(texts["p"]) or "", texts["new"]
     if not pattern:
         return f"if({new} is null, null, {texts['s']})"
@@ -50,13 +50,13 @@ def _replaced(texts: Mapping[str, str]) -> str:
         found[0] in {"\\", "$"} or int(found[1] or 0) > groups_of(pattern) for found in _REFERENCE.finditer(literal)
     ):
         raise TopologyError(
-            f"{literal!r} names a group that is not there", remedy=r"write a $ that is meant as it is: \$"
+            f"{literal!r} names a group that the pattern does not have", remedy=r"write a literal $ as \$"
         )
     return f"regexp_replace({texts['s']}, {texts['p']}, {new})"
 
 
 def _like(texts: Mapping[str, str]) -> str:
-    """A backslash of the pattern means itself."""
+    """A backslash of the pattern is a literal character."""
     pattern = unquote(texts["p"])
     return f"{texts['s']} like {texts['p'] if pattern is None else quote(pattern.replace(_BACKSLASH, _BACKSLASH * 2))}"
 
@@ -71,7 +71,7 @@ REGEXP = (
         "s text, p pattern",
         _guarded(_FOUND, "false"),
         "boolean",
-        "Whether the pattern is found anywhere; false of a wrong one.",
+        "Whether the pattern is found anywhere; false if it is invalid.",
         {
             "regexp('k1=v1;k2=v2','k2*')": True,
             "regexp('k1=v1;k2=v2','k3')": False,
@@ -86,7 +86,7 @@ REGEXP = (
         "s text, p pattern",
         _guarded(f"(not {_FOUND})", "true"),
         "boolean",
-        "Whether the pattern is found nowhere.",
+        "Whether the pattern is not found.",
         {"notRegex('abc','b')": False, "notRegex(null,'b')": True},
     ),
     _row(
@@ -94,7 +94,7 @@ REGEXP = (
         "s text, p pattern",
         _guarded("coalesce(regexp_substr({s}, {p}) = {s}, false)", "false"),
         "boolean",
-        "Whether what is found first is the whole text.",
+        "Whether the first match is the whole text.",
         {"regexMatch('abc','[a-c]+')": True, "regexMatch('abcd','[a-c]+')": False},
     ),
     _row(
@@ -102,7 +102,7 @@ REGEXP = (
         "s text, p pattern",
         _guarded("regexp_count({s}, {p})", "cast(null as int)"),
         "int",
-        "How often it is found.",
+        "The number of matches.",
         {"regexcount('abcabc','b')": 2, "regexcount('a','(')": None},
     ),
     _row(
@@ -110,7 +110,7 @@ REGEXP = (
         "s text, p pattern",
         _guarded("regexp_instr({s}, {p}) - 1", "cast(null as int)"),
         "int",
-        "Where it is first found, counted from 0; -1 if nowhere.",
+        "The position of the first match, counted from 0; -1 if there is none.",
         {"regexinstr('abc','c')": 2, "regexinstr('abc','x')": -1},
     ),
     _row(
@@ -118,7 +118,7 @@ REGEXP = (
         "s text, p pattern",
         _guarded("regexp_substr({s}, {p})", _NO_TEXT),
         "string",
-        "What is found first; null if nothing is.",
+        "The first match; null if there is none.",
         {"regexsubstr('a12b34','[0-9]+')": "12", "regexsubstr('ab','[0-9]+')": None},
     ),
     _row(
@@ -126,7 +126,7 @@ REGEXP = (
         "s text, p pattern",
         _guarded(_extracted, _NO_TEXT),
         "string",
-        "The first group of what is found.",
+        "The first group of the first match.",
         {"regex_group('a12','a([0-9])')": "1"},
     ),
     _row(
@@ -134,7 +134,7 @@ REGEXP = (
         "s text, p pattern, i whole = 1",
         _guarded(_extracted, _NO_TEXT),
         "string",
-        "A group of what is found; null if nothing is or the pattern is empty.",
+        "A group of the first match; null if there is none or the pattern is empty.",
         {
             "regexp_extract('foothebar','foo(.*?)(bar)',2)": "bar",
             r"regexp_extract('100-200','(\d+)-(\d+)',1)": "100",
@@ -148,7 +148,7 @@ REGEXP = (
         "s text, p pattern, i whole = 0",
         _guarded("regexp_extract_all({s}, {p}, {i})", "cast(null as array<string>)"),
         "array<string>",
-        "A group of all that is found.",
+        "A group of all matches.",
         {"regexp_extract_all('a1b2','[0-9]')": ["1", "2"]},
     ),
     _row(
@@ -156,7 +156,7 @@ REGEXP = (
         "s text, p pattern, new text",
         _guarded(_replaced, _NO_TEXT),
         "string",
-        "All that is found replaced; null of a wrong pattern, the text itself of an empty one.",
+        "All matches replaced; null for an invalid pattern, the text itself for an empty one.",
         {
             "regexp_replace('2014-03-13','-','')": "20140313",
             "regexp_replace('2014-03-13','','s')": "2014-03-13",
@@ -170,7 +170,7 @@ REGEXP = (
         "s text, p pattern, new text",
         _guarded(_replaced, _NO_TEXT),
         "string",
-        "As regexp_replace: what is replaced is a pattern.",
+        "Like regexp_replace: `p` is a pattern.",
         {"replace('a.b','[.]','-')": "a-b"},
     ),
     _row(
@@ -178,7 +178,7 @@ REGEXP = (
         "s text, p pattern, new text",
         _guarded(_replaced, _NO_TEXT),
         "string",
-        "As regexp_replace; letter by letter goes translate_letters.",
+        "Like regexp_replace; translate_letters replaces single characters.",
         {"translate('abc','b','x')": "axc"},
     ),
     _row(
@@ -186,7 +186,7 @@ REGEXP = (
         "s text, new text, p pattern",
         _guarded(_replaced, _NO_TEXT),
         "string",
-        "As regexp_replace, with the pattern at the end.",
+        "Like regexp_replace, with the pattern as the last argument.",
         {"regexreplace('a1b2','#','[0-9]')": "a#b#"},
     ),
     _row(
@@ -194,7 +194,7 @@ REGEXP = (
         "s text, p word",
         lambda t: f"coalesce({_like(t)}, false)",
         "boolean",
-        "Whether the whole text is like a pattern with % and _.",
+        "Whether the whole text matches a pattern with % and _.",
         {
             "like('abc','a%')": True,
             r"like('it\'s','it\'%')": True,
@@ -208,7 +208,7 @@ REGEXP = (
         "s text, p word",
         lambda t: f"(not coalesce({_like(t)}, false))",
         "boolean",
-        "Whether it is not like a pattern.",
+        "Whether it does not match such a pattern.",
         {"notLike('abc','a%')": False},
     ),
 )

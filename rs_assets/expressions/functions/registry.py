@@ -1,4 +1,4 @@
-"""All functions, by their names and aliases in any case."""
+"""All functions, by name and alias in any case."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rs_assets.expressions.functions.tables import TABLES
 from rs_assets.expressions.functions.text import TEXT
 from rs_assets.expressions.functions.text_parts import TEXT_PARTS
 
-# One table a family, in the order of the documentation.
+# One table per family, in the order of the documentation.
 FAMILIES: tuple[tuple[Function, ...], ...] = (
     TEXT,
     TEXT_PARTS,
@@ -44,7 +44,7 @@ FAMILIES: tuple[tuple[Function, ...], ...] = (
 
 
 class UnknownFunctionError(TopologyError):
-    """No function has this name, or none takes so many arguments."""
+    """No function has this name, or none takes this number of arguments."""
 
 
 def _by_name(functions: Iterable[Function]) -> Mapping[str, tuple[Function, ...]]:
@@ -64,9 +64,9 @@ TABLE_FUNCTIONS: Mapping[str, TableFunction] = MappingProxyType(
 
 
 def function_named(name: str, arity: int) -> Function:
-    """The function of a name, in any case, that takes so many arguments: of the tables, else of users' own.
+    """The function with a name, in any case, that takes `arity` arguments: a built-in one, else a user-defined one.
 
-    UnknownFunctionError, with the nearest names or the signatures there are, if there is none.
+    UnknownFunctionError, with the nearest names or the known signatures, if there is none.
 
     >>> function_named("SUBSTR", 3).signature
     'substring(s text, p int, n int)'
@@ -87,12 +87,12 @@ def function_named(name: str, arity: int) -> Function:
     if isinstance(found, Function):
         raise _misfit(name, arity, found)
     if found is not None or name.casefold() in TABLE_FUNCTIONS:
-        raise UnknownFunctionError(f"{name} is no function of one row", remedy=_elsewhere(name, found))
+        raise UnknownFunctionError(f"{name} is not a scalar function", remedy=_elsewhere(name, found))
     raise _unknown(name, (*FUNCTIONS, *declared_names()))
 
 
 def table_function_named(name: str, arity: int) -> TableFunction:
-    """The function of a name, in any case, that makes rows of so many arguments; UnknownFunctionError if there is none.
+    """The table function with a name, in any case, that takes `arity` arguments; UnknownFunctionError if there is none.
 
     >>> table_function_named("STRING_SPLIT", 2).signature
     'string_split(s text, sep text)'
@@ -103,11 +103,11 @@ def table_function_named(name: str, arity: int) -> TableFunction:
             raise _misfit(name, arity, found)
         return found
     tables = [each for each in declared_names() if isinstance(declared(each), TableFunction)]
-    raise _unknown(name, (*TABLE_FUNCTIONS, *tables), what="function that makes rows")
+    raise _unknown(name, (*TABLE_FUNCTIONS, *tables), what="table function")
 
 
 def own_named(name: str) -> Declared | None:
-    """The function of users' own of a name; packages of functions are imported if nothing else has declared it."""
+    """The user-defined function with a name; packages with functions are imported if it is not declared yet."""
     if declared(name) is None:
         load_packages()
     return declared(name)
@@ -115,12 +115,13 @@ def own_named(name: str) -> Declared | None:
 
 def _misfit(name: str, arity: int, *known: Function | TableFunction) -> UnknownFunctionError:
     return UnknownFunctionError(
-        f"{name} takes other arguments than {arity}", remedy=f"write {' or '.join(each.signature for each in known)}"
+        f"wrong number of arguments for {name}: {arity}",
+        remedy=f"write {' or '.join(each.signature for each in known)}",
     )
 
 
 def _elsewhere(name: str, found: Declared | None) -> str:
-    """Where a function stands that is none of one row."""
+    """How to call a function that is not scalar."""
     if isinstance(found, AggregateFunction):
         return f"it is an aggregate, for GROUP BY in SQL: {found.signature}"
     return (

@@ -1,4 +1,4 @@
-"""Functions that make rows, and are no function of users' own."""
+"""Built-in table functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLES: Final = (
                 " lower(part) != 'null'), part -> struct(part as f0))"
             ),
             "array<struct<f0:string>>",
-            "A row for each part between separators that is not empty, in the field `f0`.",
+            "A row for each non-empty part between separators, in the field `f0`.",
         ),
         (("f0", "string"),),
     ),

@@ -1,4 +1,4 @@
-"""Texts: their length and case, and how they are cut and put together. Positions count from 1."""
+"""Texts: length, case, cutting and joining. Positions count from 1."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from rs_assets.expressions.functions.function import Family
 _family = Family("text")
 _row = _family.row
 
-# Longer texts are not made out of nothing: a number in a row could fill the memory.
+# Longer texts are not generated: a number in a row could fill the memory.
 LONGEST = 10_000_000
 
 
 def _padded(builtin: str) -> str:
-    """Null for a length below zero or beyond LONGEST, and for padding that is needed and empty."""
+    """Null for a length below zero or above LONGEST, and if padding is needed but empty."""
     refused = f"{{n}} not between 0 and {LONGEST} or ({{pad}} = '' and {{n}} > length({{s}}))"
     return f"if({refused}, null, {builtin}({{s}}, {{n}}, {{pad}}))"
 
@@ -26,7 +26,7 @@ TEXT = (
         "parts text...",
         "concat_ws('', {parts})",
         "string",
-        "All parts one behind the other; nulls are left out.",
+        "All parts concatenated; nulls are skipped.",
         {"concat('Hello',null,'World')": "HelloWorld", "concat(null,null)": "", "concat('a',1,'b')": "a1b"},
     ),
     _row(
@@ -34,7 +34,7 @@ TEXT = (
         "sep text, parts text...",
         "concat_ws(coalesce({sep}, ''), {parts})",
         "string",
-        "The parts with a separator between them; nulls are left out, and no separator is an empty one.",
+        "The parts joined by a separator; nulls are skipped, and a null separator is empty.",
         {
             "concat_ws('|','Jack','Harry','John')": "Jack|Harry|John",
             "concat_ws(null,'Jack','Harry','John')": "JackHarryJohn",
@@ -46,7 +46,7 @@ TEXT = (
         "s text, p int",
         _SUBSTRING,
         "string",
-        "What stands from the place `p` on; a negative one counts from the end, 0 is 1.",
+        "The text from the position `p` on; a negative one counts from the end, 0 is 1.",
         {
             "substring('k1=v1;k2=v2',2)": "1=v1;k2=v2",
             "substring('k1=v1;k2=v2',-2)": "v2",
@@ -61,7 +61,7 @@ TEXT = (
         "s text, p int, n int",
         _SUBSTRING_OF_LENGTH,
         "string",
-        "`n` characters from the place `p` on.",
+        "`n` characters from the position `p` on.",
         {"substring('k1=v1;k2=v2',-2,1)": "v", "substring('k1=v1;k2=v2',2,1)": "1", "substr('abc',1,-1)": ""},
     ),
     _row(
@@ -85,7 +85,7 @@ TEXT = (
         "s text, n int, pad text = ' '",
         _padded("lpad"),
         "string",
-        "The text made `n` characters long by putting `pad` before it, or by cutting it.",
+        "The text padded with `pad` on the left, or cut, to `n` characters.",
         {
             "lpad('',-2,'')": None,
             "lpad('HelloWorld',15,'John')": "JohnJHelloWorld",
@@ -103,7 +103,7 @@ TEXT = (
         "s text, n int, pad text = ' '",
         _padded("rpad"),
         "string",
-        "The text made `n` characters long by putting `pad` behind it, or by cutting it.",
+        "The text padded with `pad` on the right, or cut, to `n` characters.",
         {
             "rpad('',-2,'')": None,
             "rpad('HelloWorld',15,'John')": "HelloWorldJohnJ",
@@ -120,7 +120,7 @@ TEXT = (
         "s text, n int",
         f"if(cast({{n}} as bigint) * length({{s}}) <= {LONGEST}, repeat({{s}}, {{n}}), null)",
         "string",
-        "The text `n` times; empty for 0 and less.",
+        "The text repeated `n` times; empty for 0 and less.",
         {
             "repeat('J',9)": "JJJJJJJJJ",
             "repeat('Hello',2)": "HelloHello",
@@ -136,13 +136,13 @@ TEXT = (
         "`n` blanks.",
         {"concat(space(2),'a')": "  a", "space(-1)": ""},
     ),
-    _row("initcap", "s text", "initcap({s})", "string", "Each word with a capital.", {"initcap('aADvbn')": "Aadvbn"}),
+    _row("initcap", "s text", "initcap({s})", "string", "Each word capitalized.", {"initcap('aADvbn')": "Aadvbn"}),
     _row(
         "reverse",
         "s text",
         "reverse({s})",
         "string",
-        "The characters from the last one.",
+        "The text reversed.",
         {"reverse('iPhoneX')": "XenohPi"},
     ),
     _row(
@@ -150,17 +150,17 @@ TEXT = (
         "s text",
         "lower({s})",
         "string",
-        "The text in small letters.",
+        "The text in lower case.",
         {"lower('AbC')": "abc", "lower('')": "", "lower(null)": None},
     ),
-    _row("upper toupper ucase", "s text", "upper({s})", "string", "The text in capitals.", {"upper('aBc')": "ABC"}),
+    _row("upper toupper ucase", "s text", "upper({s})", "string", "The text in upper case.", {"upper('aBc')": "ABC"}),
     _row("trim", "s text", "trim({s})", "string", "The text without blanks at its ends.", {"trim('  a b ')": "a b"}),
     _row(
         "trim btrim",
-        "s text, letters text",
-        "btrim({s}, {letters})",
+        "s text, chars text",
+        "btrim({s}, {chars})",
         "string",
-        "The text without any of `letters` at its ends.",
+        "The text without any of `chars` at its ends.",
         {"trim('xxaxx','x')": "a"},
     ),
     _row(
@@ -168,7 +168,7 @@ TEXT = (
         "s text",
         "ltrim({s})",
         "string",
-        "The text without blanks before it.",
+        "The text without leading blanks.",
         {"ltrim('  a ')": "a "},
     ),
     _row(
@@ -176,7 +176,7 @@ TEXT = (
         "s text",
         "rtrim({s})",
         "string",
-        "The text without blanks behind it.",
+        "The text without trailing blanks.",
         {"rtrim(' a  ')": " a"},
     ),
     _row(
@@ -184,7 +184,7 @@ TEXT = (
         "s text",
         "length({s})",
         "int",
-        "How many characters it has; null of null.",
+        "The number of characters; null for null.",
         {"length('231ee')": 5, "length('')": 0, "length(null)": None, "length('äö')": 2},
     ),
     _row(
@@ -192,7 +192,7 @@ TEXT = (
         "s text",
         "coalesce(char_length({s}), 0)",
         "int",
-        "How many characters it has; 0 of null.",
+        "The number of characters; 0 for null.",
         {"char_length('231ee')": 5, "len(null)": 0},
     ),
     _row(
@@ -200,8 +200,8 @@ TEXT = (
         "s text",
         "octet_length({s})",
         "int",
-        "How many bytes it has in UTF-8.",
+        "The number of bytes in UTF-8.",
         {"lengthb('äb')": 3, "lengthb('')": 0},
     ),
-    _row("bit_length", "s text", "bit_length({s})", "int", "How many bits it has in UTF-8.", {"bit_length('ab')": 16}),
+    _row("bit_length", "s text", "bit_length({s})", "int", "The number of bits in UTF-8.", {"bit_length('ab')": 16}),
 )

@@ -1,4 +1,4 @@
-"""Texts: where a part stands, which part stands where, and what the characters are."""
+"""Texts: positions of parts, parts at positions, and kinds of characters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _row = _family.row
 
 
 def _indexed(texts: Mapping[str, str]) -> str:
-    """The separator is taken as it is."""
+    """The separator is literal text."""
     parts = f"split({texts['s']}, {separated_by(texts['sep'])})"
     return f"if({texts['sep']} = '', null, get({parts}, {texts['i']}))"
 
@@ -31,7 +31,7 @@ TEXT_PARTS = (
         "s text, part text",
         "coalesce(instr({s}, {part}) - 1, -1)",
         "int",
-        "Where `part` first stands, counted from 0; -1 if it does not.",
+        "The first position of `part`, counted from 0; -1 if there is none.",
         {"instr('hello','l')": 2, "instr('hello','x')": -1, "instr(null,'x')": -1},
     ),
     _row(
@@ -39,7 +39,7 @@ TEXT_PARTS = (
         "s text, part text, start int",
         "coalesce(locate({part}, {s}, greatest(least({start}, 2147483646), 0) + 1) - 1, -1)",
         "int",
-        "Where `part` first stands at or behind `start`, both counted from 0; -1 if it does not.",
+        "The first position of `part` from `start` on, both counted from 0; -1 if there is none.",
         {"instr('hello','l',3)": 3, "instr('hello','l',4)": -1, "instr('hello','l',2147483647)": -1},
     ),
     _row(
@@ -47,7 +47,7 @@ TEXT_PARTS = (
         "s text, part text",
         "coalesce(instr({s}, {part}), 0)",
         "int",
-        "Where `part` first stands, counted from 1; 0 if it does not.",
+        "The first position of `part`, counted from 1; 0 if there is none.",
         {"blink_instr('hello','l')": 3, "blink_instr('hello','x')": 0},
     ),
     _row(
@@ -55,7 +55,7 @@ TEXT_PARTS = (
         "part text, s text, start int = 1",
         "coalesce(locate({part}, {s}, {start}), 0)",
         "int",
-        "Where `part` first stands in `s` at or behind `start`, counted from 1; 0 if it does not.",
+        "The first position of `part` in `s` from `start` on, counted from 1; 0 if there is none.",
         {"locate('l','hello')": 3, "locate('l','hello',4)": 4, "locate('x','hello')": 0},
     ),
     _row(
@@ -63,7 +63,7 @@ TEXT_PARTS = (
         "s text, part text",
         "coalesce(contains({s}, {part}), false)",
         "boolean",
-        "Whether `part` stands in it.",
+        "Whether it contains `part`.",
         {"contains('hello','ell')": True, "contains('hello','x')": False, "contains(null,'x')": False},
     ),
     _row(
@@ -87,7 +87,7 @@ TEXT_PARTS = (
         "s text, old text, new text",
         "replace({s}, {old}, {new})",
         "string",
-        "Each `old`, taken as it is, replaced by `new`.",
+        "Each `old`, as literal text, replaced by `new`.",
         {"replace_text('a.b.c','.','-')": "a-b-c", "replace_text('abc','','-')": "abc"},
     ),
     _row(
@@ -95,7 +95,7 @@ TEXT_PARTS = (
         "s text, old text, new text",
         "translate({s}, {old}, {new})",
         "string",
-        "Each letter of `old` replaced by the one at its place in `new`, or left out.",
+        "Each character of `old` replaced by the one at its position in `new`, or removed.",
         {"translate_letters('abcb','ab','x')": "xc"},
     ),
     _row(
@@ -103,7 +103,7 @@ TEXT_PARTS = (
         "s text, new text, p int, n int = -1",
         "if({p} between 1 and length({s}) + 1, overlay({s} placing {new} from {p} for least({n}, length({s}))), null)",
         "string",
-        "`n` characters from the place `p` on replaced by `new`; as many as it has without `n`. Null of no such place.",
+        "`n` characters (default: the length of `new`) from the position `p` on replaced by `new`; null out of range.",
         {"overlay('abcdef','XY',3)": "abXYef", "overlay('abcdef','XY',3,1)": "abXYdef", "overlay('abc','X',0)": None},
     ),
     _row(
@@ -111,7 +111,7 @@ TEXT_PARTS = (
         "s text, sep text, i int",
         _indexed,
         "string",
-        "The part at the place `i`, counted from 0, between separators; null if there is none.",
+        "The part at the position `i`, counted from 0, between separators; null if there is none.",
         {
             "split_index('Jack,John,Mary',',',2)": "Mary",
             "split_index('Jack,John,Mary',',',3)": None,
@@ -125,7 +125,7 @@ TEXT_PARTS = (
         "s text, sep text, n int",
         "substring_index({s}, {sep}, greatest({n}, -length({s}) - 1) + 0 * {n})",
         "string",
-        "What stands before the separator for the `n`-th time; behind it, counted from the end, if `n` is negative.",
+        "The text before the `n`-th separator; for a negative `n`, after the `n`-th from the end.",
         {
             "substringindex('www.apache.org','.',2)": "www.apache",
             "substringindex('www.apache.org','.',-1)": "org",
@@ -137,7 +137,7 @@ TEXT_PARTS = (
         "n long",
         "if({n} between 0 and 255, chr({n}), null)",
         "string",
-        "The character of a code from 0 to 255, else null.",
+        "The character with a code from 0 to 255, else null.",
         {"chr(255)": "ÿ", "chr(97)": "a", "chr(65)": "A", "chr(256)": None, "chr(-1)": None},
     ),
     _row(
@@ -145,7 +145,7 @@ TEXT_PARTS = (
         "s text",
         "if({s} = '', null, ascii({s}))",
         "int",
-        "The code of the first character; null of an empty text.",
+        "The code of the first character; null for an empty text.",
         {"ascii('A')": 65, "ascii('')": None},
     ),
     _row(
@@ -153,7 +153,7 @@ TEXT_PARTS = (
         "a text, b text",
         "size(array_remove(array_intersect(split({a}, ''), split({b}, '')), ''))",
         "int",
-        "How many different characters stand in both.",
+        "The number of distinct characters that are in both.",
         {"charmatchcount('abca','cad')": 2, "charmatchcount('','')": 0},
     ),
     _row(
@@ -161,7 +161,7 @@ TEXT_PARTS = (
         "s text",
         "soundex({s})",
         "string",
-        "How it sounds in English: a letter and three digits.",
+        "The Soundex code: one character of A to Z and three digits.",
         {"soundx('Robert')": "R163"},
     ),
     _row(
@@ -169,7 +169,7 @@ TEXT_PARTS = (
         "a text, b text",
         "levenshtein({a}, {b})",
         "int",
-        "How many characters have to change to make one of the other.",
+        "The Levenshtein distance of two texts.",
         {"levenshtein('kitten','sitting')": 3},
     ),
     _row(
@@ -177,7 +177,7 @@ TEXT_PARTS = (
         "s text",
         _DIGITS.format("^[-+]?[0-9]+([.][0-9]+)?$"),
         "boolean",
-        "Whether it is a number in digits.",
+        "Whether it is a number in digits, without an exponent.",
         {"is_number('-3.5')": True, "is_number('1e5')": False, "is_number('')": False, "is_number(null)": False},
     ),
     _row(
@@ -185,7 +185,7 @@ TEXT_PARTS = (
         "s text",
         _DIGITS.format("^[-+]?[0-9]+([.][0-9]+)?$"),
         "boolean",
-        "Whether it is a decimal number.",
+        "As is_number: digits, with or without a decimal point.",
         {"is_decimal('11.4445')": True, "is_decimal('asd')": False, "is_decimal(null)": False},
     ),
     _row(
@@ -193,7 +193,7 @@ TEXT_PARTS = (
         "s text",
         _DIGITS.format("^[A-Za-z]+$"),
         "boolean",
-        "Whether it is letters from A to Z only.",
+        "Whether it only has characters from A to Z.",
         {"is_alpha('asd')": True, "is_alpha('3')": False, "is_alpha('')": False},
     ),
     _row(
@@ -201,7 +201,7 @@ TEXT_PARTS = (
         "s text",
         _DIGITS.format("^[0-9]+$"),
         "boolean",
-        "Whether it is digits only.",
+        "Whether it only has digits.",
         {"is_digit('3')": True, "is_digit('3a')": False, "is_digit(null)": False},
     ),
     _row(
@@ -209,7 +209,7 @@ TEXT_PARTS = (
         "s text, first int, last int",
         _masked(),
         "string",
-        "All but the first and last characters replaced by stars; all of them where that would leave none.",
+        "All but the first and last characters replaced by stars; all of them if none would be replaced.",
         {
             "mask_text('13812345678',3,4)": "138****5678",
             "mask_text('abc',2,2)": "***",

@@ -1,1 +1,1 @@
-"""SQL tables: CREATE TABLE, its options, and the sources and sinks that it names."""
+"""SQL tables: CREATE TABLE, its options, and its sources and sinks."""

@@ -1,4 +1,4 @@
-"""The connectors of tables, whatever a table is used as."""
+"""The connectors of tables for all uses of a table."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ KNOWN: Final = tuple(dict.fromkeys([*SOURCES, *SINKS, *KINDS, *CONNECTORS, "db"]
 
 
 def check_connector(text: Text, table: CreateTable) -> None:
-    """SqlError for a table whose connector nothing has, before it is used."""
+    """SqlError for an unknown connector, before the table is used."""
     options = Options.of(text, table, "table")
     name = options.need("connector", "filesystem")
     if name not in KNOWN:
         pair = next(pair for pair in table.options.values() if pair[1].text == name)
-        raise options.error(f"there is no connector {name!r}", at=pair[1].start, remedy=meant(name, KNOWN))
+        raise options.error(f"unknown connector {name!r}", at=pair[1].start, remedy=meant(name, KNOWN))

@@ -1,4 +1,4 @@
-"""Tables as sinks: the columns of a query, by their places, as the declared ones, into a sink of the fluent API."""
+"""Tables as sinks: writes the columns of a query, by position, as the declared columns to a sink of the fluent API."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rs_assets.stream.data_stream import DataStream
 
 GUARANTEES: Final = {"at-least-once": "at_least_once", "exactly-once": "exactly_once"}
-# Which rows are taken back, of queries whose rows may be.
+# The column that marks retractions, for queries that retract rows.
 RETRACTED: Final = "retracted"
 ORDER_BY: Final = "order-by"
 PROPERTIES: Final = "properties."
@@ -44,7 +44,7 @@ OF_SOURCES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """How the rows of a query change what a table has."""
+    """How the rows of a query change a table."""
 
     planner: Planner
     insert: Insert
@@ -54,22 +54,22 @@ class Changes:
 
     @property
     def replace(self) -> bool:
-        """Whether rows replace others."""
+        """Whether rows replace earlier rows."""
         return self.made.relation.keys is not None
 
     @property
     def deletes(self) -> str | None:
-        """The column that tells which rows are taken back, if some are."""
+        """The column that marks retractions; None for a query that does not retract."""
         return RETRACTED if self.made.relation.retracts else None
 
     def keys(self) -> tuple[str, ...]:
-        """The columns by which rows are replaced; SqlError where the declared ones cannot be."""
+        """The key columns by which rows are replaced; SqlError if the declared ones cannot be used."""
         return keys_of(self.planner, self.insert, self.table, self.columns, self.made)
 
     def order(self) -> tuple[str, ...]:
-        """The columns by which a row is newer than the one that it replaces, if the query leaves that to the table.
+        """The columns that decide which of two rows with one key is newer, if the query leaves that to the table.
 
-        Of rows that are equally new the others decide, as far as they have an order.
+        For ties the other columns decide, as far as they can be ordered.
         """
         places = [_place(self.made, field) for field in self.made.relation.latest or ()]
         if not places:
@@ -84,7 +84,7 @@ Sink = Callable[[Options, "DataStream", str, Changes], "DataStream"]
 
 
 def keeping(planner: Planner, insert: Insert) -> tuple[Column, ...]:
-    """The columns that are written, if the sink can keep the newest row of each key; none for another one."""
+    """The written columns, if the sink can keep the newest row of each key; empty for any other sink."""
     table = planner.catalog.table(insert.table.text, insert.table.start)
     options = Options.of(planner.text, table, "sink")
     kind = connector(options, planner.bound.get(table.name.text), SINKS)
@@ -92,7 +92,7 @@ def keeping(planner: Planner, insert: Insert) -> tuple[Column, ...]:
 
 
 def written(planner: Planner, insert: Insert, made: Selected, place: Place) -> DataStream:
-    """What an INSERT selects, in its sink."""
+    """Writes the rows of an INSERT to its sink."""
     table = planner.catalog.table(insert.table.text, insert.table.start)
     check_once(planner, made.relation, insert.table.start)
     columns = _targets(planner, insert, table)
@@ -120,32 +120,32 @@ def written(planner: Planner, insert: Insert, made: Selected, place: Place) -> D
 
 
 def _retracted(planner: Planner, insert: Insert, table: CreateTable, made: Selected) -> list[str]:
-    """The field that tells which rows are taken back, if some are."""
+    """The field that marks retractions, if the query retracts rows."""
     if not made.relation.retracts:
         return []
     if any(column.name.text.casefold() == RETRACTED for column in table.declared):
         raise planner.error(
-            f"the column {RETRACTED!r} of the query tells which rows are taken back", insert.table.start,
-            remedy="call the column of the table otherwise",
+            f"the column {RETRACTED!r} of the query marks retractions", insert.table.start,
+            remedy="rename the column of the table",
         )  # fmt: skip
     return [RETRACTED]
 
 
 def _targets(planner: Planner, insert: Insert, table: CreateTable) -> list[Column]:
-    """The columns that are written, in the order of the select list."""
+    """The written columns, in the order of the select list."""
     if not insert.columns:
         return list(table.declared)
     known = {column.name.text: column for column in table.declared}
     for place, word in enumerate(insert.columns):
         if word.text in (other.text for other in insert.columns[:place]):
-            raise planner.error(f"the column {word.text!r} stands here twice", word.start, remedy="leave one out")
+            raise planner.error(f"duplicate column {word.text!r}", word.start, remedy="leave one out")
         if word.text not in known:
             raise unknown_column(planner.text, word, known, table.name.text)
     return [known[word.text] for word in insert.columns]
 
 
 def _check_order(planner: Planner, insert: Insert, columns: Sequence[Column], outputs: Sequence[Output]) -> None:
-    """SqlError if the names are those of the sink in another order: by place, values would land in other columns."""
+    """SqlError if the names are those of the sink in another order: by position, values would land in other columns."""
     names, given = [column.name.text for column in columns], [out.name for out in outputs]
     if (
         insert.columns
@@ -156,23 +156,23 @@ def _check_order(planner: Planner, insert: Insert, columns: Sequence[Column], ou
         return
     at = next(out.at for name, out in zip(names, outputs, strict=True) if name != out.name)
     raise planner.error(
-        f"columns go by their places, but these are those of {insert.table.text!r} in another order",
+        f"columns are matched by position, but {insert.table.text!r} has the same names in another order",
         at,
         remedy=f"INSERT INTO {insert.table.text} ({', '.join(given)}) SELECT ..., or SET '{ALLOW}' = 'allow'",
     )
 
 
 def _text(planner: Planner, column: Column, out: Output) -> str:
-    """A column of the sink: the value, cast to the declared type."""
+    """A column of the sink, cast to the declared type."""
     value, kind = out.value, column.type
     check_bounds(planner, value, out.at)
     if kind is not None and not in_range(out.at.unalias() if hasattr(out.at, "unalias") else out.at, kind):
-        what = f"the column {column.name.text!r} is {kind.text.upper()}, and the number is beyond that"
+        what = f"the column {column.name.text!r} is {kind.text.upper()}, and the number is out of its range"
         raise planner.error(what, out.at, remedy="declare the column as DECIMAL(38, 0)")
     if kind is not None and not fits(value.type, kind):
         known = value.type.text.upper() if value.type else ""
         raise planner.error(
-            f"the column {column.name.text!r} is {kind.text.upper()}, and {known} is selected for it",
+            f"the column {column.name.text!r} is {kind.text.upper()}, but {known} is selected for it",
             out.at,
             remedy=f"CAST(... AS {kind.text.upper()})",
         )
@@ -188,7 +188,7 @@ def _text(planner: Planner, column: Column, out: Output) -> str:
 def keys_of(
     planner: Planner, insert: Insert, table: CreateTable, columns: Sequence[Column], made: Selected
 ) -> tuple[str, ...]:
-    """The columns by which rows are replaced: the primary key, else those that the query's rows are replaced by."""
+    """The columns by which rows are replaced: the primary key, else the keys of the query."""
     declared = tuple(word.text for word in table.key)
     if declared and not made.relation.keys:
         return declared
@@ -200,7 +200,7 @@ def keys_of(
         found.append(columns[place].name.text)
     if declared and set(declared) != set(found):
         raise planner.error(
-            f"rows are replaced by {', '.join(found)}, not by the PRIMARY KEY, so rows of old keys would stay",
+            f"rows are replaced by {', '.join(found)}, not by the PRIMARY KEY, so rows with outdated keys would remain",
             table.key[0].start,
             remedy=f"declare PRIMARY KEY ({', '.join(found)}) NOT ENFORCED",
         )
@@ -208,19 +208,19 @@ def keys_of(
 
 
 def _unselected(planner: Planner, insert: Insert, key: str) -> SqlError:
-    """The error for a key without a column; one that is computed has a name that nobody gave."""
+    """The error for a key that is not selected; a computed key has a generated name, which is not shown."""
     from sqlglot import exp
 
     if any(column.name == key for column in insert.tree.find_all(exp.Column)):
         what, remedy = f"rows are replaced by {key!r}, which is not selected", f"select {key}"
     else:
         what = "rows are replaced by a computed key, which is not selected"
-        remedy = "select it, too, in the query that groups by it or ranks: UPPER(page) AS upper_page"
+        remedy = "also select it in the query that groups by it or ranks: UPPER(page) AS upper_page"
     return planner.error(what, insert.table.start, remedy=remedy)
 
 
 def _place(made: Selected, key: str) -> int | None:
-    """Where a key is selected; a window is told by its end as well as by its start."""
+    """The position of a selected key; the end of a window identifies it as well as its start."""
     values = [out.value for out in made.outputs]
     place = next((n for n, value in enumerate(values) if value.field == key), None)
     if place is None and key == "start_time":
@@ -231,24 +231,26 @@ def _place(made: Selected, key: str) -> int | None:
 def _check_updates(planner: Planner, insert: Insert, made: Selected, write: Sink) -> None:
     if made.relation.keys is not None and write in (_files, _sqlite):
         raise planner.error(
-            "the query replaces rows, which this sink cannot", insert.table.start,
+            "the query replaces rows, which this sink does not support", insert.table.start,
             remedy="write to 'connector' = 'delta', or group by a window",
         )  # fmt: skip
     if made.relation.retracts and write is _kafka:
         raise planner.error(
-            "the query takes rows back, which this sink cannot", insert.table.start,
+            "the query retracts rows, which this sink does not support", insert.table.start,
             remedy="write to 'connector' = 'delta', or filter before the ranking",
         )  # fmt: skip
 
 
 def _check_declared(table: CreateTable, options: Options, write: Sink) -> None:
-    """SqlError for what a table declares of its rows, where this sink has no meaning for it."""
+    """SqlError for declarations of a table that this sink does not support."""
     remedy = "leave it out, or write to 'connector' = 'delta'"
     if table.partitioned_by and write in (_files, _kafka, _sqlite):
         at = table.partitioned_by[0].start
         raise options.error("this sink does not write by partitions", at=at, remedy=remedy)
     if table.key and write is _sqlite:
-        raise options.error("this sink appends rows: a PRIMARY KEY replaces none", at=table.key[0].start, remedy=remedy)
+        raise options.error(
+            "this sink only appends rows, so it cannot have a PRIMARY KEY", at=table.key[0].start, remedy=remedy
+        )
 
 
 def _print(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:  # noqa: ARG001
@@ -264,7 +266,7 @@ def _delta(options: Options, stream: DataStream, name: str, changes: Changes) ->
     found = changes.keys()
     if not found and changes.replace:
         raise options.error(
-            "the query replaces its one row, but the table has no key",
+            "the query updates one row, but the table has no key",
             remedy="declare a PRIMARY KEY, or group by a column",
         )
     return stream.to_delta(
@@ -282,18 +284,18 @@ def _kafka(options: Options, stream: DataStream, name: str, changes: Changes) ->
     options.choice("format", {"json": "json"}, "json")
     reading = next((pair[0] for key, pair in options.found.items() if key in OF_SOURCES), None)
     if reading is not None:
-        remedy = "leave it out, or declare another table for what is read"
+        remedy = "remove it, or declare another table to read from"
         raise options.error(f"{reading.text!r} is an option of sources", at=reading.start, remedy=remedy)
     found = changes.keys()
     named = next((value for _, value in options.table.options.values() if value.text == CHANGES), None)
     if named is not None and len(found) != 1:
         raise options.error(
-            "'upsert-kafka' writes rows by a key, and a record of Kafka has one", at=named.start,
+            "'upsert-kafka' writes rows by a key, and a Kafka record has one key", at=named.start,
             remedy="declare a PRIMARY KEY of one column",
         )  # fmt: skip
     if changes.replace and len(found) != 1:
         raise options.error(
-            "the query replaces rows, and a record of Kafka has one key", remedy="declare a PRIMARY KEY of one column"
+            "the query replaces rows, and a Kafka record has one key", remedy="declare a PRIMARY KEY of one column"
         )
     key = options.take("key.fields") or (found[0] if len(found) == 1 else None)
     return stream.to_kafka(
@@ -315,7 +317,7 @@ def _memory(options: Options, stream: DataStream, name: str, changes: Changes) -
     bound: Any = changes.planner.bound.get(table)
     if not isinstance(bound, MemoryChannel):
         raise options.error(
-            f"no channel is given for {table!r}",
+            f"the table {table!r} has no channel",
             remedy=f"pipeline_from_sql(..., tables={{{table!r}: MemoryChannel(...)}})",
         )
     return stream.to_memory(bound, name=name)

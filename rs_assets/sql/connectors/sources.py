@@ -1,4 +1,4 @@
-"""Tables as sources: WITH (...) names a source of the fluent API, columns its schema and what is computed of it."""
+"""Tables as sources: WITH (...) selects a source of the fluent API, columns become its schema and computed fields."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rs_assets.topology.nodes.source import KAFKA_METADATA
 if TYPE_CHECKING:
     from rs_assets.stream.data_stream import DataStream
 
-# Rows, or a channel of them, that the program gives for a table.
+# Rows, or a channel of rows, that the program passes for a table.
 Bound = MemoryChannel | Iterable[Mapping[str, Any]]
 POLICIES: Final = {name: name for name in ("fail", "dead_letter", "quarantine", "skip")}
 FORMATS: Final = {"json": "json", "csv": "csv", "raw": "text", "text": "text"}
@@ -36,7 +36,7 @@ STARTS: Final = {
     "group-offsets": "committed",
     "timestamp": "timestamp",
 }
-# How a table takes headers as Flink declares them; of those with one key the last counts.
+# Kafka headers as Flink declares them; the last header with a key wins.
 HEADERS_AS_MAP: Final = (
     "aggregate(coalesce(kafka_headers, array()), cast(map() AS map<string,binary>), (found, each) -> "
     "map_concat(map_filter(found, (k, v) -> k <> each.key), map(each.key, each.value)))"
@@ -45,15 +45,15 @@ CHANGES: Final = "upsert-kafka"
 
 
 def source_of(planner: Planner, table: CreateTable, place: Place) -> Relation:
-    """The rows of a table, its computed columns among them."""
+    """The rows of a table, with its computed columns."""
     name = planner.name(place, "", table.name.start)
     options = Options.of(planner.text, table, "source")
     stream = _stream(planner, table, options, name)
     options.check_all_read()
     if table.partitioned_by and table.name.text not in planner.bound:
         raise options.error(
-            "columns are read from records, and not from the names of folders", at=table.partitioned_by[0].start,
-            remedy="leave PARTITIONED BY out, where the records have its columns",
+            "columns are read from records, not from folder names", at=table.partitioned_by[0].start,
+            remedy="remove PARTITIONED BY if the records have its columns",
         )  # fmt: skip
     kinds = {column.name.text: column.type for column in table.columns if column.computed is None}
     _check_metadata(planner, table, options)
@@ -67,7 +67,7 @@ def source_of(planner: Planner, table: CreateTable, place: Place) -> Relation:
 
 
 def connector(options: Options, bound: object, known: Iterable[str]) -> str:
-    """The connector of a table; 'memory' for one that the program gives rows or a channel for."""
+    """The connector of a table; 'memory' if the program passes rows or a channel for it."""
     if bound is not None:
         options.take("connector")
         return "memory"
@@ -76,7 +76,7 @@ def connector(options: Options, bound: object, known: Iterable[str]) -> str:
     name = CONNECTORS.get(name, name)
     if name not in known:
         raise options.error(
-            f"there is no connector {name!r} for a {options.use}", at=pair[1].start if pair else None,
+            f"unknown connector {name!r} for a {options.use}", at=pair[1].start if pair else None,
             remedy=meant(name, known),
         )  # fmt: skip
     return name
@@ -87,7 +87,7 @@ def _stream(planner: Planner, table: CreateTable, options: Options, name: str) -
     made = SOURCES[connector(options, bound, SOURCES)]
     schema = ", ".join(f"{quote_name(c.name.text)} {c.type.text}" for c in table.declared if c.type is not None)
     if not schema:
-        raise options.error(f"the table {table.name.text!r} declares no column", remedy="declare one with its type")
+        raise options.error(f"the table {table.name.text!r} has no columns", remedy="declare one with its type")
     return made(planner, options, schema, name, bound)
 
 
@@ -116,7 +116,7 @@ def _kafka(planner: Planner, options: Options, schema: str, name: str, bound: An
         millis = options.number("scan.startup.timestamp-millis")
         if millis is None:
             raise options.error(
-                "'scan.startup.mode' = 'timestamp' needs the time to start from",
+                "'scan.startup.mode' = 'timestamp' needs a start time",
                 at=options.table.options["scan.startup.mode"][1].start,
                 remedy="'scan.startup.timestamp-millis' = '1767225600000'",
             )
@@ -139,12 +139,12 @@ def _kafka(planner: Planner, options: Options, schema: str, name: str, bound: An
 
 
 def _check_appends(options: Options) -> None:
-    """SqlError for a topic of changes: each of its records would be a row, and none replace or delete one."""
+    """SqlError for a changelog topic: each of its records would be a row, and none would replace or delete one."""
     table, remedy = options.table, "read the changes as rows: 'connector' = 'kafka', without PRIMARY KEY"
     named = next((value for _, value in table.options.values() if value.text == CHANGES), None)
     if named is not None:
         raise options.error(
-            "'upsert-kafka' cannot be read: tables of changes are not there", at=named.start, remedy=remedy
+            "'upsert-kafka' cannot be read: changelog sources are not supported", at=named.start, remedy=remedy
         )
     if table.key:
         what = f"the source {table.name.text!r} cannot have a PRIMARY KEY: each record of a topic is a row"
@@ -161,7 +161,7 @@ def _memory(planner: Planner, options: Options, schema: str, name: str, bound: A
     if bound is None:
         table = options.table.name.text
         raise options.error(
-            f"nothing is given for the table {table!r}", remedy=f"pipeline_from_sql(..., tables={{{table!r}: rows}})"
+            f"the table {table!r} has no rows", remedy=f"pipeline_from_sql(..., tables={{{table!r}: rows}})"
         )
     if isinstance(bound, MemoryChannel):
         return planner.begin.from_memory(bound, name=name)
@@ -180,14 +180,14 @@ def _check_metadata(planner: Planner, table: CreateTable, options: Options) -> N
             continue
         if column.metadata.text not in KAFKA_METADATA or "topic" not in options.known:
             raise planner.error(
-                f"there is no metadata {column.metadata.text!r} here",
+                f"unknown metadata {column.metadata.text!r}",
                 column.metadata.start,
-                remedy=f"of Kafka there are: {', '.join(KAFKA_METADATA)}",
+                remedy=f"Kafka has:  {', '.join(KAFKA_METADATA)}",
             )
 
 
 def _renamed(planner: Planner, stream: DataStream, table: CreateTable, place: Place) -> DataStream:
-    """The stream with metadata under the names of their columns."""
+    """The stream with metadata renamed to their columns."""
     found = [column for column in table.columns if column.metadata is not None]
     if not found:
         return stream
@@ -198,21 +198,21 @@ def _renamed(planner: Planner, stream: DataStream, table: CreateTable, place: Pl
 
 def _of_record(planner: Planner, column: Declared) -> str:
     """A metadata column as the type that it declares."""
-    assert column.metadata is not None  # noqa: S101  asked for before
+    assert column.metadata is not None  # noqa: S101  checked before
     key = column.metadata.text
     given, wanted = KAFKA_METADATA[key].replace(" ", ""), column.type.text if column.type else ""
     if key == "headers" and wanted == "map<string,binary>":
         return HEADERS_AS_MAP
     if key == "headers" and wanted not in ("", given.replace(":", " "), given):
         raise planner.error(
-            f"the headers of records cannot be {wanted.upper()}", column.name.start, remedy="MAP<STRING, BYTES>"
+            f"record headers cannot be {wanted.upper()}", column.name.start, remedy="MAP<STRING, BYTES>"
         )
     name = quote_name(f"kafka_{key}")
     return f"cast({name} AS {wanted})" if wanted not in ("", given) and key != "headers" else name
 
 
 def _computed(planner: Planner, relation: Relation, table: CreateTable, place: Place) -> Relation:
-    """The columns in the order of the declaration; computed ones may use those that come from outside."""
+    """The columns in the order of the declaration; computed ones may use those of the source."""
     columns, texts = [], dict[str, str]()
     for column in table.columns:
         name = column.name.text
@@ -240,7 +240,7 @@ def _with_time(planner: Planner, relation: Relation, table: CreateTable) -> Rela
     value = next(c.value for c in relation.columns if c.name == name)
     if value.type is not None and value.type.name != "timestamp":
         raise planner.error(
-            f"the watermark's column {name!r} is a {value.type.text.upper()}, no timestamp",
+            f"the watermark's column {name!r} is a {value.type.text.upper()}, not a timestamp",
             mark.column.start,
             remedy=f"compute one: ts AS TO_TIMESTAMP_LTZ({name}, 3), WATERMARK FOR ts AS ts",
         )
@@ -264,6 +264,4 @@ def _delay(planner: Planner, tree: Any, name: str) -> timedelta:
 
 
 def _no_delay(planner: Planner, tree: Any, name: str) -> SqlError:
-    return planner.error(
-        "this is no watermark that is known here", tree, remedy=f"write {name} - INTERVAL '4' SECOND, or {name}"
-    )
+    return planner.error("unsupported watermark", tree, remedy=f"write {name} - INTERVAL '4' SECOND, or {name}")

@@ -15,13 +15,13 @@ from rs_assets.sql.read.trees import read_tree
 from rs_assets.sql.read.types import DECIMALS, SIMPLE, too_many_digits, unknown_type
 from rs_assets.sql.spark.tables import spark_table
 
-# What may stand behind a type without a meaning here.
+# Ignored suffixes of types.
 SIZED = ("VARCHAR", "CHAR", "TIMESTAMP", "TIMESTAMP_LTZ", "BINARY", "VARBINARY")
 
 
 @dataclass(slots=True)
 class _Table:
-    """A table in the making."""
+    """A table while it is read."""
 
     name: Word
     columns: list[Column] = field(default_factory=list)
@@ -30,7 +30,7 @@ class _Table:
 
 
 def table(cursor: Cursor) -> CreateTable:
-    """The table whose name stands next."""
+    """Reads a table, beginning with its name."""
     made = _Table(cursor.name("the table"))
     cursor.need("(", "name its columns: CREATE TABLE t (id BIGINT) WITH (...)")
     _part(cursor, made)
@@ -50,7 +50,7 @@ def table(cursor: Cursor) -> CreateTable:
 
 
 def _behind_columns(cursor: Cursor) -> tuple[Mapping[str, tuple[Word, Word]], tuple[Word, ...]]:
-    """The options of a table, and the columns that it is partitioned by."""
+    """The options and the partition columns of a table."""
     if cursor.take("COMMENT"):
         cursor.string("the comment")
     partitioned = cursor.names() if cursor.take("PARTITIONED BY") else ()
@@ -80,13 +80,13 @@ def _watermark(cursor: Cursor, made: _Table) -> None:
     cursor.need("AS")
     tree = read_tree(cursor.text, cursor.until(","))
     if made.watermark is not None:
-        raise cursor.text.error("a table has one watermark", at, remedy="leave one of them out")
+        raise cursor.text.error("a table has only one watermark", at, remedy="remove one of them")
     made.watermark = Watermark(column=column, expression=tree)
 
 
 def _key(cursor: Cursor, made: _Table, names: tuple[Word, ...]) -> None:
     if made.key:
-        raise cursor.text.error("a table has one primary key", names[0].start, remedy="PRIMARY KEY (a, b)")
+        raise cursor.text.error("a table has only one primary key", names[0].start, remedy="PRIMARY KEY (a, b)")
     made.key = names
     cursor.take("NOT ENFORCED")
 
@@ -113,7 +113,7 @@ def _metadata(cursor: Cursor, name: Word) -> Word | None:
 
 
 def _behind(cursor: Cursor, made: _Table, name: Word) -> None:
-    """What may stand behind a column."""
+    """Reads a column constraint or comment."""
     while not (cursor.at(",") or cursor.at(")") or cursor.peek() is None):
         if cursor.take("PRIMARY KEY"):
             _key(cursor, made, (name,))
@@ -121,12 +121,12 @@ def _behind(cursor: Cursor, made: _Table, name: Word) -> None:
             cursor.string("the comment")
         elif not (cursor.take("NOT NULL") or cursor.take("NULL")):
             raise cursor.error(
-                f"{cursor.shown()} cannot stand behind the column {name.text!r}", remedy="separate columns by commas"
+                f"{cursor.shown()} is not allowed after the column {name.text!r}", remedy="separate columns by commas"
             )
 
 
 def read_type(cursor: Cursor) -> Type:
-    """The type that stands next, as Spark knows it."""
+    """The next type, as Spark names it."""
     ddl = _ddl(cursor)
     made = type_in(ddl)
     if made is None and ddl.startswith("decimal"):
@@ -195,7 +195,7 @@ def _field(cursor: Cursor) -> str:
 
 
 def _size(cursor: Cursor, default: str) -> str:
-    """The numbers in brackets behind a type."""
+    """The numbers in brackets after a type."""
     if not cursor.take("("):
         return default
     numbers = [_number(cursor)]
@@ -220,7 +220,7 @@ def _options(cursor: Cursor) -> Mapping[str, tuple[Word, Word]]:
         key = cursor.option_key()
         cursor.need("=")
         if key.text in made:
-            raise cursor.text.error(f"the option {key.text!r} stands twice", key.start, remedy="leave one out")
+            raise cursor.text.error(f"duplicate option {key.text!r}", key.start, remedy="remove one")
         made[key.text] = (key, cursor.string(f"the value of {key.text!r}"))
         if not cursor.take(","):
             break
@@ -229,14 +229,14 @@ def _options(cursor: Cursor) -> Mapping[str, tuple[Word, Word]]:
 
 
 def _check(text: Text, made: _Table, partitioned: tuple[Word, ...]) -> None:
-    """SqlError for columns of one name, and for names of columns that are not there."""
+    """SqlError for duplicate and for unknown columns."""
     names: dict[str, str] = {}
     for column in made.columns:
         name = column.name.text
         if name.casefold() in names:
             other = names[name.casefold()]
-            why = "twice" if other == name else f"beside {other!r}: Spark does not tell them apart"
-            raise text.error(f"the column {name!r} stands here {why}", column.name.start, remedy="rename one of them")
+            why = "" if other == name else f", which differs from {other!r} only by case"
+            raise text.error(f"duplicate column {name!r}{why}", column.name.start, remedy="rename one of them")
         names[name.casefold()] = name
     for word in (*made.key, *partitioned, *((made.watermark.column,) if made.watermark else ())):
         if word.text not in names.values():
@@ -244,6 +244,6 @@ def _check(text: Text, made: _Table, partitioned: tuple[Word, ...]) -> None:
 
 
 def unknown_column(text: Text, name: Word, known: object, table: str) -> SqlError:
-    """The error for a column that a table has not."""
+    """The error for an unknown column of a table."""
     names = list(known)  # type: ignore[call-overload]
     return text.error(f"the table {table!r} has no column {name.text!r}", name.start, remedy=meant(name.text, names))

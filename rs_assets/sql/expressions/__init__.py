@@ -1,1 +1,1 @@
-"""SQL expressions: rules that turn the parser's trees into Spark SQL with Flink's meaning."""
+"""SQL expressions: rules that compile trees to Spark SQL with Flink's meaning."""

@@ -1,4 +1,4 @@
-"""Aggregates: as those that windows know by name, else as an aggregate of Spark in text."""
+"""Aggregates: as methods of a window, else as Spark aggregates in SQL text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rs_assets.sql.read.lexer import CALL
 from rs_assets.sql.read.types import BIGINT, DOUBLE, is_decimal, is_number, is_whole
 from rs_assets.udf.fold import Folded
 
-# Aggregates by name, and the window's method that does the same.
+# Aggregates by name, with the equivalent method of a window.
 METHODS: Final[Mapping[str, str]] = MappingProxyType({"SUM": "sum", "MIN": "min", "MAX": "max"})
 NUMERIC: Final = ("SUM", "AVG", "STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAMP", "STDDEV", "VARIANCE")
 
@@ -32,13 +32,13 @@ class Aggregated:
     type: Type | None
     method: str = ""
     argument: Value | None = None
-    # One of users' own, over `arguments`, of the rows for which `only` is true.
+    # A user-defined aggregate of `arguments`, over the rows for which `only` is true.
     own: AggregateFunction | None = None
     arguments: tuple[Value, ...] = ()
     only: Value | None = None
 
     def before(self, name: str) -> Iterator[tuple[str, Value]]:
-        """What must be a field before the window, for the aggregate called `name`."""
+        """The values that must be fields before the window, for the aggregate `name`."""
         if self.argument is not None:
             yield f"{name}_of", self.argument
         for place, each in enumerate(self.arguments, 1):
@@ -47,14 +47,14 @@ class Aggregated:
             yield f"{name}_only", self.only
 
     def column(self, name: str, fields: Mapping[str, str]) -> tuple[str, ...] | None:
-        """The field of the window's method, none for COUNT(*); None if it is an aggregate in text."""
+        """The argument of the window's method, empty for COUNT(*); None for an aggregate in SQL text."""
         if not self.method:
             return None
         return (fields[f"{name}_of"],) if self.argument is not None else ()
 
     def folded(self, stream: Any, name: str, fields: Mapping[str, str], step: str) -> Any:
-        """The window `stream` with one of users' own over its rows, which the step called `step` makes."""
-        assert self.own is not None  # noqa: S101  asked for before
+        """The window `stream` with a user-defined aggregate over its rows, in a step named `step`."""
+        assert self.own is not None  # noqa: S101  checked before
         taken = tuple(fields[f"{name}_of_{place}"] for place in range(1, len(self.arguments) + 1))
         only = fields[f"{name}_only"] if self.only is not None else None
         made = Folded(self.own.aggregate, taken, self.own.needs, name, only)
@@ -64,20 +64,20 @@ class Aggregated:
 
 
 def is_aggregate(tree: Any) -> bool:
-    """Whether a call is an aggregate, with FILTER or without."""
+    """Whether a call is an aggregate, with or without FILTER."""
     inner = tree.this if tree.key == "filter" else tree
     return inner.key == "anonymous" and (inner.name.removeprefix(CALL) in AGGREGATES or MARK in inner.meta)
 
 
 def is_grouped(tree: Any) -> bool:
-    """Whether a select makes one row of several."""
+    """Whether a SELECT aggregates rows."""
     if any(tree.args.get(part) is not None for part in ("group", "having", "distinct")):
         return True
     return any(aggregates_in(item) for item in tree.expressions)
 
 
 def aggregates_in(tree: Any) -> bool:
-    """Whether there is an aggregate in a tree, beside those of its sub-queries."""
+    """Whether a tree has an aggregate outside of its sub-queries."""
     return any(is_aggregate(call) for call in calls_in(tree))
 
 
@@ -95,11 +95,11 @@ def _before_over(call: Any) -> bool:
 
 
 def aggregated(made: Expressions, tree: Any) -> Aggregated:
-    """The aggregate that a call stands for."""
+    """The aggregate of a call."""
     found = _aggregated(made, tree)
     if PREFIX in found.text:
         remedy = "compute the value in a sub-query: SELECT AVG(v) FROM (SELECT f(x) AS v FROM t) AS s"
-        raise made.error(f"{found.kind} calls a function in Python", tree, remedy=remedy)
+        raise made.error(f"{found.kind} calls a Python function", tree, remedy=remedy)
     return found
 
 
@@ -121,9 +121,11 @@ def _aggregated(made: Expressions, tree: Any) -> Aggregated:
         raise made.error(f"{name} of an aggregate", call, remedy="compute the inner one in a sub-query")
     value = made.value(arguments[0])
     if name in NUMERIC and value.type is not None and not is_number(value.type):
-        raise made.error(f"{name} of {value.type.text.upper()}, which is no number", call, remedy="CAST(... AS BIGINT)")
+        raise made.error(
+            f"{name} of {value.type.text.upper()}, which is not a number", call, remedy="CAST(... AS BIGINT)"
+        )
     if distinct and name not in ("COUNT", "MIN", "MAX"):
-        remedy = "group by the value, too, and by a window in a sub-query, and by a window of its window_time outside"
+        remedy = "group by the value and a window in a sub-query, and by a window of its window_time outside"
         raise made.error(f"{name}(DISTINCT ...) is not supported", call, remedy=remedy)
     if where is not None:
         value = Value(f"(CASE WHEN {where} THEN {value.plain} END)", value.type)
@@ -132,7 +134,7 @@ def _aggregated(made: Expressions, tree: Any) -> Aggregated:
 
 
 def _own(made: Expressions, tree: Any) -> Aggregated:
-    """An aggregate of users' own."""
+    """A user-defined aggregate."""
     only = made.condition(tree.expression.this) if tree.key == "filter" else None
     call = tree.this if tree.key == "filter" else tree
     name = call.name.removeprefix(CALL)
@@ -181,13 +183,13 @@ def _sum_type(kind: Type | None) -> Type | None:
 
 
 def _average_of_spark(value: Value, distinct: bool) -> Aggregated:  # noqa: ARG001, FBT001
-    """A DOUBLE; of a DECIMAL Spark knows the digits."""
+    """A DOUBLE; for a DECIMAL only Spark knows the digits."""
     known = value.type is not None and not is_decimal(value.type)
     return Aggregated("AVG", f"avg({value.plain})", DOUBLE if known else None)
 
 
 def _summed(value: Value, distinct: bool) -> Aggregated:  # noqa: FBT001
-    """Of a DECIMAL all 38 digits, as in Flink, by which those of a quotient go."""
+    """For a DECIMAL 38 digits, as in Flink; the digits of a quotient depend on them."""
     if value.type is None or not is_decimal(value.type) or PREFIX in value.text:
         return _of("SUM", _sum_type)(value, distinct)
     kind = summed(value.type)
@@ -195,7 +197,7 @@ def _summed(value: Value, distinct: bool) -> Aggregated:  # noqa: FBT001
 
 
 def _average(value: Value, distinct: bool) -> Aggregated:  # noqa: ARG001, FBT001
-    """Of the type of the numbers: of whole ones a whole one, cut behind the point; of a DECIMAL six digits or more."""
+    """The type of the numbers: whole numbers truncated, a DECIMAL with at least six decimals."""
     kind = value.type
     if kind is not None and is_whole(kind):
         text = f"sum({value.plain}) div count({value.plain})"
@@ -226,7 +228,7 @@ AGGREGATES: Final[Mapping[str, Callable[[Value, bool], Aggregated]]] = MappingPr
         "VARIANCE": _double("VAR_SAMP"),
     }
 )
-# Those that mean something else in Spark.
+# Aggregates that differ in Spark.
 OF_SPARK: Final[Mapping[str, Callable[[Value, bool], Aggregated]]] = MappingProxyType(
     {"AVG": _average_of_spark, "SUM": _of("SUM", _sum_type)}
 )

@@ -1,4 +1,4 @@
-"""Numbers with +, -, *, / and %: results have the types and the digits of Flink."""
+"""Arithmetic with +, -, *, / and %: results have Flink's types and digits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rs_assets.sql.read.types import BIGINT, DOUBLE, FLOATS, common, is_decimal,
 
 
 def computed(sign: str, left: Value, right: Value) -> Value:
-    """Two numbers under `sign`; of an unknown type if one of theirs is not known."""
+    """Two numbers under `sign`; of an unknown type if the type of one is unknown."""
     kind = _result(sign, left.type, right.type)
     if kind is None:
         return Value(f"({left.text} {sign} {right.text})")
@@ -17,7 +17,7 @@ def computed(sign: str, left: Value, right: Value) -> Value:
         return _whole_quotient(left, right, kind)
     exact = sign == "/"
     text = f"{_operand(left, kind, exact=exact)} {sign} {_operand(right, kind, exact=exact)}"
-    # Spark divides each FLOAT as a DOUBLE.
+    # Spark divides FLOAT as DOUBLE.
     return Value(f"cast({text} AS float)" if exact and kind.name == "float" else f"({text})", kind)
 
 
@@ -30,7 +30,7 @@ def _result(sign: str, left: Type | None, right: Type | None) -> Type | None:
 
 
 def _whole_quotient(left: Value, right: Value, kind: Type) -> Value:
-    """What is behind the point is dropped; `div` gives a BIGINT of all whole numbers."""
+    """Decimals are dropped; `div` returns a BIGINT for all whole numbers."""
     text = f"({left.text} div {right.text})"
     return Value(text if kind == BIGINT else f"cast({text[1:-1]} AS {kind.text})", kind)
 
@@ -38,8 +38,8 @@ def _whole_quotient(left: Value, right: Value, kind: Type) -> Value:
 def _operand(value: Value, kind: Type, *, exact: bool) -> str:
     """A value as an operand of a result of the type `kind`.
 
-    Spark counts the digits of a literal, and 20 of a BIGINT; it computes a FLOAT with a whole number as DOUBLE. The
-    digits of a quotient go by those of both sides.
+    Spark counts the digits of a literal, and takes 20 for a BIGINT; it computes a FLOAT with a whole number as DOUBLE.
+    The digits of a quotient depend on those of both operands.
     """
     if value.type is None:
         return value.text

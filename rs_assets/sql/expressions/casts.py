@@ -1,4 +1,4 @@
-"""Casts: where Flink and Spark differ, Flink's meaning is written out; where only Spark has one, it is refused."""
+"""Casts: where Flink and Spark differ, the SQL follows Flink; casts that only Spark has are refused."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rs_assets.sql.read.source import Text
 from rs_assets.sql.read.types import FLOATS, is_decimal, is_number, is_whole, type_of_cast
 
 MILLISECONDS: Final = "yyyy-MM-dd HH:mm:ss.SSS"
-# How Flink reads a time: a date, and hours, minutes and seconds behind a blank; nothing else that Spark would take.
+# Flink's form of a time: a date, then a blank and hours, minutes and seconds; Spark would take more.
 TIMES: Final = r"^ *\d{4}-\d{1,2}-\d{1,2}( \d{1,2}:\d{1,2}:\d{1,2}([.]\d{0,9})?)? *$"
-# What is behind the point of a whole number in a text, which is dropped.
+# The decimals of a whole number in a text, which are dropped.
 BEHIND_POINT: Final = r"[.][0-9]*(?= *$)"
 BITS: Final[Mapping[str, int]] = MappingProxyType({"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64})
 # The longest VARCHAR, which is a STRING.
@@ -25,7 +25,7 @@ LONGEST: Final = 2**31 - 1
 
 
 def cast_as(text: Text, value: Value, tree: Any, *, failing: str) -> Value:
-    """`value` as the type that a CAST names, cut or filled to its length, cut to its part of a second."""
+    """`value` as the type that a CAST names, cut or padded to its length, cut to its precision."""
     to = tree.args["to"]
     kind = type_of_cast(text, to, tree)
     made = cast(text, value, kind, tree, failing=failing)
@@ -38,16 +38,16 @@ def cast_as(text: Text, value: Value, tree: Any, *, failing: str) -> Value:
 
 
 def cast(text: Text, value: Value, kind: Type, at: object, *, failing: str = "cast") -> Value:
-    """`value` as `kind`; `failing` is the function of Spark that does it: `cast` fails, `try_cast` gives null.
+    """`value` as `kind`; `failing` is the Spark function: `cast` fails, `try_cast` returns null.
 
-    SqlError for numbers and times, which Flink does not make of each other, and Spark takes for seconds.
+    SqlError between numbers and times, which Flink does not cast, and Spark takes as seconds.
     """
     known = value.type
     if known is not None and known.text == kind.text:
         return Value(value.text, kind, value.role)
     if known is not None and {known.name, kind.name} >= {"timestamp"} and (is_number(known) or is_number(kind)):
         remedy = "UNIX_TIMESTAMP(CAST(ts AS STRING))" if is_number(kind) else "TO_TIMESTAMP_LTZ(ms, 3)"
-        raise text.error(f"a {known.text.upper()} is no {kind.text.upper()}", at, remedy=f"write {remedy}")
+        raise text.error(f"a {known.text.upper()} cannot be cast to {kind.text.upper()}", at, remedy=f"write {remedy}")
     if known is not None and kind.name == "string":
         return Value(as_text(value.text, known), kind)
     if known is not None and is_number(kind) and (is_number(known) or known.name == "string"):
@@ -93,11 +93,11 @@ def _plain_text(text: str, kind: Type | None) -> str:
 
 
 def _number(value: Value, known: Type, kind: Type, failing: str) -> str:
-    """A number, of a number or a text."""
+    """A number or a text as a number."""
     if known.name == "string":
         return _number_of_text(value, kind, failing)
     if is_decimal(kind):
-        # What has more digits than that is null in Flink.
+        # A number with too many digits is null in Flink.
         return f"{'cast' if _holds(kind, known) else 'try_cast'}({value.plain} AS {kind.text})"
     if not is_whole(kind):
         return f"cast({value.plain} AS {kind.text})"
@@ -109,7 +109,7 @@ def _number(value: Value, known: Type, kind: Type, failing: str) -> str:
 
 
 def _holds(kind: Type, known: Type) -> bool:
-    """Whether a DECIMAL has room for all numbers of a type, which may get one more digit where they are rounded."""
+    """Whether a DECIMAL can hold all numbers of a type, which may get one more digit by rounding."""
     if known.name in FLOATS:
         return False
     (p1, s1), (p2, s2) = size_of(known), size_of(kind)
@@ -136,7 +136,7 @@ def _wrapped(value: Value, kind: Type) -> str:
 
 
 def _saturated(value: Value, kind: Type) -> str:
-    """A number with a binary point as a whole one, as in Java: the nearest there is, and 0 for what is none."""
+    """A floating-point number as a whole number, as in Java: the nearest in range, and 0 for NaN."""
     wide = kind if kind.name == "bigint" else Type("int")
     half = 2 ** (BITS[wide.name] - 1)
     inside = f"WHEN {value.text} >= {half}D THEN {half - 1} WHEN {value.text} <= -{half}D THEN {wide.name}('-{half}')"
@@ -145,7 +145,7 @@ def _saturated(value: Value, kind: Type) -> str:
 
 
 def _time(value: Value, failing: str) -> str:
-    """A time, of a text of the one form that Flink reads; `cast` of another one ends the run, in Spark's words."""
+    """A time from a text in Flink's only form; `cast` of any other text fails the run with Spark's error."""
     literal = unquote(value.text)
     if literal is not None and re.fullmatch(TIMES, literal):
         return f"{failing}({value.plain} AS timestamp)"
@@ -158,7 +158,7 @@ def _time(value: Value, failing: str) -> str:
 
 
 def _of_length(value: Value, name: str, length: int | None) -> Value:
-    """A text cut to the length of VARCHAR(n), or cut and filled with blanks to that of CHAR(n)."""
+    """A text cut to the length of VARCHAR(n), or cut and padded with blanks to the length of CHAR(n)."""
     if name in ("CHAR", "NCHAR"):
         return Value(f"rpad({value.plain}, {length or 1}, ' ')", value.type)
     if length is None or length >= LONGEST:
@@ -167,7 +167,7 @@ def _of_length(value: Value, name: str, length: int | None) -> Value:
 
 
 def _to_digits(value: Value, digits: int) -> Value:
-    """A time without what is behind the last of so many digits of its second."""
+    """A time truncated to `digits` decimals of a second."""
     if digits >= 6 or (digits >= 3 and value.role):
         return value
     if digits in (0, 3):
@@ -177,7 +177,7 @@ def _to_digits(value: Value, digits: int) -> Value:
 
 
 def fits(known: Type | None, kind: Type) -> bool:
-    """Whether a sink's column of the type `kind` takes values of the type `known` by itself, as in Flink."""
+    """Whether a sink column of the type `kind` accepts values of the type `known` without a CAST, as in Flink."""
     if known is None or known.name in (kind.name, "void"):
         return True
     if is_number(known) and is_number(kind):

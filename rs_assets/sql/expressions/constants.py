@@ -1,4 +1,4 @@
-"""Constants of statements that would end a run at its first row: they are refused at their place."""
+"""Constants that would fail a run at its first row: they are refused at their position."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _MOMENT: Final = re.compile(
 FORMS: Final[Mapping[str, str]] = MappingProxyType(
     {"date": "DATE '2024-02-29'", "timestamp": "TIMESTAMP '2024-02-29 13:00:00'"}
 )
-# The least and the greatest of each kind of whole numbers.
+# The bounds of each integer type.
 RANGES: Final[Mapping[str, int]] = MappingProxyType({"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63})
 
 
 def check_cast(made: Expressions, value: Value, tree: Any, kind: Type) -> None:
-    """SqlError for a CAST that no value has a meaning in: of rows of values to one value, of a text that is no time."""
+    """SqlError for a CAST that always fails: of a collection to a single value, of a text that is not a time."""
     if value.type is not None and value.type.nested and not kind.nested and kind.name != "string":
         raise made.error(
-            f"{made.shown(tree.this)} is {a_type(value.type)}, no {kind.text.upper()}", tree,
-            remedy="take a part of it: tags[1], who.id",
+            f"{made.shown(tree.this)} is {a_type(value.type)}, not {kind.text.upper()}", tree,
+            remedy="select a part of it: tags[1], who.id",
         )  # fmt: skip
     if tree.this.is_string and kind.name in FORMS and not _is_moment(tree.this.this):
         raise made.error(
-            f"{tree.this.this!r} is no {kind.name.upper()}", tree, remedy=f"write it as {FORMS[kind.name]}"
+            f"{tree.this.this!r} is not a {kind.name.upper()}", tree, remedy=f"write it as {FORMS[kind.name]}"
         )
 
 
 def _is_moment(text: str) -> bool:
-    """Whether a text is a day of the calendar, with a time of the day or without."""
+    """Whether a text is a calendar date, with or without a time of day."""
     found = _MOMENT.fullmatch(text)
     if found is None:
         return False
@@ -55,14 +55,14 @@ def _holds(made: Callable[..., object], *parts: int) -> bool:
 
 
 def check_place(made: Expressions, value: Value, place: Value, tree: Any) -> None:
-    """SqlError for the place of an element that no array has."""
+    """SqlError for an array index that is never valid."""
     if value.type is None or value.type.name != "array":
         return
     number = tree.this if tree.key == "neg" else tree
     if place.type is not None and not is_whole(place.type):
-        raise made.error(f"the place of an element is {a_type(place.type)}", tree, remedy="write tags[1]")
+        raise made.error(f"the index of an element is {a_type(place.type)}", tree, remedy="write tags[1]")
     if number.key == "literal" and (number is not tree or number.this == "0"):
-        raise made.error("places of an array are counted from 1", tree, remedy="write tags[1] for the first element")
+        raise made.error("array indexes begin at 1", tree, remedy="write tags[1] for the first element")
 
 
 def in_range(tree: Any, kind: Type) -> bool:

@@ -10,12 +10,12 @@ from rs_assets.records.types import Type, type_in
 
 MOST_DIGITS: Final = 38
 LEAST_SCALE: Final = 6
-# The digits of whole numbers.
+# The digits of integer types.
 DIGITS: Final[Mapping[str, int]] = MappingProxyType({"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19})
 
 
 def size_of(kind: Type) -> tuple[int, int]:
-    """All digits of a whole number or a DECIMAL, and those behind its point.
+    """All digits of an integer type or a DECIMAL, and its decimals.
 
     >>> size_of(Type("decimal(10,2)")), size_of(Type("int"))
     ((10, 2), (10, 0))
@@ -27,7 +27,7 @@ def size_of(kind: Type) -> tuple[int, int]:
 
 
 def decimal(precision: int, scale: int) -> Type:
-    """The DECIMAL of so many digits; of more than 38 those behind the point go first, down to six.
+    """The DECIMAL of a precision; above 38 digits the decimals are cut first, down to six.
 
     >>> decimal(46, 20).name
     'decimal(38,12)'
@@ -41,7 +41,7 @@ def decimal(precision: int, scale: int) -> Type:
 
 
 def combined(sign: str, left: Type, right: Type) -> Type:
-    """The type of `left` and `right` under `sign`, of which one is a DECIMAL and none has a binary point.
+    """The type of `left` and `right` under `sign`, of which one is a DECIMAL and none is floating-point.
 
     >>> combined("/", Type("decimal(10,2)"), Type("int")).name
     'decimal(21,13)'
@@ -59,7 +59,7 @@ def combined(sign: str, left: Type, right: Type) -> Type:
 
 
 def rounded(kind: Type, places: int) -> Type:
-    """The type of a DECIMAL that is rounded to `places` behind the point."""
+    """The type of a DECIMAL rounded to `places` decimals."""
     precision, scale = size_of(kind)
     if places >= scale:
         return kind

@@ -1,4 +1,4 @@
-"""Expressions: makes Spark SQL of trees by rules, one for each kind of tree (`rules.py`)."""
+"""Compiles trees to Spark SQL by rules, one for each kind of tree (`rules.py`)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from rs_assets.sql.read.source import Text
 if TYPE_CHECKING:
     from sqlglot import exp
 
-# What a tree is here, before its rule is asked; None: not this one's matter.
+# Resolves a tree before its rule is applied; None: use the rule.
 Resolve = Callable[["exp.Expression"], "Value | None"]
 Calls = Callable[["Expressions", str, "list[Value]", "exp.Expression"], Value]
 
 
 @dataclass(frozen=True, slots=True)
 class Expressions:
-    """Makes Spark SQL of trees: `resolve` knows the columns, `calls` the functions, `rules` all other kinds of trees.
+    """Compiles trees to Spark SQL: `resolve` handles columns, `calls` functions, `rules` all other kinds of trees.
 
-    What has no rule is refused, with the remedy that `refused` has for its kind.
+    A tree without a rule is refused, with the remedy of its kind in `refused`.
     """
 
     text: Text
@@ -33,7 +33,7 @@ class Expressions:
     refused: Mapping[str, str] = field(repr=False)
 
     def value(self, tree: exp.Expression) -> Value:
-        """The text of `tree` and its type; SqlError for what has no meaning here."""
+        """The text of `tree` and its type; SqlError for an unsupported tree."""
         found = self.resolve(tree)
         if found is not None:
             return found
@@ -43,22 +43,22 @@ class Expressions:
         return rule(self, tree)
 
     def condition(self, tree: exp.Expression) -> Value:
-        """The text of what must be true or false."""
+        """The SQL text of a condition; SqlError if it is not true or false."""
         made = self.value(tree)
         if made.type is not None and made.type.name != "boolean":
             raise self.error(
                 f"{self.shown(tree)} is {a_type(made.type)}, not true or false",
                 tree,
-                remedy="compare it with something",
+                remedy="compare it with a value",
             )
         return made
 
     def error(self, what: str, at: object, *, remedy: str = "") -> SqlError:
-        """The error for what stands at a tree."""
+        """The error at a tree."""
         return self.text.error(what, at, remedy=remedy)
 
     def shown(self, tree: exp.Expression) -> str:
-        """A tree as it was written, as far as it has a place."""
+        """The source text of a tree, as far as it has a position."""
         written = " ".join(self.text.written(tree).split())
         return repr(written) if written else tree.key.upper()
 

@@ -1,4 +1,4 @@
-"""Functions of arrays, maps and JSON with Flink's meaning."""
+"""Functions of arrays, maps and JSON as in Flink."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rs_assets.records.types import Type
 from rs_assets.sql.expressions.sql_function import MANY, Refusal, SqlFunction, as_int, kind_of_first, textual
 from rs_assets.sql.expressions.values import Value
 
-# A path to one value: $.a.b[0]['c d'], with or without the word for how it is looked for.
+# A path to one value: $.a.b[0]['c d'], with or without lax or strict.
 PATH: Final = re.compile(r"(?:lax |strict )?\$((?:\.[^.\[\]*'\" ()?@]+|\[\d+\]|\.?\['[^'*\]]+'\])*)")
 STEP: Final = re.compile(r"\.([^.\[\]']+)|\[(\d+)\]|\.?\['([^']+)'\]")
 
@@ -24,7 +24,7 @@ def _element_type(values: Sequence[Value]) -> Type | None:
 
 
 def _of_element(values: Sequence[Value], place: int = 1) -> str:
-    """A value as an element of the first array."""
+    """A value cast to the element type of the first array."""
     kind, value = _element_type(values), values[place]
     if kind is None or value.type is None or value.type.text == kind.text:
         return value.plain
@@ -49,7 +49,7 @@ def _ended(name: str) -> SqlFunction:
 
 
 def _sliced(values: Sequence[Value]) -> str:
-    """From one place to another, both counted from 1, or from the end; 0 is 1."""
+    """A slice between two positions, both counted from 1, or from the end; 0 is 1."""
     array, size = values[0].plain, f"size({values[0].plain})"
     first = _counted(as_int(values[1]), size)
     last = _counted(as_int(values[2]), size) if len(values) > 2 else size
@@ -63,7 +63,7 @@ def _counted(place: str, size: str) -> str:
 
 
 def _united(values: Sequence[Value]) -> str:
-    """All entries; of a key that several have it is the last one's."""
+    """All entries; for a duplicate key the last map wins."""
 
     def both(one: str, other: str) -> str:
         return f"map_concat(map_filter({one}, (k, v) -> NOT map_contains_key({other}, k)), {other})"
@@ -86,14 +86,14 @@ def _same_arrays(name: str) -> SqlFunction:
 def _known_path(values: Sequence[Value]) -> Refusal:
     path = unquote(values[1].text)
     if path is None or PATH.fullmatch(path) is None:
-        return "its path must be a text that leads to one value", "write it as '$.a.b[0]'"
+        return "its path must be a literal that selects one value", "write it as '$.a.b[0]'"
     return None
 
 
 def _json_value(values: Sequence[Value]) -> str:
-    """The text of a value; null of an object, of an array, and of JSON that is broken anywhere."""
+    """The text of a value; null for an object, an array, and invalid JSON."""
     found = PATH.fullmatch(unquote(values[1].text) or "")
-    assert found is not None  # noqa: S101  asked for before
+    assert found is not None  # noqa: S101  checked before
     steps = [each.groups() for each in STEP.finditer(found[1])]
     path = quote("$" + "".join(f"[{place}]" if place else f"['{name or other}']" for name, place, other in steps))
     value = f"try_variant_get(try_parse_json({values[0].plain}), {path}, "

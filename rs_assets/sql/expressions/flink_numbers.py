@@ -1,4 +1,4 @@
-"""Functions of numbers with Flink's meaning."""
+"""Functions of numbers as in Flink."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rs_assets.sql.expressions.sql_function import Refusal, SqlFunction, numeric
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.read.types import FLOATS, is_decimal, is_whole
 
-# From here on a DOUBLE has no digits behind the point.
+# From here on a DOUBLE has no decimals.
 WHOLE_FROM: Final = "4503599627370496D"
 
 
 def next_whole(name: str, value: Value) -> Value:
-    """FLOOR or CEIL of a number: of the type that it has."""
+    """FLOOR or CEIL of a number, with the type of the number."""
     kind = value.type
     if is_whole(kind):
         return value
@@ -37,13 +37,13 @@ def _places(values: Sequence[Value]) -> int | None:
 
 def _literal_places(values: Sequence[Value]) -> Refusal:
     if _places(values) is None:
-        return "its second argument must be a whole number in digits", "write one branch of CASE for each number"
+        return "its second argument must be an integer literal", "write a CASE branch for each number"
     return None
 
 
 def _rounded(values: Sequence[Value]) -> Value:
     value, places = values[0], _places(values)
-    assert places is not None  # noqa: S101  asked for before
+    assert places is not None  # noqa: S101  checked before
     text = f"round({value.plain}, {places})" if len(values) > 1 else f"round({value.plain})"
     if value.type is not None and is_decimal(value.type):
         kind = rounded(value.type, places)
@@ -67,7 +67,7 @@ def _truncated(values: Sequence[Value]) -> Value:
 
 
 def _log(value: str, name: str = "ln") -> str:
-    """A logarithm of any number: of 0 it is negative without an end, of less it is none."""
+    """A logarithm of any number: negative infinity for 0, NaN for less."""
     other = f"WHEN {value} = 0 THEN double('-Infinity') WHEN {value} < 0 THEN double('NaN')"
     return f"(CASE WHEN {value} > 0 THEN {name}({value}) {other} END)"
 

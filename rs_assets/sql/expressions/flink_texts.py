@@ -1,4 +1,4 @@
-"""Functions of texts with Flink's meaning."""
+"""Functions of texts as in Flink."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rs_assets.sql.expressions.sql_function import (
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.read.types import is_number, is_whole
 
-# Words are of these letters alone; others stay as they are.
+# Words consist of these characters; others are unchanged.
 WORDS: Final = quote("[0-9A-Za-z]+|[^0-9A-Za-z]+")
 NO_TEXT: Final = "cast(NULL AS string)"
 
@@ -27,12 +27,12 @@ NO_TEXT: Final = "cast(NULL AS string)"
 def _only_texts(values: Sequence[Value]) -> Refusal:
     for place, value in enumerate(values, 1):
         if value.type is not None and value.type.name not in ("string", "void"):
-            return f"its argument {place} is {value.type.text.upper()}, no text", "CAST(... AS STRING)"
+            return f"its argument {place} is {value.type.text.upper()}, not a text", "CAST(... AS STRING)"
     return None
 
 
 def _substring(values: Sequence[Value]) -> str:
-    """From a place on that is counted from 1, or from the end; null for a length below 0."""
+    """From a position counted from 1, or from the end; null for a negative length."""
     text, at = values[0], as_int(values[1])
     length = f", {as_int(values[2])}" if len(values) > 2 else ""
     made = f"substring({text.plain}, {at}{length})"
@@ -52,7 +52,7 @@ def _padded(name: str) -> SqlFunction:
 
 
 def _replaced(values: Sequence[Value]) -> str:
-    """An empty text stands before each letter and at the end."""
+    """An empty text matches before each character and at the end."""
     text, old, new = (value.plain for value in values)
     if unquote(old):
         return f"replace({text}, {old}, {new})"
@@ -61,7 +61,7 @@ def _replaced(values: Sequence[Value]) -> str:
 
 
 def _literally(by: Value) -> Value:
-    """What is put in is taken as it is: a `$1` or a backslash in it means nothing more."""
+    """The replacement is literal text: a `$1` or a backslash has no special meaning."""
     literal = unquote(by.text)
     if literal is not None:
         return Value(quote(literal.replace("\\", "\\\\").replace("$", "\\$")))
@@ -69,7 +69,7 @@ def _literally(by: Value) -> Value:
 
 
 def _separator(value: Value) -> str | None:
-    """The SQL of the text between parts, which may be a number of a letter; None if it is not known which it is."""
+    """The SQL of a separator, which may be a character code; None if its kind is unknown."""
     if not is_whole(value.type):
         return None if unquote(value.text) == "" else value.text
     code = whole_literal(value)
@@ -80,12 +80,12 @@ def _separated(values: Sequence[Value]) -> Refusal:
     if values[1].type is not None and not is_whole(values[1].type) and values[1].type.name not in ("string", "void"):
         return f"its second argument is {values[1].type.text.upper()}", "write a text: SPLIT_INDEX(a, ',', 0)"
     if _separator(values[1]) is None:
-        return "there is no such separator", "write a text of one letter or more, or a number from 1 to 255"
+        return "invalid separator", "write a text of at least one character, or a number from 1 to 255"
     return None
 
 
 def _split_index(values: Sequence[Value]) -> str:
-    """The part of a text at a place that is counted from 0; null for one that is not there, and for an empty text."""
+    """The part of a text at a position counted from 0; null if there is none, and for an empty text."""
     by = separated_by(_separator(values[1]) or "''")
     return f"get(split(nullif({values[0].plain}, ''), {by}, -1), {as_int(values[2])})"
 
@@ -103,7 +103,7 @@ def _matched(values: Sequence[Value]) -> str:
 
 
 def _group(values: Sequence[Value], without: int) -> str | None:
-    """The SQL of the group's number; None if a pattern in quotes has no such group."""
+    """The SQL of the group's number; None if a literal pattern has no such group."""
     if len(values) < 3:
         return str(without)
     number, pattern = whole_literal(values[2]), unquote(values[1].text)
@@ -117,7 +117,7 @@ def _group(values: Sequence[Value], without: int) -> str | None:
 
 
 def _extracted(values: Sequence[Value]) -> str:
-    """Null where nothing matches, which is an empty text in Spark, and for a group that is not there."""
+    """Null without a match, where Spark returns an empty text, and for a missing group."""
     group = _group(values, 0)
     subject, pattern = values[0].text, values[1].text
     if group is None:
@@ -133,7 +133,7 @@ def _extracted_all(values: Sequence[Value]) -> str:
 
 
 def _overlaid(values: Sequence[Value]) -> str:
-    """A place that is not in the text changes nothing; behind a length of 0 and less nothing stays."""
+    """A position outside of the text changes nothing; a length of 0 or less drops the rest."""
     text, new, at = values[0].plain, values[1].plain, as_int(values[2])
     length = as_int(values[3]) if len(values) > 3 else f"length({new})"
     behind = f"if({length} > 0, substring({text}, {at} + {length}), '')"
@@ -142,7 +142,7 @@ def _overlaid(values: Sequence[Value]) -> str:
 
 
 def _element(values: Sequence[Value]) -> str:
-    """One of the texts, by its place from 1 on."""
+    """One of the texts, by its position counted from 1."""
     place = as_int(values[0])
     texts = ", ".join(value.plain for value in values[1:])
     return f"get(array({texts}), if({place} > 0, {place} - 1, -1))"

@@ -1,4 +1,4 @@
-"""Functions of times with Flink's meaning."""
+"""Functions of times as in Flink."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.read.types import TIMESTAMP
 
 UNITS: Final = ("SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
-# Units that leave a date a date.
+# Units that keep a date a date.
 OF_DATES: Final = ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
 MONTHS: Final[Mapping[str, int]] = MappingProxyType({"MONTH": 1, "QUARTER": 3, "YEAR": 12})
-# What EXTRACT takes out of a time.
+# The parts of a time for EXTRACT.
 PARTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "YEAR": "year({0})", "QUARTER": "quarter({0})", "MONTH": "month({0})", "WEEK": "weekofyear({0})",
@@ -31,7 +31,7 @@ PARTS: Final[Mapping[str, str]] = MappingProxyType(
         "MILLENNIUM": "((year({0}) + 999) div 1000)",
     }
 )  # fmt: skip
-# Letters of formats that Spark does not know, or takes for something else.
+# Format characters that Spark does not know, or reads differently.
 NOT_IN_FORMATS: Final = frozenset("YwWeucAnNBp")
 _QUOTED: Final = re.compile(r"'[^']*'")
 NEVER: Final = -(2**63)
@@ -59,7 +59,7 @@ def _to_unit(name: str, up: str) -> SqlFunction:
 
 
 def _begin(value: Value, unit: str) -> str:
-    """The begin of a unit of time; weeks begin on Sunday."""
+    """The beginning of a unit of time; weeks begin on Sunday."""
     if unit == "WEEK":
         return f"(date_trunc('WEEK', {value.text} + INTERVAL 1 DAY) - INTERVAL 1 DAY)"
     return f"date_trunc('{unit}', {value.text})"
@@ -85,7 +85,7 @@ def _difference(values: Sequence[Value]) -> str:
 
 
 def _months(begin: Value, end: Value) -> str:
-    """Whole months: the end of a month is one month behind the same or a later day of the month before."""
+    """Whole months: the last day of a month is one month after the same or a later day of the previous month."""
     d0, d1 = (f"cast({each.text} AS date)" for each in (begin, end))
     apart = f"((year({d1}) - year({d0})) * 12 + month({d1}) - month({d0}))"
     later = f"{apart} - if(add_months({d0}, {apart}) > {d1}, 1, 0)"
@@ -98,7 +98,7 @@ def _months(begin: Value, end: Value) -> str:
 
 
 def _format(place: int, *, years: bool = True) -> Callable[[Sequence[Value]], Refusal]:
-    """Refuses letters of a format in quotes at a place of the arguments; u is a day of the week without `years`."""
+    """Refuses unsupported characters of a literal format at an argument; without `years`, u is a day of the week."""
 
     def refused(values: Sequence[Value]) -> Refusal:
         form = unquote(values[place].text) if place < len(values) else None
@@ -107,13 +107,13 @@ def _format(place: int, *, years: bool = True) -> Callable[[Sequence[Value]], Re
         if not letters:
             return None
         what = f"the format {form!r} has {letters[0]!r}, which is not supported"
-        return what, "take the part out by itself: YEAR(ts), WEEK(ts), EXTRACT(DOY FROM ts), DAYOFWEEK(ts)"
+        return what, "extract the part separately: YEAR(ts), WEEK(ts), EXTRACT(DOY FROM ts), DAYOFWEEK(ts)"
 
     return refused
 
 
 def _years(form: str) -> str:
-    """A format with y for the years that Flink also writes as u."""
+    """A format with y for years, which Flink also writes as u."""
     return re.sub(r"('[^']*')|u", lambda found: found[1] or "y", form)
 
 
@@ -131,7 +131,7 @@ def _formatted(values: Sequence[Value]) -> str:
 
 
 def _read(value: Value) -> str:
-    """The time in a text of the one form that Flink reads without being given another; null for others."""
+    """The time in a text of Flink's default form; null for other texts."""
     literal = unquote(value.text)
     if literal is not None and re.fullmatch(TIMES, literal):
         return f"try_to_timestamp({value.plain})"
@@ -150,7 +150,7 @@ def _to_date(values: Sequence[Value]) -> str:
 
 
 def _unix_timestamp(values: Sequence[Value]) -> str:
-    """Flink's number for a text that is no time is the least there is."""
+    """For a text that is not a time Flink returns the least number."""
     if not values:
         return "unix_timestamp()"
     form = _formed(values[1]) if len(values) > 1 else "'yyyy-MM-dd HH:mm:ss'"
@@ -158,7 +158,7 @@ def _unix_timestamp(values: Sequence[Value]) -> str:
     return f"if({values[0].text} IS NULL, NULL, coalesce({read}, bigint('{NEVER}')))"
 
 
-# What a number of TO_TIMESTAMP_LTZ counts, by its second argument.
+# The unit of the first argument of TO_TIMESTAMP_LTZ, by its second argument.
 COUNTED: Final[Mapping[int, str]] = MappingProxyType({0: "seconds", 3: "millis", 6: "micros"})
 
 
@@ -168,7 +168,7 @@ def _counted(values: Sequence[Value]) -> str:
 
 def _counts(values: Sequence[Value]) -> Refusal:
     if len(values) > 1 and whole_literal(values[1]) not in COUNTED:
-        return "its second argument says what the number counts", "write 0 for seconds, 3 for milliseconds, 6 for micro"
+        return "its second argument must be a known precision", "write 0 for seconds, 3 for milliseconds, 6 for micro"
     return None
 
 

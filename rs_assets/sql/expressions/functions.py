@@ -1,4 +1,4 @@
-"""Functions with the meaning that they have in Flink; all others are those of the registry that scripts use too."""
+"""Functions with Flink's meaning; all others come from the registry that scripts share."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ SQL_FUNCTIONS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
     }
 )
 JSON_PARTS: Final = "JSON_VALUE(text, '$.a.b') gives one value"
-IN_GROUPS: Final = "write the rows of groups to a table, and collect them when you read it"
-# Functions of Flink that are not here, and what to write; scripts may have others by their names.
+IN_GROUPS: Final = "write the rows of groups to a table, and collect them when reading it"
+# Unsupported functions of Flink and their replacements; scripts may have others with these names.
 NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("JSON_EXISTS", "JSON_QUERY", "JSON_STRING", "JSON_OBJECT", "JSON_ARRAY"), JSON_PARTS),
         **dict.fromkeys(("JSON_QUOTE", "JSON_UNQUOTE", "JSON_LENGTH"), JSON_PARTS),
         **dict.fromkeys(("COLLECT", "LISTAGG", "ARRAY_AGG", "JSON_OBJECTAGG", "JSON_ARRAYAGG"), IN_GROUPS),
-        **dict.fromkeys(("PERCENTILE", "APPROX_COUNT_DISTINCT"), "COUNT(DISTINCT x), AVG, STDDEV_POP are known"),
+        **dict.fromkeys(("PERCENTILE", "APPROX_COUNT_DISTINCT"), "use COUNT(DISTINCT x), AVG or STDDEV_POP"),
         **dict.fromkeys(
             ("GROUPING", "GROUPING_ID", "GROUP_ID"), "write one query for each grouping, and UNION ALL between them"
         ),
         **dict.fromkeys(
             ("RAND", "RAND_INTEGER", "UUID"),
-            "a batch that is computed again must give the same rows: take MD5 of columns that name the row",
+            "a batch that is computed again must give the same rows: use MD5 of columns that identify the row",
         ),
-        **dict.fromkeys(("LOCALTIME", "CURRENT_TIME"), "take CURRENT_TIMESTAMP: there are no times without a date"),
+        **dict.fromkeys(("LOCALTIME", "CURRENT_TIME"), "use CURRENT_TIMESTAMP: there are no times without a date"),
         "LOCALTIMESTAMP": "write CURRENT_TIMESTAMP",
-        "CURRENT_WATERMARK": "late rows are dropped by each step with state, and counted",
+        "CURRENT_WATERMARK": "remove it: stateful steps drop and count late rows",
         "CURRENT_DATABASE": "write the name as a text",
         "PRINTF": "CONCAT the parts, with CAST(... AS STRING) and LPAD",
         "STR_TO_MAP": "SPLIT_INDEX(SPLIT_INDEX(text, ',', 0), '=', 1), or CROSS JOIN LATERAL TABLE(STRING_SPLIT(...))",
@@ -74,7 +74,7 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def _unless_null(name: str, values: Sequence[Value]) -> str:
-    """Null if one of them is null, which Spark passes over."""
+    """Null if one of them is null; Spark skips nulls."""
     arguments = [value.text for value in values]
     if len(arguments) == 1:
         return arguments[0]
@@ -84,16 +84,16 @@ def _unless_null(name: str, values: Sequence[Value]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Calls by name: `own` are names that the file gives to functions, which are those of SQL and of the registry."""
+    """Calls by name: of `own`, the functions created in the file, of SQL functions, and of the registry."""
 
     own: Mapping[str, str | Declared]
 
     def aggregate(self, name: str) -> AggregateFunction:
-        """The aggregate of users' own of a name, whose calls are marked."""
+        """The user-defined aggregate with a name, whose calls are marked."""
         return aggregate_called(self.own, name)
 
     def __call__(self, made: Expressions, name: str, values: list[Value], tree: Any) -> Value:
-        """The Spark SQL of a call; SqlError for one that is unknown, or has other arguments."""
+        """The Spark SQL of a call; SqlError for an unknown function, or a wrong number of arguments."""
         known = self.own.get(name, name)
         if not isinstance(known, str):
             return called(made, known, name, values, tree)
@@ -106,7 +106,7 @@ class Calls:
 
 
 def checked_call(made: Expressions, name: str, function: SqlFunction, values: list[Value], tree: Any) -> Value:
-    """The Spark SQL of a call; SqlError for other arguments than it takes."""
+    """The Spark SQL of a call; SqlError for unsuitable arguments."""
     if not function.least <= len(values) <= function.most:
         wanted = function.least if function.least == function.most else f"{function.least} to {function.most}"
         wanted = f"{function.least} or more" if function.most == MANY else wanted
@@ -131,7 +131,9 @@ def _operand(text: str) -> str:
 def _check(made: Expressions, name: str, function: SqlFunction, values: list[Value], tree: Any) -> None:
     if function.words and unquote(values[0].text) not in function.words:
         raise made.error(
-            f"{name} knows no unit {unquote(values[0].text)!r}", tree, remedy=f"use one of: {', '.join(function.words)}"
+            f"unknown unit {unquote(values[0].text)!r} of {name}",
+            tree,
+            remedy=f"use one of: {', '.join(function.words)}",
         )
     wanted = {**dict.fromkeys(function.texts, "text"), **dict.fromkeys(function.numbers, "number")}
     for place, what in wanted.items():
@@ -139,7 +141,7 @@ def _check(made: Expressions, name: str, function: SqlFunction, values: list[Val
         fits = kind is None or kind.name == "void" or (kind.name == "string") == (what == "text")
         if not fits and (what == "text" or kind is None or kind.name in ("string", "boolean", "timestamp", "date")):
             raise made.error(
-                f"the argument {place + 1} of {name} is {kind.text.upper() if kind else ''}, no {what}",
+                f"the argument {place + 1} of {name} is {kind.text.upper() if kind else ''}, not a {what}",
                 tree,
                 remedy=f"CAST(... AS {'STRING' if what == 'text' else 'BIGINT'})",
             )
@@ -148,7 +150,7 @@ def _check(made: Expressions, name: str, function: SqlFunction, values: list[Val
 def _returned(
     made: Expressions, function: SqlFunction, values: list[Value], tree: Any
 ) -> tuple[Type | None, list[Value]]:
-    """The type of a call, and its arguments; those that may be its value have the type, too."""
+    """The type of a call, and its arguments; arguments that can be its result are cast to this type."""
     if callable(function.returns):
         return function.returns(values), values
     if not function.returns.startswith("branches"):
@@ -166,7 +168,9 @@ def _registered(made: Expressions, name: str, values: list[Value], tree: Any) ->
         text = function.sql(*(value.plain for value in values))
     except UnknownFunctionError as error:
         known = [*SQL_FUNCTIONS, *(each.upper() for each in FUNCTIONS)]
-        near = meant(name, get_close_matches(name, known, n=1)) or "docs/sql.md and docs/functions.md list them"
+        near = (
+            meant(name, get_close_matches(name, known, n=1)) or "docs/sql.md and docs/functions.md list all functions"
+        )
         told = name in known or own_named(name) is not None or name.casefold() in TABLE_FUNCTIONS
         raise made.error(error.what, tree, remedy=error.remedy if told else near) from error
     except SqlError:

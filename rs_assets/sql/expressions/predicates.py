@@ -1,4 +1,4 @@
-"""Conditions and choices: comparisons, three-valued logic, LIKE, CASE."""
+"""Predicates and CASE: comparisons, three-valued logic, LIKE."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rs_assets.sql.expressions.expressions import Expressions, a_type
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.read.types import BOOLEAN, common, is_decimal, is_number
 
-# Chains of AND or OR of more parts than that are written without brackets between them.
+# Longer chains of AND or OR are written without inner brackets.
 LONG: Final = 60
 
 
@@ -31,7 +31,7 @@ def _distinct(made: Expressions, tree: Any) -> Value:
 
 
 def check_alike(made: Expressions, left: Value, right: Value, tree: Any) -> None:
-    """SqlError for values that Spark would compare by a cast that may end the run, or hide a mistake."""
+    """SqlError for values that Spark would compare by a cast that may fail the run or hide a mistake."""
     kinds = [kind for kind in (left.type, right.type) if kind is not None]
     if len(kinds) < 2 or kinds[0].name == kinds[1].name or all(map(is_number, kinds)):
         return
@@ -48,7 +48,7 @@ def check_alike(made: Expressions, left: Value, right: Value, tree: Any) -> None
 def _joined(sign: str) -> Callable[[Expressions, Any], Value]:
     def rule(made: Expressions, tree: Any) -> Value:
         parts = _chain(tree)
-        # Neither Python nor Spark goes as deep as hundreds of brackets.
+        # Neither Python nor Spark supports hundreds of nested brackets.
         parts = parts if len(parts) > LONG else [tree.this, tree.expression]
         return Value(f"({f' {sign} '.join(made.condition(part).text for part in parts)})", BOOLEAN)
 
@@ -56,7 +56,7 @@ def _joined(sign: str) -> Callable[[Expressions, Any], Value]:
 
 
 def _chain(tree: Any) -> list[Any]:
-    """The parts of a chain of one connective, which leans to the left."""
+    """The parts of a left-associative chain of one connective."""
     kind, right = tree.key, []
     while tree.key == kind:
         right.append(tree.expression)
@@ -72,9 +72,9 @@ def _is(made: Expressions, tree: Any) -> Value:
     value, what = made.value(tree.this), made.value(tree.expression)
     if tree.expression.key not in ("null", "boolean"):
         raise made.error(
-            f"{made.shown(tree.expression)} stands behind IS",
+            f"{made.shown(tree.expression)} is not allowed after IS",
             tree,
-            remedy="IS NULL, IS TRUE and IS FALSE, or = for values",
+            remedy="use IS NULL, IS TRUE or IS FALSE, or = for values",
         )
     if tree.expression.key == "boolean":
         made.condition(tree.this)
@@ -90,10 +90,12 @@ def _between(made: Expressions, tree: Any) -> Value:
 
 def _in(made: Expressions, tree: Any) -> Value:
     if tree.args.get("query") is None and not tree.expressions:
-        raise made.error("IN () has no values", tree, remedy="name some: IN (1, 2)")
+        raise made.error("IN () has no values", tree, remedy="write values: IN (1, 2)")
     if tree.args.get("query") is not None:
         raise made.error(
-            "IN (SELECT ...) is not supported here", tree, remedy="let it stand in WHERE, joined to the rest by AND"
+            "IN (SELECT ...) is not supported here",
+            tree,
+            remedy="move it to WHERE, joined to other conditions with AND",
         )
     value, among = made.value(tree.this), [made.value(each) for each in tree.expressions]
     for each in among:
@@ -104,10 +106,10 @@ def _in(made: Expressions, tree: Any) -> Value:
 def _like(made: Expressions, tree: Any) -> Value:
     value = made.value(tree.this)
     if value.type is not None and value.type.name != "string":
-        what = f"{made.shown(tree.this)} is {a_type(value.type)}, no text"
+        what = f"{made.shown(tree.this)} is {a_type(value.type)}, not a text"
         raise made.error(what, tree, remedy="CAST(... AS STRING)")
     pattern = tree.expression
-    # In Flink a backslash is a letter of a pattern unless ESCAPE names it.
+    # In Flink a backslash is a plain character of a pattern unless ESCAPE names it.
     text = quote(pattern.this.replace("\\", "\\\\")) if pattern.is_string else (
         f"replace({made.value(pattern).text}, {quote(chr(92))}, {quote(chr(92) * 2)})"
     )  # fmt: skip
@@ -119,7 +121,7 @@ def _escape(made: Expressions, tree: Any) -> Value:
     if like.key not in made.rules or like.key not in ("like", "ilike"):
         raise made.error(f"{made.shown(tree)} is not supported here", tree, remedy=made.refused.get(like.key, ""))
     if by.is_string and len(by.name) != 1:
-        raise made.error("ESCAPE takes one letter", by, remedy="write LIKE '50!%' ESCAPE '!'")
+        raise made.error("ESCAPE takes one character", by, remedy="write LIKE '50!%' ESCAPE '!'")
     parts = [made.value(part).text for part in (like.this, like.expression, tree.expression)]
     word = "ILIKE" if like.key == "ilike" else "LIKE"
     return Value(f"({parts[0]} {word} {parts[1]} ESCAPE {parts[2]})", BOOLEAN)
@@ -143,7 +145,7 @@ def _case(made: Expressions, tree: Any) -> Value:
 
 
 def aligned(made: Expressions, value: Value, kind: Type | None) -> Value:
-    """A branch as what all branches share, where Spark would choose another type for them: of FLOAT and DECIMAL."""
+    """A branch cast to the common type, where Spark would choose another one: for FLOAT and DECIMAL."""
     if kind is None or value.type is None or value.type.name in (kind.name, "void"):
         return value
     if made.text.dialect == "spark" or not (kind.name == "float" or is_decimal(kind)):
@@ -152,7 +154,7 @@ def aligned(made: Expressions, value: Value, kind: Type | None) -> Value:
 
 
 def branches_type(made: Expressions, kinds: list[Type | None], tree: Any) -> Type | None:
-    """The type that all branches share; SqlError if a text and a number would become one."""
+    """The common type of all branches; SqlError for a text and a number."""
     known = [kind for kind in kinds if kind is not None and kind.name != "void"]
     if any(kind is None for kind in kinds) or not known:
         return None
@@ -161,7 +163,9 @@ def branches_type(made: Expressions, kinds: list[Type | None], tree: Any) -> Typ
         shared = common(made_of, kind)
         if shared is None:
             raise made.error(
-                f"{made.shown(tree)} is once {a_type(made_of)} and once {a_type(kind)}", tree, remedy="CAST one of them"
+                f"{made.shown(tree)} has branches of {made_of.text.upper()} and of {kind.text.upper()}",
+                tree,
+                remedy="CAST one of them",
             )
         made_of = shared
     return made_of

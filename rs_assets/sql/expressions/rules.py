@@ -1,4 +1,4 @@
-"""The rules by which trees become Spark SQL, by their kinds; what has none is refused with its place."""
+"""The rules that compile trees to Spark SQL, by kind of tree; a tree without a rule is refused at its position."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rs_assets.sql.read.types import BIGINT, BOOLEAN, DOUBLE, TEXT, TIMESTAMP, i
 # Calls that begin with a unit of time.
 IN_UNITS: Final = (f"{CALL}TIMESTAMPADD", f"{CALL}TIMESTAMPDIFF")
 LARGEST_INT: Final = 2**31 - 1
-# Words that make an array or a map before a bracket.
+# Words before a bracket that make an array or a map.
 CONSTRUCTORS: Final = ("MAP", "ROW", "MULTISET")
 
 
@@ -62,7 +62,7 @@ def _negative(made: Expressions, tree: Any) -> Value:
 def arithmetic(
     sign: str, compute: Callable[[str, Value, Value], Value] = computed
 ) -> Callable[[Expressions, Any], Value]:
-    """The rule of two numbers under a sign, and of a time and an interval."""
+    """The rule for two numbers under a sign, and for a time and an interval."""
 
     def rule(made: Expressions, tree: Any) -> Value:
         moved = _moved(made, tree, sign)
@@ -84,10 +84,12 @@ def _moved(made: Expressions, tree: Any, sign: str) -> Value | None:
     at, span = parts if parts[1].key == "interval" else (parts[1], parts[0])
     value = made.value(at)
     if value.type is not None and value.type.name not in ("timestamp", "date"):
-        raise made.error(f"{made.shown(at)} is {a_type(value.type)}, no time", at, remedy="add intervals to timestamps")
+        raise made.error(
+            f"{made.shown(at)} is {a_type(value.type)}, not a time", at, remedy="add intervals to timestamps"
+        )
     moved = f"({value.text} {sign} {interval_text(made.text, span)})"
     if value.type is not None and value.type.name == "date":
-        # Spark makes a timestamp of a date and an interval of days.
+        # In Spark, a date plus an interval of days is a timestamp.
         return Value(f"cast({moved} AS date)", value.type) if _in_days(made, span) else Value(moved, TIMESTAMP)
     return Value(moved, value.type)
 
@@ -102,7 +104,7 @@ def _in_days(made: Expressions, span: Any) -> bool:
 def _need_number(made: Expressions, value: Value, tree: Any) -> None:
     if value.type is not None and not is_number(value.type):
         raise made.error(
-            f"{made.shown(tree)} is {a_type(value.type)}, no number",
+            f"{made.shown(tree)} is {a_type(value.type)}, not a number",
             tree,
             remedy="CAST(... AS BIGINT)" + (", or || to join texts" if value.type.name == "string" else ""),
         )
@@ -114,7 +116,7 @@ def _divided(made: Expressions, tree: Any) -> Value:
         _need_number(made, value, part)
         if value.type is None:
             raise made.error(
-                f"the type of {made.shown(part)} is not known, so neither is whether / drops what is behind the point",
+                f"the type of {made.shown(part)} is unknown, so it is unclear whether / truncates",
                 part,
                 remedy="CAST(... AS BIGINT) or CAST(... AS DOUBLE)",
             )
@@ -135,8 +137,8 @@ def _call(made: Expressions, tree: Any) -> Value:
     name = tree.name.removeprefix(CALL)
     if is_aggregate(tree):
         raise made.error(
-            f"the aggregate {name} cannot stand here", tree,
-            remedy="limit it in HAVING behind GROUP BY, or compute it in a sub-query",
+            f"the aggregate {name} is not allowed here", tree,
+            remedy="use it in HAVING after GROUP BY, or compute it in a sub-query",
         )  # fmt: skip
     return made.calls(made, name, [made.value(each) for each in arguments(tree)], tree)
 
@@ -154,7 +156,7 @@ def arguments(tree: Any) -> list[Any]:
 def _extract(made: Expressions, tree: Any) -> Value:
     unit = tree.this.name.upper()
     if unit not in PARTS:
-        raise made.error(f"EXTRACT knows no {unit!r}", tree, remedy=f"use one of: {', '.join(PARTS)}")
+        raise made.error(f"unknown unit {unit!r} of EXTRACT", tree, remedy=f"use one of: {', '.join(PARTS)}")
     return Value(f"cast({PARTS[unit].format(made.value(tree.expression).text)} AS bigint)", BIGINT)
 
 
@@ -173,13 +175,15 @@ def _concat(made: Expressions, tree: Any) -> Value:
     parts = [made.value(part) for part in (tree.this, tree.expression)]
     for part, each in zip(parts, (tree.this, tree.expression), strict=True):
         if part.type is not None and part.type.name != "string":
-            raise made.error(f"{made.shown(each)} is {a_type(part.type)}, no text", each, remedy="CAST(... AS STRING)")
+            raise made.error(
+                f"{made.shown(each)} is {a_type(part.type)}, not a text", each, remedy="CAST(... AS STRING)"
+            )
     return Value(f"({parts[0].text} || {parts[1].text})", TEXT)
 
 
 def _bracket(made: Expressions, tree: Any) -> Value:
     if tree.this.key == "column" and tree.this.name.upper() in CONSTRUCTORS and not tree.this.this.args.get("quoted"):
-        raise made.error(f"{tree.this.name.upper()}[...] is not supported here", tree, remedy="take it from a column")
+        raise made.error(f"{tree.this.name.upper()}[...] is not supported here", tree, remedy="use a column")
     value, place = made.value(tree.this), made.value(one_place(made, tree))
     kind = value.type
     if kind is not None and kind.name not in ("array", "map"):
@@ -191,7 +195,7 @@ def _bracket(made: Expressions, tree: Any) -> Value:
     number = whole_literal(place)
     if number is not None and number < 1:
         raise made.error(f"an array has no element {number}", tree, remedy="the first element is array[1]")
-    # Places are counted from 1, here from 0; what is not there is null.
+    # Indexes begin at 1, in Spark's get at 0; a missing element is null.
     before = str(number - 1) if number is not None else f"{place.text} - 1"
     return Value(f"get({value.text}, {before})", dict(kind.parts)["element"])
 
@@ -206,10 +210,10 @@ def _array(made: Expressions, tree: Any) -> Value:
 
 
 def one_place(made: Expressions, tree: Any) -> Any:
-    """The place between the brackets behind an array or a map; SqlError for several."""
+    """The index in brackets after an array or a map; SqlError for several."""
     if len(tree.expressions) != 1:
         raise made.error(
-            "an element has one place", tree, remedy="write tags[1], and rows[1][2] for an array of arrays"
+            "an element has one index", tree, remedy="write tags[1], and rows[1][2] for an array of arrays"
         )
     return tree.expressions[0]
 
@@ -221,22 +225,22 @@ def _dot(made: Expressions, tree: Any) -> Value:
 
 
 def _interval(made: Expressions, tree: Any) -> Value:
-    raise made.error("an INTERVAL alone is no value", tree, remedy="add it to a time: ts + INTERVAL '1' HOUR")
+    raise made.error("an INTERVAL is not a value", tree, remedy="add it to a time: ts + INTERVAL '1' HOUR")
 
 
 def _column(made: Expressions, tree: Any) -> Value:
     raise made.error(f"there is no column {made.shown(tree)} here", tree)
 
 
-# Kinds of trees that are refused with more than their place.
+# Kinds of trees that are refused with a remedy.
 REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "similarto": "write REGEXP(text, 'pattern')",
         "subquery": "join with it: JOIN (SELECT ...) AS s ON ...",
-        "exists": "let it stand in WHERE, joined to the rest by AND",
-        "any": "write EXISTS (SELECT ... WHERE ...); of a list each value alone, with OR between them",
-        "all": "write NOT EXISTS (SELECT ... WHERE ...); of a list each value alone, with AND between them",
-        "window": "write OVER into a sub-query, and what it stands in around that",
+        "exists": "move it to WHERE, joined to other conditions with AND",
+        "any": "write EXISTS (SELECT ... WHERE ...); for a list, compare each value and join with OR",
+        "all": "write NOT EXISTS (SELECT ... WHERE ...); for a list, compare each value and join with AND",
+        "window": "compute OVER in a sub-query, and use its column outside",
         "struct": "name the columns one by one",
         "star": "name the columns, or write COUNT(*)",
         "tuple": "compare the columns one by one",

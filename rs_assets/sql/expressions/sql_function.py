@@ -1,4 +1,4 @@
-"""What a function of streaming SQL is: its arguments, the Spark SQL of a call, and the type that it gives."""
+"""Functions of streaming SQL: arguments, the Spark SQL of a call, and the result type."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Final
 from rs_assets.records.types import Type
 from rs_assets.sql.expressions.values import Value
 
-# The type of a call, from its arguments; a text names one.
+# The type of a call from its arguments; a text is a fixed type.
 Returns = str | Callable[[Sequence[Value]], Type | None]
-# Spark SQL with the places of arguments in braces, or what makes it: a text, or a value with a type of its own.
+# Spark SQL with arguments in braces, or a function that makes a text, or a value with a type.
 Template = str | Callable[[Sequence[Value]], str | Value]
-# What is wrong with arguments, and what to write; None if nothing is.
+# The fault of arguments and its remedy; None if there is none.
 Refusal = tuple[str, str] | None
 MANY: Final = 255
 _WHOLE_LITERAL: Final = re.compile(r"\(?-? ?\d+\)?")
@@ -26,10 +26,10 @@ def _takes_all(values: Sequence[Value]) -> Refusal:  # noqa: ARG001  the table's
 
 @dataclass(frozen=True, slots=True)
 class SqlFunction:
-    """A function: how many arguments it takes, what a call becomes, and the type that it gives.
+    """A function: its number of arguments, the SQL of a call, and the result type.
 
-    `texts` are the places of arguments that must be texts if their type is known, `numbers` those of numbers.
-    `refuses` says what it cannot do with some arguments.
+    `texts` are the positions of arguments that must be texts if their type is known, `numbers` those of numbers.
+    `refuses` returns the fault of unsupported arguments.
     """
 
     least: int
@@ -38,7 +38,7 @@ class SqlFunction:
     returns: Returns
     texts: tuple[int, ...] = ()
     numbers: tuple[int, ...] = ()
-    # What the first argument, a word, may be.
+    # The values of the first argument, a word.
     words: tuple[str, ...] = ()
     refuses: Callable[[Sequence[Value]], Refusal] = _takes_all
 
@@ -56,7 +56,7 @@ def kind_of_first(values: Sequence[Value]) -> Type | None:
 
 
 def numeric(template: Template, returns: Returns = "double", arity: int = 1) -> SqlFunction:
-    """A function of so many numbers."""
+    """A function of `arity` numbers."""
     return SqlFunction(arity, arity, template, returns, numbers=tuple(range(arity)))
 
 
@@ -74,7 +74,7 @@ def textual(
 
 
 def whole_literal(value: Value) -> int | None:
-    """The whole number that is written there, None if it is something else.
+    """The value of an integer literal, None for anything else.
 
     >>> whole_literal(Value("(- 2)")), whole_literal(Value("`n`"))
     (-2, None)
@@ -84,6 +84,6 @@ def whole_literal(value: Value) -> int | None:
 
 
 def as_int(value: Value) -> str:
-    """A number as an INT, which Spark's functions of texts ask for."""
+    """A number as an INT, which Spark's text functions need."""
     known = value.type is None or value.type.name in ("tinyint", "smallint", "int", "void")
     return value.text if known or whole_literal(value) is not None else f"cast({value.plain} AS int)"

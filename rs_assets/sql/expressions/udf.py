@@ -1,4 +1,4 @@
-"""Functions of users' own in SQL: what CREATE FUNCTION names, and what their calls become."""
+"""User-defined functions in SQL: CREATE FUNCTION, and calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rs_assets.sql.plan.planner import Planner
     from rs_assets.sql.read.statements import CreateFunction
 
-# What a tree of a call knows that is one of an aggregate of users' own.
+# Meta key of the tree of a call of a user-defined aggregate.
 MARK: Final = "own_aggregate"
 
 
@@ -39,8 +39,8 @@ def created(text: Text, made: CreateFunction) -> Declared:
     target = made.target.text
     module, _, name = target.rpartition(":" if ":" in target else ".")
     if not module or not name:
-        remedy = "name a module and what stands in it: 'shop.functions:region'"
-        raise text.error(f"{target!r} is no function of a module", made.target.start, remedy=remedy)
+        remedy = "name a module and its attribute: 'shop.functions:region'"
+        raise text.error(f"{target!r} is not a function of a module", made.target.start, remedy=remedy)
     try:
         found: Any = importlib.import_module(module)
         for part in name.split("."):
@@ -52,22 +52,20 @@ def created(text: Text, made: CreateFunction) -> Declared:
         raise text.error(what, made.target.start, remedy=near or "name a function of it") from error
     except Exception as error:
         what = f"the module {module!r} cannot be imported: {type(error).__name__}: {error}"
-        raise text.error(
-            what, made.target.start, remedy="put it where Python finds it: PYTHONPATH, or a package"
-        ) from error
+        raise text.error(what, made.target.start, remedy="add it to PYTHONPATH, or install it as a package") from error
     return _declared(text, made, found)
 
 
 def _declared(text: Text, made: CreateFunction, found: Any) -> Declared:
-    """What is declared already, else a function or a class with annotations."""
+    """The existing declaration, else a new one for a function or class with annotations."""
     known = _known(found)
-    # A decorator around what is declared has the attributes of that, and is another function.
+    # A wrapper around a declared function copies its attributes, but is another function.
     if known is not None and known is not _known(getattr(found, "__wrapped__", None)):
         return known
     is_aggregate = all(callable(getattr(found, method, None)) for method in AGGREGATE)
     try:
         if not callable(found) and not is_aggregate:
-            raise TopologyError(f"{found!r} is no function", remedy="name a function, or a class of an aggregate")
+            raise TopologyError(f"{found!r} is not a function", remedy="name a function, or an aggregate class")
         make = aggregate if is_aggregate else table if inspect.isgeneratorfunction(found) else scalar
         return make(found, made.name.text)
     except RsError as error:
@@ -75,12 +73,12 @@ def _declared(text: Text, made: CreateFunction, found: Any) -> Declared:
 
 
 def _known(found: Any) -> Declared | None:
-    """What an object says that it is declared as."""
+    """The declaration that an object carries."""
     return vars(found).get(DECLARED) if hasattr(found, "__dict__") else None
 
 
 def mark_aggregates(functions: Mapping[str, str | Declared], trees: Iterable[Any]) -> None:
-    """Let the trees know which calls are of aggregates of users' own."""
+    """Marks the calls of user-defined aggregates in trees."""
     for tree in trees:
         for call in _calls(tree):
             name = call.name.removeprefix(CALL)
@@ -93,7 +91,7 @@ def _calls(tree: Any) -> Iterator[Any]:
 
 
 def _own(functions: Mapping[str, str | Declared], name: str) -> Declared | None:
-    """The function of users' own that a name of a call means."""
+    """The user-defined function with the name of a call."""
     found = functions.get(name)
     if found is not None:
         return None if isinstance(found, str) else found
@@ -101,61 +99,63 @@ def _own(functions: Mapping[str, str | Declared], name: str) -> Declared | None:
 
 
 def aggregate_called(functions: Mapping[str, str | Declared], name: str) -> AggregateFunction:
-    """The aggregate of a name that is marked as one."""
+    """The aggregate of a marked call."""
     found = _own(functions, name)
     assert isinstance(found, AggregateFunction)  # noqa: S101  it is marked
     return found
 
 
 def table_function(planner: Planner, name: str, arity: int, at: object) -> TableFunction:
-    """The function that makes rows which a call in LATERAL TABLE names: one that CREATE FUNCTION made, or declared.
+    """The table function of a call in LATERAL TABLE: from CREATE FUNCTION, or declared.
 
-    SqlError, with its place, if there is none, or none that takes so many arguments.
+    SqlError, with its position, if there is none, or none that takes this number of arguments.
     """
     try:
         found = planner.catalog.functions.get(name.upper())
         if isinstance(found, TableFunction) and found.accepts(arity):
             return found
         if found is not None and not isinstance(found, str):
-            wanted = found.signature if isinstance(found, TableFunction) else "a function that makes rows"
-            raise UnknownFunctionError(f"{name} cannot be called so in LATERAL TABLE", remedy=f"write {wanted}")
+            wanted = found.signature if isinstance(found, TableFunction) else "a table function"
+            raise UnknownFunctionError(
+                f"{name} cannot be called with these arguments in LATERAL TABLE", remedy=f"write {wanted}"
+            )
         return table_function_named(found or name, arity)
     except TopologyError as error:
         raise planner.error(error.what, at, remedy=error.remedy) from error
 
 
 def called(made: Expressions, function: Declared, name: str, values: list[Value], tree: Any) -> Value:
-    """The Spark SQL of a call; SqlError for arguments of another number or of other types."""
+    """The Spark SQL of a call; SqlError for a wrong number or wrong types of arguments."""
     if not isinstance(function, Function):
-        what = "makes rows" if isinstance(function, TableFunction) else "is an aggregate"
+        what = "is a table function" if isinstance(function, TableFunction) else "is an aggregate"
         remedy = (
             f"LATERAL TABLE({name}(...)) AS t(a)" if isinstance(function, TableFunction) else "use it with GROUP BY"
         )
-        raise made.error(f"{name} {what}, and cannot stand here", tree, remedy=remedy)
+        raise made.error(f"{name} {what}, which is not allowed here", tree, remedy=remedy)
     check_arguments(made, function, values, tree)
     text = function.sql(*(value.plain for value in values))
     return Value(text, type_in(function.returns))
 
 
 def check_arguments(made: Expressions, function: Function, values: list[Value], tree: Any) -> None:
-    """SqlError for arguments that are too many or too few, or that would lose something as what the function takes."""
+    """SqlError for a wrong number of arguments, or an argument that would lose information in its cast."""
     if not function.accepts(len(values)):
         raise made.error(
-            f"{function.name} takes other arguments than {len(values)}", tree, remedy=f"write {function.signature}"
+            f"wrong number of arguments for {function.name}: {len(values)}", tree, remedy=f"write {function.signature}"
         )
     for place, value in enumerate(values):
         wanted = type_in(function.kind_at(place))
         if wanted is not None and not _fits(value.type, wanted):
-            known = a_type(value.type) if value.type is not None else "of no known type"
+            known = a_type(value.type) if value.type is not None else "of unknown type"
             raise made.error(
-                f"the argument {place + 1} of {function.name} is {known}, and it takes {a_type(wanted)}",
+                f"the argument {place + 1} of {function.name} is {known}, but must be {a_type(wanted)}",
                 tree,
                 remedy=f"CAST(... AS {wanted.text.upper()})",
             )
 
 
 def _fits(known: Type | None, wanted: Type) -> bool:
-    """Whether all values of a type are values of another."""
+    """Whether all values of a type fit another type."""
     if known is None or known.name == "void" or known.text == wanted.text:
         return True
     if is_whole(known) and is_whole(wanted):
@@ -168,6 +168,6 @@ def _fits(known: Type | None, wanted: Type) -> bool:
 
 
 def _digits(kind: Type) -> int:
-    """The digits before the point of a DECIMAL."""
+    """The digits of a DECIMAL before the decimal point."""
     precision, scale = (int(part) for part in kind.name[len("decimal(") : -1].split(","))
     return precision - scale

@@ -1,4 +1,4 @@
-"""What an expression becomes: Spark SQL text with its type, and its role in event time."""
+"""Values of expressions: Spark SQL text with its type, and its role in event time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final, Literal
 from rs_assets.records.types import Type
 
 _QUOTED: Final = re.compile(r"'(?:[^'\\]|\\.)*'|`[^`]*`", re.DOTALL)
-# What a value means beside its type: event time, time of arrival, the bounds of a window, and its last instant.
+# Roles of values: event time, processing time, the bounds of a window, and its last instant.
 Role = Literal["", "rowtime", "proctime", "start", "end", "last"]
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Spark SQL text that may stand as an operand; `type` is None where it is not known before Spark has looked."""
+    """Spark SQL text that can be an operand; `type` is None if only Spark knows it."""
 
     text: str
     type: Type | None = None
@@ -23,7 +23,7 @@ class Value:
 
     @property
     def field(self) -> str | None:
-        """The field that it is, as it came; None if it is computed.
+        """The name of an unchanged field; None if it is computed.
 
         >>> Value("`price`").field
         'price'
@@ -34,7 +34,7 @@ class Value:
 
     @property
     def plain(self) -> str:
-        """The text without the brackets around all of it."""
+        """The text without its outer brackets."""
         if not (self.text.startswith("(") and self.text.endswith(")")):
             return self.text
         inner = self.text[1:-1]
@@ -42,7 +42,7 @@ class Value:
 
 
 def _balanced(text: str) -> bool:
-    """Whether each bracket in `text` that closes was opened in it; those in quotes do not count."""
+    """Whether each closing bracket in `text` was opened in it; quoted brackets are ignored."""
     depth = 0
     for piece in _QUOTED.sub("", text):
         depth += (piece == "(") - (piece == ")")

@@ -1,1 +1,1 @@
-"""Reading SQL: text to tokens, tokens to statements, and what the parser accepts but no rule supports."""
+"""Reading SQL: text to tokens, tokens to statements, and checks for unsupported syntax."""

@@ -1,4 +1,4 @@
-"""A place in a list of tokens, and what can be read from there."""
+"""A position in a list of tokens, with methods to read from there."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ OPENING, CLOSING = ("(", "[", "<"), (")", "]", ">")
 
 
 class Cursor:
-    """Reads tokens one after the other; words are keywords or signs in upper case, several with a blank between."""
+    """Reads tokens in order; words are keywords or signs in upper case, separated by blanks."""
 
     def __init__(self, text: Text, tokens: Sequence[Token]) -> None:
         self.text, self.tokens, self.place = text, tokens, 0
 
     def peek(self, ahead: int = 0) -> Token | None:
-        """The next token, or one behind it; None at the end."""
+        """The next token, or one `ahead` of it; None at the end."""
         return self.tokens[self.place + ahead] if self.place + ahead < len(self.tokens) else None
 
     def word(self) -> str:
@@ -32,17 +32,17 @@ class Cursor:
 
     @property
     def start(self) -> int:
-        """Where the next token begins; the end of the text behind the last one."""
+        """The offset of the next token; the end of the text after the last one."""
         token = self.peek()
         return token.start if token is not None else len(self.text.sql.rstrip())
 
     @property
     def before(self) -> int:
-        """Where the token before begins."""
+        """The offset of the previous token."""
         return self.tokens[self.place - 1].start
 
     def at(self, words: str) -> int:
-        """How many tokens make up `words` here, 0 if they do not stand here: sqlglot joins some, and parts others."""
+        """How many tokens make up `words` here, 0 if they do not follow: sqlglot joins some words and splits others."""
         wanted, joined, ahead = words.split(), list[str](), 0
         while len(joined) < len(wanted) and (found := word(self.peek(ahead))):
             joined += found.split()
@@ -50,27 +50,27 @@ class Cursor:
         return ahead if joined == wanted else 0
 
     def take(self, words: str) -> bool:
-        """Go behind `words` if they stand here."""
+        """Skips `words` if they follow, and says whether they did."""
         number = self.at(words)
         self.place += number
         return number > 0
 
     def need(self, words: str, remedy: str = "") -> None:
-        """Go behind `words`; SqlError if something else stands here."""
+        """Skips `words`; SqlError if something else follows."""
         if not self.take(words):
             raise self.error(f"expected {words}, found {self.shown()}", remedy=remedy)
 
     def shown(self) -> str:
-        """The next token as it was written."""
+        """The source text of the next token."""
         token = self.peek()
         return repr(self.text.sql[token.start : token.end + 1]) if token is not None else "the end"
 
     def error(self, what: str, *, remedy: str = "") -> SqlError:
-        """The error for what stands here."""
+        """The error at the next token."""
         return self.text.error(what, self.start, remedy=remedy)
 
     def name(self, what: str = "a column") -> Word:
-        """A name, with all its parts if points stand between them."""
+        """A name, with all parts of a dotted name."""
         token = self.peek()
         plain = word(token).replace("_", "a").isalnum() and not word(token)[:1].isdigit()
         if token is None or not (plain or token.token_type.name == "IDENTIFIER"):
@@ -96,7 +96,7 @@ class Cursor:
         return Word(token.text, token.start)
 
     def option_key(self) -> Word:
-        """The key of an option: in quotes, or a name with points."""
+        """The key of an option: quoted, or a dotted name."""
         token = self.peek()
         if token is not None and token.token_type.name == "STRING":
             return self.string("the key")

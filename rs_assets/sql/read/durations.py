@@ -1,4 +1,4 @@
-"""INTERVAL '10' SECOND and the like."""
+"""Intervals: INTERVAL '10' SECOND, '1:30' MINUTE TO SECOND."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ PARTS: Final = ("DAY", "HOUR", "MINUTE", "SECOND")
 
 
 def duration(text: Text, tree: Any, at: object = None) -> timedelta:
-    """The time that an INTERVAL stands for; SqlError for months, whose length differs, and for what is none.
+    """The duration of an INTERVAL; SqlError for months, whose length varies, and for anything else.
 
-    What is none may have no place of its own: then the error stands at `at`.
+    A tree that is not an interval may have no position: then the error is at `at`.
     """
     if tree.key != "interval":
         raise text.error("expected an interval", tree if at is None else at, remedy="write it as INTERVAL '10' SECOND")
@@ -40,7 +40,9 @@ def duration(text: Text, tree: Any, at: object = None) -> timedelta:
     if name in MONTHS:
         raise text.error(f"a {name} has no fixed length", tree, remedy="write it in days: INTERVAL '30' DAY")
     if name not in UNITS or not re.fullmatch(r"-?\d+(\.\d+)?", number):
-        raise text.error("this is no interval", tree if at is None else at, remedy="write it as INTERVAL '10' SECOND")
+        raise text.error(
+            "this is not an interval", tree if at is None else at, remedy="write it as INTERVAL '10' SECOND"
+        )
     try:
         return UNITS[name] * (float(number) if "." in number else int(number))
     except OverflowError as error:
@@ -52,13 +54,13 @@ def _span(text: Text, tree: Any, first: str, last: str) -> timedelta:
     names = PARTS[PARTS.index(first) : PARTS.index(last) + 1] if {first, last} <= set(PARTS) else ()
     numbers = re.split(r"[ :]", tree.this.name.strip().removeprefix("-"))
     if len(numbers) != len(names) or not all(re.fullmatch(r"\d+(\.\d+)?", number) for number in numbers):
-        raise text.error("this is no interval", tree, remedy="write it as INTERVAL '1:30' MINUTE TO SECOND")
+        raise text.error("this is not an interval", tree, remedy="write it as INTERVAL '1:30' MINUTE TO SECOND")
     made = sum((UNITS[name] * float(number) for name, number in zip(names, numbers, strict=True)), timedelta(0))
     return -made if tree.this.name.strip().startswith("-") else made
 
 
 def interval_text(text: Text, tree: Any) -> str:
-    """An INTERVAL in Spark SQL; months and years are those of the calendar there."""
+    """An INTERVAL in Spark SQL; months and years are calendar units."""
     unit = tree.args.get("unit")
     name = (unit.name if unit is not None and unit.key == "var" else "").upper().removesuffix("S")
     if name in MONTHS and re.fullmatch(r"-?\d+", tree.this.name):

@@ -1,4 +1,4 @@
-"""Hints, /*+ ... */: those that change rows or state are refused, those that only change how rows are computed pass."""
+"""Hints, /*+ ... */: refused if they change rows or state, ignored if they only change how rows are computed."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import Final
 from rs_assets.sql.read.source import Text
 
 _NAME: Final = re.compile(r"([A-Za-z_]\w*)\s*(\([^)]*\))?")
-# Ways to compute a join, or to spread rows, which are not SQL's matter here: rows are the same.
+# Hints for join algorithms and partitioning are ignored: the result is the same.
 PASSED: Final = frozenset({
     "BROADCAST", "BROADCASTJOIN", "MAPJOIN", "SHUFFLE_HASH", "SHUFFLE_MERGE", "MERGE", "MERGEJOIN", "NEST_LOOP",
     "SHUFFLE_REPLICATE_NL", "COALESCE", "REPARTITION", "REPARTITION_BY_RANGE", "REBALANCE",
 })  # fmt: skip
 REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "OPTIONS": "write the options into WITH (...) of CREATE TABLE, of a second table if only this query needs them",
-        "STATE_TTL": "leave it out, and bound what is kept: by a window, or in a join by a bound in time",
-        "LOOKUP": "leave it out: a table is loaded when a batch begins, and a load that fails is repeated",
+        "OPTIONS": "put the options into WITH (...) of CREATE TABLE; if only this query needs them, of a second table",
+        "STATE_TTL": "remove it, and bound the state with a window, or with a time bound in a join",
+        "LOOKUP": "remove it: a table is loaded at the start of a batch, and a failed load is retried",
     }
 )
 
 
 def check_hints(text: Text) -> None:
-    """SqlError, with its place, for a hint that is not read.
+    """SqlError, with its position, for an unsupported hint.
 
     >>> check_hints(Text("SELECT /*+ BROADCAST(d) */ a FROM t"))
     >>> check_hints(Text("SELECT a FROM t /*+ OPTIONS('path' = '/other') */"))
     Traceback (most recent call last):
     rs_assets.errors.SqlError: the hint OPTIONS is not supported [line=1, column=21]
-      remedy: write the options into WITH (...) of CREATE TABLE, of a second table if only this query needs them
+      remedy: put the options into WITH (...) of CREATE TABLE; if only this query needs them, of a second table
     """
     for remark in text.remarks():
         if not remark.group().startswith("/*+"):
@@ -41,5 +41,5 @@ def check_hints(text: Text) -> None:
                 raise text.error(
                     f"the hint {name[1].upper()} is not supported",
                     remark.start() + name.start(),
-                    remedy=REMEDIES.get(name[1].upper(), "leave it out"),
+                    remedy=REMEDIES.get(name[1].upper(), "remove it"),
                 )

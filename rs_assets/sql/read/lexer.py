@@ -1,6 +1,6 @@
-"""From text to tokens, and from tokens that only streaming SQL has to such that sqlglot's own parser reads.
+"""Splits text into tokens, and rewrites tokens of streaming SQL so that sqlglot's own parser can read them.
 
-Nothing here inherits from sqlglot's parser or its trees, for its compiled form forbids that.
+Nothing here inherits from sqlglot's parser or its trees, because its compiled form forbids that.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 ESCAPES: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 _ESCAPED: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2}|.)|''", re.DOTALL)
-TOO_DEEP: Final = "an expression has too many terms or brackets inside of each other"
-# Before the name of each call, so that sqlglot leaves its meaning to the table of functions here.
+TOO_DEEP: Final = "an expression has too many terms or nested brackets"
+# Prefix of each function name, so that sqlglot leaves its meaning to our table of functions.
 CALL: Final = "RS_"
-# Words before a bracket that make no call.
+# Words before a bracket that are not calls.
 STRUCTURE: Final = frozenset({
     "ALL", "AND", "ANY", "AS", "BETWEEN", "BY", "CASE", "CROSS", "CUBE", "DISTINCT", "ELSE", "END", "EXCEPT",
     "EXISTS", "FILTER", "FROM", "FULL", "GROUP", "GROUPING", "HAVING", "IN", "INNER", "INTERSECT", "INTERVAL",
@@ -30,17 +30,17 @@ STRUCTURE: Final = frozenset({
     "OVER", "RIGHT", "ROLLUP", "SELECT", "SETS", "SOME", "TABLE", "THEN", "UNION", "USING", "VALUES", "WHEN",
     "WHERE", "WINDOW", "WITH", "SYMMETRIC", "ASYMMETRIC", "ESCAPE", "ILIKE", "RLIKE",
 })  # fmt: skip
-# Calls whose arguments are words of their own, which sqlglot reads well.
+# Calls with keyword arguments, which sqlglot reads correctly.
 STOCK: Final = frozenset({"CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION"})
-# Keywords that are functions too, if a bracket follows.
+# Keywords that are also functions if a bracket follows.
 BOTH: Final = frozenset({"LEFT", "RIGHT"})
 REFUSED: Final = {
     "MATCH_RECOGNIZE": "write the pattern as a fluent step, such as .reduce(function) on a window",
     "PIVOT": "write it as CASE WHEN inside aggregates",
-    "TABLESAMPLE": "filter by a condition, such as WHERE MOD(id, 10) = 0",
+    "TABLESAMPLE": "filter with a condition, such as WHERE MOD(id, 10) = 0",
 }
 UNITS: Final = frozenset({"MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR"})
-# Words behind which a condition stands.
+# Words that are followed by a condition.
 CONDITIONS: Final = frozenset({"WHERE", "ON", "HAVING", "AND", "OR", "NOT", "WHEN"})
 _NUMBER: Final = re.compile(r"[-+]?\d[\d .:-]*")
 _ENDS: Final = frozenset({",", ")", "FROM", "WHERE", "GROUP BY", "HAVING", "UNION"})
@@ -48,7 +48,7 @@ _ENDS: Final = frozenset({",", ")", "FROM", "WHERE", "GROUP BY", "HAVING", "UNIO
 
 @cache
 def dialect() -> Any:
-    """Tokens of Flink's SQL: names in backticks, a backslash is a letter, and no word begins a raw command."""
+    """Tokens of Flink's SQL: names in backticks, a backslash is a plain character, and no word begins a raw command."""
     from sqlglot import tokens
     from sqlglot.dialects.dialect import Dialect, NormalizationStrategy
     from sqlglot.tokenizer_core import TokenType
@@ -77,7 +77,7 @@ def dialect() -> Any:
 
 
 def tokens_of(text: Text) -> list[Token]:
-    """The tokens of all statements; SqlError for what is not closed, and for texts in double quotes."""
+    """The tokens of all statements; SqlError for unclosed quotes and remarks, and for texts in double quotes."""
     text.check_closed()
     check_hints(text)
     if text.dialect == "spark":
@@ -86,7 +86,7 @@ def tokens_of(text: Text) -> list[Token]:
     for token in found:
         if token.text == '"' and token.token_type.name == "UNKNOWN":
             raise text.error(
-                "double quotes mean nothing here",
+                "double quotes are not supported",
                 token,
                 remedy="write texts in single quotes, 'paid', and names in backticks, `order`",
             )
@@ -99,11 +99,11 @@ def _tokens(text: Text, words: Any) -> list[Token]:
     try:
         found: list[Token] = words.tokenize(text.sql)
     except TokenError as error:
-        raise text.error("the text cannot be read to its end", 0, remedy="close quotes and remarks") from error
+        raise text.error("the text cannot be split into tokens", 0, remedy="close quotes and remarks") from error
     for token, behind in pairwise(found):
         if token.token_type.name == "NUMBER" and behind.start == token.end + 1 and word(behind)[:1].isidentifier():
             what = f"{text.sql[token.start : behind.end + 1]!r} is neither a number nor a name"
-            raise text.error(what, token, remedy="write CAST(1 AS BIGINT) for 1L, or a name that begins with a letter")
+            raise text.error(what, token, remedy="write CAST(1 AS BIGINT) for 1L, or a name that begins with a-z")
     return found
 
 
@@ -114,7 +114,7 @@ def spark_dialect() -> Any:
 
     streaming = type(dialect())
 
-    # sqlglot knows dialects by the names of their classes, and its own "spark" reads the steps of pipelines.
+    # sqlglot registers dialects by class name; its own "spark" reads the steps of pipelines.
     class StreamingSpark(Dialect):
         class Tokenizer(streaming.Tokenizer):  # type: ignore[misc, name-defined]
             QUOTES = ["'", '"']  # noqa: RUF012
@@ -126,7 +126,7 @@ def spark_dialect() -> Any:
 
 
 def _spark_text(text: Text, token: Token) -> Token:
-    """A text as Spark reads it: a backslash is dropped before what it has no meaning for."""
+    """A text as Spark reads it: a backslash is dropped where it has no meaning."""
     if token.token_type.name == "RAW_STRING":
         return like(token, "STRING", text.sql[token.start + 2 : token.end])
     if token.token_type.name != "STRING":
@@ -153,7 +153,7 @@ def word(token: Token | None) -> str:
 
 
 def parsed(text: Text, tokens: Sequence[Token]) -> Any:
-    """The tree of one query or expression; SqlError with the place where it cannot go on."""
+    """The tree of one query or expression; SqlError with the position where parsing failed."""
     from sqlglot import parser
     from sqlglot.errors import ParseError
 
@@ -168,14 +168,14 @@ def parsed(text: Text, tokens: Sequence[Token]) -> Any:
     except ParseError as error:
         raise _unread(text, error, tokens) from error
     except RecursionError as error:
-        raise text.error(TOO_DEEP, tokens[0], remedy="name parts of it by views") from error
+        raise text.error(TOO_DEEP, tokens[0], remedy="move parts of it into views") from error
     if len(trees) != 1 or trees[0] is None:
-        raise text.error("there is nothing to read here", tokens[0] if tokens else 0)
+        raise text.error("an expression is missing", tokens[0] if tokens else 0)
     return trees[0]
 
 
 def _unread(text: Text, error: Any, tokens: Sequence[Token]) -> Any:
-    """What sqlglot refuses, in words of the statement: the token at which it stopped."""
+    """The error of sqlglot in terms of the statement, at the token where it stopped."""
     first = error.errors[0] if error.errors else {}
     before, near = first.get("start_context", ""), first.get("highlight", "")
     at = next((t for t in tokens if (t.line, t.col) == (first.get("line"), first.get("col"))), tokens[-1])
@@ -186,20 +186,20 @@ def _unread(text: Text, error: Any, tokens: Sequence[Token]) -> Any:
     if said.startswith("Expect"):
         return text.error(f"{said[0].lower()}{said[1:]}, near {near!r}", at, remedy=_brackets(tokens))
     if "missing for" in said or not first.get("end_context", "").strip():
-        return text.error(f"something is missing behind {near!r}", at, remedy="end the clause, or leave it out")
-    return text.error(f"{near!r} cannot stand here, behind {' '.join(before.split())[-20:]!r}", at)
+        return text.error(f"something is missing after {near!r}", at, remedy="complete the clause, or remove it")
+    return text.error(f"{near!r} is not allowed here, after {' '.join(before.split())[-20:]!r}", at)
 
 
 def _told(text: Text, tokens: Sequence[Token]) -> Any:
-    """What sqlglot has no words for: a condition that is missing, and an interval of what is no number."""
+    """Errors that sqlglot does not describe: a missing condition, and an interval without a number."""
     for place, (token, behind) in enumerate(pairwise(tokens)):
         if word(token) in CONDITIONS and word(behind) in ("AND", "OR"):
             what = f"a condition is missing between {word(token)} and {word(behind)}"
-            return text.error(what, behind, remedy=f"leave {word(behind)} out, or write what is missing before it")
+            return text.error(what, behind, remedy=f"remove {word(behind)}, or write a condition before it")
         unit = word(tokens[place + 2]).removesuffix("S") if place + 2 < len(tokens) else ""
         spelled = behind.token_type.name == "STRING" and not _NUMBER.fullmatch(behind.text)
         if word(token) == "INTERVAL" and spelled and unit in UNITS:
-            return text.error(f"{behind.text!r} is no number", behind, remedy="write it as INTERVAL '10' SECOND")
+            return text.error(f"{behind.text!r} is not a number", behind, remedy="write it as INTERVAL '10' SECOND")
     return None
 
 
@@ -209,17 +209,17 @@ def _brackets(tokens: Sequence[Token]) -> str:
 
 
 def rewritten(text: Text, tokens: Sequence[Token]) -> list[Token]:
-    """`tokens` in words that sqlglot's parser knows, each at its place.
+    """`tokens` rewritten for sqlglot's parser, each at its position.
 
-    TABLE(TUMBLE(TABLE t, DESCRIPTOR(c), i)) becomes RS_TUMBLE(t, c, i), PARTITION BY behind a table one more argument,
-    FLOOR(ts TO HOUR) a call with two arguments, SUBSTRING(s FROM 2 FOR 3) one with three, and every call gets the name
+    TABLE(TUMBLE(TABLE t, DESCRIPTOR(c), i)) becomes RS_TUMBLE(t, c, i), PARTITION BY after a table one more argument,
+    FLOOR(ts TO HOUR) a call with two arguments, SUBSTRING(s FROM 2 FOR 3) one with three; every call gets the name
     of a function that sqlglot does not know.
     """
     return _Rewriter(text, list(tokens)).run()
 
 
 class _Rewriter:
-    """One pass over tokens; `calls` are the open brackets, each with the name of the call or '' for none."""
+    """One pass over tokens; `calls` are the open brackets, each with the name of its call or ''."""
 
     def __init__(self, text: Text, tokens: list[Token]) -> None:
         self.text, self.tokens, self.at = text, tokens, 0
@@ -236,7 +236,7 @@ class _Rewriter:
         if here in REFUSED:
             raise self.text.error(f"{here} is not supported", token, remedy=REFUSED[here])
         if here == "," and (behind in _ENDS or self._peek() is None):
-            raise self.text.error("a comma too many", token, remedy="leave it out, or write what is missing behind it")
+            raise self.text.error("a comma too many", token, remedy="remove it, or write what is missing after it")
         if here == "TABLE" and behind == "(":
             self._open("table function")
         elif here == "TABLE" and self.calls:
@@ -268,7 +268,7 @@ class _Rewriter:
         self.at += 1
 
     def _open(self, name: str) -> None:
-        """Leave out a word and its bracket, and remember to leave out the closing one."""
+        """Drops a word and its bracket, and later the closing bracket."""
         self.calls.append(name)
         self.at += 2
 
@@ -299,7 +299,7 @@ class _Rewriter:
         self.at += 1
 
     def _next_argument(self) -> bool:
-        """Whether a comma, and behind it another argument of the window, comes next."""
+        """Whether a comma and another argument of the window follow."""
         comma, first, second = (word(each) for each in (self.tokens[self.at + 1 : self.at + 4] + [None] * 3)[:3])
         return comma == "," and (first == "DESCRIPTOR" or second == "=>")
 
@@ -308,14 +308,14 @@ class _Rewriter:
 
 
 def as_interval(tokens: Sequence[Token]) -> list[Token]:
-    """`tokens` with the word INTERVAL before them, which EMIT WITH DELAY '10' SECOND leaves out."""
+    """`tokens` with the word INTERVAL before them, which EMIT WITH DELAY '10' SECOND omits."""
     if not tokens or word(tokens[0]) == "INTERVAL":
         return list(tokens)
     return [like(tokens[0], "INTERVAL", "INTERVAL"), *tokens]
 
 
 def like(token: Token, kind: str, text: str) -> Token:
-    """Another token at the place of `token`."""
+    """Another token at the position of `token`."""
     from sqlglot.tokenizer_core import Token, TokenType
 
     return Token(TokenType[kind], text, token.line, token.col, token.start, token.end)

@@ -1,4 +1,4 @@
-"""The options of WITH (...), each taken once; what nobody takes is refused."""
+"""The options of WITH (...); options that are not read are refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rs_assets.errors import SqlError
 from rs_assets.sql.read.source import Text, meant
 from rs_assets.sql.read.statements import CreateTable, Word
 
-# Names of RocketMQ-Streams, Blink and older versions of Flink, and what they are called here.
+# Option names of RocketMQ-Streams, Blink and older versions of Flink, and their names here.
 OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "type": "connector",
@@ -33,7 +33,7 @@ TRUTH: Final = {"true": True, "false": False}
 
 @dataclass(slots=True)
 class Options:
-    """The options of one table. `use` says what the table is used as, for errors."""
+    """The options of one table. `use` is the use of the table, for errors."""
 
     text: Text
     table: CreateTable
@@ -43,7 +43,7 @@ class Options:
 
     @classmethod
     def of(cls, text: Text, table: CreateTable, use: str) -> Options:
-        """The options of a table, under the names that they have here."""
+        """The options of a table, under their names here."""
         made = cls(text, table, use)
         for key, pair in table.options.items():
             name = OTHER_NAMES.get(key, key)
@@ -59,7 +59,7 @@ class Options:
         return pair[1].text if pair is not None else default
 
     def need(self, key: str, example: str) -> str:
-        """The value of an option that must be given."""
+        """The value of a required option."""
         value = self.take(key)
         if not value:
             raise self.error(
@@ -68,7 +68,7 @@ class Options:
         return value
 
     def choice(self, key: str, values: Mapping[str, Any], default: str) -> Any:
-        """The meaning of an option's value."""
+        """The entry of `values` for the value of an option."""
         pair = self.found.get(key)
         value = str(self.take(key, default))
         if value not in values:
@@ -85,11 +85,11 @@ class Options:
         if value is None:
             return None
         if not value.isdigit() or int(value) < 1:
-            raise self.error(f"the option {key!r} is no positive number", at=pair[1].start if pair else None)
+            raise self.error(f"the option {key!r} must be a positive number", at=pair[1].start if pair else None)
         return int(value)
 
     def check_all_read(self) -> None:
-        """SqlError for an option that has no meaning here."""
+        """SqlError for an unknown option."""
         for key, (word, _) in self.found.items():
             raise self.error(
                 f"the {self.use} {self.table.name.text!r} has no option {key!r}",

@@ -1,4 +1,4 @@
-"""Statements from tokens: heads and definitions are read here, queries and expressions by sqlglot."""
+"""Reads statements from tokens: definitions are read here, queries and expressions by sqlglot."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from rs_assets.sql.spark.words import span, without_watermarks
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
 
-# Statements of other dialects, and what stands in their place.
+# Statements of other dialects, and their replacements.
 ELSEWHERE: Final = MappingProxyType(
     {
-        "SELECT": "write its rows somewhere: INSERT INTO sink SELECT ...",
-        "WITH": "write its rows somewhere: INSERT INTO sink WITH ... SELECT ...",
-        "UPDATE": "write INSERT INTO a table with a PRIMARY KEY: rows of the same key are replaced",
-        "DELETE": "streams are not deleted from; filter with WHERE",
-        "DROP": "leave the CREATE statement out instead",
+        "SELECT": "write its rows to a sink: INSERT INTO sink SELECT ...",
+        "WITH": "write its rows to a sink: INSERT INTO sink WITH ... SELECT ...",
+        "UPDATE": "INSERT INTO a table with a PRIMARY KEY: rows with the same key are replaced",
+        "DELETE": "rows of a stream cannot be deleted; filter with WHERE",
+        "DROP": "remove the CREATE statement instead",
         "ALTER": "change the CREATE statement instead",
         "USE": "name the pipeline: pipeline_from_sql(text, namespace='shop', job='clicks')",
-        "SHOW": "rs-assets sql FILE --explain shows what the file becomes",
-        "DESCRIBE": "rs-assets sql FILE --explain shows what the file becomes",
-        "EXPLAIN": "rs-assets sql FILE --explain shows what the file becomes",
-        "ADD": "put the package into the environment, and name its function: CREATE FUNCTION f AS 'module:function'",
+        "SHOW": "run rs-assets sql FILE --explain",
+        "DESCRIBE": "run rs-assets sql FILE --explain",
+        "EXPLAIN": "run rs-assets sql FILE --explain",
+        "ADD": "install the package, and name its function: CREATE FUNCTION f AS 'module:function'",
     }
 )
-# What a query begins with.
+# The first words of a query.
 QUERIES: Final = ("SELECT", "WITH", "(")
 STARTS: Final = "CREATE TABLE, CREATE VIEW, CREATE FUNCTION, INSERT INTO, SET or EXECUTE STATEMENT SET"
 
 
 def statements(text: Text, *, queries: bool = False) -> tuple[Statement, ...]:
-    """All statements of `text`; SqlError for the first that is none. With `queries` a SELECT alone is one."""
+    """All statements of `text`; SqlError for the first that is not one. With `queries` a SELECT is a statement, too."""
     reader = _Reader(text, queries=queries)
     return (*reader.all(), *reader.marks)
 
@@ -73,9 +73,9 @@ class _Reader(Cursor):
             else:
                 yield self.statement()
                 if self.peek() is not None and not self.at(";"):
-                    raise self.error(f"{self.shown()} cannot stand here", remedy="end the statement before it with ;")
+                    raise self.error(f"{self.shown()} is not allowed here", remedy="end the previous statement with ;")
         if inside:
-            raise self.text.error("the statement set does not end", inside, remedy="write END; behind its statements")
+            raise self.text.error("the statement set does not end", inside, remedy="write END; after its statements")
 
     def statement(self) -> Statement:
         for start, read in READ.items():
@@ -84,7 +84,7 @@ class _Reader(Cursor):
         if self.queries and any(self.at(start) for start in QUERIES):
             return Select(at=self.start, tree=self.query())
         remedy = ELSEWHERE.get(self.word(), f"begin with {STARTS}")
-        raise self.error(f"no statement begins with {self.shown()}", remedy=remedy)
+        raise self.error(f"{self.shown()} does not begin a statement", remedy=remedy)
 
     def create(self) -> Statement:
         for words in ("OR REPLACE", "TEMPORARY", "TEMP", "SYSTEM"):
@@ -112,7 +112,7 @@ class _Reader(Cursor):
 
     def insert(self) -> Insert:
         if self.take("OVERWRITE"):
-            raise self.error("INSERT OVERWRITE has no meaning for streams", remedy="write INSERT INTO")
+            raise self.error("INSERT OVERWRITE is not supported for streams", remedy="write INSERT INTO")
         self.need("INTO")
         if self.text.dialect == "spark":
             self.take("TABLE")
@@ -131,7 +131,7 @@ class _Reader(Cursor):
         return read_tree(self.text, tokens)
 
     def marked(self, tokens: Sequence[Token]) -> Sequence[Token]:
-        """The tokens of a query of Spark without its watermarks, which are kept beside it."""
+        """The tokens of a Spark query without its watermarks, which are stored separately."""
         left, found = without_watermarks(self.text, tokens)
         for table_name, column, interval in found:
             late = [column, like(column, "DASH", "-"), *span(self.text, interval)]

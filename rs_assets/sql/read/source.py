@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from rs_assets.errors import SqlError
 
-# In whose words statements are.
+# The dialects of statements.
 Dialect = Literal["flink", "spark"]
-# Quoted pieces and remarks; what stands alone at the end is a quote or remark that nobody closes.
+# Quoted pieces and remarks; a single opening sign is an unclosed quote or remark.
 _PIECES = re.compile(r"'(?:[^']|'')*'|`[^`]*`|--[^\n]*|/\*.*?\*/|['`]|/\*", re.DOTALL)
-# In Spark a backslash keeps the quote behind it from closing, texts stand in either quotes, and remarks in remarks.
+# In Spark a backslash escapes a quote, texts use either kind of quotes, and remarks are nested.
 _INNER = r"/\*(?:(?!/\*|\*/).)*\*/"
 _SPARK_PIECES = re.compile(
     r"""[rR]'[^']*'|[rR]"[^"]*"|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*"""
@@ -26,7 +26,7 @@ OPENED = {"'": "a text", '"': "a text", "`": "a name in backticks", "/*": "a rem
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Statements as they were written, the file that they stand in, if there is one, and in whose words they are."""
+    """The source text of statements, its file, if there is one, and its dialect."""
 
     sql: str
     file: str | None = None
@@ -37,7 +37,7 @@ class Text:
         return _SPARK_PIECES if self.dialect == "spark" else _PIECES
 
     def error(self, what: str, at: object, *, remedy: str = "", step: str | None = None) -> SqlError:
-        r"""The error for what stands `at` an offset, a token or a tree.
+        r"""The error at an offset, a token or a tree.
 
         >>> Text("SELECT a\nFROM b").error("no", 14).facts
         {'line': 2, 'column': 6}
@@ -48,14 +48,14 @@ class Text:
         return SqlError(what, line=line, column=column, file=self.file, remedy=remedy, step=step)
 
     def written(self, tree: Any) -> str:
-        """The text that `tree` was read from, from its first named part to its last."""
+        """The source text of `tree`, from its first named part to its last."""
         starts = [node.meta for node in tree.walk() if "start" in node.meta]
         if not starts:
             return ""
         return self.sql[min(m["start"] for m in starts) : max(m["end"] for m in starts) + 1]
 
     def bare(self) -> str:
-        """The text without what is quoted, and without remarks; the sign of one that is not closed stays.
+        """The text without quoted pieces and remarks; the opening sign of an unclosed one remains.
 
         >>> Text("SELECT 'a;' FROM `b;` -- all;").bare().split()
         ['SELECT', 'FROM']
@@ -70,15 +70,13 @@ class Text:
         """SqlError for a quote or a remark that is not closed."""
         for found in self._pieces.finditer(self.sql):
             if found.group() in OPENED:
-                raise self.error(
-                    f"{OPENED[found.group()]} begins here and does not end", found.start(), remedy="close it"
-                )
+                raise self.error(f"{OPENED[found.group()]} is not closed", found.start(), remedy="close it")
 
 
 def start_of(at: object) -> int:
-    """Where an offset, a token or a tree begins in its text.
+    """The start of an offset, a token or a tree in its text.
 
-    A tree begins where the first of its parts does that has a place, else where the one above it does.
+    A tree begins at its first part that has a position, else where its parent begins.
     """
     if isinstance(at, int):
         return at
@@ -90,7 +88,7 @@ def start_of(at: object) -> int:
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """A remedy for the unknown `name`: the nearest of those that are known, or all of them.
+    """A remedy for the unknown `name`: the nearest known name, or all of them.
 
     >>> meant("pirce", ["price", "bidder"])
     "did you mean 'price'?"
@@ -100,4 +98,4 @@ def meant(name: str, known: Iterable[str]) -> str:
     near = near or next(iter(get_close_matches(name, names, n=1)), None)
     if near is not None:
         return f"did you mean {near!r}?"
-    return f"there are: {', '.join(names)}" if names else ""
+    return f"use one of: {', '.join(names)}" if names else ""

@@ -1,4 +1,4 @@
-"""What a file of statements says, before anything is made of it."""
+"""The statements of a file, before they are planned."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A name or a value, and the offset at which it stands."""
+    """A name or a value, with its offset."""
 
     text: str
     start: int
@@ -23,7 +23,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of a table: declared with a type, computed by an expression, or taken from what a record has besides."""
+    """A column of a table: declared with a type, computed by an expression, or read from record metadata."""
 
     name: Word
     type: Type | None = None
@@ -41,7 +41,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable:
-    """CREATE TABLE; what it is, a source, a sink or a dimension, is told by its use."""
+    """CREATE TABLE; its use decides whether it is a source, a sink or a dimension."""
 
     name: Word
     columns: tuple[Column, ...]
@@ -52,7 +52,7 @@ class CreateTable:
 
     @property
     def declared(self) -> tuple[Column, ...]:
-        """The columns that rows from outside have."""
+        """The columns that records of the source have."""
         return tuple(column for column in self.columns if column.computed is None and column.metadata is None)
 
 
@@ -67,7 +67,7 @@ class CreateView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Select:
-    """A query whose rows are not written; only a session has such statements."""
+    """A query without INSERT; only sessions accept it."""
 
     tree: exp.Expression
     at: int
@@ -111,7 +111,7 @@ class SetOption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """FROM table WATERMARK column DELAY OF interval, which Spark writes into queries: the watermark of that table."""
+    """FROM table WATERMARK column DELAY OF interval, as Spark writes it: a watermark declared in a query."""
 
     table: Word
     watermark: Watermark

@@ -1,4 +1,4 @@
-"""Trees of queries and expressions as all rules read them: in one form, and whole."""
+"""Trees of queries and expressions, in a normal form and checked for unsupported parts."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def read_tree(text: Text, tokens: Sequence[Token]) -> Any:
-    """The tree of one query or expression in its normal form; SqlError for a part of it that no rule reads."""
+    """The tree of one query or expression in its normal form; SqlError for an unsupported part."""
     return check_read(text, normal(parsed(text, tokens)))
 
 
 def normal(tree: Any) -> Any:
-    """`tree` with the words that turn the meaning of what they stand in as trees of their own.
+    """`tree` with modifiers that change the meaning of their parent as separate trees.
 
     `a NOT LIKE b` becomes NOT (a LIKE b), BETWEEN SYMMETRIC two BETWEEN with OR, INTERVAL -'1' DAY an INTERVAL '-1'
-    DAY: so no rule has to look for them, and none can miss them.
+    DAY: so rules need not look for them.
 
     >>> from rs_assets.sql.read.lexer import tokens_of
     >>> for words in ("s NOT LIKE 'a!%' ESCAPE '!'", "n BETWEEN SYMMETRIC 3 AND 1", "ts + INTERVAL -'1' DAY"):
@@ -33,7 +33,7 @@ def normal(tree: Any) -> Any:
     (n BETWEEN 3 AND 1 OR n BETWEEN 1 AND 3)
     ts + INTERVAL '-1' DAY
     """
-    # Those inside come first, for what stands around them is copied.
+    # Inner trees first, because the outer ones are copied.
     for node in reversed(list(tree.walk())):
         form = FORMS.get(node.key)
         made = form(node) if form is not None else None
@@ -43,14 +43,14 @@ def normal(tree: Any) -> Any:
 
 
 def _replaced(node: Any, made: Callable[[Any], Any]) -> Any:
-    """What `made` makes of a copy of `node`, in its place."""
+    """Replaces `node` by the result of `made` on a copy."""
     tree = made(node.copy())
     node.replace(tree)
     return tree
 
 
 def _negated(node: Any) -> Any:
-    """A predicate with NOT inside."""
+    """A predicate with NOT around it."""
     from sqlglot import exp
 
     if not node.args.get("negate"):

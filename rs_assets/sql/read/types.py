@@ -1,4 +1,4 @@
-"""Types as Flink writes them, in Spark's words."""
+"""Flink's type names as Spark types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rs_assets.sql.read.source import Text, meant
 if TYPE_CHECKING:
     from sqlglot import exp
 
-# Both kinds of TIMESTAMP are an instant in Spark: its watermarks need one.
+# Both kinds of TIMESTAMP become Spark's instant type, which its watermarks need.
 SIMPLE: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("STRING", "TEXT", "VARCHAR", "CHAR", "NVARCHAR"), "string"),
@@ -30,7 +30,7 @@ SIMPLE: Final[Mapping[str, str]] = MappingProxyType(
 )
 DECIMALS: Final = ("DECIMAL", "DEC", "NUMERIC")
 NESTED: Final = ("ARRAY", "MAP", "ROW", "STRUCT")
-# Types without a place in Spark, and what to write.
+# Types that Spark does not have, and their replacements.
 REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "TIME": "use STRING, or TIMESTAMP(3) with a date",
@@ -66,20 +66,20 @@ def is_number(kind: Type | None) -> bool:
 
 
 def unknown_type(text: Text, name: str, at: object) -> Exception:
-    """The error for a type that is not there."""
+    """The error for an unknown type."""
     if name in REFUSED:
         return text.error(f"the type {name} is not supported", at, remedy=REFUSED[name])
-    return text.error(f"there is no type {name!r}", at, remedy=meant(name, (*SIMPLE, *DECIMALS, "ARRAY", "MAP", "ROW")))
+    return text.error(f"unknown type {name!r}", at, remedy=meant(name, (*SIMPLE, *DECIMALS, "ARRAY", "MAP", "ROW")))
 
 
 def too_many_digits(text: Text, at: object) -> Exception:
-    """The error for a DECIMAL that there is not."""
-    what = f"a DECIMAL has at most {MOST_DIGITS} digits, and not more of them behind the point"
+    """The error for an invalid DECIMAL."""
+    what = f"a DECIMAL has at most {MOST_DIGITS} digits, and no more decimals than digits"
     return text.error(what, at, remedy=f"DECIMAL({MOST_DIGITS}, 10)")
 
 
 def type_of_cast(text: Text, tree: exp.DataType, at: object) -> Type:
-    """The type that a CAST names; SqlError for one that is not supported there."""
+    """The type of a CAST; SqlError if it is not supported there."""
     own = tree.args.get("kind")
     name = str(own).upper() if own is not None else tree.this.name
     found = SIMPLE.get(name)
@@ -95,7 +95,7 @@ def type_of_cast(text: Text, tree: exp.DataType, at: object) -> Type:
 
 
 def common(one: Type | None, two: Type | None) -> Type | None:
-    """The type that holds values of both, None if there is none or it is not known.
+    """The common type of two types, None if there is none or it is unknown.
 
     >>> common(Type("int"), Type("bigint")).name
     'bigint'
@@ -114,7 +114,7 @@ def common(one: Type | None, two: Type | None) -> Type | None:
 
 
 def _digits(kind: Type) -> tuple[int, int]:
-    """Digits before and behind the point."""
+    """Digits before and after the decimal point."""
     if is_whole(kind):
         return {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}[kind.name], 0
     precision, scale = (int(part) for part in kind.name[len("decimal(") : -1].split(","))

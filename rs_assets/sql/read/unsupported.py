@@ -1,4 +1,4 @@
-"""Parts of statements that sqlglot reads and no rule does: they are refused, for rows would be others without them."""
+"""Refuses parts of statements that sqlglot parses and no rule reads: ignoring them would change the rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENDLESS: Final = "streams have no end: rank with ROW_NUMBER() and keep WHERE rn 
 _BOTH: Final = frozenset({"this", "expression"})
 _THIS: Final = frozenset({"this"})
 _NOTHING: Final = frozenset[str]()
-# What rules read, by the kind of a tree: all other parts of it are refused. What `normal` rewrites is not among them.
+# The parts that rules read, by kind of tree: all other parts are refused. Parts that `normal` rewrites are not listed.
 READ: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "select": frozenset({"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_", "hint"}),
@@ -46,13 +46,13 @@ READ: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "ordered": frozenset({"this", "desc", "nulls_first"}),
         "datatype": frozenset({"this", "expressions", "nested", "kind"}),
         "cast": frozenset({"this", "to"}),
-        # `safe` is what makes it a TRY_CAST.
+        # `safe` marks a TRY_CAST.
         "trycast": frozenset({"this", "to", "safe"}),
         "trim": frozenset({"this", "expression", "position"}),
         "strposition": frozenset({"this", "substr"}),
         "array": frozenset({"expressions", "bracket_notation"}),
         "bracket": frozenset({"this", "expressions"}),
-        # `safe` is how sqlglot reads all of them.
+        # sqlglot sets `safe` for all of them.
         "dpipe": frozenset({"this", "expression", "safe"}),
         **dict.fromkeys(("hint", "tuple"), frozenset({"expressions"})),
         **dict.fromkeys(("from", "where", "having", "paren", "neg", "not", "boolean", "var", "exists"), _THIS),
@@ -63,12 +63,12 @@ READ: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         **dict.fromkeys(("null", "currenttimestamp", "currentdate"), _NOTHING),
     }
 )
-# How parts are called in statements, and what stands in their place.
+# Names of parts in statements, and their replacements.
 NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "by_name": "BY NAME", "laterals": "LATERAL VIEW", "windows": "WINDOW", "kind": "SELECT AS",
         "joins": "a join in brackets",
-        "db": "a name of a table with a point", "catalog": "a name of a table with points", "format": "FORMAT",
+        "db": "a table name with a dot", "catalog": "a table name with dots", "format": "FORMAT",
         "recursive": "WITH RECURSIVE", "materialized": "MATERIALIZED", "grouping_sets": "GROUPING SETS",
         "all": "GROUP BY ALL", "first": "KEEP", "from_": "FROM",
     }
@@ -78,10 +78,10 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "limit": ENDLESS,
         "order": ENDLESS,
         "offset": ENDLESS,
-        "by_name": "select the columns of both sides in one order",
+        "by_name": "select the columns of both sides in the same order",
         "joins": "write the join into a sub-query: FROM (SELECT ... FROM a JOIN b ON ...) AS t",
-        "db": "name the table alone",
-        "catalog": "name the table alone",
+        "db": "write the table name only",
+        "catalog": "write the table name only",
         "recursive": "write WITH",
         "rollup": "write one query for each grouping",
         "cube": "write one query for each grouping",
@@ -92,9 +92,9 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def check_read(text: Text, tree: Any) -> Any:
-    """The tree of a query or an expression; SqlError, with its place, for a part of it that no rule reads.
+    """The tree of a query or an expression; SqlError, with its position, for an unsupported part.
 
-    Kinds of trees that are not known here are refused by the rules that would have to read them.
+    Unknown kinds of trees are refused by the rules that read them.
 
     >>> from rs_assets.sql.read.lexer import parsed, tokens_of
     >>> text = Text("SELECT a FROM t UNION ALL SELECT a FROM u LIMIT 3")
@@ -121,7 +121,7 @@ def _trees(part: Any) -> Iterator[Any]:
 
 
 def check_parts(text: Text, node: Any, remedies: Mapping[str, str] = REMEDIES) -> None:
-    """SqlError for a part of `node` that is not read."""
+    """SqlError for an unsupported part of `node`."""
     for name, part in node.args.items():
         if part and name not in READ[node.key]:
             shown = NAMES.get(name, name.rstrip("_").upper().replace("_", " "))
@@ -129,12 +129,12 @@ def check_parts(text: Text, node: Any, remedies: Mapping[str, str] = REMEDIES) -
             raise text.error(
                 f"{shown} is not supported",
                 at if hasattr(at, "args") else node,
-                remedy=remedies.get(name, "leave it out"),
+                remedy=remedies.get(name, "remove it"),
             )
 
 
 def _select(text: Text, node: Any) -> None:
-    """The planner knows more to say of a SELECT, by where it stands."""
+    """The planner checks SELECT, with errors that depend on its context."""
 
 
 def _distinct(text: Text, node: Any) -> None:
@@ -150,23 +150,25 @@ def _star(text: Text, node: Any) -> None:
 
 
 def _names(text: Text, node: Any) -> None:
-    """Names of columns behind an alias are those of a sub-query, or of rows that are made of the row before."""
+    """Column names after an alias are allowed for sub-queries and for table functions."""
     over = node.parent
     renames = over.key == "cte" or (over.key == "table" and over.this.name != UNNEST)
     if node.columns and renames:
         raise text.error(
-            f"columns are not named behind {node.name!r}", node.columns[0], remedy="name them: SELECT a AS b, ..."
+            f"column names are not allowed after {node.name!r}", node.columns[0], remedy="name them: SELECT a AS b, ..."
         )
     typed = next((each for each in node.columns if each.key != "identifier"), None)
     if typed is not None:
-        raise text.error("a column behind an alias has a name alone", typed, remedy="AS t (a, b)")
+        raise text.error("a column after an alias has a name only", typed, remedy="AS t (a, b)")
     check_parts(text, node)
 
 
 def _version(text: Text, node: Any) -> None:
     if str(node.this).upper() != "TIMESTAMP" or str(node.args.get("kind")).upper() != "AS OF":
         raise text.error(
-            "a table is read as it is at a time", node, remedy="JOIN t FOR SYSTEM_TIME AS OF stream.proctime AS d"
+            "a table is read FOR SYSTEM_TIME AS OF a time",
+            node,
+            remedy="JOIN t FOR SYSTEM_TIME AS OF stream.proctime AS d",
         )
     check_parts(text, node)
 

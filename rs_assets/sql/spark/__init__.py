@@ -1,1 +1,1 @@
-"""Spark's spelling of streaming SQL, for statements that are written in its dialect."""
+"""Spark's dialect of streaming SQL."""

@@ -1,4 +1,4 @@
-"""Functions and operators with the meaning that they have in Spark, for statements in its words."""
+"""Functions and operators with Spark's meaning, for statements in Spark's dialect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.read.source import meant
 from rs_assets.sql.read.types import BOOLEAN, DOUBLE, TEXT, common, is_decimal, is_number, type_of_cast
 
-# Those of numbers, and what they give.
+# Functions of numbers, and their result types.
 OF_NUMBERS: Final[Mapping[str, Returns]] = MappingProxyType(
     {
         **dict.fromkeys(("POWER", "SQRT", "EXP", "LN", "LOG10", "SIGN"), "double"),
@@ -29,15 +29,15 @@ OF_NUMBERS: Final[Mapping[str, Returns]] = MappingProxyType(
         "ROUND": lambda values: None if is_decimal(values[0].type) else kind_of_first(values),
     }
 )
-# Those of texts.
+# Functions of texts.
 OF_TEXTS: Final = ("UPPER", "LOWER", "REVERSE", "CHAR_LENGTH", "CHARACTER_LENGTH")
-# Those of a time.
+# Functions of a time.
 PARTS: Final = (
     *("YEAR", "QUARTER", "MONTH", "DAYOFYEAR", "DAYOFMONTH", "DAYOFWEEK", "DAY", "HOUR", "MINUTE", "SECOND"),
 )
 
 
-# How many arguments a function takes, and what it gives; empty where only Spark knows that.
+# The number of arguments of a function, and its result type; empty if only Spark knows it.
 PLAIN: Final[Mapping[str, tuple[int, int, Returns]]] = MappingProxyType(
     {
         "COALESCE": (1, MANY, "branches"), "IFNULL": (2, 2, "branches"), "NULLIF": (2, 2, kind_of_first),
@@ -73,7 +73,7 @@ PLAIN: Final[Mapping[str, tuple[int, int, Returns]]] = MappingProxyType(
         "ARRAY_JOIN": (2, 3, "string"), "SORT_ARRAY": (1, 2, kind_of_first), "ARRAY_DISTINCT": (1, 1, kind_of_first),
     }
 )  # fmt: skip
-# Functions of Spark that stand elsewhere here.
+# Spark functions that are written as other syntax here.
 ELSEWHERE: Final = MappingProxyType(
     {
         "EXPLODE": "FROM t LATERAL VIEW explode(tags) x AS tag",
@@ -107,10 +107,10 @@ SPARK_FUNCTIONS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class SparkCalls(Calls):
-    """Calls of Spark's functions by name, and of users' own."""
+    """Calls of Spark's functions and of user-defined functions by name."""
 
     def __call__(self, made: Expressions, name: str, values: list[Value], tree: Any) -> Value:
-        """The Spark SQL of a call; SqlError for one that is not known here, or has other arguments."""
+        """The Spark SQL of a call; SqlError for an unknown function, or a wrong number of arguments."""
         known = self.own.get(name) or own_named(name)
         if known is not None and not isinstance(known, str) and getattr(known, "family", OWN) == OWN:
             return called(made, known, name, values, tree)
@@ -125,17 +125,17 @@ class SparkCalls(Calls):
 
 
 def _divided(made: Expressions, tree: Any) -> Value:
-    """A DOUBLE of whole numbers; of decimals Spark knows the digits."""
+    """A DOUBLE for whole numbers; for decimals only Spark knows the digits."""
     left, right = made.value(tree.this), made.value(tree.expression)
     for value, part in ((left, tree.this), (right, tree.expression)):
         if value.type is not None and not is_number(value.type):
-            raise made.error(f"{made.shown(part)} is {value.type.text.upper()}, no number", part, remedy="CAST it")
+            raise made.error(f"{made.shown(part)} is {value.type.text.upper()}, not a number", part, remedy="CAST it")
     known = left.type is not None and right.type is not None and not (is_decimal(left.type) or is_decimal(right.type))
     return Value(f"({left.text} / {right.text})", DOUBLE if known else None)
 
 
 def _plainly(sign: str, left: Value, right: Value) -> Value:
-    """Two numbers as they are: of a FLOAT and a whole one Spark makes a DOUBLE, and the digits of decimals are its."""
+    """Two numbers unchanged: Spark makes a DOUBLE of a FLOAT and a whole number, and decides the digits of decimals."""
     known = not (is_decimal(left.type) or is_decimal(right.type))
     kind = common(left.type, right.type) if known else None
     kind = DOUBLE if kind is not None and kind.name == "float" and left.type != right.type else kind
@@ -153,7 +153,7 @@ def _cast(function: str) -> Callable[[Expressions, Any], Value]:
 
 
 def _element(made: Expressions, tree: Any) -> Value:
-    """Of an array from 0 on, of a map by its key."""
+    """An element of an array, counted from 0, or of a map by its key."""
     value, place = made.value(tree.this), made.value(one_place(made, tree))
     kind = value.type
     of = dict(kind.parts).get("element" if kind.name == "array" else "value") if kind is not None else None

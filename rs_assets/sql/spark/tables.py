@@ -10,7 +10,7 @@ from rs_assets.sql.read.cursor import Cursor
 from rs_assets.sql.read.source import meant
 from rs_assets.sql.read.statements import Word
 
-# The connector of a provider, and the format of its files.
+# The connector and the file format of each provider.
 PROVIDERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "json": ("filesystem", "json"),
@@ -23,7 +23,7 @@ PROVIDERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "jdbc": ("jdbc", ""),
     }
 )
-# Options of Spark's readers and writers, by the names that they have here.
+# Options of Spark's readers and writers, and their names here.
 OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "path": "path",
@@ -46,7 +46,7 @@ Options = dict[str, tuple[Word, Word]]
 
 
 def spark_table(cursor: Cursor) -> tuple[Options, tuple[Word, ...]]:
-    """What stands behind the columns of a table: its options, as streaming SQL calls them, and its partitions."""
+    """The clauses after the columns of a table: its options, by their names in streaming SQL, and its partitions."""
     made: Options = {}
     partitioned: tuple[Word, ...] = ()
     while cursor.peek() is not None and not cursor.at(";"):
@@ -62,10 +62,13 @@ def spark_table(cursor: Cursor) -> tuple[Options, tuple[Word, ...]]:
         elif cursor.take("COMMENT"):
             cursor.string("the comment")
         elif cursor.at("WITH"):
-            raise cursor.error("Spark names options otherwise", remedy="USING json OPTIONS (path '/data/clicks')")
+            raise cursor.error(
+                "WITH is not Spark's syntax for options", remedy="USING json OPTIONS (path '/data/clicks')"
+            )
         else:
             raise cursor.error(
-                f"{cursor.shown()} cannot stand here", remedy="USING, OPTIONS, LOCATION, PARTITIONED BY or COMMENT"
+                f"{cursor.shown()} is not allowed here",
+                remedy="use USING, OPTIONS, LOCATION, PARTITIONED BY or COMMENT",
             )
     return made, partitioned
 
@@ -76,7 +79,7 @@ def _using(cursor: Cursor, made: Options) -> None:
     found = PROVIDERS.get(name.text.lower())
     if found is None:
         raise cursor.text.error(
-            f"there is no provider {name.text!r}", name.start, remedy=meant(name.text.lower(), PROVIDERS)
+            f"unknown provider {name.text!r}", name.start, remedy=meant(name.text.lower(), PROVIDERS)
         )
     _put(cursor, made, "connector", at, Word(found[0], name.start))
     if found[1]:
@@ -91,7 +94,7 @@ def _options(cursor: Cursor, made: Options) -> None:
         value = cursor.string(f"the value of {key.text!r}")
         known = OPTIONS.get(key.text.lower())
         if known is None:
-            raise cursor.text.error(f"there is no option {key.text!r}", key.start, remedy=meant(key.text, OPTIONS))
+            raise cursor.text.error(f"unknown option {key.text!r}", key.start, remedy=meant(key.text, OPTIONS))
         if known == "scan.startup.mode":
             value = Word(STARTS.get(value.text, value.text), value.start)
         if known == "topic":
@@ -104,5 +107,5 @@ def _options(cursor: Cursor, made: Options) -> None:
 
 def _put(cursor: Cursor, made: Options, name: str, key: Word, value: Word) -> None:
     if name in made:
-        raise cursor.text.error(f"the option {key.text!r} stands twice", key.start, remedy="leave one out")
+        raise cursor.text.error(f"duplicate option {key.text!r}", key.start, remedy="remove one")
     made[name] = (key, value)

@@ -1,4 +1,4 @@
-"""Words of Spark SQL that streaming SQL has others for: windows, arrays taken apart, watermarks."""
+"""Rewrites Spark syntax that streaming SQL spells differently: windows, LATERAL VIEW, watermarks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORM: Final = "GROUP BY window(ts, '10 minutes')"
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """A window in GROUP BY: the name that it has here, its arguments, and the brackets that its query stands in."""
+    """A window in GROUP BY: its name and arguments in streaming SQL, and the token range of its query."""
 
     kind: str
     arguments: Sequence[Token]
@@ -32,7 +32,7 @@ class Grouped:
 
 
 def as_streaming(text: Text, tokens: Sequence[Token]) -> list[Token]:
-    """`tokens` of a query of Spark in words of streaming SQL, each at its place; SqlError for what has none.
+    """`tokens` of a Spark query as streaming SQL, each at its position; SqlError for unsupported syntax.
 
     GROUP BY window(ts, '10 minutes', '5 minutes') becomes HOP(ts, INTERVAL, INTERVAL), window.start HOP_START(...),
     LATERAL VIEW explode(tags) t AS tag becomes CROSS JOIN UNNEST(tags) AS t (tag).
@@ -43,7 +43,7 @@ def as_streaming(text: Text, tokens: Sequence[Token]) -> list[Token]:
 def without_watermarks(
     text: Text, tokens: Sequence[Token]
 ) -> tuple[list[Token], list[tuple[Token, Token, list[Token]]]]:
-    """`tokens` without FROM t WATERMARK ts DELAY OF INTERVAL 5 SECONDS, and its tables, columns and intervals."""
+    """`tokens` without WATERMARK ts DELAY OF INTERVAL 5 SECONDS, and the tables, columns and intervals of these."""
     made: list[Token] = []
     found: list[tuple[Token, Token, list[Token]]] = []
     at = 0
@@ -55,7 +55,7 @@ def without_watermarks(
             end = at + 4 + len(_interval(tokens[at + 4 :]))
             if end == at + 4 or not made or word(made[-1]) == ")":
                 raise text.error(
-                    "WATERMARK stands behind a table",
+                    "WATERMARK must follow a table name",
                     tokens[at],
                     remedy="FROM t WATERMARK ts DELAY OF INTERVAL 5 SECONDS",
                 )
@@ -68,23 +68,25 @@ def without_watermarks(
 
 
 def _interval(tokens: Sequence[Token]) -> Sequence[Token]:
-    """INTERVAL 5 SECONDS, INTERVAL '5' SECOND or INTERVAL '5 seconds' at the begin of `tokens`."""
+    """INTERVAL 5 SECONDS, INTERVAL '5' SECOND or INTERVAL '5 seconds' at the beginning of `tokens`."""
     if not tokens or word(tokens[0]) != "INTERVAL" or len(tokens) < 2:
         return ()
     return tokens[: 3 if len(tokens) > 2 and word(tokens[2]).removesuffix("S") in UNITS else 2]
 
 
 def span(text: Text, tokens: Sequence[Token]) -> list[Token]:
-    """A duration as an INTERVAL: of '10 minutes', or of an INTERVAL as Spark writes it."""
+    """A duration as an INTERVAL: from '10 minutes', or from Spark's INTERVAL."""
     at = tokens[0] if tokens else None
     values = [token for token in tokens if word(token) != "INTERVAL"]
     written = " ".join(token.text for token in values)
     if at is None or not re.fullmatch(f"({_PART.pattern})+\\s*", written, re.IGNORECASE):
-        raise text.error("this is no duration", at or 0, remedy="write it as '10 minutes'")
+        raise text.error("this is not a duration", at or 0, remedy="write it as '10 minutes'")
     time = timedelta(0)
     for number, unit in _PART.findall(written):
         if unit.upper() not in UNITS:
-            raise text.error(f"{unit!r} is no unit of fixed length", at, remedy="use seconds, minutes, hours or days")
+            raise text.error(
+                f"{unit!r} is not a unit of fixed length", at, remedy="use seconds, minutes, hours or days"
+            )
         time += UNITS[unit.upper()] * int(number)
     millis = f"{time // MILLISECOND}"
     return [like(at, "INTERVAL", "INTERVAL"), like(at, "STRING", millis), like(at, "VAR", "MILLISECOND")]
@@ -104,7 +106,7 @@ def _views(text: Text, tokens: list[Token]) -> list[Token]:
         at += outer
         end = _closing(tokens, at + 1)
         if at >= len(tokens) or word(tokens[at]) != "EXPLODE" or end is None:
-            raise text.error("LATERAL VIEW is read with explode", first, remedy="LATERAL VIEW explode(tags) t AS tag")
+            raise text.error("LATERAL VIEW needs explode", first, remedy="LATERAL VIEW explode(tags) t AS tag")
         array, at = tokens[at + 2 : end], end + 1
         name, columns, at = _alias(text, tokens, at, first)
         joined = [like(first, "LEFT", "LEFT")] if outer else [like(first, "CROSS", "CROSS")]
@@ -120,12 +122,12 @@ def _views(text: Text, tokens: list[Token]) -> list[Token]:
 
 
 def _alias(text: Text, tokens: list[Token], at: int, first: Token) -> tuple[Token, list[Token], int]:
-    """The name of rows that are made, that of their columns, and the place behind them."""
+    """The alias of the generated rows, the names of their columns, and the position after them."""
     name = like(first, "VAR", "rows")
     if at < len(tokens) and word(tokens[at]) != "AS":
         name, at = tokens[at], at + 1
     if at >= len(tokens) or word(tokens[at]) != "AS":
-        raise text.error("the elements have no name", first, remedy="LATERAL VIEW explode(tags) t AS tag")
+        raise text.error("the elements have no alias", first, remedy="LATERAL VIEW explode(tags) t AS tag")
     columns, at = [tokens[at + 1]], at + 2
     while at + 1 < len(tokens) and word(tokens[at]) == ",":
         columns, at = [*columns, tokens[at + 1]], at + 2
@@ -133,7 +135,7 @@ def _alias(text: Text, tokens: list[Token], at: int, first: Token) -> tuple[Toke
 
 
 def _windows(text: Text, tokens: list[Token]) -> list[Token]:
-    """Windows of GROUP BY and their bounds, for each SELECT its own."""
+    """Rewrites windows of GROUP BY and their bounds, separately for each SELECT."""
     found = list(_grouped(text, tokens))
     made: list[Token] = []
     at = 0
@@ -148,7 +150,7 @@ def _windows(text: Text, tokens: list[Token]) -> list[Token]:
         inside = [each for each in found if each.query[0] <= at < each.query[1]]
         group = max(inside, key=lambda each: each.query[0], default=None)
         if group is None:
-            raise text.error(f"{here.lower()} belongs into GROUP BY", tokens[at], remedy=FORM)
+            raise text.error(f"{here.lower()} is only allowed in GROUP BY", tokens[at], remedy=FORM)
         end = _closing(tokens, at + 1) if behind == "(" else at + 2
         made += _call(text, tokens, at, group, here, behind)
         at = (end if end is not None else len(tokens)) + 1
@@ -157,7 +159,7 @@ def _windows(text: Text, tokens: list[Token]) -> list[Token]:
 
 def _alone(text: Text, at: Token) -> Exception:
     return text.error(
-        "a window is no value of its own here",
+        "a window is not a value",
         at,
         remedy="select window.start and window.end, and GROUP BY window(...)",
     )
@@ -203,7 +205,7 @@ def _grouped(text: Text, tokens: list[Token]) -> Iterator[Grouped]:
 
 
 def _query(tokens: list[Token], start: int) -> tuple[int, int]:
-    """The places of a query that begins at `start`: to its closing bracket, or to a UNION."""
+    """The range of a query that begins at `start`: up to its closing bracket, or a UNION."""
     depth = 0
     for at in range(start + 1 if word(tokens[start]) in ("(", "UNION", "UNION ALL") else start, len(tokens)):
         here = word(tokens[at])
@@ -216,7 +218,7 @@ def _query(tokens: list[Token], start: int) -> tuple[int, int]:
 def _window(text: Text, here: str, at: Token, arguments: list[list[Token]], query: tuple[int, int]) -> Grouped:
     most = 2 if here == "SESSION_WINDOW" else 4
     if not 2 <= len(arguments) <= most or not all(arguments):
-        raise text.error(f"{here.lower()} takes a column and its times", at, remedy=FORM)
+        raise text.error(f"{here.lower()} takes a column and durations", at, remedy=FORM)
     column, spans = arguments[0], [span(text, each) for each in arguments[1:]]
     kind = "SESSION" if here == "SESSION_WINDOW" else "TUMBLE" if len(spans) == 1 or _same(spans) else "HOP"
     if kind == "TUMBLE":
@@ -247,7 +249,7 @@ def _split(tokens: Sequence[Token]) -> list[list[Token]]:
 
 
 def _closing(tokens: Sequence[Token], opening: int) -> int | None:
-    """Where the bracket at `opening` closes."""
+    """The position of the bracket that closes the one at `opening`."""
     depth = 0
     for at in range(opening, len(tokens)):
         depth += (word(tokens[at]) == "(") - (word(tokens[at]) == ")")
