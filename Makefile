@@ -35,12 +35,12 @@ ui: setup dagster-home sample-log  ## open Dagster with the pipelines' assets, j
 # than it gives.
 WORKERS ?= 2
 SPREAD := -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=30 --durations-min=8
-# The two tiers: what is marked `long` runs in `make verify` alone.
+# The two tiers: what exceeds the budget of its file (tests/durations.py) or is marked `long` runs in `make verify` alone.
 EVERYTHING := -m "long or not long"
 
 .PHONY: test
 test: setup  ## run the tests and the examples in the docstrings, a quarter of an hour; ARGS="-k window" chooses
-	@$(SIGNALS) $(BIN)/pytest $(or $(ARGS),$(SPREAD))
+	@$(SIGNALS) $(BIN)/pytest $(or $(ARGS),--brief $(SPREAD))
 
 .PHONY: verify
 verify: setup  ## run all tests, long ones too, with a table of what each fault led to; for nights and releases

@@ -14,7 +14,7 @@ from rs_assets.runtime.options import RunOptions
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.spark.settings import SparkSettings
 from rs_assets.testing import KafkaBroker
-from tests.durations import Recorder, recorded, seconds_of
+from tests.durations import Recorder, brief, longest_first, recorded
 from tests.faults.processes import QUICK_START
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ HEAVY = {"slow", "cluster", "browser", "faults", "long", "bench"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--plain` leaves out what starts Java, `--record` writes how long each file took."""
+    """`--plain` leaves out what starts Java, `--brief` what exceeds its file's budget, `--record` writes durations."""
     parser.addoption("--plain", action="store_true", help="only tests that start no Java process (make check)")
+    parser.addoption("--brief", action="store_true", help="only tests within the budget of their file (make test)")
     parser.addoption("--record", action="store_true", help="write tests/durations.json (make durations)")
 
 
@@ -44,12 +45,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--plain` only the tests without Java stay; workers begin with the longest files."""
+    """Only the tests that the options leave, and the longest files first, by which workers share them evenly."""
+    everything, durations = [*items], recorded()
     if config.getoption("--plain"):
         items[:] = [item for item in items if not _needs_java(item)]
+    if config.getoption("--brief"):
+        items[:] = brief(items, durations)
+    left = {*items}
+    config.hook.pytest_deselected(items=[item for item in everything if item not in left])
     if hasattr(config, "workerinput"):
-        durations = recorded()
-        items.sort(key=lambda item: -seconds_of(item.nodeid.partition("::")[0], durations))
+        items[:] = longest_first(items, durations)
 
 
 def _needs_java(item: pytest.Item) -> bool:

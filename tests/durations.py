@@ -1,55 +1,121 @@
-"""How long each test file takes, kept in durations.json: workers begin with the longest, and a budget holds.
+"""How long each test takes, kept in durations.json: it decides what `make test` runs and what workers begin with.
 
-`make durations` records it, on a machine that does nothing else. Files that were not run keep their seconds.
+`make test` runs, of each file, every test of less than a second, and of the longer ones as many as the budget of a file
+allows, in the order of the file and at least one; so each file keeps its promise at least once. Tests marked `canary`
+are always among them, those marked `long` never. `make verify` runs everything. A test without a record is run.
+
+`make durations` records, on a machine that does nothing else. Tests that were not run keep their seconds.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-RECORD = Path(__file__).with_name("durations.json")
-ROOT = RECORD.parents[1]
-# The tiers: what `make test` runs, and what `make verify` runs beside it.
-TEST, LONG = "test", "long"
+RECORD: Final = Path(__file__).with_name("durations.json")
+ROOT: Final = RECORD.parents[1]
+# Of each file: what a test may take to be run in any case, and what all its longer tests may take together.
+SHORT_S: Final = 1.0
+BUDGET_S: Final = 8.0
+# Shorter tests are not recorded one by one.
+RECORDED_S: Final = 0.5
+CANARY, LONG = "canary", "long"
 
+# Seconds by file and test; a test is known by what stands behind `::` in its id.
 Durations = Mapping[str, Mapping[str, float]]
 
 
 def recorded() -> Durations:
-    """Seconds by file and tier, as they were recorded last."""
+    """Seconds by file and test, as they were recorded last."""
     return json.loads(RECORD.read_text(encoding="utf-8"))
 
 
-def seconds_of(file: str, durations: Durations) -> float:
-    """The seconds of all tests of `file`; a file without a record counts as a long one, so that it begins early."""
-    return sum(durations[file].values()) if file in durations else 60.0
+def file_of(nodeid: str) -> str:
+    """The file of a test.
+
+    >>> file_of("tests/sql/test_over.py::test_lag[1]")
+    'tests/sql/test_over.py'
+    """
+    return nodeid.partition("::")[0]
+
+
+def name_of(nodeid: str) -> str:
+    """The name of a test within its file.
+
+    >>> name_of("tests/sql/test_over.py::test_lag[1]")
+    'test_lag[1]'
+    """
+    return nodeid.partition("::")[2]
+
+
+def within_budget(tests: Sequence[str], seconds: Mapping[str, float], canaries: Iterable[str] = ()) -> set[str]:
+    """Which of the tests of one file `make test` runs; `seconds` has those that are known.
+
+    >>> sorted(within_budget(["a", "b", "c", "d"], {"a": 6.0, "b": 5.0, "c": 1.5, "d": 0.1}))
+    ['a', 'c', 'd']
+    >>> sorted(within_budget(["a", "b"], {"a": 60.0, "b": 20.0}))
+    ['b']
+    >>> sorted(within_budget(["a", "b"], {"a": 60.0, "b": 20.0}, canaries=["a"]))
+    ['a']
+    """
+    chosen = set(canaries)
+    longer = [test for test in tests if test not in chosen and seconds.get(test, 0.0) >= SHORT_S]
+    left = BUDGET_S - sum(seconds.get(test, 0.0) for test in chosen)
+    for test in longer:
+        if seconds[test] <= left:
+            left -= seconds[test]
+            chosen.add(test)
+    if longer and not chosen:
+        chosen.add(min(longer, key=lambda test: seconds[test]))
+    return chosen | (set(tests) - set(longer))
+
+
+def brief(items: Sequence[pytest.Item], durations: Durations) -> list[pytest.Item]:
+    """The items that `make test` runs, in their order."""
+    by_file: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if not item.get_closest_marker(LONG):
+            by_file[file_of(item.nodeid)].append(item)
+    chosen: set[str] = set()
+    for file, its in by_file.items():
+        canaries = [name_of(item.nodeid) for item in its if item.get_closest_marker(CANARY)]
+        names = [name_of(item.nodeid) for item in its]
+        chosen |= {f"{file}::{name}" for name in within_budget(names, durations.get(file, {}), canaries)}
+    return [item for item in items if f"{file_of(item.nodeid)}::{name_of(item.nodeid)}" in chosen]
+
+
+def longest_first(items: Sequence[pytest.Item], durations: Durations) -> list[pytest.Item]:
+    """The items, file by file, those with the longest tests first; an unknown test counts as half a second."""
+    total: defaultdict[str, float] = defaultdict(float)
+    for item in items:
+        total[file_of(item.nodeid)] += durations.get(file_of(item.nodeid), {}).get(name_of(item.nodeid), RECORDED_S)
+    return sorted(items, key=lambda item: -total[file_of(item.nodeid)])
 
 
 @dataclass(slots=True)
 class Recorder:
-    """A plugin that sums what tests take, set-up and tear-down included, and writes it at the end of the session."""
+    """A plugin that sums the phases of each test and writes them at the end of the session."""
 
-    seconds: defaultdict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add one phase of a test to its file."""
-        file = report.nodeid.partition("::")[0]
-        tier = LONG if LONG in report.keywords else TEST
-        self.seconds[file][tier] = self.seconds[file].get(tier, 0.0) + report.duration
+        """Add one phase of a test."""
+        self.seconds[report.nodeid] += report.duration
 
     def pytest_sessionfinish(self) -> None:
         """Write what was seen over the record, without files that are gone."""
-        known = {**recorded(), **{file: rounded(tiers) for file, tiers in self.seconds.items()}}
-        kept = {file: known[file] for file in sorted(known) if (ROOT / file).is_file()}
-        RECORD.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-
-
-def rounded(tiers: Mapping[str, float]) -> dict[str, float]:
-    """The seconds to a tenth."""
-    return {tier: round(tiers[tier], 1) for tier in sorted(tiers)}
+        known: dict[str, dict[str, float]] = {file: dict(tests) for file, tests in recorded().items()}
+        for nodeid, seconds in self.seconds.items():
+            tests = known.setdefault(file_of(nodeid), {})
+            tests.pop(name_of(nodeid), None)
+            if seconds >= RECORDED_S:
+                tests[name_of(nodeid)] = round(seconds, 1)
+        there = [file for file in sorted(known) if known[file] and (ROOT / file).is_file()]
+        kept = {file: known[file] for file in there}
+        RECORD.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
