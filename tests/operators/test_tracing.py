@@ -124,7 +124,7 @@ REFUSED = {
     "recursion": (deep, "RecursionError|more than"),
     "a power": (lambda r: r["n"] ** r["n"] ** 9, "may take any time"),
     "too many ways": (lambda r: sum(1 for x in range(80) if r["n"] == x) > 0, "sum\\(\\) is not known"),
-    "many questions": (lambda r: [x for x in range(80) if r["n"] == x], "more than 64 ways|too many questions"),
+    "many questions": (lambda r: [x for x in range(80) if r["n"] == x], "more than 64 paths|too many questions"),
     "a class": (dict, "not a plain function"),
     "an attribute": (lambda r: r.__class__ is dict, "it uses .__class__"),
 }
