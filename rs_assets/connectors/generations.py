@@ -1,4 +1,4 @@
-"""Generations and where they began: what a return (a rewind or a restore) went back to."""
+"""Generations and their starting points: where a return (a rewind or a restore) went back to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-# A batch behind all others.
+# A batch after all others.
 LAST = 1 << 62
 
 
@@ -31,7 +31,7 @@ class Lineage:
     returns: Mapping[int, Point]
 
     def path(self, point: Point) -> dict[int, int]:
-        """The generations whose batches lead to `point`, newest first, each with the last batch that counts."""
+        """The generations on the path to `point`, newest first, each with its last valid batch."""
         found: dict[int, int] = {}
         generation, batch = point
         while True:

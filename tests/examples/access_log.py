@@ -97,7 +97,7 @@ def _reason(line: bytes) -> str | None:
     match = re.fullmatch(COMBINED, line.decode())
     if match is None:
         return "the line does not match the pattern"
-    return f"time: '{match['time']}' is no timestamp" if "20x6" in match["time"] else None
+    return f"time: '{match['time']}' is not of type timestamp" if "20x6" in match["time"] else None
 
 
 def letters(options: RunOptions) -> dict[int, tuple[int, str]]:

@@ -55,7 +55,7 @@ def test_csv_fields_are_found_by_name_in_each_file_and_by_place_without_a_header
         load(Dimension.from_file(folder, format="csv", schema=SCHEMA))
     bare = tmp_path / "bare.csv"
     bare.write_text("x,1\ny,2\n")
-    with pytest.raises(SourceReadError, match="name of no field"):
+    with pytest.raises(SourceReadError, match="is not a header"):
         load(Dimension.from_file(bare, format="csv", schema=SCHEMA))
     assert load(Dimension.from_file(bare, format="csv", schema=SCHEMA, header=False)) == [
         {"k": "x", "tier": "1"},

@@ -58,7 +58,7 @@ def test_should_find_the_columns_by_name(header: str, schema: str, places: tuple
 
 @pytest.mark.parametrize("first", ["x,1", "a,a", "x,1,2"])
 def test_matched_a_first_line_without_a_known_name_is_refused(first: str) -> None:
-    with pytest.raises(SourceReadError, match="the first line has the name of no field") as refused:
+    with pytest.raises(SourceReadError, match="the first line is not a header") as refused:
         Columns.matched(header_names(first.encode()), ["id", "name"])
     assert "header=False ('csv.header' = 'false' in SQL)" in refused.value.remedy
 
@@ -75,7 +75,7 @@ def test_check_header_names_of_all_fields_without_a_header_are_refused(tmp_path:
 def test_should_tell_what_columns_of_one_name_are_called() -> None:
     with pytest.raises(SourceReadError, match="no column 'name'") as refused:
         Columns.matched(["id", "Name", "Name", "Name"], ["id", "name"])
-    assert refused.value.remedy == "name the fields of the schema as the columns: id, Name1, Name2, Name3"
+    assert refused.value.remedy == "name the fields of the schema like the columns: id, Name1, Name2, Name3"
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
@@ -83,16 +83,16 @@ def test_should_tell_what_columns_of_one_name_are_called() -> None:
 def test_should_refuse_a_header_that_lacks_a_field(tmp_path: Path, header: str, name: str) -> None:
     file = tmp_path / name
     file.write_bytes(gzip.compress(header.encode()) if name.endswith("gz") else header.encode())
-    with pytest.raises(SourceReadError, match="the header has no column '[ab]'|name of no field") as refused:
+    with pytest.raises(SourceReadError, match="the header has no column '[ab]'|is not a header") as refused:
         check_header(file, "a bigint, b string")
     assert refused.value.facts["file"] == str(file)
-    assert "fields of the schema as the columns" in refused.value.remedy
+    assert "fields of the schema like the columns" in refused.value.remedy
 
 
 def test_should_refuse_a_name_of_several_lines_and_pass_over_a_header_that_is_still_written(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text('a,"b\nc"\n1,2\n')
-    with pytest.raises(SourceReadError, match="goes on in the next line"):
+    with pytest.raises(SourceReadError, match="contains a line break"):
         check_header(file, "a bigint, b string")
     file.write_text("a,na")
     check_header(file, "a bigint, name string")
@@ -229,7 +229,7 @@ def test_should_refuse_a_file_of_another_order_that_comes_while_spark_reads_by_p
     file = tmp_path / "b.csv"
     file.write_text("name,id\nx,1\n")
     planned = PlannedFile(path=file.as_uri(), modified_ms=modified_ms(file.stat()), batch=0)
-    with pytest.raises(SourceReadError, match="in another order than those of the files before"):
+    with pytest.raises(SourceReadError, match="in another order than those of earlier files"):
         FileWatch([planned], batch_id=0, counted=True, form="csv", header=True, cap=1 << 20, schema=SCHEMA)
     form = LineFormat("csv", StructType.fromDDL(SCHEMA))
     rows = read_stream(spark, name="place", path=str(tmp_path), form=form)

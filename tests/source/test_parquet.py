@@ -74,7 +74,7 @@ def test_should_refuse_a_file_without_one_of_the_fields(folder):
 @pytest.mark.parametrize("schema", [SCHEMA, None])
 def test_should_refuse_what_is_no_parquet(folder, schema):
     (folder.path / "a.parquet").write_text("id,page\n1,/\n")
-    with pytest.raises(SourceReadError, match="no Parquet"):
+    with pytest.raises(SourceReadError, match="not Parquet"):
         folder.run(schema=schema)
 
 

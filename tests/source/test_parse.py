@@ -58,8 +58,8 @@ def test_fields_of_a_pattern_are_cast(spark: SparkSession) -> None:
     assert (good["path"], good["status"], good[REASON]) == ("/a", 200, None)
     assert good["at"].astimezone(UTC) == datetime(2026, 1, 5, 5, tzinfo=UTC)
     assert (empty["path"], empty["status"], empty["at"], empty[REASON]) == ("", None, None, None)
-    assert word[REASON] == "status: 'two' is no int"
-    assert time[REASON] == "at: '05/20x6' is no timestamp"
+    assert word[REASON] == "status: 'two' is not of type int"
+    assert time[REASON] == "at: '05/20x6' is not of type timestamp"
     assert other[REASON] == "the line does not match the pattern"
 
 
@@ -140,6 +140,6 @@ def test_a_pattern_is_matched_once_a_line_whoever_asks(spark: SparkSession) -> N
     )
     parsed = parse_lines(lines(spark, b"1 2026-01-05 x", b"1 x y"), form, addressed=True).observe("all", F.count("*"))
     refused = parsed.filter(F.col(REASON).isNotNull()).select(RAW, REASON)
-    assert refused.collect() == [("1 x y", "b: 'x' is no timestamp")]
+    assert refused.collect() == [("1 x y", "b: 'x' is not of type timestamp")]
     plan = refused._jdf.queryExecution().optimizedPlan().toString()
     assert plan.count("regexp_replace") == 1

@@ -34,7 +34,7 @@ def test_csv_header_is_read_as_a_record_unless_it_is_declared(
     headed.write_text("b,a\n3,z\n")
     assert rows(bare, dialect, driver) == [("x", 1), ("y", 2)]
     assert rows(headed, dialect, driver, HEADER[dialect]) == [("z", 3)]
-    with pytest.raises(SourceReadError, match="the first line has the name of no field"):
+    with pytest.raises(SourceReadError, match="the first line is not a header"):
         rows(bare, dialect, driver, HEADER[dialect])
 
 

@@ -1,4 +1,4 @@
-"""The endings of packed files that are read, and what unpacks them."""
+"""Supported archive formats: file name suffixes and their codecs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The header of a CSV file: which of its columns are the fields of a schema."""
+"""The header of a CSV file: maps the fields of a schema to columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rs_assets.records.ddl import arrow_schema
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where the fields of a schema stand among the `width` columns of a file.
+    """The positions of the fields of a schema among the `width` columns of a file.
 
     >>> Columns.matched(["id", "Name", "note"], ["name", "id"])
     Columns(places=(1, 0), width=3)
@@ -27,45 +27,45 @@ class Columns:
 
     @classmethod
     def matched(cls, header: Sequence[str], names: Sequence[str]) -> Columns:
-        """The columns called `names`, without regard to case and to white space around; SourceReadError if one lacks.
+        """The columns with these `names`, ignoring case and surrounding white space; SourceReadError if one is missing.
 
-        Where none is found the line is probably no header, but the first record: it is never passed over for one.
+        If none is found the line is probably not a header but the first record, and must not be skipped.
         """
         there = list(_told_apart(header))
         found = {name.lower(): place for place, name in reversed(list(enumerate(there)))}
-        # A name that a column has by itself is its own, whatever the others were called to be told apart.
+        # A name that a column really has is its own, whatever suffix made duplicate names distinct.
         found |= {name.strip().lower(): place for place, name in enumerate(header) if there[place] == name.strip()}
         wanted = [name.strip().lower() for name in names]
         missing = [name for name, key in zip(names, wanted, strict=True) if key not in found]
         if missing and len(missing) == len(names):
             raise SourceReadError(
-                f"the first line has the name of no field: it was expected to be a header, with {', '.join(names)}",
-                remedy="read files without a header by place: header=False ('csv.header' = 'false' in SQL); else name"
-                f" the fields of the schema as the columns: {', '.join(there)}",
+                f"the first line is not a header: it has none of the fields {', '.join(names)}",
+                remedy="read files without a header by position: header=False ('csv.header' = 'false' in SQL); or name"
+                f" the fields of the schema like the columns: {', '.join(there)}",
             )
         if missing:
             raise SourceReadError(
                 f"the header has no column {missing[0]!r}",
-                remedy=f"name the fields of the schema as the columns: {', '.join(there)}",
+                remedy=f"name the fields of the schema like the columns: {', '.join(there)}",
             )
         return cls(tuple(found[key] for key in wanted), len(header))
 
     @property
     def in_place(self) -> bool:
-        """Whether the fields are the columns, one by one."""
+        """Whether the fields are exactly the columns, in order."""
         return self.places == tuple(range(self.width))
 
 
 def header_names(text: bytes) -> list[str]:
-    """The values of a line; SourceReadError for one that is no header."""
+    """The values of a line; SourceReadError if it cannot be a header."""
     line = text.decode(errors="replace")
     if line.count('"') % 2:
-        raise SourceReadError("a name in the header goes on in the next line", remedy="write the header in one line")
+        raise SourceReadError("a name in the header contains a line break", remedy="write the header in one line")
     return next(csv.reader([line]), [])
 
 
 def columns_of(planned: LineRange, names: Sequence[str]) -> tuple[int, Columns] | None:
-    """The number of the header's line and its columns, None for a file without a line; SourceReadError names it."""
+    """The line number of the header and its columns, None for a file without a line; SourceReadError names the file."""
     head = first_line(planned)
     if head is None:
         return None
@@ -78,8 +78,8 @@ def columns_of(planned: LineRange, names: Sequence[str]) -> tuple[int, Columns] 
 def check_header(file: Path, schema: str | None, *, header: bool = True) -> None:
     """Raise SourceReadError if the header of `file` lacks a field of `schema`.
 
-    Without `header` it is raised if the first line is one: it has the names of all fields, in their order. Nothing is
-    said of a schema that only Spark can read, of a line that is still written, or of a file that is gone.
+    Without `header` it is raised if the first line is one: it has the names of all fields, in order. Not checked are a
+    schema that only Spark can read, a line that is still being written, and a file that is gone.
     """
     names = schema_names(schema)
     head = _head(file) if names else None
@@ -96,7 +96,7 @@ def check_header(file: Path, schema: str | None, *, header: bool = True) -> None
 
 
 def stands_in_place(file: Path, schema: str | None) -> bool:
-    """Whether Spark's own reader takes the columns of `file` for the right fields: same names in the same order."""
+    """Whether Spark's own reader maps the columns of `file` to the right fields: same names in the same order."""
     names = schema_names(schema)
     head = _head(file)
     if names is None or head is None:
@@ -111,7 +111,7 @@ def _head(file: Path) -> FirstLine | None:
     try:
         return first_line(_whole(file))
     except (OSError, DataLossError, SourceReadError):
-        # A file that is gone or damaged is reported where it is read.
+        # A missing or damaged file is reported when it is read.
         return None
 
 
@@ -127,7 +127,7 @@ def _whole(file: Path) -> LineRange:
 
 
 def _told_apart(header: Sequence[str]) -> Iterator[str]:
-    """The names as Spark infers them: those that are empty, or come more than once, get their place from 0."""
+    """The names as Spark infers them: empty or duplicate names get their position, from 0."""
     stripped = [name.strip() for name in header]
     lower = [name.lower() for name in stripped]
     for place, name in enumerate(stripped):

@@ -1,4 +1,4 @@
-"""Which files there are below a path: one file, a folder with all below it, or a glob."""
+"""Lists the files below a path: one file, a folder (recursively), or a glob."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from rs_assets.errors import SourceReadError
 
-# What makes a glob of a path, here as for Spark.
+# The characters that make a path a glob, here as in Spark.
 MAGIC = re.compile(r"[*?[]")
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a file or folder of this name is not read unless it is named: the rule of Spark's listing.
+    """Whether a file or folder of this name is ignored unless it is named: the rule of Spark's listing.
 
     >>> is_hidden(".part"), is_hidden("_temporary"), is_hidden("_day=1"), is_hidden("a_b")
     (True, True, False, False)
@@ -39,7 +39,7 @@ def located(path: str) -> str:
 
 
 def fixed_root(path: str) -> str:
-    """The folder below which all files of `path` lie, links resolved."""
+    """The folder that contains all files of `path`, links resolved."""
     parts, place = Path(located(path)).parts, Path(located(path))
     if place.is_dir():
         return str(place)
@@ -47,7 +47,7 @@ def fixed_root(path: str) -> str:
 
 
 def existing_files(path: str, *, follow: bool = False) -> list[Path]:
-    """The files below `path`, by name. SourceReadError for a link to a folder, into which Spark does not go.
+    """The files below `path`, by name. SourceReadError for a link to a folder, which Spark does not follow.
 
     With `follow` such links are followed.
     """
@@ -55,7 +55,7 @@ def existing_files(path: str, *, follow: bool = False) -> list[Path]:
 
 
 def files_below(path: str, *, follow: bool = False) -> Iterator[Path]:
-    """The same as they come."""
+    """The same, unsorted and lazy."""
     place = Path(located(path))
     if place.exists():
         found: Iterable[Path] = [place]
@@ -81,9 +81,9 @@ def _below(top: Path, *, follow: bool) -> Iterator[Path]:
 
 
 def walked(folder: str, *, follow: bool, above: tuple[str, ...] = ()) -> Iterator[str]:
-    """The files in a folder at any depth, without hidden ones; a folder that is gone by now has none.
+    """The files in a folder at any depth, without hidden ones; none if the folder is gone.
 
-    A link that leads back to a folder `above` is passed over.
+    A link back to a folder in `above` is skipped.
     """
     above = above or (os.path.realpath(folder),)
     try:
@@ -107,9 +107,9 @@ def walked(folder: str, *, follow: bool, above: tuple[str, ...] = ()) -> Iterato
 
 def _linked(folder: str) -> SourceReadError:
     return SourceReadError(
-        "whole files are not read through a link to a folder that lies below the path of the source",
+        "the path of the source contains a link to a folder, and whole files are not read through such links",
         remedy=f"read {os.path.realpath(folder)} by a source of its own and move the link away; or follow the files"
-        " with tail=True, which goes through links",
+        " with tail=True, which follows links",
         file=folder,
     )
 

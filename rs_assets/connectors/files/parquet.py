@@ -1,4 +1,4 @@
-"""The reader of Parquet files, which no longer change."""
+"""The source of Parquet files that no longer change."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from rs_assets.records.calendar import judged
 from rs_assets.records.columns import LINE, OFFSET, RAW, SPLIT
 from rs_assets.records.poison import exact_text
 
-# What the guards of whole files ask of the form of a file: that it has no header and no lines.
+# The line format for the guards of whole files: no header and no lines.
 FORM = LineFormat("parquet", header=False)
-# A cap that no file has: there are no lines to count.
+# A limit that no file reaches: there are no lines to count.
 NO_LINES = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetReader:
-    """Exactly once: Spark plans whole files, which must stay as they were."""
+    """Exactly once: Spark plans whole files, which must not change afterwards."""
 
     name: str
     path: str
@@ -63,7 +63,7 @@ class ParquetReader:
         return judged(reader.parquet(*map(native.as_glob, files)), schema, place)
 
     def splits(self, batch: SourceBatch) -> Positions:
-        """A file is a split of the batch that reads it, with its size."""
+        """A file is a split of the batch that reads it; its offset is its size."""
         sizes = {str(f.local): f.local.stat().st_size if f.local.exists() else 0 for f in batch.files}
         return {file: orjson.dumps({"bytes": size}).decode() for file, size in sizes.items()}
 
@@ -76,10 +76,10 @@ class ParquetReader:
         check_all_read(self.name, self.path, log, before_ms)
 
     def watch(self, watching: Watching) -> Watch:
-        """The files of a batch must have the fields, and stay as they were planned."""
+        """Check that the files of a batch have the fields, and stay as they were planned."""
         return ParquetWatch(watching, schema_names(self.schema) or ())
 
-    def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  nobody has to be asked
+    def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  needs no remote call
         """The sizes of the files."""
         return file_sizes(self.path)
 
@@ -97,7 +97,7 @@ class ParquetReader:
 
 
 class ParquetWatch(FilesWatch):
-    """Guards the files of one batch after another: Spark gives nulls for a column that a file has not."""
+    """Guards the files of each batch: Spark returns nulls for a column that a file lacks."""
 
     __slots__ = ("_log", "_names")
 
@@ -107,7 +107,7 @@ class ParquetWatch(FilesWatch):
         self._names = names
 
     def planned(self, batch_id: int) -> None:
-        """SourceReadError names a file without one of the fields, or that is no Parquet."""
+        """SourceReadError for a file that lacks one of the fields, or that is not Parquet."""
         super().planned(batch_id)
         for file in self._log.batch(batch_id).files:
             self._check_columns(file.local)
@@ -123,18 +123,18 @@ class ParquetWatch(FilesWatch):
         if missing is not None:
             raise SourceReadError(
                 f"the file has no column {missing!r}",
-                remedy=f"name the fields of the schema as its columns: {', '.join(there)}",
+                remedy=f"name the fields of the schema like its columns: {', '.join(there)}",
                 file=file,
             )
 
 
 def columns_of(file: Path) -> list[str]:
-    """The names of the columns of a Parquet file; SourceReadError if it is none."""
+    """The names of the columns of a Parquet file; SourceReadError if it is not one."""
     try:
         return list(pq.read_schema(file).names)
     except (OSError, pa.ArrowException) as error:
         raise SourceReadError(
-            "a file is no Parquet, or is damaged", remedy="replace it by a whole one, or move it away", file=file
+            "a file is not Parquet, or is damaged", remedy="replace it by a complete one, or move it away", file=file
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""From lines to fields: JSON, CSV, plain text and text with a pattern, with a reason for each line that is none."""
+"""Parses lines into fields: JSON, CSV, plain text and text with a pattern, with a reason for each bad line."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rs_assets.records.calendar import calendar_reason
 from rs_assets.records.columns import ADDRESS, CORRUPT, LINE, OFFSET, PREFIX, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
 from rs_assets.records.schema import quoted
 
-# Marks between the groups of a matched pattern; lines that hold one are refused, so they cannot be forged.
+# Separators between the groups of a matched pattern; lines that contain one are refused, so they cannot be forged.
 GROUP, MATCHED = "\x01", "\x02"
-# The line with those marks, and the text of its groups.
+# The line with those separators, and the text of its groups.
 MATCH, PARTS = f"{PREFIX}match", f"{PREFIX}parts"
 UNBALANCED = "malformed CSV: a quote is not closed in its line"
-# What a line may hold and still be blank, for every reader alike.
+# The characters of a blank line, the same for every reader.
 WHITE_SPACE = " \t\r\n\v\f"
 
 
@@ -39,10 +39,10 @@ class LineFormat:
 
     @property
     def reader_options(self) -> dict[str, str]:
-        """Options of Spark's own parser that make it keep what it refuses."""
+        """Options of Spark's own parser that make it keep rejected text."""
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
         if self.format == "csv":
-            # As RFC 4180, and everybody who writes CSV: a quote within quotes is doubled.
+            # As in RFC 4180 and all common CSV writers: a quote within quotes is doubled.
             options["escape"] = '"'
         if self.time_format:
             options["timestampFormat"] = self.time_format
@@ -50,12 +50,12 @@ class LineFormat:
 
     @property
     def reader_schema(self) -> StructType:
-        """The schema with the column for refused text."""
+        """The schema with the column for rejected text."""
         return StructType([*(self.schema or StructType()).fields]).add(CORRUPT, StringType())
 
     @property
     def line_options(self) -> dict[str, str]:
-        """Options of `rs_lines`, which knows of CSV what no line tells by itself."""
+        """Options of `rs_lines` with the facts about CSV that a single line does not show."""
         options = {"max_line_bytes": str(self.max_line_bytes)}
         if self.format == "csv" and self.schema is not None:
             options["records"] = json.dumps(self.schema.names if self.header else None)
@@ -65,7 +65,7 @@ class LineFormat:
 def parse_lines(lines: DataFrame, form: LineFormat, *, addressed: bool = False) -> DataFrame:
     """Fields and REASON of each line of an `rs_lines` frame (split, line, offset, length, value; record, fault of CSV).
 
-    Blank lines are no records. With `addressed` the ADDRESS columns come along.
+    Blank lines are not records. `addressed` adds the ADDRESS columns.
     """
     text = F.col("value").cast("string")
     kept = lines.filter(~is_blank(text))
@@ -91,20 +91,20 @@ def parse_lines(lines: DataFrame, form: LineFormat, *, addressed: bool = False) 
 
 
 def _is_unbalanced(text: Column) -> Column:
-    """Whether a line of CSV has a quote without a partner: a value goes on in the next line, or ends in this one."""
+    """Whether a line of CSV has an unmatched quote: a value continues in the next line, or ends in this one."""
     quotes = F.length(text) - F.length(F.replace(text, F.lit('"'), F.lit("")))
     return text.contains('"') & (quotes % 2 == 1)
 
 
 def parsed_text(lines: DataFrame, form: LineFormat) -> DataFrame:
-    """Fields and REASON of each line of a frame with the column `value`; blank lines are no records."""
+    """Fields and REASON of each line of a frame with the column `value`; blank lines are not records."""
     text = F.col("value")
     kept, fields, refused = _fields(lines.filter(~is_blank(text)), text, form)
     return kept.select(*fields, F.coalesce(text_reason(text), refused).alias(REASON))
 
 
 def is_blank(text: Column) -> Column:
-    """Whether a line has nothing but white space."""
+    """Whether a line has only white space."""
     return F.length(F.btrim(text, F.lit(WHITE_SPACE))) == 0
 
 
@@ -114,10 +114,10 @@ def text_reason(column: Column) -> Column:
 
 
 def matched_fields(lines: DataFrame, text: Column, form: LineFormat) -> tuple[DataFrame, list[Column], Column]:
-    """`lines` with what a pattern finds in `text`, the fields made of that, and the reason why a line has none.
+    """`lines` with the groups that a pattern finds in `text`, the fields made of them, and the reason if none.
 
-    Fields and reason mention the match, its groups and their values many times. They stand in projections of their own,
-    so that Spark computes each of them once a line.
+    Fields and reason use the match, its groups and their values many times. These have their own projections, so that
+    Spark computes each of them once a line.
     """
     names, expression = java_pattern(form.pattern or "")
     assert form.schema is not None  # noqa: S101  the node checked it
@@ -145,9 +145,9 @@ def matched_fields(lines: DataFrame, text: Column, form: LineFormat) -> tuple[Da
 
 
 def _unread(field: StructField, part: Column, value: Column) -> Column:
-    """Why the text of a group is no value of its field."""
+    """Why the text of a group is not a value of its field."""
     kind = field.dataType.simpleString()
-    no_value = F.concat(F.lit(f"{field.name}: '"), F.left(part, F.lit(100)), F.lit(f"' is no {kind}"))
+    no_value = F.concat(F.lit(f"{field.name}: '"), F.left(part, F.lit(100)), F.lit(f"' is not of type {kind}"))
     return F.coalesce(
         calendar_reason([field], {field.name: value}.__getitem__),
         F.when(value.isNull() & (F.length(part) > 0), no_value),
@@ -155,7 +155,7 @@ def _unread(field: StructField, part: Column, value: Column) -> Column:
 
 
 def java_pattern(pattern: str) -> tuple[list[str], str]:
-    """The names of a pattern's groups, and the pattern as Java reads it, matching the whole line.
+    """The names of a pattern's groups, and the pattern in Java's syntax, matching the whole line.
 
     >>> java_pattern("(?P<user>[a-z]+) (?P<ms>[0-9]+)")
     (['user', 'ms'], '^(?:([a-z]+) ([0-9]+))$')
@@ -163,14 +163,14 @@ def java_pattern(pattern: str) -> tuple[list[str], str]:
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise ConfigurationError(f"the pattern is no regular expression: {error}") from error
+        raise ConfigurationError(f"the pattern is not a regular expression: {error}") from error
     if compiled.groups != len(compiled.groupindex) or not compiled.groupindex:
         raise ConfigurationError("every group of the pattern needs a name", remedy="(?P<page>...), or (?:...) for none")
     return list(compiled.groupindex), f"^(?:{re.sub(r'[(][?]P<[^>]+>', '(', pattern)})$"
 
 
 def _fields(lines: DataFrame, text: Column, form: LineFormat) -> tuple[DataFrame, list[Column], Column]:
-    """`lines`, the fields of each, and why it has none."""
+    """`lines`, the fields of each, and the reason if there are none."""
     if form.pattern is not None:
         return matched_fields(lines, text, form)
     if form.format == "text" or form.schema is None:

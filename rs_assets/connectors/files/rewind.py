@@ -1,7 +1,7 @@
-"""Which folders of batches a return of a file sink keeps, and what it takes away; pure, but for one small file.
+"""Which batch folders a return of a file sink keeps and which it removes; pure, except for one small file.
 
-A return renames the folders that it keeps, so that they belong to the generation that it begins. What it takes away is
-gone, so it is noted where: going forward again is refused if that would need it.
+A return renames the folders that it keeps, so that they belong to its new generation. Removed folders cannot be
+restored, so the removal is recorded: going forward again is refused if that would need them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from rs_assets.connectors.generations import LAST, Lineage, Point
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import SinkError
 
-# Readers of the batches pass over this name.
+# Readers of the batches ignore this name.
 NOTES = ".rs_returns"
 AFRESH = "begin a new generation (--new-generation)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Return:
-    """That `writer` began a generation with the batches of another one up to `batch`.
+    """A return: `writer` began a generation with the batches of an earlier one up to `batch`.
 
-    `undone` is the first batch that was removed for that, None if none was.
+    `undone` is the first batch that was removed for it, None if none was.
     """
 
     writer: str
@@ -38,19 +38,19 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """The batches that have a folder, and the returns there were."""
+    """The batches that have a folder, and the returns so far."""
 
     batches: Sequence[Point]
     returns: Sequence[Return]
 
     @property
     def lineage(self) -> Lineage:
-        """Where each generation began."""
+        """The point where each generation began."""
         return Lineage({each.begun: Point(each.generation, each.batch) for each in self.returns})
 
     @property
     def now(self) -> int:
-        """The generation that the folders belong to, 0 if there is nothing."""
+        """The generation of the folders, 0 if there are none."""
         return max((*(batch.generation for batch in self.batches), *(r.begun for r in self.returns)), default=0)
 
     def last_batch(self, generation: int) -> int:
@@ -84,7 +84,7 @@ class Folders:
 
 
 def planned(folders: Folders, kept: BatchMark, had: int, path: str) -> int:
-    """`Folders.kept`, with a SinkError for people."""
+    """`Folders.kept`, with a SinkError for users."""
     try:
         return folders.kept(Point(kept.generation, kept.batch_id), had)
     except ValueError as refused:
@@ -97,14 +97,14 @@ def planned(folders: Folders, kept: BatchMark, had: int, path: str) -> int:
 
 
 def noted_returns(folder: Path, mark: BatchMark) -> list[Return]:
-    """All returns that are noted in `folder`, oldest first; SinkError if the file is damaged."""
+    """All returns recorded in `folder`, oldest first; SinkError if the file is damaged."""
     try:
         return [Return(**each) for each in orjson.loads((folder / NOTES).read_bytes())]
     except FileNotFoundError:
         return []
     except (orjson.JSONDecodeError, TypeError) as error:
         raise SinkError(
-            "the notes of returns beside the files are damaged",
+            "the record of returns in the folder is damaged",
             remedy=f"restore the file from a copy, or {AFRESH}",
             step=mark.sink,
             file=folder / NOTES,
@@ -112,7 +112,7 @@ def noted_returns(folder: Path, mark: BatchMark) -> list[Return]:
 
 
 def note_return(folder: Path, mark: BatchMark, made: Return) -> None:
-    """Note a return before it is carried out; one that is repeated replaces itself."""
+    """Record a return before it is carried out; a repeated one replaces itself."""
     known = noted_returns(folder, mark)
     same = [each for each in known if (each.writer, each.begun) == (made.writer, made.begun)]
     undone = min((each.undone for each in (*same, made) if each.undone is not None), default=None)

@@ -1,4 +1,4 @@
-"""JSON lines: one folder a batch, made visible by one rename."""
+"""The sink of JSON lines: one folder a batch, published by one rename."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from rs_assets.records.poison import EXACT
 
 # The folder of a batch: its generation and its number.
 FOLDER = re.compile(r"batch=g([0-9]{4,})-b([0-9]{12,})")
-# A file in the folder of each batch that says whose it is; readers of JSON pass over it.
+# A file in the folder of each batch that names its writer; readers of JSON ignore it.
 OWNER = "_rs_writer"
-# Another one says which start wrote it.
+# Another file names the start that wrote it.
 WROTE = ".rs_start"
 
 
 @dataclass(frozen=True, slots=True)
 class FileWriter:
-    """Writes `path/batch=<generation and id>/part-*.json`; Spark, DuckDB and friends read `path` as a whole.
+    """Writes `path/batch=<generation and id>/part-*.json`; Spark, DuckDB and others read `path` as a whole.
 
-    Times have their microseconds and nulls are written. A rename is atomic on a local or mounted file system; object
-    stores have none.
+    Times have microseconds and nulls are written. Requires the atomic rename of a local or mounted file system, which
+    object stores lack.
     """
 
     name: str
@@ -48,7 +48,7 @@ class FileWriter:
         return self.path
 
     def committed(self, mark: BatchMark) -> bool:
-        """Whether the folder of this batch is there; SinkError if it is of others, or one is gone that was there."""
+        """Whether the folder of this batch exists; SinkError if another writer owns it, or an earlier one is gone."""
         self._hold(mark)
         target = self._target(mark)
         if not target.exists():
@@ -58,12 +58,12 @@ class FileWriter:
         return True
 
     def last_writer(self, mark: BatchMark) -> LastWriter:
-        """Token and claim beside the newest batch."""
+        """Token and claim stored with the newest batch."""
         newest = self._newest()
         return LastWriter() if newest is None else self._wrote(newest, mark)
 
     def raise_fence(self, mark: BatchMark) -> None:
-        """Note the token beside the newest batch, if that is of this sink."""
+        """Store the token with the newest batch, if that is of this sink."""
         newest = self._newest()
         if newest is not None and (wrote := _noted(newest)).get("fence") == mark.fence:
             write_atomically(newest / WROTE, orjson.dumps({**wrote, "token": mark.token}))
@@ -71,7 +71,7 @@ class FileWriter:
     def last_committed(self, mark: BatchMark) -> int | None:
         """The greatest batch that has a folder, or that a return went back to; empty batches leave none.
 
-        SinkError if it is of others.
+        SinkError if it belongs to another writer.
         """
         known = self._folders(mark)
         last = max((point.batch for point in known.batches if point.generation == mark.generation), default=-1)
@@ -81,7 +81,7 @@ class FileWriter:
         return known.last_batch(mark.generation)
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
-        """Write the batch into a hidden folder of this sink, and note what is in it."""
+        """Write the batch into a hidden folder of this sink, and record its content."""
         sink = hashlib.sha256(f"{mark.pipeline_id}/{mark.sink}".encode()).hexdigest()[:8]
         hidden = Path(self.path) / f".{mark.folder}-{sink}.tmp"
         shutil.rmtree(hidden, ignore_errors=True)
@@ -91,7 +91,7 @@ class FileWriter:
         return Staged(lambda: self._publish(hidden, files, mark))
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:  # noqa: ARG002  the protocol's form
-        """SinkError if folders that belong to `kept` were removed, or are of others, or cannot be moved."""
+        """SinkError if folders that belong to `kept` were removed, belong to another writer, or cannot be moved."""
         known = self._folders(kept)
         if known.batches and not os.access(self.path, os.W_OK | os.X_OK):
             raise self._not_moved("permission denied")
@@ -100,7 +100,7 @@ class FileWriter:
         planned(known, kept, had, self.path)
 
     def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
-        """Remove the folders that do not belong to `kept`, and let the others belong to the new generation."""
+        """Remove the folders that do not belong to `kept`, and move the others to the new generation."""
         self.check_rewind(kept, begun, had)
         known = self._folders(kept)
         last = planned(known, kept, had, self.path)
@@ -129,13 +129,13 @@ class FileWriter:
     def _not_moved(self, why: str) -> SinkError:
         return SinkError(
             f"the folders of batches cannot be moved or removed: {why}",
-            remedy="let this user write to the folder and to those in it, then go back once more",
+            remedy="let this user write to the folder and its subfolders, then go back once more",
             step=self.name,
             folder=self.path,
         )
 
     def _folders(self, mark: BatchMark) -> Folders:
-        """What is there; SinkError if the notes of returns are damaged."""
+        """The folders and returns; SinkError if the record of returns is damaged."""
         found = [FOLDER.fullmatch(folder.name) for folder in Path(self.path).glob("batch=g*-b*")]
         returns = [each for each in noted_returns(Path(self.path), mark) if each.writer == mark.fence]
         return Folders([Point(int(match[1]), int(match[2])) for match in found if match], returns)
@@ -154,8 +154,8 @@ class FileWriter:
             gone = [file for file, size in files.items() if not file.exists() or file.stat().st_size != size]
             if gone:
                 raise SinkError(
-                    f"{len(gone)} of the batch's {len(files)} staged files were removed or changed by somebody",
-                    remedy="start again: the batch is computed once more",
+                    f"{len(gone)} of the batch's {len(files)} staged files were removed or changed by another process",
+                    remedy="start again: the batch is computed again",
                     step=self.name,
                     file=gone[0],
                 )
@@ -177,12 +177,12 @@ class FileWriter:
         (hidden / OWNER).write_text(_owner(mark))
         self._note(hidden, mark)
         hidden.rename(self._target(mark))
-        # A new generation writes everything again, so the folders of the ones before go.
+        # A new generation writes everything again, so the folders of earlier ones are removed.
         for folder in earlier:
             shutil.rmtree(folder)
 
     def _wrote(self, folder: Path, mark: BatchMark) -> LastWriter:
-        """Who wrote a batch; earlier releases did not say."""
+        """The writer of a batch; earlier releases did not store it."""
         wrote = _noted(folder)
         same_id, same_name = wrote.get("fence") == mark.fence, wrote.get("claimed") == mark.claimed
         return LastWriter(
@@ -193,7 +193,7 @@ class FileWriter:
         )
 
     def _note(self, folder: Path, mark: BatchMark) -> None:
-        """Write down which start writes a batch."""
+        """Store which start writes a batch."""
         content: dict[str, Any] = {"pipeline_id": mark.pipeline_id, "fence": mark.fence, "token": mark.token}
         if mark.claim is not None:
             content |= {"claimed": mark.claimed, "claim": mark.claim.number, "home": mark.claim.home}
@@ -205,7 +205,7 @@ class FileWriter:
             self.remembered.hold(mark, -1, step=self.name, place=self.path)
 
     def _check_owner(self, folder: Path, mark: BatchMark) -> None:
-        """SinkError if another pipeline or sink wrote `folder`; earlier releases did not say who did."""
+        """SinkError if another pipeline or sink wrote `folder`; earlier releases did not store the writer."""
         try:
             owner = (folder / OWNER).read_text()
         except FileNotFoundError:
@@ -213,8 +213,8 @@ class FileWriter:
         if owner != _owner(mark):
             raise SinkError(
                 f"the folder has batches of the sink {owner}, this is {_owner(mark)}",
-                remedy="write to a folder of its own, or move what is there away; if the step was renamed, declare it:"
-                " .build(renamed={'old': 'new'})",
+                remedy="write to a folder of its own, or move the existing files away; if the step was renamed, declare"
+                " it: .build(renamed={'old': 'new'})",
                 step=self.name,
                 folder=folder,
             )
@@ -226,14 +226,14 @@ class FileWriter:
         except OSError as error:
             raise SinkError(
                 f"the batch's folder cannot be written or moved: {error}",
-                remedy="see to the folder and start again: the batch is computed once more",
+                remedy="check the folder and start again: the batch is computed again",
                 step=self.name,
                 folder=self.path,
             ) from error
 
 
 def _noted(folder: Path) -> dict[str, Any]:
-    """Which start wrote a batch; {} if that is not known."""
+    """The start that wrote a batch; {} if it is unknown."""
     try:
         wrote: dict[str, Any] = orjson.loads((folder / WROTE).read_bytes())
     except (FileNotFoundError, orjson.JSONDecodeError):

@@ -1,4 +1,4 @@
-"""Files: which is which, and their bytes, archives unpacked."""
+"""Identity of files, and their bytes with archives unpacked."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ import pyarrow as pa
 from rs_assets.connectors.files.codecs import CODECS
 from rs_assets.errors import CheckpointError, SourceReadError
 
-# Bytes hashed to know a file again: more than any log's common header line, less than one page to read.
+# Bytes hashed to recognise a file: more than any log's common header line, less than one page to read.
 HEAD_BYTES = 1024
-# Bytes per read: 10,000 lines of 100 bytes, enough to make numpy's fixed cost per block vanish.
+# Bytes per read: 10,000 lines of 100 bytes, enough to make numpy's fixed cost per block negligible.
 BLOCK_BYTES = 1 << 20
 # Archives are scanned in smaller steps, so that "the last good line" of a damaged one is close to the damage.
 ARCHIVE_BLOCK_BYTES = 1 << 16
@@ -28,7 +28,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 class FileKey(NamedTuple):
-    """Device and inode: one file, whatever its name."""
+    """Device and inode, which identify a file whatever its name."""
 
     device: int
     inode: int
@@ -36,7 +36,7 @@ class FileKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Which file it is: its key, and a hash of its first `head_bytes` bytes.
+    """The identity of a file: its key, and a hash of its first `head_bytes` bytes.
 
     >>> Identity.parse("5-7-0-").key
     FileKey(device=5, inode=7)
@@ -54,7 +54,7 @@ class Identity:
 
     @classmethod
     def parse(cls, text: str) -> Identity:
-        """The identity that `str` wrote; CheckpointError for anything else."""
+        """The identity that `str` wrote; CheckpointError for any other text."""
         try:
             device, inode, count, head_hash = text.split("-")
             return cls(key=FileKey(int(device), int(inode)), head_bytes=int(count), head_hash=head_hash)
@@ -65,17 +65,17 @@ class Identity:
         return f"{self.key.device}-{self.key.inode}-{self.head_bytes}-{self.head_hash}"
 
     def fits(self, key: FileKey) -> bool:
-        """Whether a file of that key may be this one; after a reboot the same disk may have another device number."""
+        """Whether a file with that key may be this one; after a reboot the same disk may have another device number."""
         return key.inode == self.key.inode and (key.device == self.key.device or self.head_bytes > 0)
 
     def same_head(self, file: BinaryIO) -> bool:
-        """Whether the file still begins with the bytes that were seen."""
+        """Whether the file still begins with the same bytes."""
         return _head_hash(file, self.head_bytes) == self.head_hash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A file as it was found: where it really is (links followed), which it is, how long, how old."""
+    """A file as it was found: its real path (links followed), key, size and age."""
 
     file: Path
     key: FileKey
@@ -84,7 +84,7 @@ class Seen:
 
 
 class LineCounter:
-    r"""Counts lines in blocks of bytes: `line` whole lines end at `byte`, and `seen` bytes were looked at.
+    r"""Counts lines in blocks of bytes: `line` complete lines end at `byte`; `seen` bytes were counted.
 
     >>> counter = LineCounter(line=0, byte=0, rows=2)
     >>> counter.feed(b"one\ntwo\nthree\n"), counter.line, counter.byte
@@ -100,7 +100,7 @@ class LineCounter:
         self.seen = byte
 
     def feed(self, block: bytes) -> bool:
-        """Count a block; True when the row limit is reached and no more is wanted."""
+        """Count a block; True if the row limit is reached."""
         newlines = np.frombuffer(block, np.uint8) == ord("\n")
         count = int(np.count_nonzero(newlines))
         if self.rows is not None and count >= self.rows:
@@ -118,7 +118,7 @@ class LineCounter:
         return self.rows == 0
 
     def end_of_input(self) -> None:
-        """There is no more: what follows the last newline is a line too, if the limit allows one more."""
+        """The end of the file: text after the last newline is a line too, if the limit allows one more."""
         if self.seen > self.byte and self.rows != 0:
             self.line += 1
             self.byte = self.seen
@@ -138,12 +138,12 @@ def look_at(file: Path) -> Seen | None:
 
 
 def files_in(folder: Path) -> list[Seen]:
-    """The files right in `folder`; [] if it is not there."""
+    """The files directly in `folder`; [] if it does not exist."""
     return [seen for file in folder.iterdir() if (seen := look_at(file))] if folder.is_dir() else []
 
 
 def sibling_of(file: Path, identity: Identity) -> Seen | None:
-    """The file in the same directory that may be the one of that identity."""
+    """The file in the same directory that may have that identity."""
     if not file.parent.is_dir():
         return None
     with os.scandir(file.parent) as entries:
@@ -153,25 +153,25 @@ def sibling_of(file: Path, identity: Identity) -> Seen | None:
 
 
 def file_key(status: os.stat_result) -> FileKey:
-    """Device and inode of a file that was looked at."""
+    """Device and inode from the status of a file."""
     return FileKey(status.st_dev, status.st_ino)
 
 
 def _head_hash(file: BinaryIO, count: int) -> str:
     if count == 0:
         return ""
-    # Past any buffer: the bytes as they are on disk now.
+    # Bypasses all buffers: the bytes as they are on disk now.
     return hashlib.blake2b(os.pread(file.fileno(), count, 0), digest_size=8).hexdigest()
 
 
 def codec_of(file: Path) -> str | None:
-    """How the file is packed, by its ending; None for a plain one."""
+    """The compression of a file, from its suffix; None for a plain file."""
     return CODECS.get(file.suffix)
 
 
 @contextmanager
 def opened(file: Path) -> Iterator[BufferedReader]:
-    """The bytes of a file, an archive unpacked."""
+    """The bytes of a file; archives are unpacked."""
     codec = codec_of(file)
     if codec is None:
         with file.open("rb") as source:
@@ -182,14 +182,14 @@ def opened(file: Path) -> Iterator[BufferedReader]:
 
 
 def unreadable(file: Path, error: OSError) -> SourceReadError:
-    """The error for a file that the system does not let us read."""
+    """The error for a file that cannot be read."""
     return SourceReadError(
         f"{file} cannot be read: {error.strerror or error}", remedy="check the file and its permissions", file=str(file)
     )
 
 
 def plain_blocks(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
-    """Bytes `start` to `end`, or to where the file ends if that is earlier."""
+    """Bytes `start` to `end`, or to the end of the file if that is earlier."""
     file.seek(start)
     left = end - start
     while left > 0 and (block := file.read(min(BLOCK_BYTES, left))):
@@ -200,12 +200,12 @@ def plain_blocks(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
 def archive_blocks(
     file: BinaryIO, path: Path, start: int, end: int | None, step: int, counter: LineCounter
 ) -> Iterator[bytes]:
-    """Decompressed bytes `start` to `end`; what `counter` has counted tells where a damaged archive was still good."""
+    """Decompressed bytes `start` to `end`; the error for a damaged archive says up to where `counter` found it good."""
     if os.fstat(file.fileno()).st_size == 0:
         return
     at = 0
     try:
-        # A descriptor of its own, because the stream closes what it was given.
+        # A descriptor of its own, since the stream closes its descriptor.
         with os.fdopen(os.dup(file.fileno()), "rb") as raw:
             os.lseek(raw.fileno(), 0, os.SEEK_SET)
             stream = pa.CompressedInputStream(pa.PythonFile(raw, "r"), codec_of(path))
@@ -219,7 +219,7 @@ def archive_blocks(
     except OSError as error:
         raise SourceReadError(
             f"{path} is damaged or cut short after line {counter.line} (byte {counter.byte}): {error}",
-            remedy="replace the archive by a whole one; move archives in by rename, so that half of one is never seen",
+            remedy="replace it by a complete archive; move archives in by rename, so that no incomplete one is visible",
             file=str(path),
             line=counter.line,
             byte=counter.byte,

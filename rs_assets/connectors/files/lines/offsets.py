@@ -1,4 +1,4 @@
-"""Offsets: how far each split is, and the ranges between two of them."""
+"""Offsets: the position in each split, and the ranges between two of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VERSION = 1
 
 
 class Ended(StrEnum):
-    """Why nothing more is expected of a split: its file is GONE, was REPLACED in place, or is an archive, COMPLETE."""
+    """Why a split gets no more data: its file is GONE, was REPLACED in place, or is a COMPLETE archive."""
 
     GONE = "gone"
     REPLACED = "replaced"
@@ -40,7 +40,7 @@ Offsets = Mapping[str, Split]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitOffset:
-    """How far one split is: `line` lines, which are `byte` bytes of the (decompressed) file."""
+    """The position in one split: `line` lines, which are `byte` bytes of the (decompressed) file."""
 
     split: str
     file: str
@@ -50,7 +50,7 @@ class SplitOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineRange:
-    """Bytes `start_byte` to `end_byte` of one split, the first of which begins line `start_line`; None: to the end."""
+    """Bytes `start_byte` to `end_byte` of one split, beginning with line `start_line`; None: to the end."""
 
     file: str
     split: str
@@ -61,7 +61,7 @@ class LineRange:
     identity: Identity | None = None
 
     def dump(self) -> dict[str, object]:
-        """The range as JSON-ready data, as the option `ranges` takes it."""
+        """The range as JSON-ready data, in the form of the option `ranges`."""
         return {
             "file": self.file,
             "split": self.split,
@@ -74,7 +74,7 @@ class LineRange:
 
     @classmethod
     def load(cls, data: Mapping[str, object]) -> LineRange:
-        """The range that `dump` gave, or one written by hand, of which only `file` is required.
+        """The range from the output of `dump`, or from a hand-written form that needs only `file`.
 
         >>> LineRange.load({"file": "/logs/a.log"}).split
         'a.log'
@@ -93,7 +93,7 @@ class LineRange:
 
 
 def dump_offsets(offsets: Offsets) -> dict[str, object]:
-    """The offsets as JSON-ready data; equal offsets give equal text, splits stay in the order they were found in."""
+    """The offsets as JSON-ready data; equal offsets give equal text, splits stay in the order of discovery."""
     splits: dict[str, object] = {}
     for name, split in offsets.items():
         entry: dict[str, object] = {"file": split.file, "id": str(split.identity), "line": split.line}
@@ -107,7 +107,7 @@ def dump_offsets(offsets: Offsets) -> dict[str, object]:
 
 
 def load_offsets(data: Mapping[str, object] | str | None) -> dict[str, Split]:
-    """The offsets that `dump_offsets` gave, as data or JSON text (None: the beginning); else CheckpointError.
+    """The offsets from the output of `dump_offsets`, as data or JSON text (None: the beginning); else CheckpointError.
 
     >>> load_offsets('{"version": 9}')
     Traceback (most recent call last):
@@ -120,7 +120,7 @@ def load_offsets(data: Mapping[str, object] | str | None) -> dict[str, Split]:
         if body["version"] == VERSION:
             return {name: _load_split(entry) for name, entry in body["splits"].items()}
     except (KeyError, TypeError, ValueError, AttributeError):
-        # Said below: whatever is wrong with it, it is not ours.
+        # Reported below: whatever is wrong, these are not our offsets.
         pass
     text = data if isinstance(data, str) else json.dumps(data, default=str)
     raise CheckpointError(f"these are not offsets of version {VERSION}: {text:.300}")
@@ -141,7 +141,7 @@ def _load_split(entry: Mapping[str, object]) -> Split:
 
 
 def splits_of(data: Mapping[str, object] | str) -> list[SplitOffset]:
-    """Every split in the offsets and how far it is.
+    """Every split in the offsets and its position.
 
     >>> splits_of('{"version": 1, "splits": {"a": {"file": "/x/a", "id": "1-2-0-", "line": 3, "byte": 40}}}')
     [SplitOffset(split='a', file='/x/a', line=3, byte=40)]
@@ -155,7 +155,7 @@ def splits_of(data: Mapping[str, object] | str) -> list[SplitOffset]:
 def ranges_between(
     start: Mapping[str, object] | str | None, end: Mapping[str, object] | str
 ) -> list[dict[str, object]]:
-    """What was planned between two offsets, as the option `ranges` takes it; start None is the beginning.
+    """The ranges planned between two offsets, in the form of the option `ranges`; start None is the beginning.
 
     >>> old = '{"version": 1, "splits": {"a": {"file": "/x/a", "id": "1-2-0-", "line": 3, "byte": 40}}}'
     >>> new = '{"version": 1, "splits": {"a": {"file": "/x/a", "id": "1-2-0-", "line": 5, "byte": 60}}}'

@@ -1,4 +1,4 @@
-"""Planning: what is new under a path."""
+"""Plans which new lines under a path to read next."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from rs_assets.connectors.files.lines.offsets import Ended, Offsets, Split
 from rs_assets.connectors.files.listing import is_hidden, walked
 from rs_assets.errors import ConfigurationError, SourceReadError
 
-# Unread bytes, of all splits together, up to which the lag is counted in lines: about 10 ms.
+# Unread bytes, over all splits, up to which the lag is counted in lines: about 10 ms.
 LAG_SCAN_BYTES = 16 << 20
 
 
 class FinalLine(StrEnum):
-    """What happens to a last line without a newline: WAIT for the rest of it, or DELIVER it as it is."""
+    """The handling of a last line without a newline: WAIT for the rest of it, or DELIVER it as it is."""
 
     WAIT = "wait"
     DELIVER = "deliver"
 
 
 class Planner:
-    """Finds what is new under a path: a file, a directory (all below it) or a glob.
+    """Finds new lines under a path: a file, a directory (recursively) or a glob.
 
-    Names that are hidden (`is_hidden`) are left alone. A plan depends on its start and on the files alone. Files
-    are taken oldest first: known splits in the order in which they were found, new ones by time of change.
+    Hidden names (`is_hidden`) are ignored. A plan depends only on its start and the files. Files are taken oldest
+    first: known splits in the order of discovery, new ones by modification time.
     """
 
     def __init__(self, path: str, *, final_line: FinalLine = FinalLine.WAIT) -> None:
@@ -52,13 +52,13 @@ class Planner:
         self._frozen: dict[FileKey, int] | None = None
 
     def freeze(self) -> None:
-        """From now on plan nothing that is written later."""
+        """Ignore everything that is written from now on."""
         folders = {seen.file.parent for _, seen in self._listed()} | {_fixed_root(self.path)}
         files = [seen for folder in folders for seen in files_in(folder)] + [seen for _, seen in self._listed()]
         self._frozen = {seen.key: seen.size for seen in files}
 
     def plan(self, start: Offsets, *, max_rows: int | None = None) -> Offsets:
-        """The next offsets, at most `max_rows` lines on; `start` itself if there is nothing new.
+        """The next offsets, at most `max_rows` lines further; `start` itself if there is nothing new.
 
         ConfigurationError if nothing was ever read and the file or directory does not exist; SourceReadError if an
         archive is damaged.
@@ -79,9 +79,9 @@ class Planner:
         return self._walk(start, advance)
 
     def reach(self, start: Offsets) -> Offsets:
-        """How far there is data, to tell the lag; bytes are exact for plain files.
+        """The end of the available data, for the lag; bytes are exact for plain files.
 
-        `line` is a lower bound where more than LAG_SCAN_BYTES lie unread; archives count only what was planned.
+        `line` is a lower bound if more than LAG_SCAN_BYTES are unread; archives count only planned lines.
         """
         left = LAG_SCAN_BYTES
 
@@ -97,7 +97,7 @@ class Planner:
         return self._walk(start, advance)
 
     def _walk(self, start: Offsets, advance: Callable[[Split, Seen], Split]) -> Offsets:
-        """Pair every known split with its file, then take the files that no split owns, and advance each in turn."""
+        """Match every known split with its file, then take the files without a split, and advance each in turn."""
         owners: dict[FileKey, str] = {}
         found: dict[str, Seen | Ended] = {}
         listed = dict(self._listed())
@@ -127,7 +127,7 @@ class Planner:
                 moved = advance(fresh, seen)
                 if moved.byte > 0:
                     end[_fresh_name(name, [*start, *end])] = moved
-        # A file that moved, or an old split that can be forgotten, is no reason for a batch of its own.
+        # A renamed file, or an old split that can be forgotten, does not justify a batch of its own.
         news = [name for name in end if name not in start or _news(start[name]) != _news(end[name])]
         return end if news else start
 
@@ -157,7 +157,7 @@ class Planner:
 
 
 def _advanced(split: Split, seen: Seen, size: int, *, rows: int | None, final_line: FinalLine) -> Split:
-    """The split after up to `rows` more lines within the first `size` bytes; itself if there is no whole line."""
+    """The split after up to `rows` more lines within the first `size` bytes; itself if there is no complete line."""
     archive = codec_of(seen.file)
     if size == 0 or (split.size == size if archive else size <= split.byte):
         return split
@@ -169,7 +169,7 @@ def _advanced(split: Split, seen: Seen, size: int, *, rows: int | None, final_li
         raise unreadable(seen.file, error) from error
     with file:
         if file_key(os.fstat(file.fileno())) != seen.key:
-            # Renamed since it was looked at: the next plan finds it.
+            # Renamed since it was listed: the next plan finds it.
             return split
         counter = LineCounter(line=split.line, byte=split.byte, rows=rows)
         if archive:
@@ -198,12 +198,12 @@ def _has_more(blocks: Iterator[bytes]) -> bool:
     try:
         return next(blocks, None) is not None
     except SourceReadError:
-        # What was counted so far is good; the next plan comes upon the damage again.
+        # The lines counted so far are good; the next plan reaches the damage again.
         return True
 
 
 def _found(split: Split, owners: Mapping[FileKey, str]) -> Seen | Ended:
-    """Where the split's file is now, or why it is no more; a file that a newer split owns was replaced."""
+    """The current file of a split, or why there is none; a file that a newer split owns was replaced."""
     if split.ended is Ended.REPLACED:
         return Ended.REPLACED
     here = look_at(Path(split.file))
@@ -225,7 +225,7 @@ def _found(split: Split, owners: Mapping[FileKey, str]) -> Seen | Ended:
 
 
 def _moved(split: Split, owners: Mapping[FileKey, str], there: Iterable[Seen | None]) -> Seen | None:
-    """The file of a split that is gone, in another folder: the same one, or a copy of it that has its name."""
+    """The file of a split that is gone, in another folder: the same one, or a copy with the same name."""
     for seen in there:
         if seen is None or seen.key in owners or str(seen.file) == split.file or not split.identity.head_bytes:
             continue
@@ -237,13 +237,13 @@ def _moved(split: Split, owners: Mapping[FileKey, str], there: Iterable[Seen | N
                 if split.identity.same_head(file):
                     return seen
         except OSError:
-            # It is gone, or is told of where it is read.
+            # It is gone; reading it reports that.
             continue
     return None
 
 
 def _news(split: Split) -> tuple[int, bool]:
-    """What makes a new batch worth while: more data, or a file that is no more."""
+    """The changes that justify a new batch: more data, or a file that has ended."""
     return split.byte, split.ended in (Ended.GONE, Ended.REPLACED)
 
 

@@ -1,4 +1,4 @@
-"""The reader of growing files, which are followed line by line."""
+"""The source of growing files, which are followed line by line."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from rs_assets.errors import BadRecordError, RsError
 
 
 class LinesWatch(Watch):
-    """A file with a bad record can be mended, and is planned anew then."""
+    """A file with a bad record can be corrected, and is then planned again."""
 
     __slots__ = ()
 
     def plans_again(self, failure: RsError) -> bool | None:
-        """Behind a bad record."""
+        """True after a bad record."""
         return True if isinstance(failure, BadRecordError) else None
 
 
@@ -43,7 +43,7 @@ class LinesReader:
     max_rows_per_batch: int | None = None
 
     def stream(self, reading: Reading) -> DataFrame:
-        """The records of whole lines, as they come."""
+        """The records of complete lines, as they are appended."""
         form = self._form(reading)
         register(reading.spark)
         reader = reading.spark.readStream.name(reading.name).format(FORMAT).option("path", self.path)
@@ -59,11 +59,11 @@ class LinesReader:
 
     @property
     def placed(self) -> bool:
-        """A line knows its file."""
+        """True: a line has its file."""
         return True
 
     def splits(self, batch: SourceBatch) -> Positions:
-        """A file is a split for as long as it is there; its offset is the next byte and line."""
+        """A file is a split as long as it exists; its offset is the next byte and line."""
         there = {n: s for n, s in load_offsets(batch.end).items() if s.ended not in (Ended.GONE, Ended.REPLACED)}
         return {name: orjson.dumps({"byte": s.byte, "line": s.line}).decode() for name, s in there.items()}
 
@@ -75,10 +75,10 @@ class LinesReader:
         return start.known
 
     def watch(self, watching: Watching) -> Watch:  # noqa: ARG002
-        """Tasks see themselves whether a file is still what was planned."""
+        """Tasks check by themselves whether a file is still what was planned."""
         return LinesWatch()
 
-    def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  nobody has to be asked
+    def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  needs no remote call
         """The sizes of the files."""
         return file_sizes(self.path, follow=True)
 
@@ -91,7 +91,7 @@ class LinesReader:
         return sum(split.byte for split in splits_of(offset))
 
     def lag(self, offset: str | None, patience: timedelta) -> Lag:  # noqa: ARG002
-        """The bytes that were not read; archives do not count."""
+        """The number of unread bytes; archives do not count."""
         start = load_offsets(offset)
         end = Planner(self.path).reach(start)
         unread = {name: split.byte - (start[name].byte if name in start else 0) for name, split in end.items()}

@@ -1,4 +1,4 @@
-"""Reading: a range of lines as Arrow batches, or an error if the file is not what was planned."""
+"""Reads a range of lines as Arrow batches, or raises if the file is not what was planned."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from rs_assets.errors import DataLossError, SourceReadError
 
 # Rows per Arrow batch, below Spark's own default of 10,000.
 BATCH_ROWS = 8192
-# A longer line is cut. Ten times what brokers accept as a message, and a value of this size, held up to six times
-# (worker, socket, JVM, parser), still fits two cores in a heap of 512 MB.
+# A longer line is cut. Ten times the message limit of brokers; a value of this size, held up to six times (worker,
+# socket, JVM, parser), still fits two cores in a heap of 512 MB.
 MAX_LINE_BYTES = 10 << 20
-# Ranges above this are read by several tasks.
+# Larger ranges are read by several tasks.
 PART_BYTES = 32 << 20
 SCHEMA = pa.schema(
     [
@@ -47,7 +47,7 @@ SCHEMA = pa.schema(
 
 
 def cut_range(planned: LineRange, *, part_bytes: int = PART_BYTES) -> list[LineRange]:
-    """The range in parts of about `part_bytes`, cut between lines; archives and small ranges stay whole."""
+    """The range in parts of about `part_bytes`, cut between lines; archives and small ranges are not cut."""
     end_byte = planned.end_byte
     if end_byte is None or codec_of(Path(planned.file)) or end_byte - planned.start_byte <= part_bytes:
         return [planned]
@@ -62,17 +62,17 @@ def cut_range(planned: LineRange, *, part_bytes: int = PART_BYTES) -> list[LineR
                     parts.append(replace(rest, end_byte=counter.byte, end_line=counter.line))
                     rest = replace(rest, start_byte=counter.byte, start_line=counter.line + 1)
     except DataLossError:
-        # The read finds the same and reports it in the place where such errors are expected.
+        # The read fails the same way and reports it where such errors are expected.
         return [planned]
     return [*parts, rest]
 
 
 def read_range(planned: LineRange, *, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[pa.RecordBatch]:
-    """The lines of the range as batches of SCHEMA, none of them empty, memory bounded by one line and one block.
+    """The lines of the range as non-empty batches of SCHEMA; memory is bounded by one line and one block.
 
     Empty lines are counted but not delivered; a longer line is cut at `max_line_bytes` and keeps its true `length`.
-    `offset` and `length` are those of the value's own bytes, without terminator and byte order mark. DataLossError
-    before or after the rows if the file is not, or no longer, what was planned.
+    `offset` and `length` are those of the value's own bytes, without terminator and byte order mark. DataLossError,
+    before or after the rows, if the file is not, or no longer, what was planned.
     """
     with _opened(planned) as file:
         end = planned.end_byte
@@ -92,7 +92,7 @@ def read_range(planned: LineRange, *, max_line_bytes: int = MAX_LINE_BYTES) -> I
 
 
 class FirstLine(NamedTuple):
-    """The first line of a file that is not blank: its number, its text, and whether it is known to be whole."""
+    """The first non-blank line of a file: its number, its text, and whether it is certainly complete."""
 
     number: int
     text: bytes
@@ -100,7 +100,7 @@ class FirstLine(NamedTuple):
 
 
 def first_line(planned: LineRange) -> FirstLine | None:
-    """That of the file of the range, None if it has only blank ones; SourceReadError if it is longer than a block."""
+    """The first line of the range's file, None if all are blank; SourceReadError if it is longer than a block."""
     head = b""
     with _opened(planned) as file:
         for block in _blocks(planned, file, 0, BLOCK_BYTES):
@@ -134,7 +134,7 @@ def _blocks(planned: LineRange, file: BinaryIO, start: int, end: int) -> Iterato
 
 @contextmanager
 def _opened(planned: LineRange) -> Iterator[BinaryIO]:
-    """The file of the range, under its name or a later one in the same directory, checked to be what was planned."""
+    """The file of the range, by its name or a later one in the same directory, checked to be what was planned."""
     path = Path(planned.file)
     if planned.identity is not None:
         here = look_at(path)
@@ -160,7 +160,7 @@ def _verify(planned: LineRange, file: BinaryIO) -> None:
         raise _loss(planned, f"it shrank to {status.st_size} bytes")
     identity = planned.identity
     if identity is not None and not (identity.fits(file_key(status)) and identity.same_head(file)):
-        raise _loss(planned, "its first bytes have changed, it was written anew")
+        raise _loss(planned, "its first bytes have changed: it was rewritten")
 
 
 def _loss(planned: LineRange, why: str) -> DataLossError:
@@ -183,7 +183,7 @@ def _counted(blocks: Iterator[bytes], counter: LineCounter) -> Iterator[bytes]:
 
 
 class _Partial:
-    """A line that goes on in the next block: the first bytes of it, never more than needed, and its true size."""
+    """A line that continues in the next block: its first bytes, as far as needed, and its true size."""
 
     __slots__ = ("head", "keep", "last", "size", "start")
 
@@ -201,7 +201,7 @@ class _Partial:
             self.last = chunk[-1:]
 
     def batch(self, name: str, line: int, cap: int, *, terminated: bool) -> pa.RecordBatch | None:
-        """The line as a batch of one row; None if it is empty or nothing but a carriage return."""
+        """The line as a batch of one row; None if it is empty or only a carriage return."""
         skip = len(BOM) if self.start == 0 and self.head.startswith(BOM) else 0
         length = self.size - skip
         if self.last == b"\r" and (terminated or length == 1):
@@ -226,7 +226,7 @@ def _batches(blocks: Iterator[bytes], planned: LineRange, cap: int) -> Iterator[
             continue
         first = 0
         if partial.size > min(BLOCK_BYTES, partial.keep):
-            # Too long to be joined to the block: it goes alone.
+            # Too long to be joined to the block: it becomes its own batch.
             first = block.index(b"\n") + 1
             partial.add(block[: first - 1])
             batch = partial.batch(name, line, cap, terminated=True)
@@ -249,7 +249,7 @@ def _batches(blocks: Iterator[bytes], planned: LineRange, cap: int) -> Iterator[
 
 
 def _rows(buffer: bytes, name: str, line: int, byte: int, cap: int) -> tuple[pa.RecordBatch, int]:
-    """The lines of a buffer that ends with a newline, and how many there were, empty ones included."""
+    """The lines of a buffer that ends with a newline, and how many there were, including empty ones."""
     data = np.frombuffer(buffer, np.uint8)
     ends = np.flatnonzero(data == ord("\n"))
     starts = np.empty_like(ends)
@@ -266,7 +266,7 @@ def _rows(buffer: bytes, name: str, line: int, byte: int, cap: int) -> tuple[pa.
     if int(lengths.max()) > cap:
         values = b"".join(buffer[at : at + size] for at, size in zip(starts.tolist(), kept.tolist(), strict=True))
     else:
-        # Exact: after the first step every newline that is left ends a line, and a carriage return stays where it is.
+        # Exact: after the first step every remaining newline ends a line, and carriage returns keep their position.
         values = buffer[skip:]
         if returns.any():
             values = values.replace(b"\r\n", b"")

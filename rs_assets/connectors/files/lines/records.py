@@ -1,4 +1,4 @@
-"""Lines of CSV as records: the wanted columns of each, and the lines that are no record by themselves."""
+"""Lines of CSV as records: the selected columns of each, and the lines that are not a record of their own."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from rs_assets.connectors.files.header import Columns, columns_of
 from rs_assets.connectors.files.lines.offsets import LineRange
 from rs_assets.connectors.files.lines.reading import MAX_LINE_BYTES, SCHEMA, bytes_before, read_range
 
-# The wanted columns of a line as CSV, null where they are the line; and why it is no record.
+# The selected columns of a line as CSV, null if they are the whole line; and why it is not a record.
 RECORD, FAULT = "record", "fault"
 RECORDS = SCHEMA.append(pa.field(RECORD, pa.binary())).append(pa.field(FAULT, pa.string()))
-# How far a quoted value is followed behind the line that leaves it open.
+# How far a quoted value is followed after the line that opens it.
 REACH_BYTES = 1 << 16
 QUOTE = ord('"')
 QUOTED = rb'"(?:[^"]|"")*+"[ \t]*+'
 PLAIN = rb'(?:[^",][^,]*+)?+'
-# Each column with the comma before it: the line gets one in front.
+# Each column with the preceding comma: a comma is put before the line.
 COLUMN = re.compile(rb",(" + QUOTED + rb"|" + PLAIN + rb")")
 OPENS = re.compile(rb"(?:(?:" + QUOTED + rb"|" + PLAIN + rb'),)*+"(?:[^"]|"")*+')
 INSIDE = re.compile(rb'(?:[^"]|"")*+')
-WITHIN = "malformed CSV: the line may belong to a quoted value that a line before it leaves open"
+WITHIN = "malformed CSV: the line may belong to a quoted value that an earlier line leaves open"
 
 
 def read_records(
     planned: LineRange, names: Sequence[str] | None, *, max_line_bytes: int = MAX_LINE_BYTES
 ) -> Iterator[pa.RecordBatch]:
-    """The lines of the range as `read_range` gives them, as batches of RECORDS and without the header.
+    """The lines of the range as from `read_range`, as batches of RECORDS and without the header.
 
-    `names` are the columns wanted of a file with a header, None if there is none. SourceReadError for a header that
-    lacks one.
+    `names` are the selected columns of a file with a header, None if there is no header. SourceReadError for a missing
+    header.
     """
     head = columns_of(planned, names) if names is not None else None
     number, columns = head or (0, None)
@@ -46,7 +46,7 @@ def read_records(
 
 
 def picker(columns: Columns) -> Callable[[bytes], bytes | None]:
-    """A function that gives the wanted columns of a line, as they are written; None if the line does not fit.
+    """A function that returns the selected columns of a line, unchanged; None if the line does not fit.
 
     >>> picker(Columns((2, 0), 3))(b'1,"x,y",z')
     b'z,1'
@@ -57,7 +57,7 @@ def picker(columns: Columns) -> Callable[[bytes], bytes | None]:
             values = line.split(b",")
         else:
             values = COLUMN.findall(b"," + line)
-            # What stands behind a closing quote belongs to no column.
+            # Text after a closing quote belongs to no column.
             if sum(map(len, values)) + len(values) != len(line) + 1:
                 return None
         return b",".join([values[place] for place in columns.places]) if len(values) == columns.width else None
@@ -66,9 +66,9 @@ def picker(columns: Columns) -> Callable[[bytes], bytes | None]:
 
 
 class OpenQuotes:
-    r"""Knows the lines that may be part of a quoted value: those behind a line that leaves one open.
+    r"""Finds the lines that may be part of a quoted value: those after a line that leaves one open.
 
-    The value ends with the line that closes it, with one that could not stand in it, or REACH_BYTES on.
+    The value ends with the line that closes it, with a line that cannot belong to it, or after REACH_BYTES.
 
     >>> OpenQuotes().within([b'1,"a', b"2,b", b'3,c"', b"4,d"])
     [1, 2]
@@ -81,16 +81,16 @@ class OpenQuotes:
 
     @classmethod
     def before(cls, planned: LineRange) -> OpenQuotes:
-        """What is open where a range begins."""
+        """The open quote, if any, at the start of a range."""
         made = cls()
         if planned.start_byte:
-            # Behind the last newline is nothing, and before the first one half a line, if the file began before.
+            # There is nothing after the last newline, and half a line before the first one if the file began earlier.
             most = 2 * REACH_BYTES
             made.within(bytes_before(planned, most).split(b"\n")[planned.start_byte > most : -1])
         return made
 
     def within(self, lines: Sequence[bytes]) -> list[int]:
-        """Which of the next lines may be part of a value."""
+        """The indices of the next lines that may be part of a value."""
         found = []
         for number, line in enumerate(lines):
             inside = self.left > 0
@@ -128,7 +128,7 @@ def _with_records(
 
 
 def _has_odd(values: pa.BinaryArray) -> bool:
-    """Whether a line has an odd number of quotes: no other leaves one open."""
+    """Whether a line has an odd number of quotes: only such a line leaves one open."""
     ends = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, 4 * values.offset)
     places = np.flatnonzero(np.frombuffer(values.buffers()[2], np.uint8)[ends[0] : ends[-1]] == QUOTE)
     return bool(np.any(np.diff(np.searchsorted(places, ends - ends[0])) & 1))

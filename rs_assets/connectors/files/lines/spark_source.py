@@ -5,9 +5,9 @@
     spark.read.format("rs_lines").option("ranges", json.dumps(ranges_between(start, end))).load()
 
 Options: `path` (file, directory or glob), `max_rows_per_batch`, `max_line_bytes`, `final_line` (wait or deliver), and
-for batches `ranges` instead of a path. With `records`, a JSON list of the columns wanted of a CSV file with a header
-(`null` if it has none), there are two columns more: see `lines.records`. The module is imported by Spark's Python
-workers under this name.
+for batches `ranges` instead of a path. With `records`, a JSON list of the selected columns of a CSV file with a header
+(`null` if it has none), there are two more columns: see `lines.records`. Spark's Python workers import the module
+under this name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RECORDS_DDL = f"{SCHEMA_DDL}, {RECORD} binary, {FAULT} string"
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `rs_lines` known to the session; repeating it does no harm."""
+    """Register the format `rs_lines` with the session; may be repeated."""
     spark.dataSource.register(LinesDataSource)
 
 
@@ -47,7 +47,7 @@ class LinesDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name that `format` takes."""
+        """The name for `format`."""
         return FORMAT
 
     def schema(self) -> str:
@@ -55,12 +55,12 @@ class LinesDataSource(DataSource):
         return RECORDS_DDL if "records" in self.options else SCHEMA_DDL
 
     def streamReader(self, schema: StructType) -> LinesStreamReader:  # noqa: ARG002  Spark's signature
-        """Follows a path; raises ConfigurationError, on the wire, for options that cannot be used."""
+        """Follows a path; raises ConfigurationError, in wire form, for invalid options."""
         with wired():
             return LinesStreamReader(self.options)
 
     def reader(self, schema: StructType) -> LinesReader:  # noqa: ARG002  Spark's signature
-        """Reads the option `ranges`, or all that a path has, last line included."""
+        """Reads the option `ranges`, or the whole content of a path, including the last line."""
         with wired():
             return LinesReader(self.options)
 
@@ -84,7 +84,7 @@ class LinesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned: Mapping[str, object] = dump_offsets({})
 
     def initialOffset(self) -> dict[str, object]:
-        """No split at all: everything there is lies ahead."""
+        """No splits: everything is still to be read."""
         return dump_offsets({})
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -92,12 +92,12 @@ class LinesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if self._max_rows is None else ReadMaxRows(self._max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What is written from now on is left for the next run."""
+        """Leave everything that is written from now on to the next run."""
         with wired():
             self._planner.freeze()
 
     def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:
-        """Where the next batch ends; equal to `start` if there is no whole new line."""
+        """The end of the next batch; equal to `start` if there is no new complete line."""
         with wired():
             rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
             end = dump_offsets(self._planner.plan(load_offsets(start), max_rows=rows))
@@ -105,7 +105,7 @@ class LinesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return end
 
     def reportLatestOffset(self) -> dict[str, object] | None:
-        """How far the files go now, for the lag; see `Planner.reach` for its precision."""
+        """The current end of the files, for the lag; see `Planner.reach` for its precision."""
         with wired():
             return dump_offsets(self._planner.reach(load_offsets(self._planned)))
 
@@ -115,7 +115,7 @@ class LinesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return _partitions([LineRange.load(planned) for planned in ranges_between(start, end)])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range; DataLossError or SourceReadError, on the wire, instead of fewer rows."""
+        """The rows of one range; DataLossError or SourceReadError, in wire form, instead of fewer rows."""
         return self._read(partition)
 
 
@@ -145,14 +145,14 @@ def _partitions(ranges: list[LineRange]) -> list[InputPartition]:
 
 
 def _read(rows: Callable[[LineRange], Iterator[pa.RecordBatch]], partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    # Spark reads one nameless partition where a batch has none.
+    # Spark reads one nameless partition if a batch has none.
     if isinstance(partition, LinesPartition):
         with wired():
             yield from rows(partition.planned)
 
 
 def _rows(options: Mapping[str, str]) -> Callable[[LineRange], Iterator[pa.RecordBatch]]:
-    """What makes rows of a range: its lines, or the records of CSV."""
+    """The function that turns a range into rows: its lines, or the records of CSV."""
     cap = _positive(options, "max_line_bytes") or MAX_LINE_BYTES
     if "records" not in options:
         return partial(read_range, max_line_bytes=cap)
@@ -194,5 +194,5 @@ def _ranges(options: Mapping[str, str]) -> list[LineRange] | None:
         return [LineRange.load(item) for item in items]
     except (ValueError, TypeError, AttributeError):
         raise ConfigurationError(
-            f"the option ranges is not a JSON list of ranges: {text:.200}", remedy="use what ranges_between gives"
+            f"the option ranges is not a JSON list of ranges: {text:.200}", remedy="use the output of ranges_between"
         ) from None

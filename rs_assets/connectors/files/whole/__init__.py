@@ -1,1 +1,1 @@
-"""Whole files, read by Spark's own file source, and the guard that they stay as they were planned."""
+"""Whole files, read by Spark's own file source, and the guard that they do not change after planning."""

@@ -1,4 +1,4 @@
-"""Counting the records of whole files beside Spark, and the guard that they stay as they were planned."""
+"""Counts the records of whole files in parallel with Spark, and guards that the files do not change after planning."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from rs_assets.connectors.files.whole.known_files import Noted
 from rs_assets.connectors.files.whole.spark_files import check_name
 from rs_assets.errors import BadRecordError, DataLossError, SourceReadError
 
-# Large enough for few system calls, small enough for the processor's nearest cache but one.
+# Large enough for few system calls, small enough for the processor's second-level cache.
 BLOCK_BYTES = 1 << 18
 NEWLINE, SPACE, QUOTE, BRACKET = 10, 32, 34, 91
-# A line that begins with a bracket, white space aside.
+# A line that begins with a bracket, ignoring white space.
 ARRAY_LINE = re.compile(rb"\n\s*(?:\xef\xbb\xbf)?\[")
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many `records` there are, and how many more lines are `beyond` the cap.
+    """The number of `records`, and the number of other lines `beyond` the length limit.
 
-    `arrays`: one begins like an array; `unbalanced`: one has an odd number of quotes.
+    `arrays`: a line begins like an array; `unbalanced`: a line has an odd number of quotes.
     """
 
     records: int
@@ -44,10 +44,10 @@ class Counted:
 
 
 def count_records(path: Path, *, cap: int = MAX_LINE_BYTES, quotes: bool = True) -> Counted:
-    """The lines of a file that are not blank: what Spark's line readers take for records.
+    """The number of non-blank lines of a file: the records for Spark's line readers.
 
-    Works on blocks, not lines: about 2 GB/s, so that it costs little beside the parsing that it accompanies. Without
-    `quotes` none is looked for, which takes several times as long in JSON.
+    Works on blocks, not lines: about 2 GB/s, cheap compared with the parsing that runs at the same time. Without
+    `quotes` quotes are not checked, which takes several times as long in JSON.
     """
     lines = blank_lines = 0
     lengths, balance = _Lengths(cap), _Quotes()
@@ -80,7 +80,7 @@ def count_records(path: Path, *, cap: int = MAX_LINE_BYTES, quotes: bool = True)
 
 
 class _Quotes:
-    """Looks for a line with an odd number of quotes."""
+    """Finds a line with an odd number of quotes."""
 
     __slots__ = ("open_line", "unbalanced")
 
@@ -89,11 +89,11 @@ class _Quotes:
         self.open_line = 0
 
     def feed(self, data: np.ndarray, ends: np.ndarray) -> None:
-        """Look at the next block, whose newlines stand at `ends`."""
+        """Process the next block, whose newlines are at `ends`."""
         places = np.flatnonzero(data == QUOTE)
         if not len(places) and not (self.open_line and len(ends)):
             return
-        # There are more quotes than lines: how many stand before each end of a line, then those between two ends.
+        # There are more quotes than lines: count the quotes before each line end, then take differences.
         counts = np.diff(np.searchsorted(places, ends), prepend=0, append=len(places))
         counts[0] += self.open_line
         self.unbalanced = self.unbalanced or bool(np.any(counts[:-1] & 1))
@@ -105,7 +105,7 @@ class _Quotes:
 
 
 class _Lengths:
-    """Counts the lines that Spark's reader passes over, because they have more than `cap` bytes."""
+    """Counts the lines that Spark's reader skips because they have more than `cap` bytes."""
 
     __slots__ = ("beyond", "cap", "open_bytes")
 
@@ -114,7 +114,7 @@ class _Lengths:
         self.beyond = self.open_bytes = 0
 
     def feed(self, block: bytes) -> None:
-        """Look at the next block."""
+        """Process the next block."""
         first = block.find(b"\n")
         if first < 0:
             self.open_bytes += len(block)
@@ -126,12 +126,12 @@ class _Lengths:
         self.open_bytes = len(block) - 1 - block.rfind(b"\n")
 
     def end(self) -> int:
-        """The count; a last line has no newline, which leaves one byte more for it."""
+        """The count; a last line has no newline, so it may have one byte more."""
         return self.beyond + (self.open_bytes > self.cap + 1)
 
 
 def _blank(block: bytes, *, open_line_blank: bool) -> tuple[int, bool]:
-    """How many lines that end in `block` are blank, and whether the line that goes on behind it is so far."""
+    """How many lines that end in `block` are blank, and whether the unfinished last line is blank so far."""
     pieces = block.split(b"\n")
     count = 0
     blank_so_far = open_line_blank
@@ -146,14 +146,14 @@ def _check_columns(file: Path, schema: str | None, *, header: bool, in_parser: b
     check_header(file, schema, header=header)
     if header and in_parser and schema is not None and not stands_in_place(file, schema):
         raise SourceReadError(
-            "a file came whose columns stand in another order than those of the files before",
-            remedy="start again: the run looks at all headers then, and matches columns by name",
+            "the columns of a new file are in another order than those of earlier files",
+            remedy="start again: the new run reads all headers, and matches columns by name",
             file=file,
         )
 
 
 class FileWatch:
-    """The files that one batch planned: counted while Spark reads them, and checked to be what was planned."""
+    """The files that one batch planned: counted while Spark reads them, and checked for changes since planning."""
 
     _pool = ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="rs-count")
 
@@ -178,14 +178,14 @@ class FileWatch:
         self.check()
         for file in files if form == "csv" else ():
             _check_columns(file.local, schema, header=header, in_parser=counted)
-        # Of plain lines each is a record, and none is beyond the cap.
+        # Each plain line is a record within the length limit.
         self._plain = [self._pool.submit(plain.count, p) for f in files for p in parts_of(f.local)] if plain else None
         self._count: Future[Counted] | None = (
             self._pool.submit(self._count_all) if plain is None and (counted or self._may_exceed()) else None
         )
 
     def check(self) -> None:
-        """Raise DataLossError if a file is gone or was touched since Spark planned it."""
+        """Raise DataLossError if a file is gone or was modified since Spark planned it."""
         for file in self.files:
             check_name(file.local)
             try:
@@ -196,7 +196,7 @@ class FileWatch:
                 raise self._loss("has changed", file)
 
     def plain_rows(self) -> int | None:
-        """The records in all files, if every line was looked at and is plain; waits for that."""
+        """The records in all files, if every line was checked and is plain; waits for that."""
         counts = [part.result() for part in self._plain] if self._plain is not None else [None]
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
@@ -204,28 +204,28 @@ class FileWatch:
     def rows(self) -> int:
         """The records in all files; waits for the count.
 
-        BadRecordError for a JSON array, of which Spark would make no row or several, for a line of CSV with a quote
-        that is not closed in it, and for a line beyond the cap.
+        BadRecordError for a JSON array, which Spark would turn into no row or several, for a line of CSV with an
+        unclosed quote, and for a line beyond the length limit.
         """
         count = self._count.result() if self._count else Counted(0)
         if count.beyond:
             raise BadRecordError(f"a record cannot be used: its line has more than {self.cap} bytes")
         if count.arrays and self.form == "json":
-            raise BadRecordError("a record cannot be used: a JSON array is no record")
+            raise BadRecordError("a record cannot be used: a JSON array is not a record")
         if count.unbalanced and self.form == "csv":
             raise BadRecordError(f"a record cannot be used: {UNBALANCED}")
         return count.records
 
     def check_records(self) -> None:
-        """Raise for a record that Spark's reader took for another, or for none; waits for the count."""
+        """Raise for a record that Spark's reader misread or skipped; waits for the count."""
         if self.counted:
             self.rows()
         self.check_lengths()
 
     def check_lengths(self) -> None:
-        """Raise SourceReadError for a line beyond the cap; waits for the count.
+        """Raise SourceReadError for a line beyond the length limit; waits for the count.
 
-        Spark's reader passes over it, but takes what follows a cut into parts for a line: no batch to commit.
+        Spark's reader skips it, but reads the text after a split boundary within it as a line: the batch is wrong.
         """
         if self._count and self._count.result().beyond:
             raise SourceReadError(
@@ -236,7 +236,7 @@ class FileWatch:
             )
 
     def noted(self) -> dict[str, int]:
-        """What is to be kept of each file, by path: the number of `Noted`."""
+        """The value to store of each file, by path: the number of `Noted`."""
         return {str(f.local): Noted.read(f.local).number for f in self.files}
 
     def _count_all(self) -> Counted:
@@ -251,7 +251,7 @@ class FileWatch:
         )
 
     def _may_exceed(self) -> bool:
-        """Whether a file is large enough for a line beyond the cap; nobody knows of archives."""
+        """Whether a file is large enough for a line beyond the length limit; always possible for archives."""
         return any(f.local.suffix in CODECS or f.local.stat().st_size > self.cap for f in self.files)
 
     def _loss(self, what: str, file: PlannedFile) -> DataLossError:

@@ -1,4 +1,4 @@
-"""Whether all lines of files are plain, found out beside Spark, about as fast as it reads them."""
+"""Checks in parallel with Spark whether all lines of files are plain, about as fast as Spark reads them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from rs_assets.connectors.files.whole.plain_regex import Order, Shape
 # A regular expression is compiled for each block, and Spark's tasks read files in parts.
 BLOCK_BYTES, PART_BYTES = 1 << 20, 64 << 20
 SAMPLE_BYTES = 1 << 16
-# How many kinds of records are learned, which differ in their keys, and from how many lines of a block.
+# How many kinds of records are learned, with different keys, and from how many lines of a block.
 MOST_KINDS, MOST_LESSONS = 256, 1000
 NEWLINE = b"\n"
 
 
-# Whole lines.
+# Complete lines.
 Block = bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The bytes of a file from `start` to `end`, which are whole lines. None: to the end of the file."""
+    """The bytes of a file from `start` to `end`, which are complete lines. None: to the end of the file."""
 
     file: Path
     start: int = 0
@@ -39,9 +39,9 @@ class Part:
 
 @dataclass(slots=True)
 class PlainLines:
-    """Tells whether lines are plain for `shape`; learns from the first that are not how the keys of records may stand.
+    """Checks whether lines are plain for `shape`; learns the order of keys from the first lines that are not.
 
-    May be used by several threads. Once a part was found that is not plain, it looks at no other.
+    Thread-safe. Once a part was found that is not plain, no other is checked.
     """
 
     shape: Shape
@@ -51,7 +51,7 @@ class PlainLines:
     _learning: threading.Lock = field(default_factory=threading.Lock)
 
     def samples(self, file: Path) -> bool:
-        """Whether the first lines of `file` are plain; a line that goes on behind them does not count."""
+        """Whether the first lines of `file` are plain; an incomplete last line does not count."""
         with suppress(OSError), opened(file) as source:
             head = source.read(SAMPLE_BYTES)
             return self._are_plain(head[: head.rfind(NEWLINE) + 1])
@@ -71,7 +71,7 @@ class PlainLines:
         return None
 
     def _are_plain(self, block: Block) -> bool:
-        """Whether `block`, which is whole lines, is plain; learns from it as long as there is something to learn."""
+        """Whether `block`, which is complete lines, is plain; learns from it as long as that can help."""
         pattern = self._pattern
         while not (pattern and _matches(block, pattern)):
             with self._learning:
@@ -81,7 +81,7 @@ class PlainLines:
         return True
 
     def _learn(self, block: Block) -> bool:
-        """Whether the keys of lines that are not plain told of another order."""
+        """Whether the keys of lines that are not plain revealed another order."""
         found = self._seen.union(_keys(block, self._pattern))
         order = Order.of(found) if self._seen < found and len(found) <= MOST_KINDS else None
         if order is not None:
@@ -90,7 +90,7 @@ class PlainLines:
 
 
 def parts_of(file: Path) -> list[Part]:
-    """The parts that a file is looked at in, all of them whole lines; an archive is one."""
+    """The parts in which a file is checked, all of them complete lines; an archive is one part."""
     size = file.stat().st_size
     if codec_of(file) is not None or size <= PART_BYTES:
         return [Part(file)]
@@ -104,11 +104,11 @@ def parts_of(file: Path) -> list[Part]:
 
 
 def _blocks(part: Part) -> Iterator[memoryview | None]:
-    """The lines of a part in blocks, each with all its newlines, in memory that the next one is written over.
+    """The lines of a part in blocks, each with all its newlines; the next block overwrites the same memory.
 
     None for a line that is longer than a block.
     """
-    # One byte more, for the newline that a last line may lack.
+    # One more byte, for the newline that a last line may lack.
     memory, left = bytearray(BLOCK_BYTES + 1), None if part.end is None else part.end - part.start
     view, filled = memoryview(memory), 0
     with opened(part.file) as source:
@@ -130,17 +130,17 @@ def _blocks(part: Part) -> Iterator[memoryview | None]:
 
 
 def _matches(block: Block, pattern: str) -> bool:
-    """Whether the whole of `block` is as `pattern` says; runs without Python's lock."""
+    """Whether the whole of `block` matches `pattern`; runs without Python's lock."""
     return bool(pc.match_substring_regex(_texts(block, np.array([0, len(block)])), pattern)[0].as_py())
 
 
 def _texts(block: Block, ends: np.ndarray) -> pa.StringArray:
-    """The pieces of `block` between `ends`, without a copy; whether they are UTF-8 the regular expression finds out."""
+    """The pieces of `block` between `ends`, without a copy; the regular expression checks that they are UTF-8."""
     return pa.StringArray.from_buffers(len(ends) - 1, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(block))
 
 
 def _keys(block: Block, pattern: str) -> Iterator[tuple[str, ...]]:
-    """The keys of the first lines in `block` that are not plain yet, as far as they are objects."""
+    """The keys of the first lines in `block` that are objects and not yet plain."""
     ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord(NEWLINE)) + 1
     lines = _texts(block, np.append(0, ends))
     if pattern:
@@ -153,6 +153,6 @@ def _keys(block: Block, pattern: str) -> Iterator[tuple[str, ...]]:
 
 
 class _Pairs(list[tuple[str, object]]):
-    """An object of JSON as it is written, with keys that come twice."""
+    """A JSON object as written, including duplicate keys."""
 
     __slots__ = ()

@@ -1,7 +1,7 @@
-"""Whole files against those that were read: the same one, another one, or one of which nobody can tell.
+"""Compares whole files with those that were read: the same, another one, or unknown.
 
-A file that was read is known by its path, its size and the time of its last change, small ones by a digest as well. So
-a project may be moved with its input, while a file that gets another name is never taken for a new one.
+A file that was read is identified by its path, its size and its modification time, small ones also by a digest. So a
+project may be moved with its input, while a renamed file is never taken for a new one.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from rs_assets.common.files import modified_ms
 from rs_assets.connectors.files.codecs import CODECS
 from rs_assets.connectors.source import Known
 
-# Of larger files no digest is kept: a change of theirs is told by the time alone.
+# For larger files no digest is stored: their changes show in the time alone.
 DIGEST_BYTES = 1 << 20
-# The manifest keeps one number for a file: its size, and in the bits above it a digest, 0 for none.
+# The manifest stores one number for a file: its size, and in the bits above it a digest, 0 for none.
 SIZE_BITS, DIGESTS = 44, (1 << 19) - 1
-# What Java leaves as it is in the path of a URI.
+# The characters that Java leaves unescaped in the path of a URI.
 PLAIN = "/_-!.~'()*,;:$&+=@"
 USUAL = re.compile(r"[A-Za-z0-9/_.=-]*")
 
 
 class Same(Enum):
-    """What can be said of two files."""
+    """The result of comparing two files."""
 
     YES = "yes"
     NO = "no"
@@ -40,7 +40,7 @@ class Same(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What is kept of a file that was read.
+    """The stored facts about a file that was read.
 
     >>> Noted.of(Noted(9, 5).number), Noted.of(9)
     (Noted(size=9, digest=5), Noted(size=9, digest=0))
@@ -56,12 +56,12 @@ class Noted:
 
     @classmethod
     def of(cls, number: int) -> Noted:
-        """What `number` says; before there were digests it was the size."""
+        """The facts in `number`; before there were digests it was the size."""
         return cls(number & (1 << SIZE_BITS) - 1, number >> SIZE_BITS)
 
     @classmethod
     def read(cls, file: Path) -> Noted:
-        """What is to be kept of a file that is there."""
+        """The facts to store about an existing file."""
         size = file.stat().st_size
         return cls(size, digest_of(file) if size <= DIGEST_BYTES else 0)
 
@@ -72,7 +72,7 @@ def digest_of(file: Path | str) -> int:
 
 
 def compared(file: Path | str, facts: os.stat_result, planned_ms: int | None, number: int | None) -> Same:
-    """Whether `file` is the one that was planned at a time and noted with a number, as far as these are known."""
+    """Whether `file` is the one that was planned at a time and stored as a number, as far as these are known."""
     noted = Noted.of(number) if number is not None else None
     if noted is not None and noted.size != facts.st_size:
         return Same.NO
@@ -84,7 +84,7 @@ def compared(file: Path | str, facts: os.stat_result, planned_ms: int | None, nu
 
 
 class Former:
-    """Files that were planned, by what a file keeps that gets another name or another folder."""
+    """Files that were planned, indexed by attributes that survive renaming or moving."""
 
     __slots__ = ("_alike", "_by_name", "_known", "_planned")
 
@@ -96,7 +96,7 @@ class Former:
         self.add(planned, known)
 
     def add(self, planned: Mapping[str, PlannedFile], known: Known) -> None:
-        """Take up more of them, and what is known of them."""
+        """Add more files, and the stored facts about them."""
         self._known.update(known)
         for path, file in planned.items():
             name = PurePath(path).name
@@ -111,7 +111,7 @@ class Former:
         return len(self._planned)
 
     def moved(self, file: Path, facts: os.stat_result, below: Path) -> Moved | None:
-        """The file that was read elsewhere under the name that `file` has below `below`; None if there is none."""
+        """The file that was read elsewhere under the same name relative to `below`; None if there is none."""
         name = file.relative_to(below).as_posix() if file.is_relative_to(below) else file.name
         for path in self._by_name.get(file.name, ()):
             if path.endswith(f"/{name}"):
@@ -121,23 +121,23 @@ class Former:
         return None
 
     def renamed(self, file: Path, facts: os.stat_result, gone: dict[object, list[str]]) -> PlannedFile | None:
-        """The file that is gone and of which `file` is probably what became: under a new name, packed or unpacked.
+        """The missing file that probably became `file`: under a new name, packed or unpacked.
 
-        `gone` is kept for all files that are looked at in one go.
+        `gone` is a cache shared by all files that are checked together.
         """
         time = modified_ms(facts)
         for key in ((time, facts.st_size), (time, _unpacked(file.name))):
             if key not in self._alike:
                 continue
             if key not in gone:
-                gone[key] = [path for path in self._alike[key] if not os.path.exists(path)]  # noqa: PTH110  many of them
+                gone[key] = [path for path in self._alike[key] if not os.path.exists(path)]  # noqa: PTH110  many files
             found = next((path for path in gone[key] if path != str(file) and self._alike_in(key, path, file)), None)
             if found is not None:
                 return self._planned[found]
         return None
 
     def _alike_in(self, key: tuple[int, object], path: str, file: Path) -> bool:
-        """Whether two files of one size have one digest, as far as it is known; names that fit are enough."""
+        """Whether two files of one size have the same digest, as far as known; matching names suffice."""
         if isinstance(key[1], str):
             return PurePath(path).suffix != file.suffix
         digest = Noted.of(self._known[path]).digest
@@ -146,13 +146,13 @@ class Former:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A file that was read elsewhere, and whether it is surely the same."""
+    """A file that was read elsewhere, and whether it is certainly the same."""
 
     former: PlannedFile
     same: Same
 
     def entry(self, file: Path, facts: os.stat_result) -> PlannedFile | None:
-        """What Spark would have written of `file`; None where nobody knows how it writes such a path."""
+        """The entry that Spark would have written for `file`; None if its notation of such a path is unknown."""
         former, here = self.former.place, str(file)
         prefix = self.former.path.removesuffix(as_uri_path(former))
         if self.same is not Same.YES or prefix not in ("file:", "file://"):
@@ -161,7 +161,7 @@ class Moved:
 
 
 def as_uri_path(path: str) -> str:
-    """A path as Java writes it in a URI.
+    """A path in Java's URI notation.
 
     >>> as_uri_path("/data/a b%1é.csv")
     '/data/a%20b%251é.csv'

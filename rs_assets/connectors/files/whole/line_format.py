@@ -1,4 +1,4 @@
-"""How the lines of files are read once the schema is known, and how far files go."""
+"""The line format once the schema is known, and the sizes of files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rs_assets.connectors.source import Ends, Reading
 
 
 def form_with_schema(form: LineFormat, reading: Reading, *, step: str, path: str) -> LineFormat:
-    """`form` with the limits of the run, and with the schema declared, inferred or pinned."""
+    """`form` with the limits of the run, and with the declared, inferred or pinned schema."""
     made = replace(form, max_line_bytes=reading.max_line_bytes)
     if made.format == "text" and made.pattern is None:
         return made
@@ -34,5 +34,5 @@ def read_ranges(reading: Reading, form: LineFormat, ranges: Sequence[Mapping[str
 
 
 def file_sizes(path: str, *, follow: bool = False) -> Ends:
-    """The files below `path`, with their sizes; with `follow` those behind links to folders, too."""
+    """The files below `path`, with their sizes; `follow` includes those below links to folders."""
     return {str(file): file.stat().st_size for file in existing_files(path, follow=follow)}

@@ -1,4 +1,4 @@
-"""Files against what was read of them: what Spark would overlook is refused before a run begins."""
+"""Compares files with what was read of them: changes that Spark would overlook are refused before a run begins."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from rs_assets.connectors.files.whole.spark_files import check_name, check_path
 from rs_assets.connectors.source import BEGIN_ANEW, ENDED, Known, Start
 from rs_assets.errors import DataLossError, SealedError, SourceReadError
 
-# How the name of a file ends that Hadoop is still copying; Spark passes over it.
+# The suffix of a file that Hadoop is still copying; Spark ignores it.
 COPYING = "._COPYING_"
 
 
 def check_columns(form: LineFormat, schema: str | None, file: Path) -> None:
-    """SourceReadError if the header of a CSV file does not fit the declared schema, or should not be there."""
+    """SourceReadError if the header of a CSV file does not fit the declared schema, or should not exist."""
     if form.format == "csv":
         check_header(file, schema, header=form.header)
 
 
 def check_whole(name: str, path: str, form: LineFormat, schema: str | None, start: Start) -> Known:
-    """What is known of the files now. SealedError or DataLossError if whole files have changed since they were read.
+    """The current facts about the files; SealedError or DataLossError if whole files have changed since they were read.
 
-    `Start.known` has a number of `Noted` for each. Files that were moved, with the folder of the source or in it, go on
-    as what they were. ConfigurationError if there is nothing at the path.
+    `Start.known` has a number of `Noted` for each. Files that were moved, with the source's folder or within it, keep
+    their identity. ConfigurationError if there is nothing at the path.
     """
     check_path(path, step=name)
     present = {str(file): file.stat() for file in existing_files(path)}
@@ -66,7 +66,7 @@ def check_whole(name: str, path: str, form: LineFormat, schema: str | None, star
 
 
 def check_all_read(name: str, path: str, log: SourceLog, before_ms: int) -> None:
-    """SourceReadError for a file that lay there at a time, in milliseconds since 1970, and was never planned."""
+    """SourceReadError for a file that existed at a time, in milliseconds since 1970, and was never planned."""
     planned = {file.place for file in log.files()}
     for file in existing_files(path):
         hidden = is_hidden(file.name) or file.name.endswith(COPYING)
@@ -75,8 +75,8 @@ def check_all_read(name: str, path: str, log: SourceLog, before_ms: int) -> None
         facts = file.stat()
         if facts.st_size and max(modified_ms(facts), facts.st_ctime_ns // 1_000_000) < before_ms:
             raise SourceReadError(
-                "a file lies there that Spark did not list: it was not read",
-                remedy="give it another name, or put it right into the folder of the source; then run again",
+                "Spark did not list a file: it was not read",
+                remedy="give it another name, or move it directly into the folder of the source; then run again",
                 source=name,
                 file=file,
             )
@@ -94,7 +94,7 @@ def _changed(name: str, file: Path, number: int | None) -> DataLossError:
 
 
 def _mend_plan(log: SourceLog, known: Known, present: Mapping[str, os.stat_result]) -> None:
-    """Take out of a batch that is planned and not committed what was refused as renamed and has its name back."""
+    """Remove a file from a planned, uncommitted batch if it was refused as renamed and has its name back."""
     if not log.planned:
         return
     files = [(file.place, file) for file in log.files()]
@@ -107,9 +107,9 @@ def _mend_plan(log: SourceLog, known: Known, present: Mapping[str, os.stat_resul
 def _follow_moves(
     name: str, path: str, log: SourceLog, known: Known, present: Mapping[str, os.stat_result]
 ) -> tuple[Known, dict[str, PlannedFile]]:
-    """Let files that were moved go on as what they were: what is known of the files, and what is planned, by path.
+    """Let moved files keep their identity: the facts about the files, and the planned files, by path.
 
-    DataLossError for one that may be read twice.
+    DataLossError for a file that may be read twice.
     """
     planned = {file.place: file for file in log.files()}
     former = Former({path: file for path, file in planned.items() if path not in present}, known)
@@ -135,14 +135,14 @@ def _follow_moves(
 
 
 def read_twice(name: str, file: Path, former: PlannedFile, *, touch: bool = True) -> DataLossError:
-    """The error for a file that is probably one that was read under another name.
+    """The error for a file that was probably read under another name.
 
-    With `touch` it may also be made a new one, which a batch that has planned it does not allow.
+    With `touch` the remedy may also be to make it a new file, which a batch that has planned it does not allow.
     """
     other = f"; or run `touch {shlex.quote(str(file))}` if it is another file, whose records were not read"
     return DataLossError(
         f"a file that was read as {former.local} seems to have another name now, and would be read again",
-        remedy=f"give it that name back: {former.local}{other if touch else ''}",
+        remedy=f"rename it back: {former.local}{other if touch else ''}",
         source=name,
         file=file,
     )
@@ -159,7 +159,7 @@ def check_followed(name: str, path: str, start: Start) -> None:
     if text is None:
         return
     read = {split.file: split.byte for split in splits_of(text)}
-    # Archives count in unpacked bytes, so only their names tell. Splits know where a link leads.
+    # Archives count in unpacked bytes, so only their names are compared. Splits store the target of a link.
     files = [file for file in existing_files(path, follow=True) if file.suffix not in CODECS]
     longer = [file for file in files if file.stat().st_size > read.get(str(file.resolve()), 0)]
     if longer:

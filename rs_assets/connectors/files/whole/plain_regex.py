@@ -1,9 +1,9 @@
-"""What a plain line of JSON looks like, as a regular expression that says so in one pass over many lines.
+"""Builds a regular expression that checks in one pass that many lines of JSON are plain.
 
-A plain line is one object, whose fields come in an order that is known, each at most once, and each with a value that
-Spark's parser is certain to take for its type: no line of several records or of none, no garbage, no number beyond its
-type, no key twice. Of plain lines a parser may pass over the fields that nobody reads, and the rest of a record that a
-filter drops: what it passes over could not have been refused.
+A plain line is one object whose fields come in a known order, each at most once, and each with a value that Spark's
+parser certainly accepts for its type: no line with several records or none, no garbage, no number out of range, no
+duplicate key. For plain lines a parser may skip unused fields, and the rest of a record that a filter drops: the
+skipped part could not have been refused.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import pyarrow as pa
 
 from rs_assets.records.ddl import arrow_schema
 
-# Of a longer order the regular expression would be slow, or give up.
+# For a longer order the regular expression would be slow, or fail.
 MOST_FIELDS = 48
 GAP = r"[ \t]*"
 # Valid UTF-8 without control characters.
 CHARACTER = r"[\x20\x21\x23-\x5b\x5d-\x7f\x{80}-\x{D7FF}\x{E000}-\x{10FFFF}]"
 # Escapes as JSON has them.
 TEXT = rf'"(?:{CHARACTER}|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{{4}}))*"'
-# Spark refuses half a surrogate pair in a key, while it takes it in a value.
+# Spark rejects half a surrogate pair in a key, but accepts it in a value.
 KEY = f'"{CHARACTER}*"'
 BOOLEAN = "true|false"
-# As many digits as any parser takes.
+# As many digits as any parser accepts.
 NUMBER = r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?"
 YEAR = "(?:1[6-9]|[2-8][0-9])"
 DAY = (
@@ -39,7 +39,7 @@ CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?(?:Z|[+-](?
 
 
 def _integer(digits: int) -> str:
-    """As many digits as surely fit."""
+    """As many digits as certainly fit."""
     return f"-?(?:0|[1-9][0-9]{{0,{digits - 1}}})"
 
 
@@ -74,7 +74,7 @@ UNKNOWN = _any_value(2)
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The keys of records, in their order; a record may lack the `optional` ones.
+    """The keys of records, in order; a record may lack the `optional` ones.
 
     >>> Order.of([("id", "page"), ("id", "tier", "page")])
     Order(keys=('id', 'tier', 'page'), optional=frozenset({'tier'}))
@@ -85,7 +85,7 @@ class Order:
 
     @classmethod
     def of(cls, records: Collection[tuple[str, ...]]) -> Order | None:
-        """The order that the keys of all these records have; None if there is none, or a record has a key twice."""
+        """The common order of the keys of all these records; None if there is none, or a record has a duplicate key."""
         before = TopologicalSorter[str]()
         for keys in records:
             for at, key in enumerate(keys):
@@ -101,13 +101,13 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The fields of a schema whose values can be told from others by their text, as regular expressions by name."""
+    """The fields of a schema whose values can be checked by their text, as regular expressions by name."""
 
     values: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, schema: str | None) -> Shape | None:
-        """The shape of a declared schema; None if a field has a type of which text says too little.
+        """The shape of a declared schema; None if a field has a type whose text says too little.
 
         >>> Shape.of("id long, page string").values["id"]
         '-?(?:0|[1-9][0-9]{0,17})'
@@ -120,7 +120,7 @@ class Shape:
         return cls({f.name: VALUES[f.type] for f in declared})
 
     def lines(self, order: Order) -> str:
-        """The regular expression of whole lines of such records, from the first to the last."""
+        """The regular expression for complete lines of such records, from the first to the last."""
         members = [self._member(key) for key in order.keys]
         starts = list[str]()
         for at, key in enumerate(order.keys):
@@ -139,6 +139,6 @@ class Shape:
 
 
 def _following(members: Sequence[str], order: Order, start: int) -> Iterator[str]:
-    """What may stand behind the members before `start`."""
+    """What may follow the members before `start`."""
     for member, key in zip(members[start:], order.keys[start:], strict=True):
         yield f"(?:,{member})?" if key in order.optional else f",{member}"

@@ -1,4 +1,4 @@
-"""The reader of files that no longer change."""
+"""The source of whole text files that no longer change."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from rs_assets.connectors.source import Ends, Known, Positions, Reading, Start, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesReader:
-    """Exactly once: Spark plans whole files, which must stay as they were.
+    """Exactly once: Spark plans whole files, which must not change afterwards.
 
-    `in_parser`: Spark's own parser reads them; else each line is parsed by itself.
+    `in_parser`: Spark's own parser reads them; else each line is parsed separately.
     """
 
     name: str
@@ -54,7 +54,7 @@ class FilesReader:
         return read_ranges(reading, self._form(reading), whole)
 
     def splits(self, batch: SourceBatch) -> Positions:
-        """A file is a split of the batch that reads it, with its size."""
+        """A file is a split of the batch that reads it; its offset is its size."""
         sizes = {str(f.local): f.local.stat().st_size if f.local.exists() else 0 for f in batch.files}
         return {file: orjson.dumps({"bytes": size}).decode() for file, size in sizes.items()}
 
@@ -67,7 +67,7 @@ class FilesReader:
         check_all_read(self.name, self.path, log, before_ms)
 
     def watch(self, watching: Watching) -> Watch:
-        """The files of a batch must stay as they were planned."""
+        """Check that the files of a batch stay as they were planned."""
         in_parser = self._in_parser()
 
         def over(batch_id: int, plain: PlainLines | None) -> FileWatch:
@@ -85,31 +85,31 @@ class FilesReader:
         return FilesWatch(over, watching, self._plain(watching.max_line_bytes) if watching.pruned else None)
 
     def prunes(self, max_line_bytes: int) -> bool:
-        """Whether the first lines are plain JSON of a schema that was declared, so that all may be."""
+        """Whether the first lines are plain JSON of a declared schema, so that all lines may be."""
         plain = self._plain(max_line_bytes)
         if plain is None:
             return False
         try:
             first = next((f for f in files_below(self.path) if f.stat().st_size), None)
         except OSError:
-            # It went while it was looked at; the batch that has it will tell.
+            # It disappeared during the check; the batch that reads it reports that.
             return False
         return first is None or plain.samples(first)
 
     def _in_parser(self) -> bool:
-        """Whether Spark's parser reads the files that are there now: it takes the columns of CSV by place."""
+        """Whether Spark's parser reads the existing files: it maps the columns of CSV by position."""
         if not (self.in_parser and self.form.format == "csv" and self.form.header):
             return self.in_parser
         return all(stands_in_place(file, self.schema) for file in existing_files(self.path))
 
     def _plain(self, max_line_bytes: int) -> PlainLines | None:
-        """What tells plain lines from others; None where nothing does. It takes no line that is longer than a block."""
+        """The checker for plain lines; None if there is none. It rejects lines that are longer than a block."""
         if not self.in_parser or self.form.format != "json" or self.form.time_format or max_line_bytes < BLOCK_BYTES:
             return None
         shape = Shape.of(self.schema)
         return PlainLines(shape) if shape is not None else None
 
-    def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  nobody has to be asked
+    def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  needs no remote call
         """The sizes of the files."""
         return file_sizes(self.path)
 

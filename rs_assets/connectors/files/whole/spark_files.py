@@ -1,4 +1,4 @@
-"""Files that no longer change, read by Spark's own file source, and the guards around it."""
+"""Files that no longer change, read by Spark's own file source, and the checks around it."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from pyspark.sql.readwriter import DataFrameReader
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-# Spark forgets files that are older than the newest by more than `maxFileAge` (7 days) and would never read them.
+# Spark ignores files that are older than the newest by more than `maxFileAge` (7 days) and would never read them.
 MAX_FILE_AGE = "36500d"
-# What Java's decoder leaves where bytes were no UTF-8; the CSV parser gives no other sign of it.
+# Java's decoder replaces invalid UTF-8 by this character; the CSV parser gives no other sign of it.
 REPLACEMENT = "\ufffd"
-# Lines of this size, newline and a carriage return included, are passed over by Hadoop's reader without a word.
+# Hadoop's reader silently skips lines of this size, including newline and carriage return.
 LINE_LIMIT, LINE_SLACK_BYTES = "mapreduce.input.linerecordreader.line.maxlength", 2
-# Endings by which Hadoop unpacks a file.
+# Suffixes by which Hadoop unpacks a file.
 UNPACKED = frozenset({".bz2", ".deflate", ".lz4", ".snappy", ".Z", ".passthrough"})
-# What Spark knows of a file without opening it, and what it asks for if it does.
+# The facts that Spark has about a file without opening it, and the content, for which it opens the file.
 BINARY_FILE = "path string, modificationTime timestamp, length bigint, content binary"
-# What means something in a Hadoop glob.
+# Special characters of a Hadoop glob.
 GLOB_CHARACTERS = re.compile(r"[\[\]{}*?,\\]")
 
 
@@ -54,11 +54,11 @@ def read_stream(
     pruned: bool = False,
     max_files_per_batch: int | None = None,
 ) -> DataFrame:
-    """Fields and REASON of the records below `path`, as a stream. `name` keys the source in the checkpoint.
+    """Fields and REASON of the records below `path`, as a stream. `name` is the source's key in the checkpoint.
 
-    Without `in_parser` JSON and CSV are parsed line by line: Spark's own reader makes any number of rows of a line of
-    JSON that holds an array, says nothing of a quote in CSV that is not closed, and takes columns by place. A `pruned`
-    stream of JSON has no REASON: somebody else finds out that its lines are plain.
+    Without `in_parser` JSON and CSV are parsed line by line: Spark's own reader turns a line with a JSON array into any
+    number of rows, does not report an unclosed quote in CSV, and maps columns by position. A `pruned` stream of JSON
+    has no REASON: a separate check confirms that its lines are plain.
     """
     reader = file_stream(spark, name=name, path=path, max_files_per_batch=max_files_per_batch)
     if form.format == "csv" and not in_parser:
@@ -66,8 +66,8 @@ def read_stream(
     if form.format == "json" and not in_parser:
         return parsed_text(_load(reader, as_glob(path), LineFormat("text")), form)
     if pruned:
-        assert form.schema is not None  # noqa: S101  it was declared, or nobody could find that out
-        # Plain lines end as any reader thinks they do, and Hadoop's own way of finding the ends is faster.
+        assert form.schema is not None  # noqa: S101  a pruned stream has a declared schema
+        # All readers agree where plain lines end, and Hadoop's own way of finding the ends is faster.
         return reader.schema(form.schema).json(as_glob(path))
     return _with_reason(_load(reader, as_glob(path), form), form)
 
@@ -77,14 +77,14 @@ def file_stream(
 ) -> DataStreamReader:
     """A reader of files that no longer change; ConfigurationError if there is nothing at `path`."""
     check_path(path, step=name)
-    # Without the lookup Spark reads files twice if another one of the batch has a name like a glob, and takes folders
-    # called `a=1` for columns.
+    # Without the lookup Spark reads files twice if another one of the batch has a name like a glob, and reads folders
+    # called `a=1` as columns.
     reader = spark.readStream.name(name).option("maxFileAge", MAX_FILE_AGE).option("recursiveFileLookup", value=True)
     return reader.option("maxFilesPerTrigger", max_files_per_batch) if max_files_per_batch else reader
 
 
 def file_order() -> tuple[Column, Column, Column]:
-    """What orders the rows of files: the time of the file, its path, and the part of it."""
+    """The order of the rows of files: the time of the file, its path, and the part of it."""
     return (
         F.col("_metadata.file_modification_time"),
         F.col("_metadata.file_path"),
@@ -93,7 +93,7 @@ def file_order() -> tuple[Column, Column, Column]:
 
 
 def _lines(reader: DataStreamReader, path: str, form: LineFormat) -> DataFrame:
-    """The lines of the files, read by our own reader; Spark only tells which files there are."""
+    """The lines of the files, read by our own reader; Spark only lists the files."""
     listed = reader.format("binaryFile").schema(BINARY_FILE).load(path).select("path")
     names = form.schema.names if form.schema is not None and form.header else None
     return listed.mapInArrow(partial(_read_files, names=names, max_line_bytes=form.max_line_bytes), RECORDS_DDL)
@@ -112,7 +112,7 @@ def _read_files(
 
 
 def as_glob(path: str) -> str:
-    """`path` as Spark's globs write it; one file always is a glob, Spark takes it for a folder otherwise.
+    """`path` as a Spark glob; a single file always becomes a glob, otherwise Spark takes it for a folder.
 
     >>> as_glob("/no/such/folder")
     '/no/such/folder'
@@ -161,7 +161,7 @@ def infer_schema(spark: SparkSession, *, step: str, path: str, form: LineFormat)
 
 
 def sample_file(path: str, *, step: str) -> Path:
-    """The first file below `path` that has something in it; ConfigurationError if there is none."""
+    """The first non-empty file below `path`; ConfigurationError if there is none."""
     sample = next((file for file in existing_files(path, follow=True) if file.stat().st_size), None)
     if sample is None:
         raise ConfigurationError(
@@ -171,12 +171,12 @@ def sample_file(path: str, *, step: str) -> Path:
 
 
 def check_name(file: Path) -> None:
-    """Raise SourceReadError for a file that Spark cannot read, or would unpack though nobody here does."""
+    """Raise SourceReadError for a file that Spark cannot read, or that needs an unsupported codec."""
     remedy = "rename it"
     if ":" in file.name:
         what = "Spark cannot read a file with a colon in its name"
     elif not file.name.isprintable() and any("\ud800" <= char <= "\udfff" for char in file.name):
-        what = "Spark cannot read a file whose name is no UTF-8"
+        what = "Spark cannot read a file whose name is not UTF-8"
     elif file.suffix in UNPACKED or (file.suffix not in CODECS and file.suffix.lower() in CODECS):
         what = f"files ending in {file.suffix} are not read"
         remedy = "unpack it, or pack it as .gz or .zst"
@@ -186,7 +186,7 @@ def check_name(file: Path) -> None:
 
 
 def check_path(path: str, *, step: str) -> None:
-    """ConfigurationError if there is no file and no folder at `path`, which is no glob either."""
+    """ConfigurationError if `path` is not a glob and no file or folder exists there."""
     if not has_input(path):
         raise ConfigurationError(f"there is no file at {path}", remedy="check the path of the source", step=step)
 
@@ -197,10 +197,10 @@ def has_input(path: str) -> bool:
 
 
 def _load(reader: DataStreamReader | DataFrameReader, path: str, form: LineFormat) -> DataFrame:
-    # Spark would hold a whole line in memory, however long; the runtime counts those that are passed over.
+    # Spark would hold a whole line in memory, however long; the runtime counts skipped lines.
     reader = reader.option(LINE_LIMIT, form.max_line_bytes + LINE_SLACK_BYTES)
     if form.format != "csv":
-        # A lone carriage return ends no line; only CSV's parser has to find the ends by itself.
+        # A lone carriage return does not end a line; only CSV's parser has to find the ends by itself.
         reader = reader.option("lineSep", "\n")
     if form.format == "text":
         lines = reader.text(path)
@@ -211,12 +211,12 @@ def _load(reader: DataStreamReader | DataFrameReader, path: str, form: LineForma
     made = reader.options(**form.reader_options).schema(form.reader_schema)
     if form.format == "json":
         return made.json(path)
-    # Spark itself refuses a file with another header, whenever it came.
+    # Spark itself refuses a file with another header, whenever it arrives.
     return made.option("header", form.header).option("enforceSchema", "false").csv(path)
 
 
 def _with_reason(frame: DataFrame, form: LineFormat) -> DataFrame:
-    """The fields of `form` and REASON; blank lines are no records."""
+    """The fields of `form` and REASON; blank lines are not records."""
     if form.format == "text":
         text = F.col("value")
         if form.pattern is None:

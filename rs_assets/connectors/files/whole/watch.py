@@ -1,4 +1,4 @@
-"""The guard of whole files while a query reads them."""
+"""Guards whole files while a query reads them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rs_assets.errors import BadRecordError, RsError
 
 
 class FilesWatch(Watch):
-    """Guards the files of one batch after another; `over` makes the guard of a batch.
+    """Guards the files of each batch; `over` makes the guard of a batch.
 
-    With `plain` it finds out whether all lines are, until some are not.
+    With `plain` it also checks whether all lines are plain, until some are not.
     """
 
     __slots__ = ("_batch", "_former", "_over", "_plain", "_watching")
@@ -31,7 +31,7 @@ class FilesWatch(Watch):
         self._batch: FileWatch | None = None
 
     def planned(self, batch_id: int) -> None:
-        """Check the files, and begin to count what Spark does not tell."""
+        """Check the files, and start counting what Spark does not report."""
         self._batch = None
         self._batch = self._over(batch_id, self._plain)
         self._refuse_renamed(self._batch.files)
@@ -50,24 +50,24 @@ class FilesWatch(Watch):
         self._former.add({file.place: file for file in files}, {})
 
     def plain(self) -> int | None:
-        """The records of the batch if all lines are plain; where some are not, the next batches are only counted."""
+        """The records of the batch if all lines are plain; if some are not, later batches are only counted."""
         rows = self._batch.plain_rows() if self._batch is not None else 0
         if rows is None:
             self._plain = None
         return rows
 
     def computed(self) -> None:
-        """Raise for a record that Spark's reader took for another; waits for the count."""
+        """Raise for a record that Spark's reader misread; waits for the count."""
         if self._batch is not None:
             self._batch.check_records()
 
     def check(self, batch_id: int) -> None:  # noqa: ARG002
-        """DataLossError if a file is gone or was touched since Spark planned it."""
+        """DataLossError if a file is gone or was modified since Spark planned it."""
         if self._batch is not None:
             self._batch.check()
 
     def read(self) -> Known:
-        """What tells the files of the batch from others."""
+        """The facts that identify the files of the batch."""
         if self._batch is None:
             return {}
         noted = self._batch.noted()
@@ -76,5 +76,5 @@ class FilesWatch(Watch):
         return noted
 
     def plans_again(self, failure: RsError) -> bool | None:
-        """Files that Spark planned itself must stay as they were."""
+        """False: files that Spark planned itself must not change."""
         return False if isinstance(failure, BadRecordError) else None
