@@ -232,7 +232,7 @@ def test_should_say_that_a_file_is_not_there(shop, filled, options, way):
 @pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_should_say_that_the_brokers_speak_tls(secured, filled, options, way):
-    refused(WAYS[way](KafkaCluster.of(secured.bootstrap_servers), filled), options, "speak TLS")
+    refused(WAYS[way](KafkaCluster.of(secured.bootstrap_servers), filled), options, "use TLS")
 
 
 @pytest.mark.long

@@ -251,7 +251,7 @@ def test_should_only_note_a_later_generation_when_nothing_lies_behind(broker, ou
     with pytest.raises(LeaseLostError):
         sink.committed(mark(1, token=2, pipeline=out))
     driver.call(lambda _: sink.stage(rows, mark(1, token=2, pipeline=out, generation=2))).commit()
-    with pytest.raises(SinkError, match="cannot be taken back"):
+    with pytest.raises(SinkError, match="cannot be removed"):
         sink.rewind(mark(0, token=2, pipeline=out, generation=2), mark(0, token=3, pipeline=out, generation=3))
     sink.close()
 

@@ -172,7 +172,7 @@ class Notes:
 
 
 def test_should_refuse_a_topic_that_deletes_notes_and_may_not_be_changed():
-    with pytest.raises(SinkError, match="deletes the notes") as refused:
+    with pytest.raises(SinkError, match="deletes commit records") as refused:
         commits.ensure_topic(Notes("delete"))
     assert "--add-config cleanup.policy=compact" in refused.value.remedy
     commits.ensure_topic(Notes("compact"))

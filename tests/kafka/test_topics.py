@@ -91,14 +91,14 @@ def test_a_topic_that_was_made_again_before_a_start_is_a_loss(broker, topic, opt
     read = Reader(broker, options, topic, format="text")
     assert len(read.values()) == 10
     made_again(broker, topic, numbered(100, 100 + again))
-    with pytest.raises(DataLossError, match="made again") as caught:
+    with pytest.raises(DataLossError, match="created again") as caught:
         read.rows()
     assert f"{topic}-0: offsets 10 to an unknown end" in str(caught.value)
     assert noted_losses(options) == []
     read.source["on_data_loss"] = "continue"
     assert as_numbers(read.values()) == list(range(100, 100 + again))
     [loss] = noted_losses(options)
-    assert "made again" in loss
+    assert "created again" in loss
     assert any(loss in warning for warning in read.report.warnings)
     # Once, and from then on it is known.
     assert read.rows() == []
@@ -167,7 +167,7 @@ def test_a_topic_that_was_made_again_before_its_first_batch_is_a_loss(broker, to
     read = Reader(broker, options, topic, format="text", starting_offsets="latest")
     assert read.rows() == []
     made_again(broker, topic, numbered(100, 120))
-    with pytest.raises(DataLossError, match="made again"):
+    with pytest.raises(DataLossError, match="created again"):
         read.rows()
 
 

@@ -73,7 +73,7 @@ def test_should_know_a_topic_again_that_came_while_it_ran(broker, cluster, topic
     with pytest.raises(DataLossError, match=f"{topic}-a-0: offsets 5 to an unknown end"):
         watch.check(written.batch(1, {f"{topic}-a": {"0": 8}}))
     watch.close()
-    with pytest.raises(DataLossError, match="made again"):
+    with pytest.raises(DataLossError, match="created again"):
         check_topics(written.source, written.inputs[NAME], written.log)
 
 
@@ -97,7 +97,7 @@ def test_should_notice_a_shuffles_topic_that_is_made_again_or_gone(broker, clust
     assert "--new-generation" in refused.value.remedy
     written.batch(0, {topic: {"0": 0, "1": 0}})
     written.committed(0)
-    with pytest.raises(DataLossError, match="made again"):
+    with pytest.raises(DataLossError, match="created again"):
         watch.check(written.batch(1, {topic: {"0": 3, "1": 0}}))
     broker.delete_topic(topic)
     with pytest.raises(DataLossError, match="the partition is gone"):

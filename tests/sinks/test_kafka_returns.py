@@ -20,7 +20,7 @@ def test_a_topic_stays_where_nothing_was_sent_behind_the_batch():
     note = noted(mark(3), 2)
     assert note.why_not(Point(1, 3), 3) is None
     assert note.why_not(Point(1, 7), 3) is None
-    assert "batch 3 of generation 1 stands in the topic" in note.why_not(Point(1, 2), 3)
+    assert "batch 3 of generation 1 is in the topic" in note.why_not(Point(1, 2), 3)
 
 
 def test_a_savepoint_may_come_twice_until_records_were_sent_since():
@@ -28,10 +28,10 @@ def test_a_savepoint_may_come_twice_until_records_were_sent_since():
     note = returned(note, (1, 3), 3)
     assert note.why_not(Point(1, 3), 3) is None
     assert note.why_not(Point(2, 5), -1) is None
-    assert "cannot be taken back" in note.why_not(Point(3, 2), -1)
+    assert "cannot be removed" in note.why_not(Point(3, 2), -1)
     sent = noted(mark(4, generation=3), 1)
     for kept in (Point(1, 3), Point(1, 9), Point(2, 5), Point(3, 3)):
-        assert "batch 4 of generation 3 stands in the topic" in sent.why_not(kept, -1)
+        assert "batch 4 of generation 3 is in the topic" in sent.why_not(kept, -1)
     assert sent.why_not(Point(3, 4), 4) is None
 
 

@@ -1,1 +1,1 @@
-"""Kafka as sources, sinks and shuffles share it: how a cluster is reached, and what is asked of it."""
+"""The Kafka client that sources, sinks and shuffles share: connections and cluster queries."""

@@ -1,4 +1,4 @@
-"""What is asked of a Kafka cluster beside the records: topics, offsets, consumer groups."""
+"""Cluster queries besides reading records: topics, offsets, consumer groups."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from rs_assets.errors import RsError, SourceReadError
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient, TopicPartition
 
-# How long a broker may need to answer at all, before a start is given up.
+# How long to wait for a first answer of a broker before a start fails.
 PATIENCE = timedelta(seconds=30)
-# How often a broker is looked for that is not there, in seconds.
+# How often to try an unreachable broker again, in seconds.
 LOOK_S = 0.2
-# How long a question is repeated to which Kafka says "not now".
+# How long a request is repeated while Kafka answers "not now".
 RETRY_FOR = timedelta(seconds=30)
 
 Partition = tuple[str, int]
@@ -34,7 +34,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as it is now. `id` is given when it is made: one that was deleted and made again has another."""
+    """The current state of a topic. A topic that was deleted and created again has another `id`."""
 
     name: str
     id: str
@@ -45,7 +45,7 @@ class Topic:
 def connected(cluster: KafkaCluster, *, patience: timedelta = PATIENCE) -> Iterator[Admin]:
     """A client for the block. SourceReadError, with the addresses and the cause, if no broker answers in `patience`.
 
-    Brokers that answer and do not let us in are an error at once.
+    Brokers that answer but refuse the login are an error at once.
     """
     with kafka_errors(cluster):
         from kafka import KafkaAdminClient
@@ -69,7 +69,7 @@ def connected(cluster: KafkaCluster, *, patience: timedelta = PATIENCE) -> Itera
 
 
 def _await_socket(cluster: KafkaCluster, patience: timedelta) -> None:
-    """Wait until one of the addresses takes a connection: a client that finds none leaves its sockets open."""
+    """Wait until one of the addresses accepts a connection: a client that finds none leaves its sockets open."""
     until = time.monotonic() + patience.total_seconds()
     while True:
         for server in cluster.servers:
@@ -92,7 +92,7 @@ def _await_socket(cluster: KafkaCluster, patience: timedelta) -> None:
 
 @contextmanager
 def kafka_errors(cluster: KafkaCluster) -> Iterator[None]:
-    """Turn errors of kafka-python in the block into SourceReadError; our own pass."""
+    """Turn errors of kafka-python in the block into SourceReadError; project errors pass."""
     from kafka.errors import KafkaError
 
     try:
@@ -101,42 +101,42 @@ def kafka_errors(cluster: KafkaCluster) -> Iterator[None]:
         raise
     except (KafkaError, OSError) as error:
         raise SourceReadError(
-            f"Kafka does not answer as it should: {type(error).__name__}: {str(error)[:300]}",
+            f"Kafka does not answer as expected: {type(error).__name__}: {str(error)[:300]}",
             remedy=REMEDIES.get(type(error).__name__, UNKNOWN),
             brokers=",".join(cluster.servers),
         ) from error
 
 
-UNKNOWN = "check that the brokers run and the credentials hold, then start again: nothing was written"
+UNKNOWN = "check that the brokers run and the credentials are valid, then start again: nothing was written"
 REMEDIES: Mapping[str, str] = {
-    "TopicAuthorizationFailedError": "let this user describe and read the topic, or create it if it is not there",
+    "TopicAuthorizationFailedError": "let this user describe and read the topic, or create it if it does not exist",
     "GroupAuthorizationFailedError": "let this user describe and read the consumer group",
     "ClusterAuthorizationFailedError": "let this user create topics, or make them beforehand",
 }
 
 
 class Admin:
-    """Questions to one cluster; made by `connected`."""
+    """Queries to one cluster; made by `connected`."""
 
     def __init__(self, client: KafkaAdminClient, cluster: KafkaCluster) -> None:
         self.client = client
         self.cluster = cluster
 
     def answered(self, question: Callable[[], Answer]) -> Answer:
-        """The answer to `question`, for clients that live longer than a block; SourceReadError if there is none."""
+        """The answer to `question`, for clients that outlive a block; SourceReadError if there is none."""
         with kafka_errors(self.cluster):
             return question()
 
     def topics(self, names: Iterable[str] = (), pattern: str | None = None) -> dict[str, Topic]:
-        """The topics of these names, or those that match the whole of `pattern`; missing ones are left out.
+        """The topics of these names, or those whose whole name matches `pattern`; missing ones are left out.
 
-        KafkaError for a name that this user may not ask about.
+        KafkaError for a name that this user may not describe.
         """
         from kafka.errors import TopicAuthorizationFailedError
 
         wanted, matches = set(names), re.compile(pattern) if pattern is not None else None
         found: dict[str, Topic] = {}
-        # A cluster may have thousands of topics: only a pattern asks for all.
+        # A cluster may have thousands of topics: only a pattern lists all of them.
         for facts in self.client.describe_topics(sorted(wanted) if matches is None else None):
             name = facts["name"]
             if name in wanted and facts["error_code"] == TopicAuthorizationFailedError.errno:
@@ -152,11 +152,11 @@ class Admin:
         return self._offsets(partitions, EARLIEST)
 
     def latest(self, partitions: Iterable[Partition], *, read_committed: bool = False) -> dict[Partition, int]:
-        """The offset behind the last record, or behind the last one that no open transaction holds back."""
+        """The offset after the last record; with `read_committed` after the last one without an open transaction."""
         return self._offsets(partitions, LATEST, read_committed=read_committed)
 
     def group_offsets(self, group: str) -> dict[Partition, int]:
-        """What the consumer group has committed; a negative offset stands for none and is left out."""
+        """The committed offsets of the consumer group; a negative offset means none and is left out."""
         found = _patiently(lambda: self.client.list_group_offsets({group: None})).get(group, {})
         return {(tp.topic, tp.partition): at.offset for tp, at in found.items() if at.offset >= 0}
 
@@ -171,7 +171,7 @@ class Admin:
                 raise refusal(f"group {group!r}")
 
     def create_topic(self, name: str, *, partitions: int, settings: Mapping[str, str]) -> None:
-        """Make a topic; one that is there already stays as it is."""
+        """Create a topic; an existing one is not changed."""
         from kafka.errors import TopicAlreadyExistsError
 
         try:
@@ -180,7 +180,7 @@ class Admin:
             return
 
     def setting(self, topic: str, name: str) -> str | None:
-        """A setting of a topic; None if this user may not look at it."""
+        """A setting of a topic; None if this user may not read it."""
         from kafka.admin import ConfigResource, ConfigResourceType
 
         asked = ConfigResource(ConfigResourceType.TOPIC, topic, [name])
@@ -188,7 +188,7 @@ class Admin:
         return str(found[name]["value"]) if name in found else None
 
     def change_setting(self, topic: str, name: str, value: str) -> str:
-        """Set a setting of a topic; what the brokers say against it, "" for nothing."""
+        """Change a setting of a topic; returns the brokers' objection, "" if there is none."""
         from kafka.admin import ConfigResource, ConfigResourceType
 
         wanted = ConfigResource(ConfigResourceType.TOPIC, topic, {name: value})
@@ -212,7 +212,7 @@ class Admin:
         return {(tp.topic, tp.partition): at.offset for tp, at in found.items()}
 
 
-# What Kafka's protocol takes for the first and the last offset.
+# The offsets that mean "first" and "last" in Kafka's protocol.
 EARLIEST, LATEST = -2, -1
 
 
@@ -226,7 +226,7 @@ def partitions_of(topics: Mapping[str, Topic]) -> list[Partition]:
 
 
 def _patiently(question: Callable[[], Answer]) -> Answer:
-    """Ask again while Kafka says that it may answer later: groups have no coordinator before they are first used."""
+    """Repeat a request while Kafka may answer it later: groups have no coordinator before their first use."""
     retrying: Retrying = Retrying(
         retry=retry_if_exception(lambda error: bool(getattr(error, "retriable", False))),
         stop=stop_after_delay(RETRY_FOR),

@@ -1,4 +1,4 @@
-"""How a Kafka cluster is reached: one description for Spark's connector (Java names) and for kafka-python."""
+"""Connection settings of a Kafka cluster, for both Spark's connector (Java names) and kafka-python."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOGIN_MODULES: Mapping[str, str] = {
 
 @runtime_checkable
 class Deferred(Protocol):
-    """A value that is looked up when it is used; Dagster's `EnvVar` is one."""
+    """A value that is read on use; Dagster's `EnvVar` is one."""
 
     def get_value(self) -> str | None:
         """The value, None if there is none."""
@@ -37,7 +37,7 @@ Secret = str | Deferred
 
 
 class Hidden:
-    """A secret that was given as text: shown by nothing that prints, copies or takes apart what it is in.
+    """A secret that was given as text: never shown by printing, copying or inspecting the object that contains it.
 
     >>> Hidden("p")
     ***
@@ -61,11 +61,11 @@ class Hidden:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaCluster:
-    """Addresses and credentials of a cluster. Passwords are never shown, compared or written down.
+    """Addresses and credentials of a cluster. Passwords are never shown, compared or stored.
 
-    `bootstrap_servers` is `host:port`, several with commas between. `password` and `key_password` are text or, better,
-    Dagster's `EnvVar("NAME")`, which is read when a connection is made. `ca_file` holds the authorities in PEM form;
-    `certificate_file` and `key_file` are this client's own, for brokers that ask for one.
+    `bootstrap_servers` is `host:port`, several separated by commas. `password` and `key_password` are text or, better,
+    Dagster's `EnvVar("NAME")`, which is read when a connection is made. `ca_file` has the authorities in PEM form;
+    `certificate_file` and `key_file` are the client certificate, for brokers that require one.
 
     >>> KafkaCluster(bootstrap_servers="localhost:9092", username="me", password="p", protocol="SASL_SSL")
     KafkaCluster(bootstrap_servers='localhost:9092', protocol='SASL_SSL', username='me', mechanism='PLAIN')
@@ -82,9 +82,9 @@ class KafkaCluster:
     key_password: Secret | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Hide secrets that are text; refuse addresses that are none, and options that do not go together.
+        """Hide secrets given as text; refuse malformed addresses and incompatible options.
 
-        ConfigurationError without the client for Kafka.
+        ConfigurationError if the Kafka client is not installed.
         """
         check_extra("kafka", "Kafka")
         for name in ("password", "key_password"):
@@ -97,12 +97,14 @@ class KafkaCluster:
             match = ADDRESS.fullmatch(address)
             if match is None or not 0 < int(match[1]) < 65_536:
                 raise ConfigurationError(
-                    f"{without_userinfo(address)!r} is no address of a broker", remedy="write it as 'host:port'"
+                    f"{without_userinfo(address)!r} is not a broker address", remedy="write it as 'host:port'"
                 )
         if self.protocol not in get_args(Protocols):
-            raise ConfigurationError(f"{self.protocol!r} is no protocol", remedy=f"use one of {get_args(Protocols)}")
+            raise ConfigurationError(f"unknown protocol {self.protocol!r}", remedy=f"use one of {get_args(Protocols)}")
         if self.mechanism not in get_args(Mechanism):
-            raise ConfigurationError(f"{self.mechanism!r} is no mechanism", remedy=f"use one of {get_args(Mechanism)}")
+            raise ConfigurationError(
+                f"unknown mechanism {self.mechanism!r}", remedy=f"use one of {get_args(Mechanism)}"
+            )
         if {self.username is not None, self.password is not None} != {self.with_login}:
             raise ConfigurationError(
                 "username and password belong to the protocols SASL_PLAINTEXT and SASL_SSL, which need both",
@@ -110,7 +112,7 @@ class KafkaCluster:
             )
 
     def __repr__(self) -> str:
-        """Without passwords, and without what was left out."""
+        """The settings without passwords and without defaults."""
         shown = {"bootstrap_servers": ",".join(self.servers), "protocol": self.protocol}
         if self.with_login:
             shown |= {"username": str(self.username), "mechanism": self.mechanism}
@@ -118,7 +120,7 @@ class KafkaCluster:
 
     @classmethod
     def of(cls, servers: str | KafkaCluster | Deferred) -> KafkaCluster:
-        """A cluster without credentials for text or an `EnvVar`; a cluster stays as it is.
+        """A cluster without credentials for text or an `EnvVar`; a cluster is returned unchanged.
 
         >>> KafkaCluster.of("localhost:9092").protocol
         'PLAINTEXT'
@@ -127,17 +129,17 @@ class KafkaCluster:
             return servers
         if not isinstance(servers, str | Deferred):
             raise ConfigurationError(f"bootstrap_servers must be 'host:port' or a KafkaCluster, not {servers!r}")
-        # An EnvVar is text too, namely its name.
+        # An EnvVar is also text, namely its name.
         return cls(bootstrap_servers=servers)
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """The addresses, one by one."""
+        """The addresses as a tuple."""
         return tuple(part.strip() for part in str(self.bootstrap_servers).split(","))
 
     @property
     def with_login(self) -> bool:
-        """Whether the protocol asks for user name and password."""
+        """Whether the protocol requires user name and password."""
         return self.protocol.startswith("SASL_")
 
     @property
@@ -146,7 +148,7 @@ class KafkaCluster:
         return self.protocol.endswith("SSL")
 
     def for_spark(self) -> dict[str, str]:
-        """Options of Spark's connector, with the secrets in them: to be handed to Spark and to nobody else."""
+        """Options of Spark's connector, including the secrets: pass them to Spark only."""
         self._prepare()
         made: dict[str, str | None] = {
             "kafka.bootstrap.servers": ",".join(self.servers),
@@ -170,7 +172,7 @@ class KafkaCluster:
         return {name: value for name, value in made.items() if value is not None}
 
     def for_python(self) -> dict[str, Any]:
-        """Arguments of kafka-python's clients, with the secrets in them."""
+        """Arguments of kafka-python's clients, including the secrets."""
         self._prepare()
         made: dict[str, Any] = {"bootstrap_servers": list(self.servers), "security_protocol": self.protocol}
         if self.with_login:
@@ -190,7 +192,7 @@ class KafkaCluster:
         return made
 
     def _prepare(self) -> None:
-        """Keep logs clean of what is handed out; ConfigurationError for a file that the clients would trip over."""
+        """Keep secrets out of logs; ConfigurationError for a file that the clients could not use."""
         keep_quiet()
         for path in (self.ca_file, self.certificate_file, self.key_file) if self.with_tls else ():
             if path is not None:
@@ -198,7 +200,7 @@ class KafkaCluster:
 
 
 def revealed(secret: Secret | None, *, what: str) -> str:
-    """The text behind a secret; ConfigurationError names what is empty, never its content."""
+    """The text of a secret; ConfigurationError names an empty one, never its content."""
     value = secret.get_value() if isinstance(secret, Deferred) else secret
     if not value:
         name = getattr(secret, "env_var_name", None)
@@ -209,7 +211,7 @@ def revealed(secret: Secret | None, *, what: str) -> str:
 
 
 def without_userinfo(address: str) -> str:
-    """An address without what stands before an `@`: people paste passwords into URLs.
+    """An address without the part before an `@`: users paste passwords into URLs.
 
     >>> without_userinfo("me:secret@broker")
     '***@broker'
@@ -218,7 +220,7 @@ def without_userinfo(address: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """`text` as JAAS, Java's way to name logins, takes it."""
+    """`text` quoted for JAAS, Java's syntax for logins."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

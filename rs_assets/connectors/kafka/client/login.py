@@ -1,4 +1,4 @@
-"""Why brokers do not let us in: asked first, for Kafka's clients try again until their time is up and never say."""
+"""Finds out why brokers refuse a login, before Kafka's clients retry until their timeout without giving the reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rs_assets.errors import SourceReadError
 if TYPE_CHECKING:
     from kafka.net.connection import KafkaConnection
 
-# A broker that hangs is for those to wait for who come after us.
+# A hanging broker is not detected here; later calls wait for it.
 TRY = timedelta(seconds=5)
 
 TRUST = "name the authority that signed it in ca_file, and the address that the certificate is made for"
@@ -21,17 +21,17 @@ LOGIN = "check username, password and mechanism, then start again: nothing was w
 SECURED = "use protocol='SASL_SSL', or 'SSL' if there are no passwords, with ca_file, then start again"
 CERTIFICATE = "name a certificate that the brokers trust in certificate_file and key_file, then start again"
 
-# What is wrong, and what to do.
+# The problem, and the remedy.
 Refusal = tuple[str, str]
 
 
 def check_login(cluster: KafkaCluster, *, patience: timedelta = TRY) -> None:
-    """Connect and log in; SourceReadError, with what to correct, if trying again is of no use.
+    """Connect and log in; SourceReadError, with the correction, if retrying cannot help.
 
-    A broker that does not answer, or is just starting, is no error here.
+    A broker that does not answer, or is just starting, is not an error here.
     """
     seconds = min(patience, TRY).total_seconds()
-    # Asked twice: a broker that is going down ends logins too.
+    # Tried twice: a broker that is shutting down ends logins too.
     refused = _refused(cluster, seconds) and _refused(cluster, seconds)
     if refused:
         what, remedy = refused
@@ -66,17 +66,17 @@ def _refused(cluster: KafkaCluster, seconds: float) -> Refusal | None:
 
 
 def _explained(cluster: KafkaCluster, error: Exception, *, answered: bool, seconds: float) -> Refusal | None:
-    """Why; None for what may pass. `answered`: the broker spoke to us before the error."""
+    """The reason and remedy; None if it may be temporary. `answered`: the broker sent data before the error."""
     reason = error.__context__
     if isinstance(reason, ssl.SSLCertVerificationError):
         return f"the certificate of the brokers is not trusted: {reason.verify_message}", TRUST
     if "ALERT" in str(error) and "CERTIFICATE" in str(error):
         return "the brokers do not trust the certificate of this client, or it has none", CERTIFICATE
     if cluster.with_login and answered:
-        # kafka-python loses the broker's own words if the connection is closed right behind them.
+        # kafka-python loses the broker's message if the connection is closed right after it.
         return f"Kafka refuses the login of {cluster.username!r} by {cluster.mechanism}", LOGIN
     if not cluster.with_tls and any(_speaks_tls(server, seconds) for server in cluster.servers):
-        return f"the brokers speak TLS, and the protocol is {cluster.protocol!r}", SECURED
+        return f"the brokers use TLS, and the protocol is {cluster.protocol!r}", SECURED
     return None
 
 

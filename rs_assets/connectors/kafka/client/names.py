@@ -1,4 +1,4 @@
-"""The names that Kafka allows, and those of topics that belong to this project alone."""
+"""Valid names in Kafka, and the names of topics reserved for this project."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 from rs_assets.errors import TopologyError
 
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-# The notes of exactly-once sinks, and what the names of durable shuffles begin with.
+# The commit topic of exactly-once sinks, and the prefix of durable shuffles.
 COMMITS, SHUFFLES = "rs-assets-commits", "rs-assets-shuffle."
-# Kafka's own topics and ours, in a regular expression for Java and Python: no pattern of a source means them.
+# Kafka's own topics and ours, as a regular expression for Java and Python: patterns of sources exclude them.
 INTERNAL = r"__|rs-assets-commits$|rs-assets-shuffle\."
 
 
 def is_internal(topic: str) -> bool:
-    """Whether a topic is Kafka's own or ours; a source reads it only if it is named.
+    """Whether a topic is Kafka's own or ours; a source reads it only by its exact name.
 
     >>> is_internal("rs-assets-commits"), is_internal("rs-assets-commits-of-mine")
     (True, False)

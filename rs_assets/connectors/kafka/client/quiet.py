@@ -1,11 +1,11 @@
-"""Logs of others that hold secrets at their most talkative: what kafka-python and py4j tell of their messages."""
+"""Keeps secrets out of the debug logs of kafka-python and py4j."""
 
 from __future__ import annotations
 
 import logging
 import re
 
-# The loggers that write down what is sent: a level of DEBUG for everything must not put passwords into a file.
+# Loggers that log messages as sent: a DEBUG level for everything must not write passwords to a file.
 TALKATIVE = (
     "kafka.admin.client",
     "kafka.consumer.group",
@@ -15,12 +15,12 @@ TALKATIVE = (
     "py4j.clientserver",
     "py4j.java_gateway",
 )
-# Also the bytes of messages, among which are those of a login.
+# Includes the raw bytes of messages, since some of them are logins.
 SECRET = re.compile(r"password|SaslAuthenticate|SaslBytes|PRIVATE KEY|Send: bytearray", re.IGNORECASE)
 
 
 def keep_quiet() -> None:
-    """Drop records that hold secrets from these loggers; may be called again."""
+    """Drop log records with secrets from these loggers; may be called again."""
     for name in TALKATIVE:
         logging.getLogger(name).addFilter(_harmless)
 

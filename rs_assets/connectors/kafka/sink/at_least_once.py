@@ -1,4 +1,4 @@
-"""Records by Spark's own Kafka sink: quick and parallel; a batch that is repeated is sent again."""
+"""The at-least-once sink, by Spark's own Kafka sink: fast and parallel; a repeated batch is sent again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class KafkaWriter:
-    """Sends batches from Spark's tasks; remembers nothing of them. `options` are settings of Kafka's producer."""
+    """Sends batches from Spark's tasks and stores nothing about them. `options` are settings of Kafka's producer."""
 
     name: str
     cluster: KafkaCluster
@@ -34,30 +34,30 @@ class KafkaWriter:
         return f"kafka://{','.join(self.cluster.servers)}/{self.shape.topic or self.shape.topic_field}"
 
     def committed(self, mark: BatchMark) -> bool:  # noqa: ARG002  the protocol's form
-        """Nobody knows."""
+        """Unknown, hence False."""
         return False
 
     def last_committed(self, mark: BatchMark) -> int | None:  # noqa: ARG002  the protocol's form
-        """Nothing: this sink forgets."""
+        """None: this sink has no memory."""
         return None
 
     def check_begin(self, begun: BatchMark) -> str:
-        """A warning for each generation but the first: what earlier ones sent stays, and comes again."""
+        """A warning for each generation but the first: records of earlier ones stay, and are sent again."""
         return sent_again(self.name, self.location()) if begun.generation > 1 else ""
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
-        """Nothing stands in the way."""
+        """Always possible."""
 
     def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:  # noqa: ARG002  the protocol's form
-        """Nothing: what was sent stays."""
+        """Does nothing: sent records stay."""
         return "delivers rows again"
 
     def check_start(self) -> None:
-        """The brokers let us in, and the topic is there."""
+        """Check that the brokers accept the login, and that the topic exists."""
         check_topic(self.cluster, self.shape, step=self.name)
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
-        """Send the batch: Spark's sink has no way to hold it back until the commit."""
+        """Send the batch: Spark's sink cannot hold it back until the commit."""
         settings = intercepted({**BATCHING, **self.options})
         options = {f"kafka.{name}": value for name, value in settings.items()}
         partitions = known_partitions(self.cluster, self.shape, self.name)

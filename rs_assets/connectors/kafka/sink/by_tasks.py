@@ -1,4 +1,4 @@
-"""Records sent by Spark's tasks through the writer of its Kafka connector, and counted."""
+"""Sends records from Spark's tasks through the writer of its Kafka connector, and counts them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 
 from rs_assets.connectors.kafka.sink.record_time import TIMESTAMP
 
-# The name under which the plan of a frame counts its rows.
+# The metric that counts the rows in the plan of a frame.
 SENT = "rs_sent"
-# Makes the time of a record of this header (scala/RecordTimes.scala).
+# The interceptor that sets a record's time from this header (scala/RecordTimes.scala).
 TIMES, TIME_HEADER = "org.apache.spark.sql.rsassets.RecordTimes", "rs-assets-time"
 INTERCEPTORS = "interceptor.classes"
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
@@ -21,10 +21,10 @@ CONNECTOR = "org.apache.spark.sql.kafka010"
 
 
 def send_by_tasks(records: DataFrame, options: Mapping[str, str]) -> int:
-    """Send `records`, as `records.records` makes them, with these options of Spark's connector; how many there were.
+    """Send `records` (from `records.records`) with these options of Spark's connector; returns their number.
 
-    The connector's writer is called as such. Through `records.write` the options, credentials among them, would become
-    a node of a plan, and Spark's event log and its REST interface show plans as they are.
+    The connector's writer is called directly. With `records.write` the options, credentials included, would become a
+    node of a plan, and Spark's event log and its REST interface show whole plans.
     """
     jvm: Any = records.sparkSession._jvm  # noqa: SLF001  pyspark has no public way to its JVM
     query = timed(records).observe(SENT, F.count(F.lit(1)).alias("rows"))._jdf.queryExecution()  # noqa: SLF001
@@ -33,7 +33,7 @@ def send_by_tasks(records: DataFrame, options: Mapping[str, str]) -> int:
 
 
 def timed(records: DataFrame) -> DataFrame:
-    """`records` with their times in a header, which the interceptor TIMES of the producer puts into its place."""
+    """`records` with their times in a header, which the producer's interceptor TIMES turns into the record time."""
     if TIMESTAMP not in records.columns:
         return records
     time = F.struct(F.lit(TIME_HEADER).alias("key"), F.col(TIMESTAMP).cast("string").cast("binary").alias("value"))
@@ -44,18 +44,18 @@ def timed(records: DataFrame) -> DataFrame:
 
 
 def intercepted(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a producer with TIMES before interceptors of the user's own."""
+    """The settings of a producer with TIMES before the user's interceptors."""
     own = settings.get(INTERCEPTORS)
     return {**settings, INTERCEPTORS: f"{TIMES},{own}" if own else TIMES}
 
 
 def producer_params(jvm: Any, options: Mapping[str, str]) -> Any:
-    """The settings of the tasks' producers, made by the connector itself; its pool of producers goes by them."""
+    """The settings of the tasks' producers, made by the connector itself; they are the key of its producer pool."""
     made = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(dict(options))
     caseless = scala_object(jvm, "org.apache.spark.sql.catalyst.util.CaseInsensitiveMap").apply(made)
     return scala_object(jvm, f"{CONNECTOR}.KafkaSourceProvider").kafkaParamsForProducer(caseless)
 
 
 def scala_object(jvm: Any, name: str) -> Any:
-    """An object of Scala."""
+    """A Scala object."""
     return getattr(reduce(getattr, f"{name}$".split("."), jvm), "MODULE$")

@@ -1,4 +1,4 @@
-"""Who committed which batch: a compacted topic with one record for each pipeline and sink, the last of them counts."""
+"""The commit topic: a compacted topic whose last record for each pipeline and sink names the last committed batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rs_assets.errors import LeaseLostError, SinkError
 if TYPE_CHECKING:
     from kafka import KafkaConsumer, TopicPartition
 
-# Small segments: only closed ones are compacted, and each start reads what is left.
+# Small segments: only closed ones are compacted, and each start reads the rest.
 POLICY, COMPACT = "cleanup.policy", "compact"
 SETTINGS: Mapping[str, str] = {
     POLICY: COMPACT,
@@ -30,22 +30,22 @@ SETTINGS: Mapping[str, str] = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 POLL_MS = 200
-# A topic that gives no record for so long, and does not say either that its end is reached, is not read to its end.
+# If a topic sends no record for this long and its end is not reached either, reading it has failed.
 PATIENCE = timedelta(seconds=30)
 # `Commit.sent` of a topic that never got a record.
 NOTHING = (0, -1)
-# How often a note is looked for that is hidden, in seconds.
+# How often to look for a hidden commit record, in seconds.
 LOOK_S = 0.2
-# Whether a record is the one that is looked for.
+# Whether a record is the requested one.
 Wanted = Callable[[Any], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """The last batch that a sink has got, and the fencing token and the claim of the driver that sent it to `topic`.
+    """The last batch that a sink got, and the fencing token and the claim of the driver that sent it to `topic`.
 
-    `sent` is the last batch that had records, `returns` the points that the generations since then began with: what the
-    topic holds is the same for all of them. Both are absent in the notes of earlier releases.
+    `sent` is the last batch that had records. `returns` are the starting points of the generations since then, for all
+    of which the topic has the same content. Both are missing in commit records of earlier releases.
     """
 
     generation: int
@@ -71,15 +71,15 @@ class Commit:
         path = Lineage({int(g): Point(*began) for g, began in self.returns.items()}).path(kept)
         if sent.batch >= 0 and path.get(sent.generation, -1) < sent.batch:
             return (
-                f"batch {sent.batch} of generation {sent.generation} stands in the topic and cannot be taken back:"
+                f"batch {sent.batch} of generation {sent.generation} is in the topic and cannot be removed:"
                 f" it does not lead to batch {kept.batch} of generation {kept.generation}"
             )
         if kept.generation == self.generation and min(kept.batch, had) > self.batch_id:
-            return f"the last batch that is noted is {self.batch_id}, and the pipeline had sent batch {had}"
+            return f"the last committed batch is {self.batch_id}, and the pipeline had sent batch {had}"
         return None
 
     def dumped(self) -> bytes:
-        """As the value of a record."""
+        """The value of the commit record."""
         return orjson.dumps(asdict(self))
 
     def last_batch(self, mark: BatchMark) -> int:
@@ -100,7 +100,7 @@ class Commit:
 
 
 def noted(mark: BatchMark, rows: int, topic: str = "") -> Commit:
-    """The note of a batch with records for `topic`."""
+    """The commit record of a batch with records for `topic`."""
     place = (mark.generation, mark.batch_id)
     made = Commit(generation=mark.generation, batch_id=mark.batch_id, token=mark.token, rows=rows, sent=place)
     return _claimed(made, mark, topic)
@@ -116,7 +116,7 @@ def _claimed(note: Commit, mark: BatchMark, topic: str) -> Commit:
 
 
 def noted_return(last: Commit | None, kept: BatchMark, begun: BatchMark, topic: str = "") -> Commit:
-    """The note of a return, which sends nothing."""
+    """The commit record of a return, which sends nothing."""
     made = Commit(
         generation=begun.generation,
         batch_id=begun.batch_id,
@@ -129,12 +129,12 @@ def noted_return(last: Commit | None, kept: BatchMark, begun: BatchMark, topic: 
 
 
 def key_of(mark: BatchMark) -> bytes:
-    """The key of a pipeline's sink, the same for all generations."""
+    """The record key of a pipeline's sink, the same for all generations."""
     return mark.fence.encode()
 
 
 def last_writer_of(cluster: KafkaCluster, mark: BatchMark, topic: str) -> LastWriter:
-    """What is noted of the mark's pipeline: by its id, or by its name and `topic`, as of a home that was lost."""
+    """The last writer of the mark's pipeline: by its id, or by its name and `topic`, as for a home that was lost."""
     with connected(cluster) as admin:
         if TOPIC not in admin.topics([TOPIC]):
             return LastWriter()
@@ -154,9 +154,9 @@ def last_writer_of(cluster: KafkaCluster, mark: BatchMark, topic: str) -> LastWr
 
 
 def ensure_topic(admin: Admin) -> None:
-    """Make the topic if it is not there; one that somebody else made is set to keep the last note of each sink.
+    """Create the topic if it does not exist; an existing one is set to keep the last record of each key.
 
-    SinkError if its notes may vanish and this user may not change that.
+    SinkError if its records may be deleted and this user may not change that.
     """
     if TOPIC not in admin.topics([TOPIC]):
         admin.create_topic(TOPIC, partitions=1, settings=SETTINGS)
@@ -165,7 +165,7 @@ def ensure_topic(admin: Admin) -> None:
     refusal = admin.change_setting(TOPIC, POLICY, COMPACT) if policy not in (None, COMPACT) else ""
     if refusal:
         raise SinkError(
-            f"the topic {TOPIC!r} deletes the notes of what was sent ({POLICY}={policy}): {refusal}",
+            f"the topic {TOPIC!r} deletes commit records ({POLICY}={policy}): {refusal}",
             remedy=f"set it to {COMPACT}: kafka-configs.sh --bootstrap-server ... --alter --entity-type topics"
             f" --entity-name {TOPIC} --add-config {POLICY}={COMPACT}",
             topic=TOPIC,
@@ -174,10 +174,10 @@ def ensure_topic(admin: Admin) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """What the topic of commits tells: the last commit, and a later note that is not known to be committed yet.
+    """The content of the commit topic: the last commit, and a later record that is not yet known to be committed.
 
-    The topic is shared. A transaction that somebody left open, until it is ended or times out, hides what all others
-    have committed behind it.
+    The topic is shared. An open transaction of another pipeline, until it ends or times out, hides later commits of all
+    others.
     """
 
     commit: Commit | None = None
@@ -185,7 +185,7 @@ class Noted:
 
 
 def last_commit(cluster: KafkaCluster, mark: BatchMark) -> Noted:
-    """What is noted of the mark's sink; what open and aborted transactions wrote does not count."""
+    """The last commit of the mark's sink; records of open and aborted transactions do not count."""
     with connected(cluster) as admin:
         if TOPIC not in admin.topics([TOPIC]):
             return Noted()
@@ -200,7 +200,7 @@ def _parsed(value: bytes | None, mark: BatchMark) -> Commit | None:
     except (orjson.JSONDecodeError, TypeError) as error:
         raise SinkError(
             f"the record of {mark.fence!r} in topic {TOPIC!r} is damaged",
-            remedy="somebody else writes to that topic: it belongs to this project alone",
+            remedy="another program writes to that topic: it is reserved for this project",
             topic=TOPIC,
         ) from error
 
@@ -208,7 +208,7 @@ def _parsed(value: bytes | None, mark: BatchMark) -> Commit | None:
 def settled_commit(cluster: KafkaCluster, mark: BatchMark) -> Commit | None:
     """The last commit of the mark's sink, whose own transactions must all have ended.
 
-    Waits while others hide it, for a batch must not be sent twice: SinkError if they do so for longer than PATIENCE.
+    Waits while others hide it, as a batch must not be sent twice: SinkError if that takes longer than PATIENCE.
     """
     looking: Retrying = Retrying(
         retry=retry_if_result(lambda noted: noted.hidden is not None),
@@ -219,7 +219,7 @@ def settled_commit(cluster: KafkaCluster, mark: BatchMark) -> Commit | None:
         return looking(last_commit, cluster, mark).commit
     except RetryError as error:
         raise SinkError(
-            "an open transaction of another pipeline hides what was committed last",
+            "an open transaction of another pipeline hides the last commit",
             remedy="start that pipeline again, which ends it, or wait: it times out in 15 minutes at most",
             topic=TOPIC,
             sink=mark.sink,
@@ -227,7 +227,7 @@ def settled_commit(cluster: KafkaCluster, mark: BatchMark) -> Commit | None:
 
 
 def _last_values(cluster: KafkaCluster, wanted: Wanted) -> tuple[bytes | None, bytes | None]:
-    """The last wanted value that is committed, and the last one behind what all transactions have decided."""
+    """The last committed wanted value, and the last one after all decided transactions."""
     from kafka import TopicPartition
 
     partition = TopicPartition(TOPIC, 0)

@@ -1,9 +1,9 @@
-"""Records by transactions: a batch and the note that it was sent become visible together, or not at all.
+"""The exactly-once sink: a batch and its commit record become visible together, in one transaction, or not at all.
 
 A batch is sent in one transaction, which stays open until the runtime commits. Readers with
-`isolation.level=read_committed` see each batch once: one that was computed again is found in the topic of commits and
-skipped. The transactional id belongs to the pipeline and the sink, so the first batch of a new driver fences off an
-older one and aborts what it left open.
+`isolation.level=read_committed` see each batch once: a recomputed batch is found in the commit topic and skipped. The
+transactional id belongs to the pipeline and the sink, so the first batch of a new driver fences off an older one and
+aborts its open transaction.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ from rs_assets.connectors.kafka.sink.target import asking, check_topic, known_pa
 from rs_assets.connectors.sink import BatchMark, LastWriter, Staged
 from rs_assets.errors import SinkError, SourceReadError
 
-# How long an orderly end may take, in seconds: a broker that hangs must not hold up the end of a run.
+# How long an orderly close may take, in seconds: a hanging broker must not delay the end of a run.
 END_S = 10
-# Brokers forget a producer that was silent for long (transactional.id.expiration.ms): behind so many seconds they are
-# asked for it before a batch is computed.
+# Brokers forget a producer that was idle for long (transactional.id.expiration.ms): after so many idle seconds a
+# producer is checked before a batch is computed.
 IDLE_S = 10.0
 
 
 @dataclass(slots=True, kw_only=True)
 class TransactionalWriter:
-    """Sends batches in transactions; one producer for all batches of a run, another one behind each failure."""
+    """Sends batches in transactions; one producer for all batches of a run, a new one after each failure."""
 
     name: str
     cluster: KafkaCluster
     shape: RecordShape
     options: Mapping[str, str] = field(default_factory=dict)
     _producer: Producer | None = field(default=None, repr=False)
-    # What is known to be noted; stays when a producer is given up.
+    # The last known commit; kept when a producer is discarded.
     _last: Commit | None = None
-    # When a batch was begun, and when the producer was used last, by the monotonic clock.
+    # Start of the batch and last use of the producer, by the monotonic clock.
     _opened: float = 0.0
     _used: float = 0.0
 
@@ -75,26 +75,26 @@ class TransactionalWriter:
             return self._last is not None and self._last.last_batch(mark) >= mark.batch_id
 
     def last_committed(self, mark: BatchMark) -> int | None:
-        """The last batch of the mark's generation, -1 for none; only looks, so one that may be committed counts."""
+        """The last batch of the mark's generation, -1 for none; read-only, so one that may be committed counts."""
         with asking(self.name, self.shape.topic):
             found = last_commit(self.cluster, mark)
         known = (commit for commit in (found.commit, found.hidden) if commit is not None)
         return max((commit.batch_id for commit in known if commit.generation == mark.generation), default=-1)
 
     def last_writer(self, mark: BatchMark) -> LastWriter:
-        """Token and claim in the topic of commits."""
+        """Token and claim in the commit topic."""
         with asking(self.name, self.shape.topic):
             return last_writer_of(self.cluster, mark, self.shape.topic or "")
 
     def check_start(self) -> None:
-        """The brokers let us in, and the topic is there."""
+        """Check that the brokers accept the login, and that the topic exists."""
         check_topic(self.cluster, self.shape, step=self.name)
 
     def raise_fence(self, mark: BatchMark) -> None:
-        """Nothing: records cannot be taken back, and the first batch's `initTransactions` fences the sleeper."""
+        """Does nothing: records cannot be removed, and the first batch's `initTransactions` fences stalled drivers."""
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
-        """Compute the batch and send it in a transaction that stays open; nobody who reads committed sees it."""
+        """Compute the batch and send it in a transaction that stays open, invisible to read_committed consumers."""
         made = records(
             batch, self.shape, step=self.name, partitions=known_partitions(self.cluster, self.shape, self.name)
         )
@@ -107,13 +107,13 @@ class TransactionalWriter:
         )
 
     def check_begin(self, begun: BatchMark) -> str:
-        """A warning if earlier generations have sent to the topic: what they sent stays, and comes again."""
+        """A warning if earlier generations have sent to the topic: their records stay, and are sent again."""
         last = last_commit(self.cluster, begun).commit
         earlier = last is not None and last.generation < begun.generation and last.batch_id >= 0
         return sent_again(self.name, self.location()) if earlier else ""
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
-        """SinkError if the topic has other records than those of the batches up to `kept`; only looks."""
+        """SinkError if the topic has other records than those of the batches up to `kept`; read-only."""
         found = last_commit(self.cluster, kept)
         if found.commit is not None:
             found.commit.last_batch(begun)
@@ -121,7 +121,7 @@ class TransactionalWriter:
         self._refuse(found.commit, kept, had)
 
     def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
-        """Only notes the later generation: what was sent stays."""
+        """Only records the new generation: sent records stay."""
         with self._errors(begun):
             producer = self._ready(begun)
         self._refuse(self._last, kept, had)
@@ -132,24 +132,24 @@ class TransactionalWriter:
         return "had nothing to undo"
 
     def _refuse(self, last: Commit | None, kept: BatchMark, had: int) -> None:
-        lost = f"no batch is noted, and the pipeline had sent batch {had}" if had >= 0 else None
+        lost = f"no batch is committed, and the pipeline had sent batch {had}" if had >= 0 else None
         why = last.why_not(Point(kept.generation, kept.batch_id), had) if last is not None else lost
         if why is not None:
             raise SinkError(
                 why,
-                remedy="go back to a batch behind that one; or name another topic in the pipeline, and begin a new"
+                remedy="go back to a later batch than that one; or name another topic in the pipeline, and begin a new"
                 " generation (rs-assets run --new-generation), which sends everything again",
                 step=self.name,
             )
 
     def close(self) -> None:
-        """Abort what is open and give the connection back; may be called twice, and raises nothing."""
+        """Abort an open transaction and close the connection; may be called twice, and raises nothing."""
         producer, self._producer = self._producer, None
         if producer is not None:
             _end(producer)
 
     def _ready(self, mark: BatchMark) -> Producer:
-        """The producer; the first call, and one that finds it forgotten, fences off others and reads the last note."""
+        """The producer; making one (first call, or after it expired) fences off others and reads the last commit."""
         idle = time.monotonic() - self._used
         if self._producer is not None and idle > IDLE_S and not self._producer.alive(COMMITS):
             self.close()
@@ -164,7 +164,7 @@ class TransactionalWriter:
     def _begun(self, mark: BatchMark) -> tuple[Producer, Commit | None]:
         with connected(self.cluster) as admin:
             ensure_topic(admin)
-        # An old driver that wakes up late must not fence off the one that has written since.
+        # An old driver that wakes up late must not fence off its successor.
         known = last_commit(self.cluster, mark).commit
         if known is not None:
             known.last_batch(mark)
@@ -176,7 +176,7 @@ class TransactionalWriter:
         )
         try:
             producer.connect()
-            # Only now: what the one before had open is committed or aborted. Without the note there is no producer.
+            # Only now: the previous producer's transaction is committed or aborted. On an error there is no producer.
             return producer, settled_commit(self.cluster, mark)
         except BaseException:
             _end(producer)
@@ -190,9 +190,9 @@ class TransactionalWriter:
 
     @contextmanager
     def _errors(self, mark: BatchMark, sent: DataFrame | None = None) -> Iterator[None]:
-        """Turn a producer's errors into ours; behind any error it is given up, with the transaction.
+        """Turn a producer's errors into ours; after any error it is discarded, with its transaction.
 
-        Its transaction is lost, or a task that was cut off may be sending still.
+        Its transaction is lost, or a task that was cut off may still be sending.
         """
         try:
             yield
@@ -220,18 +220,18 @@ class TransactionalWriter:
 
 
 def _end(producer: Producer) -> None:
-    """Abort and close without raising. What cannot be aborted now, the next start aborts, or the broker's timeout."""
+    """Abort and close without raising. If aborting fails, the next start or the broker's timeout aborts."""
 
     def end() -> None:
         left = 0
-        # Behind a commit that timed out a client refuses to abort: then nothing more may be sent.
+        # After a commit that timed out a client refuses to abort: then nothing more may be sent.
         with suppress(Exception):
             producer.abort()
             left = END_S
         with suppress(Exception):
             producer.close(left)
 
-    # Aborting waits as long as it likes.
+    # Aborting may block without limit.
     ending = threading.Thread(target=end, name="end of a Kafka producer", daemon=True)
     ending.start()
     ending.join(END_S)

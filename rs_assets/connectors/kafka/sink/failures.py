@@ -1,4 +1,4 @@
-"""What brokers say to the exactly-once sink, as errors of ours with a remedy."""
+"""Turns broker errors of the exactly-once sink into project errors with a remedy."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from rs_assets.connectors.kafka.sink.producer import ALLOW, ProducerFailed, unse
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import LeaseLostError, RsError, SinkError, SourceReadError
 
-OTHER_TOPIC = "make the topic, or correct its name, and start again"
-KEYED = "a compacted topic takes records with keys alone: name the field in key=, and filter out rows where it is null"
+OTHER_TOPIC = "create the topic, or correct its name, and start again"
+KEYED = "a compacted topic only accepts records with keys: name the field in key=, and filter out rows where it is null"
 TOO_LARGE = "raise max.request.size here and max.message.bytes of the topic, or send less"
 TIMEOUT = "set transaction.timeout.ms to at most the brokers' transaction.max.timeout.ms"
-LOOK = "see that topic and partition exist, the brokers run, and batch.size fits into max.message.bytes of the topic"
+LOOK = "check that topic and partition exist, the brokers run, and batch.size fits into max.message.bytes of the topic"
 BELIEVED = (
     "the time of a record lies beyond message.timestamp.after.max.ms or message.timestamp.before.max.ms of the topic:"
     " raise that, filter out such rows, or name another field in timestamp="
 )
-# By what Kafka's own client and kafka-python call them, without the ending.
+# By their names in Kafka's own client and kafka-python, without the suffix.
 REMEDIES: Mapping[str, str] = {
     "UnknownTopicOrPartition": OTHER_TOPIC,
     "InvalidTopic": OTHER_TOPIC,
@@ -47,15 +47,15 @@ REMEDIES: Mapping[str, str] = {
     "Timeout": LOOK,
     "KafkaTimeout": LOOK,
 }
-# What Kafka's client said, in the trace of a job of Spark, and who else than a producer may have.
+# A message of Kafka's client in the trace of a Spark job, and other clients than a producer that may raise it.
 SAID = re.compile(r"org\.apache\.kafka\.common\.[a-z.]*?(\w+?)(?:Error|Exception): ([^\n]*)")
 CONSUMER = re.compile(r"clients\.consumer|kafka010\.consumer|KafkaDataConsumer|clients\.admin")
-# Somebody else has begun with the transactional id, or the brokers have: they end a transaction that took too long.
+# Another producer has started with the transactional id, or the brokers have ended a transaction that took too long.
 FENCED = ("ProducerFenced", "InvalidProducerEpoch")
 ENDED = (*FENCED, "TransactionAbortable", "InvalidTxnState")
-# What a topic that is gone leads to, sooner or later.
+# The errors that a missing topic eventually leads to.
 ABSENT = ("UnknownTopicOrPartition", "Timeout", "KafkaTimeout")
-# How long the brokers are asked why, behind a failure.
+# How long the brokers are asked for the reason after a failure.
 PATIENCE = timedelta(seconds=5)
 
 SEND_AGAIN = (
@@ -66,7 +66,7 @@ SEND_AGAIN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A try to send a batch to `topic`, and how long it took, in seconds, of the time that a transaction may take."""
+    """A try to send a batch to `topic`, how long it took, and how long a transaction may take, in seconds."""
 
     cluster: KafkaCluster
     step: str
@@ -77,7 +77,7 @@ class Attempt:
     sent: DataFrame | None = field(default=None, repr=False)
 
     def error(self, failed: ProducerFailed) -> RsError:
-        """What has failed, and what to do."""
+        """The failure as a project error with a remedy."""
         if failed.kind in FENCED and (lost := self._overtaken()):
             return lost
         if failed.kind in ENDED and self.took_s >= self.timeout_s:
@@ -95,7 +95,7 @@ class Attempt:
         )
 
     def _overtaken(self) -> LeaseLostError | None:
-        """Another driver, if it has written, or if the transaction had time left when it was ended."""
+        """An error if another driver has written, or if the transaction was ended before its timeout."""
         with suppress(SourceReadError, SinkError):
             try:
                 known = last_commit(self.cluster, self.mark).commit
@@ -131,17 +131,17 @@ class Attempt:
 
 
 def sent_again(step: str, topic: str) -> str:
-    """The warning of a generation that sends to a topic in which the records of earlier ones stay."""
+    """The warning for a generation that sends to a topic in which the records of earlier ones stay."""
     return (
-        f"a new generation sends all rows of {step!r} again, and {topic} keeps what earlier ones sent: its readers may"
-        " begin at the offsets of now, or name another topic"
+        f"a new generation sends all rows of {step!r} again, and {topic} keeps records of earlier ones: its readers may"
+        " start at the current offsets, or name another topic"
     )
 
 
 def refusal(trace: str, sent: DataFrame, mark: BatchMark, *, topic: str | None) -> SinkError | None:
-    """What a failed job of Spark says of records that it sent; None if it failed on something else.
+    """The error for records that a failed Spark job sent; None if it failed for another reason.
 
-    Kafka's consumers fail with the same classes of errors, so the trace must not speak of one.
+    Kafka's consumers fail with the same error classes, so the trace must not mention a consumer.
     """
     fault = fault_of(trace)
     if fault is not None:
@@ -156,10 +156,10 @@ def refusal(trace: str, sent: DataFrame, mark: BatchMark, *, topic: str | None) 
 
 
 def notes_gone(mark: BatchMark, *, step: str) -> SinkError:
-    """The error of a topic of commits that was deleted while the sink wrote."""
+    """The error for a commit topic that was deleted while the sink wrote."""
     return SinkError(
-        f"the topic {COMMITS!r}, in which each batch that was sent is noted, was deleted or emptied",
-        remedy="start again: what was noted in it is compared with the checkpoint, and the start says how to go on",
+        f"the topic {COMMITS!r}, which records each committed batch, was deleted or emptied",
+        remedy="start again: the topic is then compared with the checkpoint, and the start says how to go on",
         step=step,
         topic=COMMITS,
         batch=mark.batch_id,
@@ -167,7 +167,7 @@ def notes_gone(mark: BatchMark, *, step: str) -> SinkError:
 
 
 def _largest(sent: DataFrame) -> dict[str, object]:
-    """Key and size in bytes of the record with the longest value, which takes computing the batch again."""
+    """Key and size in bytes of the record with the longest value; computes the batch again."""
     size = F.coalesce(F.length("value"), F.lit(0))
     try:
         row = sent.select(F.max(size).alias("size"), F.max_by("key", size).alias("key")).head()

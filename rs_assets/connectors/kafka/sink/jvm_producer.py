@@ -1,7 +1,7 @@
-"""Kafka's own producer in the driver's JVM. Spark's tasks find it in the pool of their Kafka connector, and share it.
+"""Kafka's own producer in the driver's JVM, shared with Spark's tasks through the pool of Spark's Kafka connector.
 
-The connector keys its pool by the producer's settings. Who asks it with the same settings, transactional id among them,
-gets the same producer: the driver opens and ends the transactions, the tasks send in between.
+The key of that pool is the producer's settings. Tasks with the same settings, including the transactional id, get the
+same producer: the driver opens and ends the transactions, and the tasks send in between.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from rs_assets.connectors.kafka.sink.records import FAULT
 from rs_assets.connectors.sink import BatchMark
 
 ERRORS = "org.apache.kafka.common."
-# What the client says of every record behind the one that a transaction has died of.
+# The client's message for every record after the one that broke the transaction.
 DIED_BEFORE = "because we are in an error state"
-# Where Spark's connector makes a record of a row and hands it over.
+# The method of Spark's connector that makes a record of a row and sends it.
 HANDING_OVER = "kafka010.KafkaRowWriter.sendRow"
 
 
@@ -44,13 +44,13 @@ class JvmProducer:
     settings: Mapping[str, str]
     _jvm: Any = field(default=None, repr=False)
     _cached: Any = field(default=None, repr=False)
-    # As they were at the beginning: tasks with others, a password that was changed since, would not find the producer.
+    # The initial settings: tasks with others, such as a changed password, would not find the producer.
     _options: Mapping[str, str] = field(default_factory=dict, repr=False)
     _open: bool = False
 
     def connect(self) -> None:
-        """Take a producer of its own from the pool and fence off the others."""
-        # pyspark has no public way to its JVM. Kept: behind the session's end another question would make a new one.
+        """Take a new producer from the pool and fence off the others."""
+        # pyspark has no public way to its JVM. Kept: after the session's end another call would start a new one.
         self._jvm = SparkContext.getOrCreate()._jvm  # noqa: SLF001
         self._options = self._made_options()
         with _kafka_errors():
@@ -78,7 +78,7 @@ class JvmProducer:
         return True
 
     def send(self, records: DataFrame, mark: BatchMark) -> int:
-        """Let Spark's tasks send, in parallel; nothing passes through Python."""
+        """Let Spark's tasks send, in parallel; no data passes through Python."""
         self.begin()
         try:
             rows = send_by_tasks(records, self._options)
@@ -98,14 +98,14 @@ class JvmProducer:
         self._open = False
 
     def abort(self) -> None:
-        """Abort what is open."""
+        """Abort the open transaction."""
         if self._open:
             self._open = False
             with _kafka_errors():
                 self._java.abortTransaction()
 
     def close(self, seconds: float) -> None:
-        """Close the producer; the pool forgets it by itself."""
+        """Close the producer; the pool drops it by itself."""
         cached, self._cached = self._cached, None
         if cached is not None:
             with suppress(Py4JError):
@@ -121,8 +121,8 @@ class JvmProducer:
         return self._cached.producer()
 
     def _made_options(self) -> dict[str, str]:
-        """Options of Spark's connector, from which it makes the settings of its producers."""
-        # Tells this producer from one before it that had to be given up: a task of old may still send through that.
+        """Options of Spark's connector, from which it derives the settings of its producers."""
+        # Distinguishes this producer from a discarded one, which a task of an earlier batch may still use.
         client = f"rs-assets-{uuid.uuid4().hex[:12]}"
         own = {**intercepted(self.settings), "transactional.id": self.transactional_id, "client.id": client}
         return {**self.cluster.for_spark(), **{f"kafka.{name}": value for name, value in own.items()}}
@@ -132,9 +132,9 @@ class JvmProducer:
         return scala_object(self._jvm, f"{CONNECTOR}.producer.InternalKafkaProducerPool")
 
     def _why(self, error: Exception, mark: BatchMark) -> Exception | None:
-        """What the transaction died of, or the row's fault; None if it was not the sink that failed.
+        """Why the transaction failed, or the faulty row; None if the sink did not cause the failure.
 
-        Kafka's sources fail with the same classes of errors. But a second beginning tells why there can be none.
+        Kafka's sources fail with the same error classes. Beginning a transaction again reveals the cause.
         """
         fault = fault_of(str(error))
         if fault is not None:
@@ -158,22 +158,22 @@ def _kafka_errors() -> Iterator[None]:
 
 
 def _failure(error: Py4JJavaError) -> ProducerFailed | None:
-    """The exceptions of Kafka in a chain: the kind of the innermost, the texts of all; None if there is none."""
+    """The Kafka exceptions in a chain: the kind of the innermost, the texts of all; None if there are none."""
     found, cause = [], error.java_exception
     while cause is not None:
         if cause.getClass().getName().startswith(ERRORS):
             found.append(cause)
         cause = cause.getCause()
-    # The outermost only says that something went wrong before.
+    # The outermost only says that an earlier call failed.
     texts = [str(each.getMessage()).rstrip(".") for each in found[1:] or found]
     return ProducerFailed(found[-1].getClass().getSimpleName(), ": ".join(texts)) if found else None
 
 
 def fault_of(trace: str) -> str | None:
-    """What a Java stack trace says of a row that could not become a record; None if it says nothing of one."""
+    """The message of a Java stack trace about a row that could not become a record; None if there is none."""
     if (known := FAULT.search(trace)) is not None:
         return known.group()
     above, found, _ = trace.partition(HANDING_OVER)
     said = [line for line in above.splitlines() if not line.lstrip().startswith("at ")]
-    # The transaction may have died of a record before; this one only came to know of it.
+    # The transaction may have failed for an earlier record; this one only reported it.
     return said[-1].rpartition("Exception: ")[2] if found and DIED_BEFORE not in said[-1] else None

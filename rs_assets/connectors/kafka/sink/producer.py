@@ -1,7 +1,7 @@
-"""What the exactly-once sink asks of a producer with a transactional id, and which of the two kinds it gets.
+"""The interface of a producer with a transactional id, and the choice between its two implementations.
 
-Where driver and tasks are one process, Spark's tasks send through the driver's own producer, in parallel and in its
-transaction. On a cluster they cannot, and the driver sends what it collects.
+If driver and tasks are one process, Spark's tasks send through the driver's own producer, in parallel and in its
+transaction. On a cluster this is impossible, and the driver collects and sends the records.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import SinkError, SourceReadError
 
 ATTEMPTS = "spark.stage.maxConsecutiveAttempts"
-# One process, in which a task that failed is not tried again: `local[4,3]` would do so.
+# One process, in which a failed task is not retried, unlike `local[4,3]`.
 ONE_PROCESS = re.compile(r"local(\[(\*|\d+)\])?")
 
 
@@ -27,7 +27,7 @@ PROBE = b"rs-assets"
 
 
 class ProducerFailed(Exception):
-    """What a broker or the client said; `kind` is the name of its error, without "Error" or "Exception" at the end."""
+    """An error of a broker or the client; `kind` is its name without the suffix "Error" or "Exception"."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(f"{name}: {text}")
@@ -38,26 +38,26 @@ class Producer(Protocol):
     """A producer with a transactional id. All methods but `close` may raise ProducerFailed."""
 
     def connect(self) -> None:
-        """Fence off older producers of the same id; what they left open is committed or aborted behind it."""
+        """Fence off older producers of the same id; their open transactions are then committed or aborted."""
         ...
 
     def begin(self) -> None:
-        """Open a transaction; one that is open is aborted."""
+        """Open a transaction; an open one is aborted."""
         ...
 
     def alive(self, topic: str) -> bool:
-        """Whether the brokers know it still: they take a record for `topic`, in a transaction that is aborted."""
+        """Whether the brokers still know it: they accept a record for `topic`, in a transaction that is aborted."""
         ...
 
     def send(self, records: DataFrame, mark: BatchMark) -> int:
-        """Send `records`, as `records.records` makes them, in a transaction that stays open; how many there were.
+        """Send `records` (from `records.records`) in a transaction that stays open; returns their number.
 
-        Nothing stays open if there were none. After an error the only valid call is `close`.
+        Without records no transaction stays open. After an error the only valid call is `close`.
         """
         ...
 
     def commit(self, topic: str, *, key: bytes, value: bytes) -> None:
-        """Add one record more, to partition 0 of `topic`, and commit the transaction that must be open."""
+        """Add one more record, to partition 0 of `topic`, and commit the transaction, which must be open."""
         ...
 
     def abort(self) -> None:
@@ -65,28 +65,28 @@ class Producer(Protocol):
         ...
 
     def close(self, seconds: float) -> None:
-        """Give the connection back, in about so many seconds at most, in which what waits is sent; raises nothing."""
+        """Close the connection in about `seconds` at most, sending pending records; raises nothing."""
         ...
 
 
 def not_open() -> ProducerFailed:
-    """The error of a commit behind an end."""
-    return ProducerFailed("IllegalState", "no transaction is open: it was given up")
+    """The error of a commit after the transaction has ended."""
+    return ProducerFailed("IllegalState", "no transaction is open: it was abandoned")
 
 
 def cannot_be_written(refused: SourceReadError, *, step: str, topic: str | None = None) -> SinkError:
-    """What brokers say to whoever asks them, as the error of a sink."""
+    """A broker's answer to an administrative request, as the error of a sink."""
     remedy = ALLOW if "TopicAuthorization" in refused.what else refused.remedy
     return SinkError(refused.what, remedy=remedy, **{"step": step, "topic": topic, **refused.facts})
 
 
 def unsendable(why: object, mark: BatchMark) -> SinkError:
-    """The error of a record that no producer takes, with the field that is to blame if `records` has found it."""
+    """The error for a record that no producer accepts, with the faulty field if `records` found it."""
     found = FAULT.search(str(why))
     if found is not None:
         return SinkError(
             f"a record cannot be sent: {found['what']}",
-            remedy="filter out such rows, or mend the field before the sink",
+            remedy="filter out such rows, or correct the field before the sink",
             step=mark.sink,
             field=found["field"],
             batch=mark.batch_id,

@@ -1,4 +1,4 @@
-"""kafka-python's producer: the driver collects a batch and sends it, where Spark's tasks cannot share a producer."""
+"""kafka-python's producer: the driver collects a batch and sends it, if Spark's tasks cannot share a producer."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from kafka.producer.future import FutureRecordMetadata
 
 
-# How long a call may wait, as with Kafka's own client.
+# How long a call may wait, as in Kafka's own client.
 MAX_BLOCK_MS = "60000"
-# How kafka-python names the error that has ended a client.
+# kafka-python's wording for the error that has ended a client.
 ENDED_BY = re.compile(r"error state: \[Error \d+\] (\w+)")
 
 
@@ -76,7 +76,7 @@ class PythonProducer:
         return True
 
     def send(self, records: DataFrame, mark: BatchMark) -> int:
-        """Collect the records into the driver and send them from one thread."""
+        """Collect the records on the driver and send them from one thread."""
         self.abort()
         try:
             rows = records.toArrow()
@@ -108,7 +108,7 @@ class PythonProducer:
         self._open = False
 
     def abort(self) -> None:
-        """Abort what is open."""
+        """Abort the open transaction."""
         if self._open:
             self._open = False
             with _kafka_errors():
@@ -134,7 +134,7 @@ class PythonProducer:
 
 
 def _await_topics(client: KafkaProducer, rows: pa.Table, mark: BatchMark) -> None:
-    """See that all topics of the batch are there and may be used, before a transaction is open."""
+    """Check that all topics of the batch exist and are writable, before a transaction is open."""
     from kafka.errors import KafkaTimeoutError
 
     for topic in pc.unique(rows.column("topic")).to_pylist():
@@ -143,13 +143,13 @@ def _await_topics(client: KafkaProducer, rows: pa.Table, mark: BatchMark) -> Non
         try:
             client.partitions_for(topic)
         except KafkaTimeoutError as error:
-            raise ProducerFailed("Timeout", f"nothing is known of the topic {topic!r}: {error}") from error
+            raise ProducerFailed("Timeout", f"no metadata of the topic {topic!r}: {error}") from error
         except ValueError as error:
             raise ProducerFailed("InvalidTopic", f"the topic {topic!r}: {error}") from error
 
 
 def _send(client: KafkaProducer, rows: pa.Table) -> None:
-    """Hand all records to the client, column by column: a loop over rows, but a tight one."""
+    """Hand all records to the client, column by column: a loop over rows, but a fast one."""
     names = rows.schema.names
     topics, keys, values = (rows.column(name).to_pylist() for name in ("topic", "key", "value"))
     partitions, headers, times = (
@@ -167,13 +167,13 @@ def _send(client: KafkaProducer, rows: pa.Table) -> None:
 
 
 def _within(seconds: float, call: Callable[[], object], what: str) -> None:
-    """`call()`, which waits as long as it likes: ProducerFailed if it does so for longer than `seconds`."""
+    """Run `call()`, which may block without limit: ProducerFailed if it takes longer than `seconds`."""
     raised: list[BaseException] = []
 
     def run() -> None:
         try:
             call()
-        except Exception as error:  # noqa: BLE001  handed to the caller whole
+        except Exception as error:  # noqa: BLE001  passed to the caller unchanged
             raised.append(error)
 
     thread = threading.Thread(target=run, name="kafka-python", daemon=True)
@@ -186,20 +186,20 @@ def _within(seconds: float, call: Callable[[], object], what: str) -> None:
 
 
 def _accepted(sent: FutureRecordMetadata) -> None:
-    """Raise what kept a record from being taken: kafka-python hides it in the future, and the transaction goes on."""
+    """Raise the error of a rejected record: kafka-python hides it in the future, and the transaction continues."""
     if sent.is_done and sent.failed():
         raise sent.exception
 
 
 def _flush(client: KafkaProducer) -> None:
-    """Wait until all records were answered; a refusal of the broker is raised by the commit."""
+    """Wait until all records are acknowledged; a rejection by the broker is raised by the commit."""
     from kafka.errors import UnknownError
 
     while True:
         try:
             client.flush()
         except UnknownError:
-            # A batch was larger than the topic allows: it was parted, and the parts are under way.
+            # A batch was larger than the topic allows: it was split, and the parts are being sent.
             continue
         return
 
@@ -217,7 +217,7 @@ def _kafka_errors() -> Iterator[None]:
 
 
 def _name_of(error: Exception) -> str:
-    """The class of an error; what has ended a client is told by its later calls in words only."""
+    """The class of an error; later calls name the error that has ended a client only in their text."""
     from kafka.errors import KafkaError
 
     told = ENDED_BY.search(str(error)) if type(error) is KafkaError else None
@@ -225,7 +225,7 @@ def _name_of(error: Exception) -> str:
 
 
 def _cause(error: Exception) -> Exception:
-    """What a broker said, where kafka-python wraps it into the arguments of another error."""
+    """The broker's error, which kafka-python wraps into the arguments of another error."""
     from kafka.errors import KafkaError
 
     wrapped = error.args[0] if error.args and isinstance(error.args[0], tuple) else error.args

@@ -1,4 +1,4 @@
-"""The time of a record: a field that is named, or the first of several that a row has; else Kafka's client's clock."""
+"""The time of a record: from a named field, or the first of several that a row has; else the Kafka client's clock."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ KINDS: Final = (TimestampType, TimestampNTZType)
 
 
 def record_time(rows: DataFrame, shape: RecordShape, *, step: str) -> Column | None:
-    """The time of each record in milliseconds, null for that of the clock; None if no field of `rows` has one.
+    """The time of each record in milliseconds, null for the clock's; None if no field of `rows` has one.
 
-    Null and what lies before 1970 are for the clock. So is what a field that was not named has later than the clock:
-    rows of windows that are still open would be refused by brokers. TopologyError if the named field is not a time.
+    Null and times before 1970 are replaced by the clock's. So are times of unnamed fields that are later than the
+    clock: brokers would refuse rows of windows that are still open. TopologyError if the named field is not a time.
     """
     if shape.timestamp is not None:
         return _millis(_named(rows, shape.timestamp, step))
@@ -34,7 +34,7 @@ def record_time(rows: DataFrame, shape: RecordShape, *, step: str) -> Column | N
 
 
 def as_named(shape: RecordShape, columns: Iterable[str]) -> RecordShape:
-    """`shape` with the field that a row of `columns` has its time from as if it were named: the clock is not asked."""
+    """`shape` with the time field of a row of `columns` as if it were named: the clock is not compared."""
     found = next((name for name in shape.times if name in columns), None)
     return shape if found is None else replace(shape, timestamp=found, times=())
 

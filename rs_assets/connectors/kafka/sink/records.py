@@ -1,4 +1,4 @@
-"""Rows as records of Kafka: which fields become topic, key, value, headers and partition."""
+"""Rows as Kafka records: maps fields to topic, key, value, headers and partition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rs_assets.errors import TopologyError
 from rs_assets.records.columns import check_fields
 from rs_assets.records.schema import quoted
 
-# Nulls are written, and times to the microsecond: a reader gets the row as it was.
+# Nulls are written, and times with microseconds: a reader gets the row unchanged.
 JSON_OPTIONS = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -25,16 +25,16 @@ JSON_OPTIONS = {
 }
 
 
-# How a row says that it cannot become a record, in the text of Spark's error.
+# The marker of a row that cannot become a record, in the text of Spark's error.
 FAULT = re.compile(r"<<record: (?P<field>[^|]*)\|(?P<what>.*?)>>", re.DOTALL)
 
 
 def records(rows: DataFrame, shape: RecordShape, *, step: str, partitions: int | None = None) -> DataFrame:
-    """The columns topic, key, value, and, where there are such fields, partition, headers and TIMESTAMP.
+    """The columns topic, key, value, and, if there are such fields, partition, headers and TIMESTAMP.
 
-    A row whose topic or partition cannot be raises FAULT when it is computed; `partitions` is how many its topic has,
-    if that is known. UnknownFieldError or TopologyError for fields that are not there or of a type that Kafka has no
-    place for.
+    A row with an invalid topic or partition raises FAULT when it is computed; `partitions` is the number of partitions
+    of its topic, if known. UnknownFieldError or TopologyError for fields that are missing or of a type without a
+    counterpart in Kafka.
     """
     check_fields(rows, shape.fields, step=step)
     made: dict[str, Column] = {
@@ -97,20 +97,20 @@ def _partition(name: str, partitions: int | None) -> Column:
 
 
 def _sound(column: Column, name: str, reason: Column) -> Column:
-    """`column`, or the error of FAULT where there is a reason."""
+    """`column`, or the error of FAULT if there is a reason."""
     fault = F.concat(F.lit(f"<<record: {name}|"), reason, F.lit(">>"))
     return F.when(reason.isNotNull(), F.raise_error(fault)).otherwise(column)
 
 
 def _bytes(rows: DataFrame, name: str | None, what: str, step: str) -> Column:
-    """A field as bytes: text and binary as they are, numbers and times as their text; nested ones are refused."""
+    """A field as bytes: text and binary unchanged, numbers and times as their text; nested ones are refused."""
     if name is None:
         return F.lit(None).cast("binary")
     found = rows.schema[name].dataType
     if isinstance(found, StructType | ArrayType | MapType):
         raise TopologyError(
             f"step {step!r}: the field {name!r} is {found.simpleString()}, which cannot be the {what} of a record",
-            remedy=f"make text of it: .with_fields({name}='to_json({name})')",
+            remedy=f"convert it to text: .with_fields({name}='to_json({name})')",
             step=step,
         )
     column = _column(name)

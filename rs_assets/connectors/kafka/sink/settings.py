@@ -1,4 +1,4 @@
-"""Settings of Kafka's producer as they are given (Java names, texts) and as kafka-python takes them; needs no Spark."""
+"""Producer settings as given (Java names, texts) and for kafka-python; needs no Spark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _codec(name: str) -> str | None:
     return name
 
 
-# Settings of Kafka's producer that may be given, with their names in kafka-python and their kinds.
+# The accepted settings of Kafka's producer, with their names in kafka-python and their kinds.
 SETTINGS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "batch.size": ("batch_size", int),
     "compression.type": ("compression_type", _codec),
@@ -32,7 +32,7 @@ SETTINGS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "request.timeout.ms": ("request_timeout_ms", int),
     "transaction.timeout.ms": ("transaction_timeout_ms", int),
 }
-# What else Kafka's own client knows, which sends with at_least_once.
+# Further settings of Kafka's own client, which sends with at_least_once.
 OF_JAVA = (
     *("buffer.memory", "client.dns.lookup", "client.id", "compression.gzip.level", "compression.lz4.level"),
     *("compression.zstd.level", "connections.max.idle.ms", "enable.metrics.push", "interceptor.classes"),
@@ -45,14 +45,14 @@ OF_JAVA = (
     "socket.connection.setup.timeout.ms",
 )
 CODECS = ("none", "gzip", "lz4", "snappy", "zstd")
-# Few large requests take two thirds of the time of Kafka's defaults; nothing waits for more, for a batch is flushed.
+# Few large requests take two thirds of the time of Kafka's defaults; they add no delay, since a batch is flushed.
 BATCHING: Mapping[str, str] = {"batch.size": str(1 << 16), "linger.ms": "20"}
-# As long as brokers allow: a transaction waits for the other sinks of its batch.
+# The longest time that brokers allow: a transaction waits for the other sinks of its batch.
 TRANSACTIONAL: Mapping[str, str] = {**BATCHING, "transaction.timeout.ms": "900000"}
 
 
 def check_java_settings(options: Mapping[str, str], *, step: str) -> None:
-    """ConfigurationError for settings that Kafka's own client does not know, or that cannot have their value.
+    """ConfigurationError for settings that Kafka's own client does not know, or that have an invalid value.
 
     >>> check_java_settings({"retries": "3", "compression.type": "zstd"}, step="totals")
     """
@@ -60,7 +60,7 @@ def check_java_settings(options: Mapping[str, str], *, step: str) -> None:
     for name, value in options.items():
         if name not in known:
             near = get_close_matches(name, known, n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else f"these can: {', '.join(sorted(known))}"
+            remedy = f"did you mean {near[0]!r}?" if near else f"use one of: {', '.join(sorted(known))}"
             raise ConfigurationError(f"step {step!r}: Kafka's producer has no {name!r}", remedy=remedy, step=step)
         if name == "compression.type" and value not in CODECS:
             raise ConfigurationError(
@@ -73,7 +73,7 @@ def check_java_settings(options: Mapping[str, str], *, step: str) -> None:
 
 
 def python_settings(options: Mapping[str, str], *, step: str) -> dict[str, object]:
-    """Settings of Kafka's producer as kafka-python takes them; ConfigurationError for others than SETTINGS.
+    """The producer settings for kafka-python; ConfigurationError for names that are not in SETTINGS.
 
     >>> python_settings({"linger.ms": "20"}, step="totals")
     {'linger_ms': 20}
@@ -85,7 +85,7 @@ def python_settings(options: Mapping[str, str], *, step: str) -> dict[str, objec
             near = get_close_matches(name, SETTINGS, n=1)
             raise ConfigurationError(
                 f"step {step!r}: {name!r} cannot be set with delivery='exactly_once'",
-                remedy=f"did you mean {near[0]!r}?" if near else f"these can: {', '.join(SETTINGS)}",
+                remedy=f"did you mean {near[0]!r}?" if near else f"use one of: {', '.join(SETTINGS)}",
                 step=step,
             )
         try:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 class RecordShape:
     """How a row becomes a record. `topic` is fixed, or `topic_field` holds it; the other names are fields too.
 
-    Without `value` the value is a JSON object of all fields but topic_field, partition and headers; a null `value` is a
-    tombstone. `headers` is a map from text to text or binary, or an array of structs of key and value.
+    Without `value` the value is a JSON object of all fields except topic_field, partition and headers; a null `value`
+    is a tombstone. `headers` is a map from text to text or binary, or an array of structs of key and value.
 
-    `timestamp` is the field with the time of the record. Without it `times` are the fields that may have it: the first
-    of those that a row has, and that is not null, counts, unless it is later than the clock.
+    `timestamp` is the field with the time of the record. Without it `times` are the candidate fields: the first of them
+    that a row has, and that is not null, is used, unless it is later than the clock.
     """
 
     topic: str | None
@@ -27,6 +27,6 @@ class RecordShape:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields that it names."""
+        """The fields that it uses."""
         named = (self.topic_field, self.key, self.value, self.partition, self.headers, self.timestamp)
         return tuple(name for name in named if name is not None)

@@ -1,4 +1,4 @@
-"""What is asked of the brokers before records are sent, so that a sink says in seconds what it would fail on."""
+"""Checks against the brokers before records are sent, so that a sink fails in seconds."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rs_assets.errors import SinkError, SourceReadError
 
 
 def check_topic(cluster: KafkaCluster, shape: RecordShape, *, step: str) -> None:
-    """SinkError if the brokers do not let us in, or a topic that is fixed is not there.
+    """SinkError if the brokers refuse the login, or a fixed topic does not exist.
 
-    Topics that rows name are known only with the rows.
+    Topics that rows name are only known with the rows.
     """
     with asking(step, shape.topic):
         check_login(cluster)
@@ -26,13 +26,13 @@ def check_topic(cluster: KafkaCluster, shape: RecordShape, *, step: str) -> None
 
 
 def partitions_of_topic(cluster: KafkaCluster, topic: str, *, step: str) -> int:
-    """How many partitions a topic has; SinkError if it is not there, or may not be asked for."""
+    """How many partitions a topic has; SinkError if it does not exist, or this user may not describe it."""
     with asking(step, topic), connected(cluster) as admin:
         found = admin.topics([topic])
     if topic not in found:
         raise SinkError(
-            f"the topic {topic!r} is not there",
-            remedy="make it, or correct its name, then start again: a sink makes no topics",
+            f"the topic {topic!r} does not exist",
+            remedy="create it, or correct its name, then start again: a sink creates no topics",
             step=step,
             topic=topic,
         )
@@ -40,8 +40,8 @@ def partitions_of_topic(cluster: KafkaCluster, topic: str, *, step: str) -> int:
 
 
 def known_partitions(cluster: KafkaCluster, shape: RecordShape, step: str) -> int | None:
-    """How many partitions the topic has, if rows say to which of them they go and the topic is fixed; else None."""
-    # Those of a shuffle are ours, and so are the numbers.
+    """How many partitions the topic has, if rows choose their partition and the topic is fixed; else None."""
+    # Topics of a shuffle are ours, and so are the partition numbers.
     if shape.partition is None or shape.topic is None or is_internal(shape.topic):
         return None
     return partitions_of_topic(cluster, shape.topic, step=step)
@@ -49,7 +49,7 @@ def known_partitions(cluster: KafkaCluster, shape: RecordShape, step: str) -> in
 
 @contextmanager
 def asking(step: str, topic: str | None) -> Iterator[None]:
-    """Turn what brokers refuse whoever asks them into the error of the sink `step`."""
+    """Turn the brokers' refusal of a request into the error of the sink `step`."""
     try:
         yield
     except SourceReadError as refused:

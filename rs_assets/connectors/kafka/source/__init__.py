@@ -1,1 +1,1 @@
-"""Kafka as a source: records by Spark's connector, offsets, and what may go wrong with them."""
+"""Kafka as a source: records by Spark's connector, their offsets, and losses."""

@@ -1,4 +1,4 @@
-"""Records that could not be used, into a topic: as they were, with the headers that Kafka Streams gives them."""
+"""Sends records that could not be used to a topic: unchanged, with the headers of Kafka Streams."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.source.offsets import Partition, split_name
 from rs_assets.errors import SinkError
 
-# The names that Kafka Streams (KIP-1034) gives to what went wrong, where, and with which record.
+# The header names of Kafka Streams (KIP-1034) for the error, its place and the record.
 PREFIX = "__streams.errors."
-# How long the brokers may take to accept what was sent, in seconds.
+# How long the brokers may take to accept the records, in seconds.
 FLUSH_S = 60.0
-# The brokers say what is too large for them; kafka-python would stop at 1 MB, and the headers come on top.
+# The brokers decide what is too large; kafka-python would stop at 1 MB, and the headers add to it.
 LARGEST_BYTES = 1 << 30
-# Records are looked up by their offsets in the plan of a query; so many at a time keep it small.
+# Records are selected by their offsets in the plan of a query; so many at a time keep it small.
 CHUNK = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The address of a record that could not be used, and why."""
+    """The address of a record that could not be used, and the reason."""
 
     partition: Partition
     offset: int
@@ -47,7 +47,7 @@ class Refused:
 
 
 def refused_of(letters: pa.Table, partitions: Iterable[Partition]) -> list[Refused]:
-    """Those rows of the dead-letter table that come from these partitions."""
+    """The rows of the dead-letter table that come from these partitions."""
     known = {split_name(partition): partition for partition in partitions}
     return [
         Refused(partition=known[row["split"]], offset=row["offset"], error="BadRecordError", reason=row["reason"])
@@ -57,9 +57,9 @@ def refused_of(letters: pa.Table, partitions: Iterable[Partition]) -> list[Refus
 
 
 def send_refused(records: DataFrame, refused: Sequence[Refused], *, cluster: KafkaCluster, topic: str) -> int:
-    """Send those of `records` (as Spark's connector gives them) that were refused to `topic`; gives their number.
+    """Send the refused ones of `records` (from Spark's connector) to `topic`; returns their number.
 
-    At least once: a batch that is repeated sends them again, and their headers tell. SinkError if the brokers do not
+    At least once: a repeated batch sends them again, and their headers identify them. SinkError if the brokers do not
     accept them within a minute.
     """
     from kafka import KafkaProducer
@@ -81,7 +81,7 @@ def send_refused(records: DataFrame, refused: Sequence[Refused], *, cluster: Kaf
     except (KafkaError, OSError) as error:
         raise SinkError(
             f"dead letters could not be sent: {type(error).__name__}: {str(error)[:200]}",
-            remedy="make the topic, or see what the brokers lack, and start again: the batch was not committed",
+            remedy="create the topic, or correct the cause above, and start again: the batch was not committed",
             topic=topic,
         ) from error
     return len(sent)
@@ -100,7 +100,7 @@ def _found(records: DataFrame, refused: Sequence[Refused]) -> Iterable[tuple[Map
 
 
 def _message(row: Mapping[str, object], why: Refused) -> dict[str, object]:
-    # kafka-python sends no header without a value, and no record with neither key nor value: empty ones stand for them.
+    # kafka-python sends no header without a value, and no record with neither key nor value: empty ones replace them.
     own = [(header["key"], header["value"] or b"") for header in row["headers"] or ()]  # type: ignore[attr-defined]
     at = row["timestamp"]
     empty = row["key"] is None and row["value"] is None

@@ -1,4 +1,4 @@
-"""Committed offsets, shown in the consumer groups that Kafka's own tools look at."""
+"""Mirrors committed offsets to consumer groups, where Kafka's own tools show them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rs_assets.connectors.kafka.source.offsets import Partition, parse_offsets
 from rs_assets.errors import RsError
 
 NOT_SHOWN = "no offsets are shown in the consumer group"
-# Only a picture for people: a broker that is away must not hold up the catalog.
+# For display only: an unreachable broker must not delay the catalog.
 PATIENCE = timedelta(seconds=5)
 
 
 @dataclass(slots=True)
 class GroupMirror:
-    """What Spark and the catalog have of a source becomes the committed offsets of its group.
+    """Commits the offsets that Spark and the catalog have of a source to its group.
 
-    The group is for looking only; a start goes by Spark's log. `failure` is the last error, None after a success.
+    The group is for display only; a start uses Spark's log. `failure` is the last error, None after a success.
     """
 
     cluster: KafkaCluster
@@ -34,7 +34,7 @@ class GroupMirror:
     _shown: dict[Partition, int] = field(default_factory=dict)
 
     def committed(self, ends: Sequence[str | None]) -> None:
-        """Commit what all queries have read; RsError if a broker has not taken it: it is owed then."""
+        """Commit the offsets that all queries have read; RsError if a broker rejects it: the next call retries."""
         found: dict[Partition, int] = {}
         for end in ends:
             for partition, offset in parse_offsets(end).items() if end is not None else ():
@@ -43,13 +43,13 @@ class GroupMirror:
         self._commit()
         self._raise()
 
-    def finish(self, ends: Sequence[str | None]) -> None:  # noqa: ARG002  they were told before
-        """Commit what a broker that was busy has not taken, and close; RsError if it still does not take it."""
+    def finish(self, ends: Sequence[str | None]) -> None:  # noqa: ARG002  `committed` had them before
+        """Commit offsets that a busy broker has not accepted, and close; RsError if it still does not accept them."""
         self.close()
         self._raise()
 
     def close(self) -> None:
-        """Commit what a broker that was busy has not taken, and give the connection back."""
+        """Commit offsets that a busy broker has not accepted, and close the connection."""
         self._commit()
         self._disconnect()
 

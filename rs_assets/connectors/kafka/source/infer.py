@@ -1,4 +1,4 @@
-"""The schema of JSON records, from the first ones that the topics hold."""
+"""Infers the schema of JSON records from the first ones in the topics."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rs_assets.connectors.kafka.source.reading import KafkaReader
 from rs_assets.errors import ConfigurationError, SourceReadError
 from rs_assets.records.columns import CORRUPT
 
-# How many records of each partition are looked at.
+# How many records of each partition are read.
 SAMPLE = 200
 
 
 def infer_schema(spark: SparkSession, reader: KafkaReader, *, step: str) -> StructType:
     """The schema of the first records of each partition.
 
-    ConfigurationError if there are none or none is JSON, SourceReadError if Spark cannot read them.
+    ConfigurationError if there are no records or none is JSON, SourceReadError if Spark cannot read them.
     """
     with connected(reader.cluster) as admin:
         partitions = partitions_of(admin.topics(reader.topics, reader.pattern))
@@ -40,7 +40,7 @@ def infer_schema(spark: SparkSession, reader: KafkaReader, *, step: str) -> Stru
     fields = [field for field in found.schema.fields if field.name != CORRUPT] if found is not None else []
     if not fields:
         raise ConfigurationError(
-            f"step {step!r} has no schema, and the topics no JSON to infer one from",
+            f"step {step!r} has no schema, and the topics contain no JSON to infer one from",
             remedy="pass schema='...'",
             step=step,
         )
@@ -49,7 +49,7 @@ def infer_schema(spark: SparkSession, reader: KafkaReader, *, step: str) -> Stru
 
 @contextmanager
 def _spark_errors(step: str) -> Iterator[None]:
-    """Turn what Spark raises in the block into SourceReadError, with its innermost cause."""
+    """Turn Spark's errors in the block into SourceReadError, with the innermost cause."""
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:

@@ -1,4 +1,4 @@
-"""Records that Kafka deleted before they were read: found by comparing offsets and topic ids with what was read."""
+"""Finds records that Kafka deleted before they were read, by comparing offsets and topic ids with what was read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rs_assets.connectors.kafka.source.offsets import Offsets
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """Records of one partition from `start` up to, without it, `end` (None: nobody knows how many there were).
+    """Records of one partition from `start` up to, but not including, `end` (None: the number is unknown).
 
-    `resume` is where reading can go on: None where Spark goes on by itself, else an offset of the topic as it is now.
+    `resume` is where reading can continue: None if Spark continues by itself, else a current offset of the topic.
     """
 
     topic: str
@@ -29,9 +29,9 @@ class Loss:
 
 
 def losses(admin: Admin, *, topics: Mapping[str, Topic], ids: Mapping[str, str], read: Offsets) -> list[Loss]:
-    """What cannot be read any more of partitions that were read up to `read`.
+    """Records that can no longer be read from partitions that were read up to `read`.
 
-    `topics` are the topics as they are now, `ids` those that they had; a topic without a known id is believed.
+    `topics` are the current topics, `ids` their previous ids; a topic without a known id is assumed to be the same.
     """
     there = set(partitions_of(topics))
     known = {p: offset for p, offset in read.items() if p in there}
@@ -55,7 +55,7 @@ def _made_again(partition: Partition, topics: Mapping[str, Topic], ids: Mapping[
 def _lost(partition: Partition, offset: int, first: int, last: int, *, again: bool) -> Loss | None:
     topic, number = partition
     if again:
-        why = "the topic was deleted and made again"
+        why = "the topic was deleted and created again"
         return Loss(topic=topic, partition=number, start=offset, end=None, why=why, resume=first)
     if last < offset:
         why = f"the partition ends at {last}"

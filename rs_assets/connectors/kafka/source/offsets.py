@@ -1,4 +1,4 @@
-"""Offsets of Kafka's topics as Spark's connector writes them: `{"orders": {"0": 17, "1": 4}}`, the next to be read."""
+"""Offsets of Kafka topics in the form of Spark's connector: `{"orders": {"0": 17, "1": 4}}`, the next to read."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rs_assets.errors import CheckpointError
 # A partition of a topic, and its offsets.
 Partition = tuple[str, int]
 Offsets = Mapping[Partition, int]
-# What Spark's connector takes for "from the first record that is there".
+# The value of Spark's connector for "from the first existing record".
 EARLIEST = -2
 
 
 def parse_offsets(text: str) -> dict[Partition, int]:
-    """Offsets by partition; CheckpointError if `text` holds none.
+    """Offsets by partition; CheckpointError if `text` is not valid.
 
     >>> parse_offsets('{"orders": {"1": 4, "0": 17}}')
     {('orders', 0): 17, ('orders', 1): 4}
@@ -26,12 +26,12 @@ def parse_offsets(text: str) -> dict[Partition, int]:
     try:
         found = {(t, int(p)): int(o) for t, parts in orjson.loads(text).items() for p, o in parts.items()}
     except (orjson.JSONDecodeError, AttributeError, ValueError, TypeError) as error:
-        raise CheckpointError(f"{text[:100]!r} are no offsets of Kafka") from error
+        raise CheckpointError(f"{text[:100]!r} is not a set of Kafka offsets") from error
     return dict(sorted(found.items()))
 
 
 def dump_offsets(offsets: Offsets) -> str:
-    """The text that Spark's connector reads.
+    """The text for Spark's connector.
 
     >>> dump_offsets({("orders", 0): 17})
     '{"orders":{"0":17}}'
@@ -52,24 +52,24 @@ def split_name(partition: Partition) -> str:
 
 
 def initial_offsets(checkpoint: Path, source: str) -> dict[Partition, int]:
-    """Where the source began at its first batch, as the connector wrote it down; empty if it has not."""
+    """The offsets of the source's first batch, as the connector stored them; empty if it has not."""
     path = checkpoint / "sources" / source / "0"
     if not path.is_file():
         return {}
-    # A version, or only a zero byte in old ones, stands before the offsets.
+    # A version, or only a zero byte in old files, precedes the offsets.
     text = path.read_bytes().lstrip(b"\0")
     return parse_offsets(text[max(text.find(b"{"), 0) :].decode(errors="replace"))
 
 
 def range_of(batch: SourceBatch) -> tuple[Offsets, Offsets]:
-    """Where the partitions of a source stood before a planned batch, and where they stand behind it."""
+    """The offsets of a source's partitions before and after a planned batch."""
     start, end = batch.start, batch.end
     first = initial_offsets(batch.log.log.folder, batch.log.stored_name) if start is None else parse_offsets(start)
     return first, ({} if end is None else parse_offsets(end))
 
 
 def ranges(start: Offsets, end: Offsets) -> Iterator[tuple[Partition, int, int]]:
-    """What a batch from `start` to `end` reads: partition, first offset and the offset behind the last.
+    """What a batch from `start` to `end` reads: partition, first offset and the offset after the last.
 
     A partition that is new in `end` is read from its first record (EARLIEST).
     """

@@ -1,4 +1,4 @@
-"""The reader of topics."""
+"""The source of Kafka topics."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from rs_assets.connectors.source import Ends, Follower, Known, Lag, Positions, R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsReader:
-    """Exactly once for as long as Kafka keeps the records; what it deleted before it was read is an error by default.
+    """Exactly once while Kafka keeps the records; records deleted before they were read are an error by default.
 
-    `read` says what is read and how it becomes fields, without a schema that is inferred; `starting` where the first
-    start begins. `group` is the consumer group in which the committed offsets are shown.
+    `read` defines the records and their fields, without an inferred schema; `starting` where the first start begins.
+    `group` is the consumer group in which the committed offsets are shown.
     """
 
     name: str
@@ -35,8 +35,8 @@ class TopicsReader:
     dead_letter_topic: str | None = None
 
     def stream(self, reading: Reading) -> DataFrame:
-        """The records from where the first start began."""
-        # Spark looks at it once; later starts need not ask the brokers.
+        """The records from the beginning of the first start."""
+        # Spark uses it only once; later starts need not ask the brokers.
         begun = bool(initial_offsets(reading.folder / "checkpoint", reading.name))
         read = self.read
         starting = "earliest" if begun else resolved(read.cluster, read.topics, read.pattern, self.group, self.starting)
@@ -49,7 +49,7 @@ class TopicsReader:
 
     @property
     def placed(self) -> bool:
-        """A record knows its partition."""
+        """True: a record has its partition."""
         return True
 
     def splits(self, batch: SourceBatch) -> Positions:
@@ -57,19 +57,19 @@ class TopicsReader:
         return {split_name(p): str(offset) for p, offset in parse_offsets(str(batch.end)).items()}
 
     def check(self, start: Start) -> Known:
-        """The ids of the topics; what Kafka has lost is refused, or noted."""
+        """The ids of the topics; records that Kafka has lost are refused, or reported."""
         return self._watched.check(start)
 
     def watch(self, watching: Watching) -> Watch:
-        """Each batch is checked against the topics as they are before it is committed."""
+        """Each batch is compared with the current topics before it is committed."""
         return self._watched.watch(watching)
 
     def follower(self) -> Follower | None:
-        """The offsets in the consumer group, if there is one."""
+        """The mirror to the consumer group, if there is one."""
         return GroupMirror(self.read.cluster, self.group) if self.group is not None else None
 
     def send_letters(self, reading: Reading, batch: SourceBatch, letters: pa.Table) -> None:
-        """Send the records as they were to the dead-letter topic, if there is one."""
+        """Send the records unchanged to the dead-letter topic, if there is one."""
         if self.dead_letter_topic is None:
             return
         start, end = range_of(batch)
@@ -89,7 +89,7 @@ class TopicsReader:
         return {split_name(partition): ends[partition] for partition in partitions}
 
     def lag(self, offset: str | None, patience: timedelta) -> Lag:
-        """The records that were not read."""
+        """The number of unread records."""
         known = parse_offsets(offset) if offset is not None else {}
         start = {split_name(partition): position for partition, position in known.items()}
         ends = self.ends(patience)
@@ -108,7 +108,7 @@ class TopicsReader:
         )
 
     def _read(self, reading: Reading) -> KafkaReader:
-        """How the records are read, with the schema declared, inferred or pinned."""
+        """The record reader with the declared, inferred or pinned schema."""
         if self.read.form != "json":
             return self.read
         schema = reading.schema_of(lambda: infer_schema(reading.spark, self.read, step=self.name))

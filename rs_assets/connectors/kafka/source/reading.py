@@ -1,4 +1,4 @@
-"""Records of Kafka as a frame: by Spark's connector, as a stream or a range of offsets, decoded into fields."""
+"""Reads Kafka records as a frame by Spark's connector, as a stream or a range of offsets, decoded into fields."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from rs_assets.records.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON
 from rs_assets.records.schema import quoted
 
 FORMAT = "kafka"
-# The source of our own library that obeys a noted end.
+# The source in our own library that stops at a recorded end.
 NOTED = "org.apache.spark.sql.rsassets.NotedSource"
 PARSED = "_rs_parsed"
-# How long a broker may be away in the middle of a batch. Kafka's own limit, 60 s, ends the query of a batch that is
-# being read: a restart of a large broker takes longer.
+# How long a broker may be unavailable during a batch. Kafka's own limit, 60 s, would fail the query in the middle of a
+# batch: a restart of a large broker takes longer.
 AWAY_MS = 180_000
-# Two thirds of the time of Kafka's defaults (500 records, 1 MiB), where records are small.
+# Two thirds of the time of Kafka's defaults (500 records, 1 MiB) for small records.
 LARGE_FETCHES: Mapping[str, str] = {
     "kafka.max.poll.records": "5000",
     "kafka.max.partition.fetch.bytes": str(4 << 20),
 }
-# Spark's own columns, in the order in which format "raw" gives them.
+# Spark's own columns, in the order of format "raw".
 RAW_FIELDS = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaReader:
-    """What is read of a cluster, and how its records become fields.
+    """The selection of a cluster's records, and how they become fields.
 
     `headers_as` is a column for their headers. A stream goes no further than the offsets in the file `until`.
     """
@@ -67,7 +67,7 @@ class KafkaReader:
     def stream(
         self, spark: SparkSession, *, name: str, starting: Mapping[str, str], addressed: bool = False
     ) -> DataFrame:
-        """Fields and REASON (and ADDRESS), as a stream that begins where the options `starting` say."""
+        """Fields and REASON (and ADDRESS), as a stream that begins as the options `starting` say."""
         reader = self._connected(spark.readStream.name(name).format(FORMAT)).options(**starting)
         if self.until is not None:
             reader = reader.format(NOTED).option("rs.source", FORMAT).option("rs.end", str(self.until))
@@ -80,18 +80,18 @@ class KafkaReader:
         return self.decoded(self.records(spark, start, end), addressed=True)
 
     def records(self, spark: SparkSession, start: Offsets, end: Offsets) -> DataFrame:
-        """The records between two sets of offsets, as Spark's connector gives them."""
+        """The records between two sets of offsets, as returned by Spark's connector."""
         wanted = {partition: (first, until) for partition, first, until in ranges(start, end) if until > first}
         if not wanted:
             return spark.createDataFrame([], _RECORD)
         reader = spark.read.format(FORMAT).options(**self._common())
-        # A pattern would match topics that were not there when the batch was planned.
+        # A pattern would match topics that did not exist when the batch was planned.
         reader = reader.option("assign", _assigned(wanted))
         reader = reader.option("startingOffsets", dump_offsets({p: first for p, (first, _) in wanted.items()}))
         return reader.option("endingOffsets", dump_offsets({p: until for p, (_, until) in wanted.items()})).load()
 
     def decoded(self, records: DataFrame, *, addressed: bool = False) -> DataFrame:
-        """Fields and REASON (and ADDRESS) of records as the connector gives them."""
+        """Fields and REASON (and ADDRESS) of records from the connector."""
         frame = records.filter(F.col("value").isNotNull()) if self.tombstones == "skip" else records
         if self.form != "raw" and self.tombstones == "bad":
             return self._select(frame, F.when(F.col("value").isNull(), F.lit("the record has no value")), addressed)
@@ -106,7 +106,7 @@ class KafkaReader:
         return frame.select(*fields, *extra, reason.alias(REASON), *(_address() if addressed else ()))
 
     def _connected(self, reader: DataStreamReader) -> DataStreamReader:
-        # Each record pays for its headers, so they are read only if somebody looks at them.
+        # Headers cost time for each record, so they are read only if they are used.
         headers = self.form == "raw" or "headers" in self.metadata or self.headers_as is not None
         reader = reader.options(**self._common()).option("includeHeaders", headers)
         if self.min_partitions:
@@ -114,7 +114,7 @@ class KafkaReader:
         if self.pattern is not None:
             return reader.option("subscribePattern", java_pattern(self.pattern))
         if self.on_data_loss == "continue":
-            # A topic of a list must be there; one of a pattern may vanish, and come again.
+            # A topic of a list must exist; one of a pattern may disappear and come back.
             return reader.option("subscribePattern", f"^(?:{'|'.join(map(re.escape, self.topics))})$")
         return reader.option("subscribe", ",".join(self.topics))
 
@@ -138,7 +138,7 @@ _RECORD = (
 
 
 def starting_options(starting: object) -> dict[str, str]:
-    """The options of Spark's connector for where to begin; partitions that are not named begin at their earliest.
+    """The options of Spark's connector for the beginning; partitions that are not named begin at their earliest record.
 
     >>> starting_options({"orders": {0: 17}})
     {'startingOffsets': '{"orders":{"0":17}}'}
@@ -153,7 +153,7 @@ def starting_options(starting: object) -> dict[str, str]:
 
 
 def java_pattern(pattern: str) -> str:
-    r"""`pattern` for Spark's connector, which would take a part of a name for a match, and Kafka's own topics and ours.
+    r"""`pattern` for Spark's connector, as a match of the whole name, without Kafka's own topics and ours.
 
     >>> java_pattern("a|b")
     '^(?!__|rs-assets-commits$|rs-assets-shuffle\\.)(?:a|b)$'
@@ -228,7 +228,7 @@ def _confluent_avro(reader: KafkaReader, frame: DataFrame) -> Decoded:
 
 
 def _decoded_avro(reader: KafkaReader, frame: DataFrame, value: Column, refused: Column) -> Decoded:
-    """Spark makes nulls of what it cannot decode: of every field, also of those that cannot be null."""
+    """Spark returns nulls for a value that it cannot decode: for every field, even non-nullable ones."""
     from pyspark.sql.avro.functions import from_avro, to_avro
 
     schema = str(reader.avro_schema)
@@ -237,7 +237,7 @@ def _decoded_avro(reader: KafkaReader, frame: DataFrame, value: Column, refused:
     fields = [F.col(f"{PARSED}.{quoted(name)}") for name in decoded.names]
     nothing = F.col(PARSED).isNull() | reduce(and_, (field.isNull() for field in fields))
     if all_nullable(schema):
-        # A record of nulls has one encoding only.
+        # A record of nulls has exactly one encoding.
         nothing = nothing & ~(to_avro(PARSED, schema).eqNullSafe(value))
     malformed = F.when(F.col("value").isNotNull() & nothing, F.lit("malformed Avro"))
     reason = F.coalesce(refused, malformed, calendar_reason(decoded.fields, F.col(PARSED).__getitem__))

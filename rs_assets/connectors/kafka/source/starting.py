@@ -1,4 +1,4 @@
-"""Where a source begins at its first start, with every partition named, as Spark's connector wants it."""
+"""Starting offsets of a source, with every partition named, as Spark's connector requires."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rs_assets.errors import ConfigurationError
 def resolved(
     cluster: KafkaCluster, topics: Sequence[str], pattern: str | None, group: str | None, starting: object
 ) -> object:
-    """`starting` with offsets for all partitions there are, if it names some or means a group's; else as it is.
+    """`starting` with offsets for all existing partitions, if it names some or a group; else unchanged.
 
-    Partitions for which nothing is named or committed begin at their first record, and so do those that do not hold
-    what a group has committed. ConfigurationError for offsets of partitions that do not exist, and for named ones that
-    a partition does not hold.
+    Partitions without a named or committed offset begin at their first record, and so do those that no longer hold the
+    committed offset. ConfigurationError for offsets of partitions that do not exist, and for named offsets that a
+    partition does not hold.
     """
     if not isinstance(starting, Mapping) and starting != "committed":
         return starting

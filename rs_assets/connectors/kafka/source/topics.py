@@ -1,4 +1,4 @@
-"""The topics of a pipeline against what it has read: before a run, and before each commit of it."""
+"""Compares the topics of a pipeline with what it has read, before a run and before each commit."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from rs_assets.connectors.kafka.source.offsets import Offsets, dump_offsets, ini
 from rs_assets.connectors.source import BEGIN_ANEW, ENDED, Known, Start, Watch, Watching, listed
 from rs_assets.errors import DataLossError, RsError, SealedError, SourceReadError
 
-# A topic and its id, as the manifest keeps them among the inputs of a source, with the number of partitions.
+# A topic and its id, as the manifest stores them among the inputs of a source, with the number of partitions.
 SEPARATOR = "="
-# A broker that is away does not stop a batch: Spark waits for it, and the next look finds what changed.
+# An unreachable broker does not stop a batch: Spark waits for it, and the next check finds what changed.
 PATIENCE = timedelta(seconds=2)
 
 CONTINUE = "set on_data_loss='continue' to go on with what is left, or begin a new generation (--new-generation)"
-AGAIN = "start again: it goes on with the topic as it is now"
+AGAIN = "start again: it goes on with the current topic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
     """The topics that a source reads; `group` is the consumer group whose committed offsets it begins at.
 
-    `owned`: the one of a durable shuffle, of which no record may be missing.
+    `owned`: the topic of a durable shuffle, of which no record may be missing.
     """
 
     name: str
@@ -45,25 +45,25 @@ class Watched:
 
     @property
     def continues(self) -> bool:
-        """Whether what is lost is noted, and no error."""
+        """Whether losses are reported instead of raised."""
         return self.on_data_loss == "continue"
 
     def lost(self, found: Sequence[Loss], remedy: str = "") -> DataLossError:
-        """The error of these losses."""
+        """The error for these losses."""
         what = "rows of a durable shuffle" if self.owned else "records of Kafka"
         return DataLossError(
-            f"{what} are gone that were not read",
+            f"{what} were lost before they were read",
             remedy=remedy or (BEGIN_ANEW if self.owned else CONTINUE),
             source=self.name,
             range=listed(found),
         )
 
     def check(self, start: Start) -> Known:
-        """Look at the topics for each query that reads them, as `check_topics` does."""
+        """Check the topics for each query that reads them, as `check_topics` does."""
         known = start.known
         for log in start.logs:
             if self.owned and not start.known and not log.log.begun:
-                # It is made when the query that writes it begins.
+                # It is created when the query that writes it starts.
                 continue
             known, lost = check_topics(self, start.known, log.log, sealed=start.sealed and not self.owned)
             if lost:
@@ -82,7 +82,7 @@ class Watched:
 
 
 def facts_of(topics: Mapping[str, Topic]) -> dict[str, int]:
-    """What the manifest keeps of topics: name and id, and the number of partitions.
+    """The facts about topics for the manifest: name and id, and the number of partitions.
 
     >>> facts_of({"orders": Topic("orders", "b1d8", (0, 1))})
     {'orders=b1d8': 2}
@@ -91,7 +91,7 @@ def facts_of(topics: Mapping[str, Topic]) -> dict[str, int]:
 
 
 def ids_of(known: Known) -> dict[str, str]:
-    """Topic ids by name, from what the manifest keeps.
+    """Topic ids by name, from the facts in the manifest.
 
     >>> ids_of({"orders=b1d8": 2})
     {'orders': 'b1d8'}
@@ -102,12 +102,11 @@ def ids_of(known: Known) -> dict[str, str]:
 def check_topics(
     source: Watched, known: Known, log: CheckpointLog, *, sealed: bool = False
 ) -> tuple[dict[str, int], list[Loss]]:
-    """Look at the topics of `source` before a run: what the manifest shall keep of them, and what was lost.
+    """Check the topics of `source` before a run: the facts for the manifest, and the losses.
 
-    DataLossError for losses under the policy "fail". Under "continue" the log is changed so that reading goes on
-    behind what is gone; with a batch planned that is left to the run, which notes the loss when it commits.
-    SealedError if there is more behind the end of a `sealed` generation, SourceReadError if no broker answers or a
-    topic is not there.
+    DataLossError for losses under the policy "fail". Under "continue" the log is changed so that reading goes on after
+    the lost records; if a batch is planned the run does that, and reports the loss when it commits. SealedError if
+    there is more after the end of a `sealed` generation, SourceReadError if no broker answers or a topic is missing.
     """
     with connected(source.cluster) as admin:
         topics = admin.topics(source.topics, source.pattern)
@@ -126,9 +125,9 @@ def check_topics(
 
 
 def _read(source: Watched, known: Known, log: CheckpointLog) -> Offsets:
-    """Where the next batch begins, as Spark knows it; empty before the first start.
+    """The start of the next batch, as Spark knows it; empty before the first start.
 
-    A topic of ours must have every record from the first that was not read.
+    A topic of ours must have every record from the first unread one.
     """
     last = log.offsets(log.last_committed())
     text = last.sources.get(source.name, "-") if last else "-"
@@ -140,7 +139,7 @@ def _read(source: Watched, known: Known, log: CheckpointLog) -> Offsets:
 
 
 def _committed(source: Watched, admin: Admin, topics: Mapping[str, Topic], log: CheckpointLog) -> Offsets:
-    """Where the first start begins, if a consumer group says it: what is gone before it was read there, is lost too."""
+    """The first start's offsets, if a consumer group gives them: records before them that are gone are lost too."""
     if source.group is None or log.begun:
         return {}
     there = set(partitions_of(topics))
@@ -152,37 +151,37 @@ def _partitions(known: Known) -> Iterable[tuple[str, int]]:
 
 
 def _refuse_missing(source: Watched, missing: AbstractSet[str], known: Known) -> None:
-    """A topic that was there once and is named still may be waited for, if what was in it may be lost."""
+    """A topic that existed before and is still named may be waited for, if its records may be lost."""
     waited = set(ids_of(known)) if source.continues else set()
     for name in sorted(missing - waited):
-        remedy = BEGIN_ANEW if source.owned else "make it, or correct its name"
+        remedy = BEGIN_ANEW if source.owned else "create it, or correct its name"
         raise SourceReadError(f"there is no topic {name!r}", remedy=remedy, step=source.name)
 
 
 def _go_on(source: Watched, log: CheckpointLog, read: Offsets, found: list[Loss]) -> list[Loss]:
-    """Change the log so that the next batch begins behind what was lost; what is to be noted of it."""
+    """Change the log so that the next batch begins after the lost records; returns the losses to report."""
     if not log.begun:
-        # There is no log yet, and the first batch begins at what is there.
+        # There is no log yet, and the first batch begins with the existing records.
         return found
     if log.last_committed() < 0 or log.offsets(log.last_committed() + 1) is not None:
         if any(loss.resume is not None for loss in found):
-            # Its end is an offset of the topic that is gone: neither side of the cut can be told from the other.
+            # Its end is an offset of the deleted topic: old and new records cannot be distinguished.
             raise source.lost(found, "begin a new generation (--new-generation): a batch was being computed")
         return []
     lost = {(loss.topic, loss.partition): loss for loss in found}
     kept = {p: offset for p, offset in read.items() if p not in lost}
     moved = {p: loss.resume if loss.resume is not None else loss.end for p, loss in lost.items()}
-    # A partition that is gone has neither; should it come again, it is read from its first record.
+    # A partition that is gone has neither; if it comes back, it is read from its first record.
     log.go_on_at(source.name, dump_offsets({**kept, **{p: to for p, to in moved.items() if to is not None}}))
     return found
 
 
 @dataclass(slots=True)
 class TopicWatch(Watch):
-    """Looks at the topics of one query's sources while it runs.
+    """Checks the topics of one query's sources while it runs.
 
-    `known` gives what the manifest has of each source's topics; `keep` adds to it what is new. `note` is told of what
-    was lost under the policy "continue"; a range is told of once.
+    `known` returns the manifest's facts about each source's topics; `keep` adds new ones. `note` receives the losses
+    under the policy "continue"; each range is reported once.
     """
 
     sources: Sequence[Watched]
@@ -197,25 +196,25 @@ class TopicWatch(Watch):
 
     @property
     def splits(self) -> int:
-        """The partitions that it has seen."""
+        """The number of known partitions."""
         return sum(self.partitions.values())
 
     def plans_again(self, failure: RsError) -> bool | None:
-        """What Kafka has lost cannot be read; the next start begins behind it, or is refused."""
+        """False: lost records cannot be read; the next start begins after them, or is refused."""
         return True if isinstance(failure, DataLossError) else None
 
     def begin(self) -> None:
-        """Before the query runs: keep the ids of topics of ours that were made just now; SourceReadError."""
+        """Before the query runs: store the ids of topics of ours that were just created; SourceReadError."""
         for source in self.sources:
             if source.owned and not self._ids(source):
                 with connected(source.cluster, patience=START_PATIENCE) as admin:
                     self._topics(admin, source)
 
     def check(self, batch_id: int) -> None:
-        """Before the commit of a batch; DataLossError if a topic was made again, or records are gone under "fail".
+        """Before the commit of a batch; DataLossError if a topic was created again, or records are gone under "fail".
 
-        Each batch looks, at 5 ms: what one did not look at could hold records of a topic made again meanwhile, from
-        where the old one was read to. A topic that a pattern matches since is known from then on.
+        Every batch is checked, at 5 ms: an unchecked one could contain records of a topic that was created again
+        meanwhile, from the offset reached in the old one. A topic that newly matches a pattern is known from then on.
         """
         for source in self.sources:
             try:
@@ -226,7 +225,7 @@ class TopicWatch(Watch):
             self._judge(source, found)
 
     def explain(self, batch_id: int) -> DataLossError | None:
-        """Why Spark could not read a batch, if it is for lost records."""
+        """The error if Spark could not read a batch because of lost records."""
         for source in self.sources:
             try:
                 found = self._found(source, batch_id)
@@ -238,7 +237,7 @@ class TopicWatch(Watch):
         return None
 
     def close(self) -> None:
-        """Give the connections back; the next look makes new ones."""
+        """Close the connections; the next check makes new ones."""
         self._admins.clear()
         self._stack.close()
 
