@@ -62,9 +62,9 @@ def test_aggregates_and_sessions_have_the_values_of_flink(driver: SparkDriver) -
 @pytest.mark.parametrize(
     ("over", "keys", "remedy"),
     [
-        ("", "shop, window_start", "write PARTITION BY shop behind the table in SESSION"),
+        ("", "shop, window_start", "write PARTITION BY shop after the table in SESSION"),
         (" PARTITION BY shop", "window_start", "add its columns of PARTITION BY to GROUP BY"),
-        (" PARTITION BY shop", "id, shop, window_start", "write PARTITION BY id, shop behind the table in SESSION"),
+        (" PARTITION BY shop", "id, shop, window_start", "write PARTITION BY id, shop after the table in SESSION"),
     ],
 )
 def test_sessions_by_other_columns_than_the_group_are_refused(over: str, keys: str, remedy: str) -> None:

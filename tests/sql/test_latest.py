@@ -117,5 +117,5 @@ def test_should_keep_state_for_other_sinks_and_orders_of_their_own() -> None:
 
 @pytest.mark.parametrize("order", ["p", "p DESC, ts DESC"])
 def test_should_refuse_other_orders_by_arrival(order: str) -> None:
-    with pytest.raises(SqlError, match="the time of arrival orders no rows"):
+    with pytest.raises(SqlError, match="processing time does not order rows"):
         made(NEWEST.format(order=order))

@@ -295,5 +295,5 @@ def test_should_be_a_dialect_of_the_terminal_and_of_sessions(tmp_path: Path) -> 
     session.keep("CREATE TABLE t (a BIGINT, ts TIMESTAMP) USING json LOCATION '/in'")
     session.keep("CREATE TEMP VIEW v AS SELECT a / 2 AS b FROM t WATERMARK ts DELAY OF INTERVAL 1 SECOND")
     assert session.columns("v") == {"b": "double"}
-    with pytest.raises(ConfigurationError, match="there is no dialect 'hive'"):
+    with pytest.raises(ConfigurationError, match="unknown dialect 'hive'"):
         pipeline_from_sql(file, dialect="hive")  # type: ignore[arg-type]

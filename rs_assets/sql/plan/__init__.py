@@ -1,1 +1,1 @@
-"""SQL queries: clauses that become the same topology nodes as the fluent API's."""
+"""Plans SQL queries: clauses become the same topology nodes as the fluent API."""

@@ -1,4 +1,4 @@
-"""From statements to a pipeline."""
+"""Builds a pipeline from statements."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def pipeline_from_sql(
     renamed: Mapping[str, str] | None = None,
     description: str = "",
 ) -> Pipeline:
-    """The pipeline that a file of streaming SQL, or its text, describes; docs/sql.md tells what is read.
+    """The pipeline of a file of streaming SQL, or of its text; docs/sql.md describes the dialect.
 
-    A path is a `Path`, or a text that ends in `.sql`. `job` is by default the name of the file, or of the first table
-    that is written. `tables` gives rows or a `MemoryChannel` for tables by their names, whatever their options say.
-    With `dialect="spark"` statements are in Spark's words, and functions mean what they do there. `${NAME}` in the text
-    stands for a value of `variables`, else of the environment. `renamed` and `description` are as for `build()`.
+    A path is a `Path`, or a text that ends in `.sql`. `job` is by default the name of the file, or of the first
+    table that is written. `tables` passes rows or a `MemoryChannel` for tables by name, which override their options.
+    With `dialect="spark"` statements and functions are those of Spark. `${NAME}` in the text
+    is replaced from `variables`, else from the environment. `renamed` and `description` are as for `build()`.
 
-    SqlError says what is refused, with line and column, before anything is read or written.
+    SqlError, with line and column, is raised before anything is read or written.
 
     >>> pipeline = pipeline_from_sql('''
     ...     CREATE TABLE clicks (page STRING, ms BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
@@ -79,11 +79,11 @@ def pipeline_from_sql(
         with Placed(planner, catalog.inserts[0].table.start):
             return last.build(renamed=renamed, description=description)
     except RecursionError:
-        raise text.error(TOO_DEEP, 0, remedy="name parts of it by views") from None
+        raise text.error(TOO_DEEP, 0, remedy="move parts of it into views") from None
 
 
 def _planned(planner: Planner) -> DataStream:
-    """The streams of all statements, in their order; the last one leads to the others."""
+    """The streams of all statements, in order; the last one leads to the others."""
     streams = []
     for insert in planner.catalog.inserts:
         with Placed(planner, insert.table.start):
@@ -95,7 +95,7 @@ def text_of(sql: str | PathLike[str], variables: Mapping[str, str], dialect: Dia
     """The text of statements, read from its file, with its variables filled in."""
     if dialect not in get_args(Dialect):
         raise ConfigurationError(
-            f"there is no dialect {dialect!r}", remedy=f"use one of: {', '.join(map(repr, get_args(Dialect)))}"
+            f"unknown dialect {dialect!r}", remedy=f"use one of: {', '.join(map(repr, get_args(Dialect)))}"
         )
     is_path = not isinstance(sql, str) or (sql.strip().endswith(".sql") and "\n" not in sql.strip())
     file = fspath(sql).strip() if is_path else None
@@ -104,7 +104,9 @@ def text_of(sql: str | PathLike[str], variables: Mapping[str, str], dialect: Dia
     except OSError as error:
         raise ConfigurationError(f"the file {file} cannot be read: {error.strerror}", remedy="name a file") from error
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"the file {file} is not in UTF-8: {error.reason}", remedy="save it so") from error
+        raise ConfigurationError(
+            f"the file {file} is not in UTF-8: {error.reason}", remedy="save it in UTF-8"
+        ) from error
     return Text(_filled(Text(text, file, dialect), variables), file, dialect)
 
 
@@ -130,18 +132,18 @@ def _inserted(planner: Planner, insert: Insert) -> DataStream:
 
 
 def _check_fires(planner: Planner, insert: Insert, made: Selected, place: Place) -> None:
-    """SqlError for EMIT where no window fires as it says."""
+    """SqlError for EMIT without a window that it applies to."""
     step = made.relation.stream.step
     steps = step.upstream() if isinstance(step, StepRef) else ()
     if insert.emit and not any(getattr(each.node, "firing", ONCE) == place.firing for each in steps):
         raise planner.error(
-            "EMIT says when windows fire, and this query has none", insert.emit[0].at,
-            remedy="leave EMIT out, or group by a window: GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)",
+            "EMIT needs a window, and this query has none", insert.emit[0].at,
+            remedy="remove EMIT, or group by a window: GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)",
         )  # fmt: skip
 
 
 def _firing(planner: Planner, emits: tuple[Emit, ...]) -> Firing:
-    """When windows of a statement fire beside their end, as EMIT says."""
+    """When windows of a statement fire in addition to their end, by EMIT."""
     firing = ONCE
     for emit in emits:
         if emit.delay is None:
@@ -157,7 +159,7 @@ def _firing(planner: Planner, emits: tuple[Emit, ...]) -> Firing:
 
 
 class Placed:
-    """Errors of the topology inside get the place of the clause that the step was made for, else `at`."""
+    """Adds the position of the clause of a step to errors of the topology; without a step, `at`."""
 
     def __init__(self, planner: Planner, at: int) -> None:
         self.planner, self.at = planner, at
@@ -168,9 +170,9 @@ class Placed:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """SqlError for an error of the topology, and for an expression that is too deep."""
+        """SqlError for an error of the topology, and for an expression that is nested too deeply."""
         if isinstance(error, RecursionError):
-            raise self.planner.text.error(TOO_DEEP, self.at, remedy="name parts of it by views") from None
+            raise self.planner.text.error(TOO_DEEP, self.at, remedy="move parts of it into views") from None
         if not isinstance(error, TopologyError) or isinstance(error, SqlError):
             return
         found = _STEP.search(error.what)

@@ -27,11 +27,11 @@ from rs_assets.sql.read.statements import (
     Word,
 )
 
-# Functions that Flink's programs bring as classes, by the last part of the class.
+# Functions that Flink programs declare by class, by the last part of the class name.
 KNOWN_CLASSES: Final[Mapping[str, str]] = MappingProxyType({"CountChar": "COUNT_CHAR"})
 LANGUAGES: Final = ("JAVA", "SCALA", "PYTHON")
 ALLOW: Final = "sql.insert-permutation"
-# Options of SET, with the values they may have; all others are refused.
+# Options of SET and their values; all others are refused.
 OPTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {ALLOW: ("refuse", "allow"), "execution.runtime-mode": ("streaming",), "table.local-time-zone": ("UTC",)}
 )
@@ -39,18 +39,18 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """What is declared, by name; names are told apart by case, but none may differ by case alone."""
+    """The declarations by name; names are case-sensitive, but may not differ only by case."""
 
     text: Text
     tables: Mapping[str, CreateTable]
     views: Mapping[str, CreateView]
-    # The name of a function that is known here, or one in Python.
+    # The name of a built-in function, or a Python function.
     functions: Mapping[str, str | Declared]
     options: Mapping[str, str]
     inserts: tuple[Insert, ...]
 
     def table(self, name: str, at: object) -> CreateTable:
-        """The table of a name; SqlError for one that is not there."""
+        """The table with a name; SqlError if there is none."""
         found = self.tables.get(name)
         if found is None:
             raise self.text.error(
@@ -60,7 +60,7 @@ class Catalog:
 
 
 def catalog_of(text: Text, statements: Iterable[Statement], *, writes: bool = True) -> Catalog:
-    """The catalog of a file; SqlError for names that stand twice, and, if it `writes`, for one that writes nothing."""
+    """The catalog of a file; SqlError for duplicate names, and, with `writes`, for a file without INSERT."""
     every = tuple(statements)
     _check_names(text, every)
     inserts = tuple(each for each in every if isinstance(each, Insert))
@@ -79,13 +79,13 @@ def catalog_of(text: Text, statements: Iterable[Statement], *, writes: bool = Tr
 
 
 def _tables(text: Text, statements: tuple[Statement, ...]) -> dict[str, CreateTable]:
-    """The tables by name, with the watermarks that queries give them."""
+    """The tables by name, with the watermarks declared in queries."""
     made = {each.name.text: each for each in statements if isinstance(each, CreateTable)}
     for mark in (each for each in statements if isinstance(each, Mark)):
         table, wanted = made.get(mark.table.text), mark.watermark
         if table is None:
             raise text.error(
-                f"{mark.table.text!r} is no table, which alone has a WATERMARK", mark.table.start,
+                f"only a table can have a WATERMARK, and {mark.table.text!r} is not one", mark.table.start,
                 remedy="write it where the table is read",
             )  # fmt: skip
         known = [column.name.text for column in table.columns]
@@ -96,7 +96,7 @@ def _tables(text: Text, statements: tuple[Statement, ...]) -> dict[str, CreateTa
             )  # fmt: skip
         if table.watermark is not None and table.watermark.expression != wanted.expression:
             raise text.error(
-                "a table has one watermark", wanted.column.start, remedy="write the same one wherever it is read"
+                "a table has only one watermark", wanted.column.start, remedy="write the same one in all queries"
             )
         made[mark.table.text] = replace(table, watermark=wanted)
     return made
@@ -111,18 +111,18 @@ def _check_names(text: Text, statements: tuple[Statement, ...]) -> None:
         other = seen.get(name.text.casefold())
         if other is not None:
             why = "already" if other.text == name.text else f"as {other.text!r}, which differs by case only"
-            raise text.error(f"{name.text!r} was created {why}", name.start, remedy="take another name")
+            raise text.error(f"{name.text!r} was created {why}", name.start, remedy="choose another name")
         seen[name.text.casefold()] = name
 
 
 def _function(text: Text, made: CreateFunction) -> tuple[str, str | Declared]:
-    """A name, and the function that it stands for."""
+    """A name and its function."""
     name = made.name.text.upper()
     language = made.language.text.upper() if made.language is not None else ""
     if made.language is not None and language not in LANGUAGES:
-        raise text.error(f"the language {language} is none of functions", made.language.start, remedy="LANGUAGE PYTHON")
+        raise text.error(f"unsupported function language {language}", made.language.start, remedy="LANGUAGE PYTHON")
     if name in AGGREGATES or name in KINDS:
-        raise text.error(f"{name} is a function of SQL already", made.name.start, remedy="take another name")
+        raise text.error(f"{name} is a built-in SQL function", made.name.start, remedy="choose another name")
     if language == "PYTHON" or ":" in made.target.text:
         return name, created(text, made)
     last = made.target.text.rpartition(".")[2]
@@ -131,9 +131,9 @@ def _function(text: Text, made: CreateFunction) -> tuple[str, str | Declared]:
         known = [*KNOWN_CLASSES, *SQL_FUNCTIONS, *FUNCTIONS]
         near = get_close_matches(last, known, n=1)
         raise text.error(
-            f"{made.target.text!r} is no function that is known here",
+            f"unknown function {made.target.text!r}",
             made.target.start,
-            remedy=meant(last, near) or "name one of docs/functions.md, or one in Python: 'module:function'",
+            remedy=meant(last, near) or "use one of docs/functions.md, or a Python function: 'module:function'",
         )
     return name, found
 
@@ -141,7 +141,7 @@ def _function(text: Text, made: CreateFunction) -> tuple[str, str | Declared]:
 def _option(text: Text, made: SetOption) -> tuple[str, str]:
     key, value = made.key.text, made.value.text
     if key not in OPTIONS:
-        raise text.error(f"there is no option {key!r}", made.key.start, remedy=meant(key, OPTIONS))
+        raise text.error(f"unknown option {key!r}", made.key.start, remedy=meant(key, OPTIONS))
     if value not in OPTIONS[key]:
         raise text.error(
             f"the option {key!r} cannot be {value!r}", made.value.start, remedy=f"use {' or '.join(OPTIONS[key])}"

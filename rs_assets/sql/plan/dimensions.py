@@ -1,4 +1,4 @@
-"""JOIN t FOR SYSTEM_TIME AS OF: a stream with a table that is looked up as it is when a batch begins."""
+"""JOIN t FOR SYSTEM_TIME AS OF: looks up a table as of the beginning of a batch."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
 
 
 def dim_joined(planner: Planner, left: Relation, tree: Any, how: str, place: Place) -> Relation:
-    """`left` with the columns of a dimension."""
+    """`left` joined with a dimension."""
     if how not in ("inner", "left"):
-        raise planner.error(f"{how.upper()} JOIN of a table that is looked up", tree, remedy="use JOIN or LEFT JOIN")
+        raise planner.error(
+            f"{how.upper()} JOIN of a lookup table is not supported", tree, remedy="use JOIN or LEFT JOIN"
+        )
     if left.keys is not None:
-        raise planner.error("a join of rows that are replaced later", tree, remedy="join before the aggregate")
+        raise planner.error("cannot join an updating result", tree, remedy="join before the aggregate")
     moment = tree.this.args["version"].expression
     if planner.over(left).value(moment).role != "proctime":
         raise planner.error(
-            "a table is looked up as it is, not as it was at the time of a row", moment,
+            "a lookup reads the current table, not the table at the time of a row", moment,
             remedy="declare p AS PROCTIME() in the stream's table, and write FOR SYSTEM_TIME AS OF stream.p",
         )  # fmt: skip
     table = planner.catalog.table(tree.this.name, tree.this)
@@ -58,7 +60,7 @@ def dim_joined(planner: Planner, left: Relation, tree: Any, how: str, place: Pla
 def _keys(
     planner: Planner, left: Relation, right: tuple[Column, ...], tree: Any
 ) -> tuple[list[tuple[Value, str]], list[Any]]:
-    """Values of the stream with the columns that they must equal, and the other conditions."""
+    """Values of the stream with the columns that they must equal, and the remaining conditions."""
     pairs, rest = list[tuple[Value, str]](), list[Any]()
     both = planner.expressions(Scope(planner.text, (*left.columns, *right)).find)
     names = {id(column.value): column for column in right}
@@ -72,7 +74,7 @@ def _keys(
         value = both.value(found[0])
         pairs.append((_alike(value, column.value.type), column.name))
     if not pairs:
-        raise planner.error("a table is looked up by equal columns", tree, remedy="add ON stream.key = table.key")
+        raise planner.error("a lookup join needs equal columns", tree, remedy="add ON stream.key = table.key")
     return pairs, rest
 
 
@@ -83,7 +85,7 @@ def _names_right(both: Any, tree: Any, names: dict[int, Column]) -> bool:
 
 
 def _alike(value: Value, kind: Type | None) -> Value:
-    """The value in the type of the column that it is compared with, where both are whole numbers."""
+    """The value cast to the type of its column, if both are integer types."""
     known = value.type
     if known is None or kind is None or known.name == kind.name or not {known.name, kind.name} <= set(WHOLE):
         return value
@@ -104,8 +106,8 @@ def _condition(planner: Planner, left: Relation, right: tuple[Column, ...], rest
 
 
 def dimension_of(planner: Planner, table: CreateTable) -> Dimension:
-    """The dimension that a table's options name."""
-    options = Options.of(planner.text, table, "table that is looked up")
+    """The dimension of a table's options."""
+    options = Options.of(planner.text, table, "lookup table")
     pair = options.found.get("connector")
     kind = options.need("connector", "filesystem")
     kind = {"db": "jdbc", **CONNECTORS}.get(kind, kind)
@@ -123,7 +125,7 @@ def dimension_of(planner: Planner, table: CreateTable) -> Dimension:
         )
     else:
         raise options.error(
-            f"a table cannot be looked up in {kind!r}", at=pair[1].start if pair else None, remedy=meant(kind, KINDS)
+            f"{kind!r} does not support lookups", at=pair[1].start if pair else None, remedy=meant(kind, KINDS)
         )
     options.check_all_read()
     return made

@@ -1,4 +1,4 @@
-"""The rows that OVER names: ROWS or RANGE BETWEEN ... PRECEDING AND CURRENT ROW."""
+"""Frames of OVER: ROWS or RANGE BETWEEN ... PRECEDING AND CURRENT ROW."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORM: Final = "SUM(x) OVER (PARTITION BY a ORDER BY ts ROWS BETWEEN 9 PRECEDING 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Which rows a window has; of a `reach` alone, as LAG has it, so many before the row at least."""
+    """The frame of a window; with only a `reach`, as for LAG, at least that many previous rows."""
 
     before: int | None = None
     within: timedelta | None = None
@@ -24,7 +24,7 @@ class Frame:
     reach: bool = False
 
     def joined(self, other: Frame) -> Frame | None:
-        """The frame that serves both; None if there is none."""
+        """The frame that fits both; None if there is none."""
         if self.reach and other.reach:
             return max(self, other, key=lambda each: each.before or 0)
         one, reach = (other, self) if self.reach else (self, other)
@@ -34,7 +34,7 @@ class Frame:
 
 
 def frame_of(planner: Planner, window: Any) -> Frame:
-    """Which rows the window of a call has."""
+    """The frame of the window of a call."""
     name, call = named(window)
     if name == "LAG":
         return Frame(before=offset(planner, call), peers=False, reach=True)
@@ -43,17 +43,19 @@ def frame_of(planner: Planner, window: Any) -> Frame:
         return Frame()
     kind = _word(spec, "kind")
     if spec.args.get("exclude") is not None or kind not in ("ROWS", "RANGE"):
-        raise planner.error("OVER has ROWS or RANGE, and EXCLUDE is not supported", window, remedy=FORM)
+        raise planner.error("OVER needs ROWS or RANGE without EXCLUDE", window, remedy=FORM)
     end = spec.args.get("end")
     if end is not None and _word(spec, "end") != "CURRENT ROW":
         raise planner.error(
-            "a window of OVER ends with its row", end if hasattr(end, "walk") else window, remedy="AND CURRENT ROW"
+            "a frame of OVER must end at the current row",
+            end if hasattr(end, "walk") else window,
+            remedy="write AND CURRENT ROW",
         )
     return _bounded(planner, window, kind, spec)
 
 
 def _word(spec: Any, part: str) -> str:
-    """A part of OVER that is words, in upper case; empty for a number or an interval."""
+    """The keywords of a bound of OVER, in upper case; empty for a number or an interval."""
     found = spec.args.get(part)
     return found.upper() if isinstance(found, str) else ""
 
@@ -63,17 +65,18 @@ def _bounded(planner: Planner, window: Any, kind: str, spec: Any) -> Frame:
     if _word(spec, "start") == "CURRENT ROW":
         return Frame(within=NONE) if peers else Frame(before=0, peers=False)
     if _word(spec, "start_side") != "PRECEDING":
-        raise planner.error("a window of OVER begins before its row", window, remedy=FORM)
+        raise planner.error("a frame of OVER must begin before the current row", window, remedy=FORM)
     if _word(spec, "start") == "UNBOUNDED":
         return Frame(peers=peers)
     if peers:
         if start.key != "interval":
             raise planner.error(
-                "RANGE goes by time", start, remedy="RANGE BETWEEN INTERVAL '10' MINUTE PRECEDING AND CURRENT ROW"
+                "RANGE needs an interval", start, remedy="RANGE BETWEEN INTERVAL '10' MINUTE PRECEDING AND CURRENT ROW"
             )
         return Frame(within=duration(planner.text, start, window))
     return Frame(
-        before=_whole(planner, start, "ROWS counts rows", "ROWS BETWEEN 9 PRECEDING AND CURRENT ROW"), peers=False
+        before=_whole(planner, start, "ROWS needs a number of rows", "ROWS BETWEEN 9 PRECEDING AND CURRENT ROW"),
+        peers=False,
     )
 
 
@@ -90,8 +93,12 @@ def named(window: Any) -> tuple[str, Any]:
 
 
 def offset(planner: Planner, call: Any) -> int:
-    """How many rows LAG looks back."""
+    """The number of rows that LAG looks back."""
     arguments = call.expressions
     if not 1 <= len(arguments) <= 3:
         raise planner.error(f"LAG takes 1 to 3 arguments, not {len(arguments)}", call, remedy="LAG(x, 1, 0)")
-    return _whole(planner, arguments[1], "LAG looks back a number of rows", "LAG(x, 1)") if len(arguments) > 1 else 1
+    return (
+        _whole(planner, arguments[1], "the offset of LAG must be a number of rows", "LAG(x, 1)")
+        if len(arguments) > 1
+        else 1
+    )

@@ -1,4 +1,4 @@
-"""GROUP BY, aggregates, HAVING and DISTINCT: all of them a window of the topology, be it one for all times."""
+"""GROUP BY, aggregates, HAVING and DISTINCT: each becomes a window of the topology, if need be a global one."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ RESERVED: Final = ("start_time", "end_time", "fire_time", "final", "retracted", 
 SUFFIXES: Final[Mapping[str, Role]] = {"_START": "start", "_END": "end", "_ROWTIME": "last"}
 BY_WINDOW: Final = "GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)"
 ROWS: Final = "row_count"
-# Several groupings in one.
+# Several groupings in one query.
 SEVERAL: Final = {"cube": "CUBE", "rollup": "ROLLUP", "groupingsets": "GROUPING SETS"}
 
 
 @dataclass(slots=True)
 class Group:
-    """A group in the making: its keys, its window, and the aggregates that were asked for."""
+    """A group while it is planned: its keys, its window, and the aggregates used."""
 
     planner: Planner
     relation: Relation
@@ -47,11 +47,11 @@ class Group:
     tree: Any
     keys: dict[str, Value] = field(default_factory=dict)
     window: Window | None = None
-    # It is one of its own, such as TUMBLE(ts, ...): bounds of the windows before are keys like others.
+    # The window is written in GROUP BY, such as TUMBLE(ts, ...): bounds of previous windows are then plain keys.
     own: bool = False
-    # Which bounds of it are named.
+    # Which of its bounds are used.
     bounds: set[Role] = field(default_factory=set)
-    # The window is one of rows of windows, and as long as those from its start on.
+    # The window groups rows of previous windows, and has their length.
     length: timedelta | None = None
     made: dict[str, Aggregated] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
@@ -60,12 +60,12 @@ class Group:
 def grouped(
     planner: Planner, relation: Relation, tree: Any, place: Place
 ) -> tuple[Relation, list[tuple[str, Value, Any]]]:
-    """The rows of groups, and the select list over them."""
+    """The grouped rows, and the select list over them."""
     if relation.keys is not None:
         raise planner.error(
-            "an aggregate over rows that are replaced later would count them again",
+            "cannot aggregate an updating result, whose rows would be counted again",
             tree.args.get("group") or tree.expressions[0],
-            remedy="group by a window before, such as TUMBLE(ts, INTERVAL '1' DAY)",
+            remedy="group by a window first, such as TUMBLE(ts, INTERVAL '1' DAY)",
         )
     group = Group(planner, relation, place, tree)
     items = items_of(planner, relation, tree)
@@ -92,7 +92,7 @@ def grouped(
 
 
 def items_of(planner: Planner, relation: Relation, tree: Any) -> list[tuple[str, Any]]:
-    """The items of a select list with their names, `*` taken apart."""
+    """The items of a select list with their names, `*` expanded."""
     from sqlglot import exp
 
     found: list[tuple[str, Any]] = []
@@ -113,8 +113,8 @@ def _key_trees(planner: Planner, tree: Any, items: Sequence[tuple[str, Any]]) ->
     distinct = tree.args.get("distinct")
     if distinct is not None and (group is not None or any(aggregates_in(item) for _, item in items)):
         raise planner.error(
-            "DISTINCT beside GROUP BY or an aggregate is not supported", tree.expressions[0],
-            remedy="leave DISTINCT out, or group again: SELECT a FROM (SELECT ...) AS t GROUP BY a",
+            "DISTINCT with GROUP BY or an aggregate is not supported", tree.expressions[0],
+            remedy="remove DISTINCT, or group again: SELECT a FROM (SELECT ...) AS t GROUP BY a",
         )  # fmt: skip
     if group is None:
         return [item.unalias() for _, item in items] if distinct is not None else []
@@ -122,12 +122,14 @@ def _key_trees(planner: Planner, tree: Any, items: Sequence[tuple[str, Any]]) ->
 
 
 def _add_key(group: Group, tree: Any) -> None:
-    """Take a part of GROUP BY: a window, a bound of one, or a key."""
+    """Adds a part of GROUP BY: a window, a bound of one, or a key."""
     planner = group.planner
     if tree.key in SEVERAL:
         raise planner.error(f"{SEVERAL[tree.key]} is not supported", tree, remedy="write one query for each grouping")
     if tree.key == "literal":
-        raise planner.error("GROUP BY takes no numbers of columns", tree, remedy="write the column or its expression")
+        raise planner.error(
+            "GROUP BY does not accept column numbers", tree, remedy="write the column or its expression"
+        )
     if _is_window(tree):
         kind = tree.name.removeprefix(CALL)
         value = planner.over(group.relation).value(tree.expressions[0])
@@ -148,17 +150,17 @@ def _add_key(group: Group, tree: Any) -> None:
 
 
 def _is_window(tree: Any) -> bool:
-    """Whether a part of GROUP BY is TUMBLE(ts, ...) or the like."""
+    """Whether a part of GROUP BY is a window such as TUMBLE(ts, ...)."""
     return tree.key == "anonymous" and tree.name.removeprefix(CALL) in KINDS and bool(tree.expressions)
 
 
 def _same(group: Group, tree: Any) -> int:
-    """The item of the select list that equals a key."""
+    """The index of the item of the select list that equals a key."""
     return next((id(item.unalias()) for item in group.tree.expressions if item.unalias() == tree), 0)
 
 
 def _bounds(group: Group, value: Value, tree: Any) -> bool:
-    """Whether the key is the bound of a window, which is then the one to group by."""
+    """Whether the key is a bound of a window; then the group is by that window."""
     relation = group.relation
     group.bounds.add(value.role)
     if relation.pending is not None:
@@ -175,7 +177,7 @@ def _bounds(group: Group, value: Value, tree: Any) -> bool:
 
 def _set_window(group: Group, window: Window, at: Any) -> None:
     if group.window is not None and group.window != window:
-        raise group.planner.error("GROUP BY names two windows", at, remedy="group by one, and join the two queries")
+        raise group.planner.error("GROUP BY has two windows", at, remedy="group by one, and join the two queries")
     group.window = window
 
 
@@ -184,7 +186,7 @@ def _made(group: Group) -> Any:
 
 
 def _resolved(group: Group, tree: Any) -> Value | None:
-    """What a tree is behind the group: a key, a bound of the window, or an aggregate."""
+    """The value of a tree after grouping: a key, a bound of the window, or an aggregate."""
     if tree.key in ("anonymous", "filter") and is_aggregate(tree):
         return _aggregate(group, tree)
     if tree.key == "anonymous" and (role := _auxiliary(group, tree)) is not None:
@@ -196,7 +198,7 @@ def _resolved(group: Group, tree: Any) -> Value | None:
 
 
 def _of_group(group: Group, tree: Any, before: Value) -> Value | None:
-    """What a value of the rows before is behind the group; None for one that is computed of others."""
+    """The value after grouping of a value before it; None for a value computed from others."""
     for name, key in group.keys.items():
         if key.text == before.text:
             return Value(quote_name(name), key.type, key.role if key.role == "proctime" else "")
@@ -204,7 +206,7 @@ def _of_group(group: Group, tree: Any, before: Value) -> Value | None:
         return _bound(group, before.role, tree)
     if tree.key in ("column", "dot"):
         raise group.planner.error(
-            f"{tree.name!r} is neither a key of GROUP BY nor inside an aggregate",
+            f"{tree.name!r} is neither a key of GROUP BY nor in an aggregate",
             tree,
             remedy=f"add it to GROUP BY, or write MAX({tree.name})",
         )
@@ -212,14 +214,14 @@ def _of_group(group: Group, tree: Any, before: Value) -> Value | None:
 
 
 def _before(group: Group, tree: Any) -> Value | None:
-    """The value of a tree over the rows before; None for one that holds aggregates or auxiliary functions."""
+    """The value of a tree before grouping; None if it has aggregates or auxiliary functions."""
     if any(is_aggregate(call) or _auxiliary(group, call) is not None for call in calls_in(tree)):
         return None
     return group.planner.over(group.relation).value(tree)
 
 
 def _auxiliary(group: Group, tree: Any) -> Role | None:
-    """The bound that TUMBLE_START(...) and the like stand for."""
+    """The bound of TUMBLE_START(...) and similar functions."""
     name = tree.name.removeprefix(CALL)
     kind, sign, last = name.partition("_")
     role = SUFFIXES.get(sign + last) if kind in KINDS else None
@@ -238,12 +240,12 @@ def _bound(group: Group, role: Role, tree: Any) -> Value:
         kind = tree.name.removeprefix(CALL).partition("_")[0]
         window, _ = window_of(group.planner, kind, tree.expressions[0], value, tree.expressions[1:], tree)
         if window != group.window:
-            raise group.planner.error("this is another window than that of GROUP BY", tree, remedy="write the same one")
+            raise group.planner.error("this is not the window of GROUP BY", tree, remedy="write the same one")
     return _bound_values(group)[role]
 
 
 def _bound_values(group: Group) -> Mapping[Role, Value]:
-    assert group.window is not None  # noqa: S101  asked for before
+    assert group.window is not None  # noqa: S101  checked before
     end = "`end_time`" if group.length is None else f"(`start_time` + {duration_text(group.length)})"
     return bound_values("`start_time`", end)
 
@@ -251,7 +253,7 @@ def _bound_values(group: Group) -> Mapping[Role, Value]:
 def _aggregate(group: Group, tree: Any) -> Value:
     made = aggregated(group.planner.over(group.relation), tree)
     if made.own is not None and group.window is None:
-        raise group.planner.error(f"{made.kind} needs a window, whose rows it keeps", tree, remedy=BY_WINDOW)
+        raise group.planner.error(f"{made.kind} needs a window", tree, remedy=BY_WINDOW)
     known = next((name for name, other in group.made.items() if other == made), None)
     if known is None:
         wanted = group.names.get(id(tree)) or made.kind.lower()
@@ -261,7 +263,7 @@ def _aggregate(group: Group, tree: Any) -> Value:
 
 
 def _windowed(group: Group) -> Relation:
-    """The window, with what must be computed before it."""
+    """The window, after the fields that it needs."""
     planner, place, relation = group.planner, group.place, group.relation
     often = group.window is None
     if relation.apart or (often and relation.stateful):
@@ -293,12 +295,12 @@ def _windowed(group: Group) -> Relation:
 
 
 def _renamed(name: str, value: Value) -> Value:
-    """A key under its name; one whose field is called otherwise is computed."""
+    """A key under its name; one whose field has another name is computed."""
     return value if value.field == name else replace(value, text=f"({value.text})")
 
 
 def _result(group: Group, relation: Relation, stream: Any, fields: Mapping[str, str], *, often: bool) -> Relation:
-    """The rows of groups; their columns are asked for by `_resolved`, so none has a name yet."""
+    """The grouped rows; `_resolved` provides their columns, so they have no names yet."""
     twice = fires_often(group.place) and not often
     keys = tuple(fields[name] for name in group.keys)
     names = (*keys, *group.made, "start_time", "end_time", "fire_time")
@@ -310,7 +312,7 @@ def _result(group: Group, relation: Relation, stream: Any, fields: Mapping[str, 
         stateful=True,
         delay=timedelta(0),
         keys=keys if often else (*keys, place_field(group.window)) if twice else None,
-        # Of windows that are grouped again it is the one of before.
+        # For windows that are grouped again, the previous one.
         window=None if often else group.window if group.length is None else group.relation.window,
         pending=None,
     )
@@ -319,7 +321,7 @@ def _result(group: Group, relation: Relation, stream: Any, fields: Mapping[str, 
 def _having(planner: Planner, relation: Relation, conditions: Sequence[Value], tree: Any, place: Place) -> Relation:
     if relation.keys is not None:
         raise planner.error(
-            "HAVING over a group that changes would have to take rows back", tree, remedy="group by a window"
+            "HAVING over an updating group would have to retract rows", tree, remedy="group by a window"
         )
     text = " AND ".join(each.text for each in conditions)
     stream = relation.stream.filter(Value(text).plain, name=planner.name(place, "having", tree))

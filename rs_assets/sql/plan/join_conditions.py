@@ -1,4 +1,4 @@
-"""The conditions of a join: those of one side, keys, bounds in time, and those that are left for pairs."""
+"""The conditions of a join: on one side, keys, time bounds, and conditions on pairs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rs_assets.sql.plan.planner import Place, Planner
 from rs_assets.sql.plan.relation import NONE, Column, Relation, Scope
 from rs_assets.sql.read.durations import duration
 
-# What `a op b` says of the difference b - a: whether it is bounded below, above, or on both sides.
+# Whether `a op b` bounds the difference b - a below, above, or on both sides.
 COMPARED: Final = {
     "lte": (True, False),
     "lt": (True, False),
@@ -25,7 +25,7 @@ COMPARED: Final = {
     "gt": (False, True),
     "eq": (True, True),
 }
-# The sides whose rows may be dropped before a join: those that it keeps only with a partner.
+# The sides whose rows may be dropped before a join: those without unmatched rows in the result.
 FILTERED: Final[Mapping[JoinType, tuple[str, ...]]] = MappingProxyType(
     {"inner": ("left", "right"), "semi": ("left", "right"), "left": ("right",), "anti": ("right",), "right": ("left",)}
 )
@@ -33,7 +33,7 @@ FILTERED: Final[Mapping[JoinType, tuple[str, ...]]] = MappingProxyType(
 
 @dataclass(slots=True)
 class Join:
-    """A join in the making: its sides, and what its conditions are for."""
+    """A join while it is planned: its sides and its classified conditions."""
 
     planner: Planner
     left: Relation
@@ -55,7 +55,7 @@ class Join:
 
 
 def later(join: Join, tree: Any) -> bool:
-    """Whether a condition of WHERE names a table that is joined only later."""
+    """Whether a condition of WHERE uses a table that is joined later."""
     from sqlglot import exp
 
     tables = join.left.tables | join.right.tables
@@ -68,7 +68,7 @@ def later(join: Join, tree: Any) -> bool:
 
 
 def _side(join: Join, tree: Any) -> str:
-    """Which sides a tree names columns of: 'left', 'right', 'both' or '' for neither."""
+    """The sides whose columns a tree uses: 'left', 'right', 'both' or '' for neither."""
     from sqlglot import exp
 
     scope = Scope(join.planner.text, join.both)
@@ -91,7 +91,7 @@ def _within(value: Value, of: Value) -> bool:
 
 
 def take(join: Join, tree: Any) -> None:
-    """Decide what a condition is for: one side, the keys, the bound in time, or the pairs that are left."""
+    """Classifies a condition: one side, the keys, the time bound, or the remaining pairs."""
     if tree.key == "between":
         from sqlglot import exp
 
@@ -104,7 +104,7 @@ def take(join: Join, tree: Any) -> None:
     side = _side(join, tree)
     if not side and _never(tree):
         raise join.planner.error(
-            "this condition is true for no row", tree, remedy="leave it out, or compare columns of both sides"
+            "this condition is never true", tree, remedy="remove it, or compare columns of both sides"
         )
     if side in ("left", "right") and _may_filter(join, side):
         _filter(join, side, tree)
@@ -133,7 +133,7 @@ def _filter(join: Join, side: str, tree: Any) -> None:
 
 
 def _compared(join: Join, tree: Any) -> bool:
-    """Take a comparison of both sides as a key or as a bound in time; False if it is neither."""
+    """Adds a comparison of both sides as a key or as a time bound; False if it is neither."""
     first, second = tree.this, tree.expression
     swapped = _side(join, first) == "right"
     if swapped:
@@ -155,7 +155,7 @@ def _bound(join: Join, first: Any, second: Any, tree: Any, *, swapped: bool) -> 
     if left is None or right is None:
         return False
     if tree.key == "eq" and left[0].role == right[0].role == "end":
-        # Windows of one kind that end together start together.
+        # Windows of one kind with equal ends have equal starts.
         starts = [_start(join.left), _start(join.right)] if same_window(join) else [None]
         if None in starts:
             return False
@@ -166,7 +166,7 @@ def _bound(join: Join, first: Any, second: Any, tree: Any, *, swapped: bool) -> 
     below, above = COMPARED[tree.key]
     if swapped:
         below, above = above, below
-    # left + a <= right + b: the right one is later by a - b at least.
+    # left + a <= right + b: the right one is later by at least a - b.
     difference = left[1] - right[1]
     if below:
         join.lower = difference if join.lower is None else max(join.lower, difference)
@@ -180,12 +180,12 @@ def _bound(join: Join, first: Any, second: Any, tree: Any, *, swapped: bool) -> 
 
 
 def _start(relation: Relation) -> Value | None:
-    """The start of the windows that its rows are in, if it is a column."""
+    """The start of the windows of its rows, if it is a column."""
     return next((column.value for column in relation.columns if column.value.role == "start"), None)
 
 
 def same_window(join: Join) -> bool:
-    """Whether both sides are in windows of one kind, be they grouped or not."""
+    """Whether both sides are in windows of one kind, grouped or not."""
     kinds = [_kind(side) for side in (join.left, join.right)]
     return kinds[0] is not None and kinds[0] == kinds[1]
 
@@ -198,7 +198,7 @@ def _kind(relation: Relation) -> tuple[timedelta, timedelta, timedelta] | None:
 
 
 def _time(join: Join, relation: Relation, tree: Any) -> tuple[Value, timedelta] | None:
-    """The event time that a tree is, with an interval added or not; None for something else."""
+    """The event time of a tree, with or without an added interval; None for anything else."""
     if tree.key == "paren":
         return _time(join, relation, tree.this)
     if tree.key in ("add", "sub") and tree.expression.key == "interval":

@@ -1,4 +1,4 @@
-"""JOIN: of two streams by keys and time, by windows, or without bound; of a stream with a dimension."""
+"""JOIN: of two streams by keys and time, by windows, or without a bound; of a stream with a dimension."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from rs_assets.sql.plan.windowing import bound_values
 
 Item = Callable[[Planner, Any, Place], Relation]
 KINDS: Final[dict[str, JoinType]] = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
-# What the joins that keep rows of the left side alone are in SQL.
+# SQL names of the joins that only keep rows of the left side.
 ENDLESS: Final[dict[str, str]] = {"semi": "a sub-query", "anti": "a sub-query with NOT"}
 
 
 def joined(
     planner: Planner, left: Relation, tree: Any, conditions: list[Any], place: Place, item: Item
 ) -> tuple[Relation, list[Any]]:
-    """`left` joined with what `tree` names; of the conditions of WHERE those are returned that are left over."""
+    """`left` joined with `tree`, and the remaining conditions of WHERE."""
     if is_lateral(tree.this):
         return expanded(planner, left, tree, place), conditions
     how = _how(planner, tree)
@@ -58,26 +58,26 @@ def _how(planner: Planner, tree: Any) -> JoinType:
 
 
 def read_again(planner: Planner, left: Relation, tree: Any, place: Place) -> Place:
-    """The place, at the next reading of sources that the left side reads already."""
+    """The place with the next reading, if the left side reads a source already."""
     while left.origins & origins_of(planner, tree, place):
         place = replace(place, reading=place.reading + 1)
     return place
 
 
 def check_sides(planner: Planner, left: Relation, right: Relation, tree: Any) -> None:
-    """SqlError for rows that are replaced later, and for two tables of one name."""
+    """SqlError for an updating result, and for two tables with one name."""
     for side in (left, right):
         if side.keys is not None:
             raise planner.error(
-                "a join of rows that are replaced later", tree, remedy="group by a window, whose rows do not change"
+                "cannot join an updating result", tree, remedy="group by a window, whose rows do not change"
             )
     twice = left.tables & right.tables
     if twice:
-        raise planner.error(f"two tables are called {min(twice)!r}", tree, remedy="name one of them: JOIN t AS other")
+        raise planner.error(f"duplicate table name {min(twice)!r}", tree, remedy="rename one of them: JOIN t AS other")
 
 
 def made_join(join: Join) -> Relation:
-    """The join, with all that must be a field before it."""
+    """The join, after the fields that it needs."""
     planner = join.planner
     right = join.place.inside(min(join.right.tables, default="right"))
     join.left = _apart(join, join.left, join.place, needed=join.left.apart)
@@ -87,10 +87,9 @@ def made_join(join: Join) -> Relation:
     within = _interval(join)
     if within is None and join.how != "inner":
         raise planner.error(
-            f"{ENDLESS.get(join.how, f'a {join.how.upper()} JOIN')} without a bound in time never knows when a row"
-            " stays alone",
+            f"{ENDLESS.get(join.how, f'a {join.how.upper()} JOIN')} needs a time bound to know when a row is unmatched",
             join.at,
-            remedy="bound it: AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '10' MINUTE",
+            remedy="add one: AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '10' MINUTE",
         )
     if within is not None and within.exact and join.times is not None:
         join.pairs.append(join.times)
@@ -102,12 +101,12 @@ def made_join(join: Join) -> Relation:
 
 
 def _apart(join: Join, side: Relation, place: Place, *, needed: bool) -> Relation:
-    """A side in a query of its own, if it is `needed`: a join without bound follows no other state."""
+    """A side in a separate query, if `needed`: a join without a bound cannot follow other state."""
     return shuffled(join.planner, side, place, join.at) if needed else side
 
 
 def _interval(join: Join) -> Interval | None:
-    """The bound in time, None if one side of it is missing: then its conditions hold for pairs."""
+    """The time bound, None if one side of it is missing: then its conditions apply to pairs."""
     times = join.times
     real = times is not None and all(each.field is not None for each in times)
     if join.lower is None or join.upper is None or not real:
@@ -116,20 +115,20 @@ def _interval(join: Join) -> Interval | None:
     try:
         return Interval.of(before=-join.lower, after=join.upper)
     except TopologyError as error:
-        raise join.planner.error(error.what, join.at, remedy="turn the bound of the later time round") from error
+        raise join.planner.error(error.what, join.at, remedy="swap the bounds of the later time") from error
 
 
 def _by_window(join: Join) -> Relation:
-    """A join of rows of two tables that are in the same window."""
+    """A join of rows of two tables in the same window."""
     left, right = join.left.pending, join.right.pending
     same = left is not None and right is not None and left.field and right.field and same_window(join)
     if not same or join.lower != NONE or join.upper != NONE or left is None or right is None:
         raise join.planner.error(
-            "a join of rows in windows goes by equal windows of both sides",
+            "a join of windowed rows needs equal windows of both sides",
             join.at,
             remedy="ON a.window_start = b.window_start AND a.window_end = b.window_end AND a.id = b.id",
         )
-    assert isinstance(left.window, TumblingWindow | HoppingWindow)  # noqa: S101  _same_window knows no others
+    assert isinstance(left.window, TumblingWindow | HoppingWindow)  # noqa: S101  same_window allows only these
     made = _written(join, replace(left.window, time_field=None), (str(left.field), str(right.field)))
     bounds = bound_values("`start_time`", "`end_time`")
     columns = tuple(replace(c, value=bounds.get(c.value.role, c.value)) for c in made.columns)
@@ -139,7 +138,7 @@ def _by_window(join: Join) -> Relation:
 
 
 def _written(join: Join, within: Bound, times: tuple[str, str] | None) -> Relation:
-    """The step of the join, and its rows."""
+    """The step of the join, and its result."""
     planner, place, at = join.planner, join.place, join.at
     if not join.pairs:
         raise planner.error("a join needs equal columns", at, remedy="add ON a.id = b.id")
@@ -165,7 +164,7 @@ def _written(join: Join, within: Bound, times: tuple[str, str] | None) -> Relati
         water_mark=(left.own_delay, right.own_delay) if times is not None else NONE,
         condition=_condition(join, left, right),
         prefix=prefix,
-        # SQL cannot say so, and Spark's own loses rows beside other steps with state.
+        # Spark's own join loses rows next to other stateful steps; SQL has no option to choose it.
         processor=join.how == "semi",
         name=planner.name(place, "join", at),
     )
@@ -180,14 +179,14 @@ def _written(join: Join, within: Bound, times: tuple[str, str] | None) -> Relati
 
 
 def _texts(left: Value, right: Value) -> tuple[Value, Value]:
-    """A pair of keys; texts with a sign before them, for an empty one equals nothing in a join of the topology."""
+    """A pair of keys; texts get a prefix, because an empty text never matches in a join of the topology."""
     if not all(each.type is not None and each.type.name == "string" for each in (left, right)):
         return left, right
     return replace(left, text=f"('=' || {left.text})"), replace(right, text=f"('=' || {right.text})")
 
 
 def _narrowed(planner: Planner, side: Relation, keys: Sequence[str], place: Place, at: Any) -> Relation:
-    """A side with the fields that its columns, keys and times need, for all others would be kept in state."""
+    """A side with only the fields that its columns, keys and times need; all others would go into state."""
     wanted = [c.value.field for c in side.columns if c.value.field is not None]
     wanted += [side.pending.field] if side.pending is not None and side.pending.field else []
     needed = tuple(dict.fromkeys([*wanted, *keys]))
@@ -198,7 +197,7 @@ def _narrowed(planner: Planner, side: Relation, keys: Sequence[str], place: Plac
 
 
 def _prefix(left: Relation, right: Relation) -> str | None:
-    """What tells the right side's fields from those of the left; None if no name stands on both sides."""
+    """The prefix that distinguishes fields of the right side; None if no name is on both sides."""
     taken = {name.casefold() for name in left.fields}
     prefix = ""
     base = f"{min(right.tables, default='right').lower()}_"
@@ -215,7 +214,7 @@ def _prefixed(column: Column, prefix: str | None) -> Column:
 
 
 def _condition(join: Join, left: Relation, right: Relation) -> str | None:
-    """What must hold for a pair beside keys and times; both sides' fields are told apart by `left.` and `right.`."""
+    """The condition on pairs besides keys and times; fields are prefixed by `left.` and `right.`."""
     if not join.rest:
         return None
     sides = [_sided(column, "left") for column in left.columns] + [_sided(column, "right") for column in right.columns]

@@ -1,4 +1,4 @@
-"""UNNEST and LATERAL TABLE: a row for each element that an expression over the row before gives."""
+"""UNNEST and LATERAL TABLE: a row for each element of an expression over the left row."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ REMEDY: Final = "FROM t CROSS JOIN UNNEST(t.tags) AS x (tag)"
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """An array in Spark SQL, and the columns that each of its elements gives: name, type, and the part it is of one.
+    """An array in Spark SQL, and the columns of its elements: name, type, and part of the element.
 
-    A part is empty for the element itself; a name is empty where only the statement can give one.
+    A part is empty for the element itself; a name is empty if the statement must provide it.
     """
 
     array: str
@@ -34,13 +34,13 @@ class Elements:
 
 
 def is_lateral(tree: Any) -> bool:
-    """Whether a part of FROM makes rows of the row before."""
+    """Whether a part of FROM is UNNEST or LATERAL."""
     unnests = tree.key == "table" and tree.this.key == "anonymous" and tree.this.name == UNNEST
     return unnests or tree.key in ("lateral", "unnest")
 
 
 def expanded(planner: Planner, left: Relation, join: Any, place: Place) -> Relation:
-    """`left` with a row for each element, and with LEFT JOIN also one for a row that has none."""
+    """`left` with a row for each element, and with LEFT JOIN one row for a row without elements."""
     _check(planner, left, join)
     item, outer = join.this, (join.args.get("side") or "").upper() == "LEFT"
     found = _elements(planner, left, item)
@@ -66,21 +66,17 @@ def expanded(planner: Planner, left: Relation, join: Any, place: Place) -> Relat
 def _check(planner: Planner, left: Relation, join: Any) -> None:
     side, kind = ((join.args.get(part) or "").upper() for part in ("side", "kind"))
     if kind not in ("", "INNER", "OUTER", "CROSS"):
-        raise planner.error(f"{kind} JOIN of rows that are made of the row before", join, remedy="use CROSS JOIN")
+        raise planner.error(f"{kind} JOIN of UNNEST or LATERAL is not supported", join, remedy="use CROSS JOIN")
     if side not in ("", "LEFT") or join.args.get("using") or join.args.get("method"):
         raise planner.error(
-            f"{side or 'USING'} of rows that are made of the row before", join, remedy="use CROSS JOIN, or LEFT JOIN"
+            f"{side or 'USING'} is not supported for UNNEST or LATERAL", join, remedy="use CROSS JOIN, or LEFT JOIN"
         )
     if side and (not _on(join) or not all(map(_always, _on(join)))):
-        raise planner.error(
-            "a LEFT JOIN of rows that are made of the row before goes ON TRUE", join, remedy="filter in WHERE behind it"
-        )
+        raise planner.error("a LEFT JOIN of UNNEST or LATERAL must be ON TRUE", join, remedy="filter in WHERE")
     if left.keys is not None:
-        raise planner.error(
-            "rows that are replaced later cannot be taken apart", join, remedy="take them apart before the aggregate"
-        )
+        raise planner.error("cannot unnest an updating result", join, remedy="unnest before the aggregate")
     if join.this.alias and join.this.alias in left.tables:
-        raise planner.error(f"two tables are called {join.this.alias!r}", join, remedy="name one of them otherwise")
+        raise planner.error(f"duplicate table name {join.this.alias!r}", join, remedy="rename one of them")
 
 
 def _on(join: Any) -> list[Any]:
@@ -94,7 +90,7 @@ def _always(tree: Any) -> bool:
 def _elements(planner: Planner, left: Relation, item: Any) -> Elements:
     call = item.this
     if call.key != "anonymous":
-        raise planner.error(f"{call.key.upper()} is no function that makes rows", call, remedy=f"UNNEST: {REMEDY}")
+        raise planner.error(f"{call.key.upper()} is not a table function", call, remedy=f"UNNEST: {REMEDY}")
     made = planner.over(left)
     values = [made.value(each) for each in call.expressions]
     for value in values:
@@ -107,7 +103,7 @@ def _elements(planner: Planner, left: Relation, item: Any) -> Elements:
 
 
 def _called(planner: Planner, left: Relation, call: Any, values: list[Value]) -> Elements:
-    """The rows of a function that makes rows: one of the languages, or of users' own."""
+    """The rows of a table function, built-in or user-defined."""
     function = table_function(planner, call.name.removeprefix(CALL), len(values), call)
     check_arguments(planner.over(left), function.function, values, call)
     try:
@@ -121,15 +117,13 @@ def _unnested(planner: Planner, left: Relation, value: Value, call: Any) -> Elem
     kind = value.type
     shown = planner.over(left).shown(call.expressions[0])
     if kind is None:
-        raise planner.error(
-            f"the type of {shown} is not known, so neither are its elements", call, remedy="UNNEST a column of a table"
-        )
+        raise planner.error(f"the type of {shown} is unknown", call, remedy="UNNEST a column of a table")
     parts = dict(kind.parts)
     if kind.name == "map":
         columns = (("key", parts.get("key"), "key"), ("value", parts.get("value"), "value"))
         return Elements(f"map_entries({value.text})", columns)
     if kind.name != "array":
-        raise planner.error(f"{shown} is {a_type(kind)}, no array", call, remedy="UNNEST takes an ARRAY or a MAP")
+        raise planner.error(f"{shown} is {a_type(kind)}, not an array", call, remedy="UNNEST takes an ARRAY or a MAP")
     element = parts.get("element")
     if element is not None and element.name == "struct":
         return Elements(value.text, tuple((name, each, name) for name, each in element.parts))
@@ -137,25 +131,25 @@ def _unnested(planner: Planner, left: Relation, value: Value, call: Any) -> Elem
 
 
 def _names(planner: Planner, found: Elements, item: Any) -> list[str]:
-    """The names of the columns: those of the statement, else their own."""
+    """The names of the columns: from the statement, else the default ones."""
     alias = item.args.get("alias")
     given = [column.name for column in alias.columns] if alias is not None else []
     own = [name for name, _, _ in found.columns] + (["ordinality"] if item.args.get("ordinality") else [])
     if given and len(given) != len(own):
-        raise planner.error(f"{len(given)} names are given to {len(own)} columns", item, remedy="name each column")
+        raise planner.error(f"expected {len(own)} column names, found {len(given)}", item, remedy="name each column")
     names = given or own
     if not all(names):
         raise planner.error("the elements have no name", item, remedy=f"name them: {REMEDY}")
     twice = next((name for name in names if [n.casefold() for n in names].count(name.casefold()) > 1), None)
     if twice is not None:
-        raise planner.error(f"two columns are called {twice!r}", item, remedy="name them apart: AS x (a, b)")
+        raise planner.error(f"duplicate column {twice!r}", item, remedy="rename one of them: AS x (a, b)")
     return names
 
 
 def _generator(
     fields: Sequence[str], array: str, parts: Sequence[tuple[str, str]], place: Sequence[str], *, outer: bool
 ) -> str:
-    """Spark's generator of the rows: `fields` as they are, beside them `parts` of the element, and its place."""
+    """Spark's generator of the rows: `fields` unchanged, `parts` of the element, and its position."""
     element, index = free_name("element", fields), free_name("place", [*fields, "element"])
     members = [f"{quote(name)}, {quote_name(name)}" for name in fields]
     for name, part in parts:
@@ -163,7 +157,7 @@ def _generator(
     some = f"coalesce(size({array}), 0) > 0"
     counted = f"if({some}, {index} + 1, NULL)" if outer else f"{index} + 1"
     members += [f"{quote(name)}, {counted}" for name in place]
-    # A row without an element has one that is null.
+    # A row without elements gets one that is null.
     among = f"if({some}, {array}, array(NULL))" if outer else array
     taken = f"({element}, {index})" if place else element
     return f"inline(transform({among}, {taken} -> named_struct({', '.join(members)})))"

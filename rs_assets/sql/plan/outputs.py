@@ -1,4 +1,4 @@
-"""Select lists: what a query makes of its rows, which rows it takes, and the names that columns get."""
+"""Select lists: computed columns, filters, and column names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rs_assets.sql.plan.windowing import check_bounds
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column of a select list: its name, none if it has none, and its value over the rows before."""
+    """A column of a select list: its name, empty if it has none, and its value over the input rows."""
 
     name: str
     value: Value
@@ -24,14 +24,14 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """A relation, and what a select list makes of its rows."""
+    """A relation with a select list over its rows."""
 
     relation: Relation
     outputs: tuple[Output, ...]
 
 
 def outputs_of(planner: Planner, relation: Relation, items: Sequence[Any]) -> tuple[Output, ...]:
-    """A select list over a relation, `*` taken apart."""
+    """A select list over a relation, `*` expanded."""
     scope = Scope(planner.text, relation.columns)
     made = planner.over(relation)
     found: list[Output] = []
@@ -63,15 +63,15 @@ def filtered(planner: Planner, relation: Relation, conditions: Sequence[Any], pl
 
 
 def _check_keys(planner: Planner, relation: Relation, conditions: Sequence[Any]) -> None:
-    """Of rows that are replaced only the keys stay as they are: by others a row that was told might have to go."""
+    """In an updating result only keys are fixed: a filter on other columns could require a retraction."""
     scope = Scope(planner.text, relation.columns)
     for tree in (column for each in conditions for column in each.find_all(_column_type())):
         value = scope.find(tree)
         if value is not None and value.field not in (relation.keys or ()):
             raise planner.error(
-                f"{tree.name!r} changes with each update, so a row that passed might have to be taken back",
+                f"{tree.name!r} changes with each update, so a row that passed might have to be retracted",
                 tree,
-                remedy="filter before the aggregate, or read the table that it writes",
+                remedy="filter before the aggregate, or read the table of the result",
             )
 
 
@@ -82,7 +82,7 @@ def _column_type() -> Any:
 
 
 def named(planner: Planner, made: Selected, place: Place, at: Any, names: Sequence[str] = ()) -> Relation:
-    """What a query selected, as a relation of columns with names: computed ones become fields of its rows."""
+    """The result of a query as a relation with named columns: computed columns become fields."""
     outputs = called(planner, made.outputs, names, at)
     relation = made.relation
     computed = {out.name: out.value for out in outputs if out.value.field is None and not _virtual(out.value, relation)}
@@ -97,14 +97,14 @@ def named(planner: Planner, made: Selected, place: Place, at: Any, names: Sequen
 
 
 def _virtual(value: Value, relation: Relation) -> bool:
-    """Whether a value is the clock, or the bound of a window whose rows are not grouped yet."""
+    """Whether a value is processing time, or the bound of a window whose rows are not grouped yet."""
     return value.role == "proctime" or (relation.pending is not None and value.role in ("start", "end", "last"))
 
 
 def called(planner: Planner, outputs: Sequence[Output], names: Sequence[str], at: Any) -> list[Output]:
-    """The columns under `names`, if there are some; SqlError for columns without a name, and for two of one name."""
+    """The columns renamed to `names`, if given; SqlError for unnamed and for duplicate columns."""
     if names and len(names) != len(outputs):
-        raise planner.error(f"{len(names)} names are given to {len(outputs)} columns", at, remedy="name each column")
+        raise planner.error(f"expected {len(outputs)} column names, found {len(names)}", at, remedy="name each column")
     made = [replace(out, name=name) for out, name in zip(outputs, names or [o.name for o in outputs], strict=True)]
     seen: set[str] = set()
     for out in made:
@@ -112,14 +112,14 @@ def called(planner: Planner, outputs: Sequence[Output], names: Sequence[str], at
             raise planner.error("a computed column has no name", out.at, remedy="name it: expression AS name")
         if out.name.casefold() in seen:
             raise planner.error(
-                f"two columns are called {out.name!r}", out.at, remedy=f"rename one of them: ... AS {out.name}_2"
+                f"duplicate column {out.name!r}", out.at, remedy=f"rename one of them: ... AS {out.name}_2"
             )
         seen.add(out.name.casefold())
     return made
 
 
 def mapped(planner: Planner, relation: Relation, outputs: Sequence[Output], place: Place, at: Any) -> Relation:
-    """Rows of just these columns."""
+    """Rows with only these columns."""
     real = [out for out in outputs if not _virtual(out.value, relation)]
     texts = [f"{out.value.plain} AS {quote_name(out.name)}" for out in real]
     stream = relation.stream.map(*texts, name=planner.name(place, "select", at))

@@ -1,4 +1,4 @@
-"""OVER: aggregates over the rows before each row, in the order of event time."""
+"""OVER: aggregates over previous rows, in event-time order."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from rs_assets.sql.read.types import TIMESTAMP
 
 NONE: Final = timedelta(0)
 END_TIME: Final = "end_time"
-# Functions that are none of a group, and why they are not read.
+# Functions that are not aggregates, and why they are not supported.
 REFUSED: Final = MappingProxyType(
     {
-        "LEAD": "rows behind a row are not there yet when it is told: LAG looks back",
+        "LEAD": "following rows do not exist yet when a row is emitted: use LAG",
         "ROW_NUMBER": "COUNT(*) OVER (ORDER BY ts ROWS UNBOUNDED PRECEDING) numbers rows, "
         "or limit it outside: WHERE rn <= 3",
         "RANK": "COUNT(*) OVER (ORDER BY ts ROWS UNBOUNDED PRECEDING) numbers rows",
         "DENSE_RANK": "COUNT(*) OVER (ORDER BY ts ROWS UNBOUNDED PRECEDING) numbers rows",
-        "NTILE": "streams have no end, so nothing can be divided by their number",
-        "PERCENT_RANK": "streams have no end, so nothing can be divided by their number",
-        "CUME_DIST": "streams have no end, so nothing can be divided by their number",
-        "NTH_VALUE": "LAG(x, n) is the value n rows before",
+        "NTILE": "streams have no end, so their number of rows is unknown",
+        "PERCENT_RANK": "streams have no end, so their number of rows is unknown",
+        "CUME_DIST": "streams have no end, so their number of rows is unknown",
+        "NTH_VALUE": "use LAG(x, n), the value n rows before",
     }
 )
 
 
 @dataclass(slots=True)
 class Over:
-    """A step in the making: its window, the aggregates that were asked for, and the fields of rows that are kept."""
+    """A step while it is planned: its window, the aggregates used, and the fields kept of each row."""
 
     planner: Planner
     relation: Relation
@@ -55,11 +55,11 @@ class Over:
     made: dict[str, Aggregated] = field(default_factory=dict)
 
     def free(self, wanted: str) -> str:
-        """A name for a field that nothing else has."""
+        """An unused name for a field."""
         return free_name(wanted, [*RESERVED, *self.relation.fields, *self.parts, *self.kept, *self.made])
 
     def keep(self, value: Value) -> str:
-        """The field that has `value` of the row itself."""
+        """The field with `value` of the row itself."""
         for names in (self.parts, self.kept):
             for name, other in names.items():
                 if other.text == value.text:
@@ -80,7 +80,7 @@ def windows_in(tree: Any) -> list[Any]:
 
 
 def over(planner: Planner, relation: Relation, tree: Any, place: Place) -> Selected:
-    """Each row with aggregates over those before it, and the select list over them."""
+    """Each row with aggregates over previous rows, and the select list over them."""
     windows = windows_in(tree)
     first = windows[0]
     _check_rows(planner, relation, first)
@@ -94,15 +94,15 @@ def over(planner: Planner, relation: Relation, tree: Any, place: Place) -> Selec
 
 def _check_rows(planner: Planner, relation: Relation, at: Any) -> None:
     if relation.keys is not None:
-        raise planner.error("OVER over rows that are replaced later", at, remedy="group by a window before")
+        raise planner.error("cannot use OVER on an updating result", at, remedy="group by a window first")
     if relation.pending is not None:
         raise planner.error(
-            "OVER beside a window whose rows are not grouped", at, remedy="name the table without its window"
+            "cannot use OVER on windowed rows that are not grouped", at, remedy="use the table without its window"
         )
 
 
 def _step(planner: Planner, relation: Relation, windows: list[Any]) -> Over:
-    """What all windows of a select list have in common."""
+    """The common frame of all windows of a select list."""
     made = planner.over(relation)
     found: Over | None = None
     for each in windows:
@@ -118,8 +118,8 @@ def _step(planner: Planner, relation: Relation, windows: list[Any]) -> Over:
         same = {value.text for value in found.parts.values()} == set(parts)
         if joined is None or not same or time != found.time:
             raise planner.error(
-                "the functions of one SELECT go over different windows", each,
-                remedy="put the one into a sub-query, and the other around it",
+                "the functions of one SELECT have different windows", each,
+                remedy="compute one in a sub-query, and the other outside",
             )  # fmt: skip
         found.frame = joined
     assert found is not None  # noqa: S101  there are windows
@@ -127,27 +127,27 @@ def _step(planner: Planner, relation: Relation, windows: list[Any]) -> Over:
 
 
 def _time(planner: Planner, made: Expressions, window: Any) -> str:
-    """The field of event time that rows are ordered by."""
+    """The event-time field that orders the rows."""
     if window.args.get("alias") is not None:
-        raise planner.error(f"the window {window.alias!r} is not known", window, remedy=f"write it behind OVER: {FORM}")
+        raise planner.error(f"unknown window {window.alias!r}", window, remedy=f"write it after OVER: {FORM}")
     orders = window.args["order"].expressions if window.args.get("order") is not None else []
     if not orders:
-        raise planner.error("OVER without ORDER BY has no rows before a row", window, remedy=FORM)
+        raise planner.error("OVER needs ORDER BY", window, remedy=FORM)
     if len(orders) > 1 or orders[0].args.get("desc"):
         raise planner.error(
-            "OVER goes up by the event time alone", orders[-1], remedy="ORDER BY ts, the column of WATERMARK"
+            "OVER must be ordered by event time, ascending", orders[-1], remedy="ORDER BY ts, the column of WATERMARK"
         )
     tree = orders[0].this
     time = event_field(planner, tree, made.value(tree) if tree.key == "column" else None)
     if time is None:
         raise planner.error(
-            "the time of arrival is one for all rows of a batch", tree, remedy="order by the event time: ORDER BY ts"
+            "all rows of a batch have the same processing time", tree, remedy="order by the event time: ORDER BY ts"
         )
     return time
 
 
 def _resolved(step: Over, tree: Any) -> Value | None:
-    """What a tree is of the rows with their aggregates."""
+    """The value of a tree over the rows with their aggregates."""
     if tree.key == "window":
         return _aggregate(step, tree)
     if tree.key in ("literal", "null", "boolean") or any(each.key == "window" for each in tree.walk()):
@@ -159,8 +159,8 @@ def _resolved(step: Over, tree: Any) -> Value | None:
         return Value(quote_name(END_TIME), TIMESTAMP, "rowtime")
     if value.type is not None and "map<" in value.type.text:
         raise step.planner.error(
-            f"{step.planner.text.written(tree)} is a MAP, by which rows of one time have no order", tree,
-            remedy="take a value of it: pairs['key']",
+            f"{step.planner.text.written(tree)} is a MAP, which cannot order rows of the same time", tree,
+            remedy="use a value of it: pairs['key']",
         )  # fmt: skip
     return Value(quote_name(step.keep(value)), value.type)
 
@@ -191,9 +191,7 @@ def _made(step: Over, window: Any) -> Aggregated:
         )
     made = aggregated(planner.over(step.relation), window.this)
     if made.own is not None:
-        raise planner.error(
-            f"{name} is not supported with OVER", window, remedy="group by a window, whose rows it keeps"
-        )
+        raise planner.error(f"{name} is not supported with OVER", window, remedy="group by a window")
     return made
 
 
@@ -203,7 +201,7 @@ def _value_of(function: str) -> Callable[[Planner, Expressions, Any], Aggregated
         if len(call.expressions) != 1:
             raise planner.error(f"{name} takes one argument", call, remedy=f"write {name}(column)")
         value = values.value(call.expressions[0])
-        # In Flink nulls are passed over.
+        # Flink skips nulls.
         nulls = ", true" if planner.text.dialect == "flink" else ""
         return Aggregated(name, f"{function}({value.plain}{nulls})", value.type)
 
@@ -215,17 +213,17 @@ def _lag(planner: Planner, values: Expressions, call: Any) -> Aggregated:
     value = values.value(call.expressions[0])
     other = values.value(call.expressions[2]) if len(call.expressions) > 2 else None
     if other is not None and call.expressions[2].key not in ("literal", "neg", "boolean", "null"):
-        raise planner.error("what LAG gives for no row is a constant", call.expressions[2], remedy="LAG(x, 1, 0)")
+        raise planner.error("the default of LAG must be a constant", call.expressions[2], remedy="LAG(x, 1, 0)")
     if other is not None and None not in (value.type, other.type) and other.type != value.type:
         other = Value(f"CAST({other.plain} AS {value.type.text if value.type else ''})", value.type)
-    # An array of texts has no place for a row without a value, one of rows has.
+    # collect_list skips nulls, but keeps structs of null.
     rows = f"collect_list(named_struct('v', {value.plain}))"
     found = f"try_element_at({rows}, {-(reach + 1)}).v"
     text = found if other is None else f"CASE WHEN count(1) > {reach} THEN {found} ELSE {other.text} END"
     return Aggregated("LAG", text, value.type)
 
 
-# Functions of rows in their order.
+# Functions that depend on the order of rows.
 ROWS: Final[Mapping[str, Callable[[Planner, Expressions, Any], Aggregated]]] = MappingProxyType(
     {"FIRST_VALUE": _value_of("first"), "LAST_VALUE": _value_of("last"), "LAG": _lag}
 )
@@ -260,5 +258,5 @@ def _rows(step: Over, at: Any, place: Place) -> Relation:
 
 
 def _apart(name: str, value: Value) -> Value:
-    """A value under its name; one whose field is called otherwise is computed."""
+    """A value under its name; one whose field has another name is computed."""
     return value if value.field == name else replace(value, text=f"({value.text})")

@@ -1,4 +1,4 @@
-"""What all parts of a query's plan share: the statements, the names of steps, and the streams made so far."""
+"""Shared state of planning: the statements, the names of steps, and the streams made so far."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LONGEST_NAME: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class NamedQuery:
-    """A query of WITH, and those that it may read by their names: the ones before it, and those around its WITH."""
+    """A query of WITH, and the queries that it can read by name: previous ones, and those of outer WITHs."""
 
     tree: Any
     local: Mapping[str, NamedQuery]
@@ -37,18 +37,18 @@ class NamedQuery:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a query stands: the name that its steps begin with, and which reading of its sources it is.
+    """The context of a query: the prefix of its step names, and the number of the reading of its sources.
 
-    Both sides of a join must not come from one source, so the right one reads it again. `local` are those of WITH.
+    Both sides of a join must not share a source, so the right one reads it again. `local` are the queries of WITH.
     """
 
     base: str
     reading: int = 1
     local: Mapping[str, NamedQuery] = field(default_factory=dict)
     firing: Firing = ONCE
-    # The table whose INSERT it belongs to.
+    # The table of its INSERT.
     root: str = ""
-    # The columns that a query is written to, if their table keeps the newest row of each key.
+    # The target columns of a query, if their table keeps the newest row of each key.
     kept_in: tuple[Column, ...] = ()
 
     def inside(self, name: str) -> Place:
@@ -58,27 +58,27 @@ class Place:
 
 @dataclass(slots=True)
 class Planner:
-    """Makes steps of a pipeline for queries; each view is made once for each reading."""
+    """Plans queries as steps of a pipeline; each view is planned once for each reading."""
 
     text: Text
     catalog: Catalog
     begin: DataStreamSource
-    # Rows and channels that the program gives for tables.
+    # Rows and channels that the program passes for tables.
     bound: Mapping[str, Any]
     made: dict[tuple[str, int, Firing], Relation] = field(default_factory=dict)
-    # The names of steps, each with the offset of what it was made for.
+    # The names of steps, each with the offset of its clause.
     steps: dict[str, int] = field(default_factory=dict)
     reading: set[str] = field(default_factory=set)
 
     def name(self, place: Place, kind: str, at: object) -> str:
-        """A name for a step, which depends on nothing but the names in the statement and what the step is for."""
+        """A name for a step, which depends only on the names in the statement and the kind of step."""
         again = f"_{place.reading}" if place.reading > 1 else ""
         made = free_name(step_name(f"{place.base}_{kind}{again}" if kind else f"{place.base}{again}"), self.steps)
         self.steps[made] = start_of(at)
         return made
 
     def expressions(self, resolve: Resolve) -> Expressions:
-        """Expressions over what `resolve` knows."""
+        """Expressions over the columns of `resolve`."""
         if self.text.dialect == "spark":
             return Expressions(self.text, resolve, SparkCalls(self.catalog.functions), SPARK_RULES, REFUSED)
         return Expressions(self.text, resolve, Calls(self.catalog.functions), RULES, REFUSED)
@@ -88,13 +88,13 @@ class Planner:
         return self.expressions(Scope(self.text, relation.columns).find)
 
     def error(self, what: str, at: object, *, remedy: str = "") -> SqlError:
-        """The error for what stands at a tree, a token or an offset."""
+        """The error at a tree, a token or an offset."""
         return self.text.error(what, at, remedy=remedy)
 
     def with_fields(
         self, relation: Relation, values: Mapping[str, Value], place: Place, kind: str, at: object
     ) -> tuple[Relation, dict[str, str]]:
-        """`relation` with values that are not fields yet as fields; the field of each value by its wanted name."""
+        """`relation` with `values` as fields, added if they are not fields yet; the field of each by wanted name."""
         named, new = dict[str, str](), dict[str, str]()
         for wanted, value in values.items():
             if value.field is not None:
@@ -111,7 +111,7 @@ class Planner:
 
 
 def added(stream: DataStream, columns: Mapping[str, str], name: str) -> DataStream:
-    """`stream` with more fields; their names may be such that Python has no keyword for."""
+    """`stream` with more fields, whose names need not be valid Python keyword arguments."""
     from rs_assets.topology.nodes.step import WithFields
     from rs_assets.topology.user_code.expression import SqlText
 
@@ -120,7 +120,7 @@ def added(stream: DataStream, columns: Mapping[str, str], name: str) -> DataStre
 
 
 def step_name(text: str) -> str:
-    """A legal name of a step, made of names of the statement.
+    """A valid step name, made from names of the statement.
 
     >>> step_name("Hourly Sales_where")
     'hourly_sales_where'
@@ -133,7 +133,7 @@ def step_name(text: str) -> str:
 
 
 def conjuncts(tree: Any) -> Iterator[Any]:
-    """The parts of a condition that AND joins."""
+    """The parts of a condition joined by AND."""
     if tree is None:
         return
     if tree.key == "paren":
@@ -146,7 +146,7 @@ def conjuncts(tree: Any) -> Iterator[Any]:
 
 
 def named_queries(queries: Iterable[Any], around: Mapping[str, NamedQuery]) -> dict[str, NamedQuery]:
-    """The queries that may be read by their names behind a WITH: its own, and those around it."""
+    """The queries that can be read by name after a WITH: its own, and those of outer WITHs."""
     local = dict(around)
     for each in queries:
         local[each.alias] = NamedQuery(each.this, dict(local))
@@ -154,5 +154,5 @@ def named_queries(queries: Iterable[Any], around: Mapping[str, NamedQuery]) -> d
 
 
 def name_of(item: Any) -> str:
-    """The name of an item of a select list: its alias, or that of the column that it is; empty for a computed one."""
+    """The name of an item of a select list: its alias, or the name of its column; empty for a computed one."""
     return item.alias or (item.name if item.key in ("column", "dot") else "")

@@ -1,4 +1,4 @@
-"""Queries: FROM, WHERE, the select list, and what stands between them."""
+"""Queries: FROM, WHERE, the select list, and grouping or ranking in between."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from rs_assets.sql.plan.upsert_dedup import Keeper
 from rs_assets.sql.plan.windowing import pending
 from rs_assets.sql.read.unsupported import check_parts
 
-# What stands in the place of parts of a SELECT that are not read.
+# Replacements of unsupported parts of a SELECT.
 UNREAD: Final = {
     "limit": "streams have no end: rank with ROW_NUMBER() and keep WHERE rn <= n",
-    "order": "streams have no end, so nothing can be ordered: rank with ROW_NUMBER(), or order what is read later",
-    "laterals": f"take an array apart: {REMEDY}",
-    "qualify": "write ROW_NUMBER() into a sub-query and limit it in WHERE",
-    "windows": "write the window behind OVER",
+    "order": "streams have no end, so nothing can be ordered: rank with ROW_NUMBER(), or order when reading",
+    "laterals": f"unnest an array: {REMEDY}",
+    "qualify": "compute ROW_NUMBER() in a sub-query and limit it in WHERE",
+    "windows": "write the window after OVER",
 }
-# What stands in the place of operations on sets.
+# Replacements of set operations.
 SETS: Final = {
-    "except": "write NOT EXISTS (SELECT ...) with equal columns and a bound in time",
-    "intersect": "write EXISTS (SELECT ...) with equal columns and a bound in time",
+    "except": "write NOT EXISTS (SELECT ...) with equal columns and a time bound",
+    "intersect": "write EXISTS (SELECT ...) with equal columns and a time bound",
 }
 
 
 def relation_of(planner: Planner, tree: Any, place: Place, names: Sequence[str] = ()) -> Relation:
-    """The rows of a query as a relation; `names` are those of a view's columns."""
+    """The rows of a query as a relation; `names` are the column names of a view."""
     return named(planner, selected_of(planner, tree, place), place, tree, names)
 
 
 def selected_of(planner: Planner, tree: Any, place: Place) -> Selected:
-    """The select list of a query over the rows that it stands on."""
+    """The select list of a query over its rows."""
     if tree.key in ("subquery", "paren"):
         return selected_of(planner, tree.this, place)
     if tree.args.get("with_") is not None:
@@ -60,12 +60,12 @@ def selected_of(planner: Planner, tree: Any, place: Place) -> Selected:
 
 
 def _check_names(planner: Planner, queries: Sequence[Any]) -> None:
-    """SqlError for two queries of one WITH that have one name."""
+    """SqlError for two queries of one WITH with the same name."""
     known = set[str]()
     for each in queries:
         if each.alias in known:
             at = each.args["alias"].this
-            raise planner.error(f"two queries of WITH are called {each.alias!r}", at, remedy="rename one of them")
+            raise planner.error(f"duplicate query {each.alias!r} in WITH", at, remedy="rename one of them")
         known.add(each.alias)
 
 
@@ -74,7 +74,7 @@ def _select(planner: Planner, tree: Any, place: Place) -> Selected:
     if not tree.expressions:
         raise planner.error("the select list is empty", tree, remedy="name columns: SELECT a, b FROM ...")
     if tree.args.get("from_") is None:
-        raise planner.error("there is no FROM", tree, remedy="streams come from tables: SELECT ... FROM table")
+        raise planner.error("there is no FROM", tree, remedy="add a table: SELECT ... FROM table")
     relation = _rows(planner, tree, place)
     if is_grouped(tree):
         relation, outputs = grouped(planner, relation, tree, place)
@@ -85,7 +85,7 @@ def _select(planner: Planner, tree: Any, place: Place) -> Selected:
 
 
 def _rows(planner: Planner, tree: Any, place: Place) -> Relation:
-    """The rows of FROM that WHERE takes."""
+    """The rows of FROM that pass WHERE."""
     conditions = list(conjuncts(tree.args["where"].this)) if tree.args.get("where") else []
     plain, subqueries = parted(conditions)
     relation, left = _from(planner, tree, plain, place)
@@ -103,7 +103,7 @@ def _from(planner: Planner, tree: Any, conditions: list[Any], place: Place) -> t
         return ranked(planner, inner, conditions, rows_of=_select_rows, list_of=outputs_of, keeper=keeper)
     relation = item(planner, first, place)
     for number, join in enumerate(joins, 1):
-        # Rows that a later RIGHT or FULL JOIN keeps alone must meet the conditions of WHERE behind it.
+        # Unmatched rows of a later RIGHT or FULL JOIN must meet the conditions of WHERE after it.
         alone = any((other.args.get("side") or "").upper() in ("RIGHT", "FULL") for other in joins[number:])
         relation, left = joining.joined(planner, relation, join, [] if alone else conditions, place, item)
         conditions = conditions if alone else left
@@ -111,7 +111,7 @@ def _from(planner: Planner, tree: Any, conditions: list[Any], place: Place) -> t
 
 
 def _keeper(planner: Planner, tree: Any, place: Place) -> Keeper | None:
-    """The table that the rows of a select go to as they are, if it keeps the newest row of each key."""
+    """The table that the rows of a select go to unchanged, if it keeps the newest row of each key."""
     if not place.kept_in or is_grouped(tree) or windows_in(tree):
         return None
     return Keeper(planner, place.kept_in, tree.expressions)
@@ -124,20 +124,22 @@ def _select_rows(planner: Planner, tree: Any, place: Place) -> Relation:
         if tree.args.get(part) is not None:
             name = part.rstrip("_").upper()
             raise planner.error(
-                f"{name} beside ROW_NUMBER()", tree.expressions[0], remedy="put it into a sub-query, and rank its rows"
+                f"{name} with ROW_NUMBER() is not supported",
+                tree.expressions[0],
+                remedy="move it into a sub-query, and rank its rows",
             )
     return _rows(planner, tree, place)
 
 
 def item(planner: Planner, tree: Any, place: Place) -> Relation:
-    """What stands in FROM: a table, a view, a sub-query or a window over one."""
+    """An item of FROM: a table, a view, a sub-query or a window over one."""
     alias = tree.alias
     if tree.key == "subquery":
         return relation_of(planner, tree.this, place.inside(alias), _alias_columns(tree)).called(alias)
     if tree.key != "table" and not is_lateral(tree):
-        raise planner.error(f"{tree.key.upper()} is not supported in FROM", tree, remedy="name a table or a view")
+        raise planner.error(f"{tree.key.upper()} is not supported in FROM", tree, remedy="use a table or a view")
     if is_lateral(tree):
-        raise planner.error("UNNEST and LATERAL stand behind a table, whose rows they take apart", tree, remedy=REMEDY)
+        raise planner.error("UNNEST and LATERAL must follow a table", tree, remedy=REMEDY)
     if tree.this.key == "anonymous":
         return pending(planner, tree.this, place, table).called(alias)
     if tree.args.get("version") is not None:
@@ -161,7 +163,7 @@ def table(planner: Planner, name: Any, place: Place) -> Relation:
     if query is not None:
         return relation_of(planner, query.tree, replace(place.inside(text), local=query.local))
     view = planner.catalog.views.get(text)
-    # EMIT holds for the windows of views, too; a source is the same for all statements.
+    # EMIT also applies to windows of views; a source is shared by all statements.
     key = (text, place.reading, place.firing if view is not None else ONCE)
     if key not in planner.made:
         if view is not None:
@@ -175,7 +177,7 @@ def table(planner: Planner, name: Any, place: Place) -> Relation:
 def _view(planner: Planner, view: Any, place: Place) -> Relation:
     name = view.name.text
     if name in planner.reading:
-        raise planner.error(f"the view {name!r} reads from itself", view.name.start, remedy="read from another one")
+        raise planner.error(f"the view {name!r} reads from itself", view.name.start, remedy="read from another table")
     planner.reading.add(name)
     base = name if place.firing == ONCE else f"{name}_{place.root}"
     inside = Place(step_name(base), place.reading, firing=place.firing, root=place.root)

@@ -1,4 +1,4 @@
-"""ROW_NUMBER() in a sub-query whose number is limited outside: the first rows of a group, and one row of each key."""
+"""ROW_NUMBER() in a sub-query with a limit outside: Top-N of a group, and deduplication by key."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Numbered:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a ranking is by: fields of the rows before, the first of them ascending or descending as all are."""
+    """The input fields of a ranking; all are ordered in the direction of the first."""
 
     parts: tuple[str, ...]
     by: tuple[str, ...]
@@ -51,7 +51,7 @@ class Wanted:
 
 
 def ranking_of(planner: Planner, first: Any, place: Place) -> Numbered | None:
-    """The numbered select that FROM names, as a sub-query, a view or a query of WITH; None for another one."""
+    """The numbered select in FROM: a sub-query, a view or a query of WITH; None if there is none."""
     if first.key == "subquery":
         return _unnamed(planner, _numbered(planner, first.this, first.alias, place.inside(first.alias)), first)
     if first.key != "table" or first.this.key != "identifier":
@@ -69,12 +69,12 @@ def ranking_of(planner: Planner, first: Any, place: Place) -> Numbered | None:
 
 
 def _unnamed(planner: Planner, found: Numbered | None, at: Any, *, named: bool = False) -> Numbered | None:
-    """SqlError for a numbered select whose columns get other names than its own list gives."""
+    """SqlError for a numbered select whose columns are renamed outside."""
     alias = at.args.get("alias")
     if found is not None and (named or (alias is not None and alias.columns)):
         raise planner.error(
-            "the columns of a query with ROW_NUMBER() have the names of its own list", found.window,
-            remedy="name them there: SELECT a AS b, ROW_NUMBER() OVER (...) AS rn",
+            "the columns of a query with ROW_NUMBER() cannot be renamed outside", found.window,
+            remedy="rename them inside: SELECT a AS b, ROW_NUMBER() OVER (...) AS rn",
         )  # fmt: skip
     return found
 
@@ -92,7 +92,7 @@ def _numbered(planner: Planner, tree: Any, alias: str, place: Place) -> Numbered
         )
     if len(found) > 1 or window.this.name != ROW_NUMBER or not found[0].alias:
         raise planner.error(
-            "OVER is read with one ROW_NUMBER() AS name only",
+            "OVER here supports only one ROW_NUMBER() AS name",
             window,
             remedy="SELECT *, ROW_NUMBER() OVER (PARTITION BY a ORDER BY b DESC) AS rn FROM t",
         )
@@ -108,17 +108,17 @@ def ranked(
     list_of: Callable[[Planner, Relation, Sequence[Any]], Sequence[Any]],
     keeper: Keeper | None = None,
 ) -> tuple[Relation, list[Any]]:
-    """The rows whose number is within the limit, and the conditions that are left; a table may be their `keeper`."""
+    """The rows whose number is within the limit, and the remaining conditions; a table may be their `keeper`."""
     limit, rest = _limit(planner, numbered, conditions)
     if numbered.tree.args.get("group") is not None:
         raise planner.error(
-            "ROW_NUMBER() beside GROUP BY", numbered.window, remedy="group in a sub-query of its own, and rank its rows"
+            "ROW_NUMBER() with GROUP BY is not supported",
+            numbered.window,
+            remedy="group in a sub-query, and rank its rows",
         )
     relation = rows_of(planner, numbered.tree, numbered.place)
     if relation.keys is not None:
-        raise planner.error(
-            "ROW_NUMBER() over rows that are replaced later", numbered.window, remedy="group by a window before"
-        )
+        raise planner.error("cannot rank an updating result", numbered.window, remedy="group by a window first")
     at = next(n for n, each in enumerate(numbered.tree.expressions) if each.unalias() is numbered.window)
     before, behind = (
         list_of(planner, relation, items)
@@ -128,7 +128,7 @@ def ranked(
     outputs = {out.name: out.value for out in found}
     made = _kept_outside(planner, relation, numbered, outputs, rest, keeper if limit == 1 else None)
     made = made or _top(planner, relation, numbered, outputs, limit, rest)
-    # The number stands where the select list names it.
+    # The number keeps its position in the select list.
     columns = [*made.columns[: len(before)], made.columns[-1], *made.columns[len(before) : -1]]
     return replace(made, columns=tuple(columns)), rest
 
@@ -145,7 +145,7 @@ def _limit(planner: Planner, numbered: Numbered, conditions: list[Any]) -> tuple
     limit = min(limits, default=0)
     if limit < 1:
         raise planner.error(
-            f"nothing limits {numbered.rank!r}, so all rows would be kept for ever",
+            f"{numbered.rank!r} has no limit, so all rows would be kept forever",
             numbered.window,
             remedy=f"add WHERE {numbered.rank} <= 3 around the sub-query",
         )
@@ -153,7 +153,7 @@ def _limit(planner: Planner, numbered: Numbered, conditions: list[Any]) -> tuple
 
 
 def _most(rank: str, tree: Any) -> int | None:
-    """The greatest number that passes a comparison with a whole number, which may stand on either side; else None."""
+    """The greatest number that passes a comparison with an integer on either side; else None."""
     if tree.key == "between":
         return _most(rank, _at_most(tree))
     kind, first, second = tree.key, tree.this, tree.args.get("expression")
@@ -174,7 +174,7 @@ def _at_most(tree: Any) -> Any:
 
 
 def _all_to(tree: Any) -> bool:
-    """Whether a comparison that limits a number takes all numbers up to its limit, or some of them alone."""
+    """Whether a comparison that limits a number accepts all numbers up to its limit."""
     if tree.key == "between":
         return bool(tree.args["low"].name == "1")
     return tree.key != "eq" or "1" in (tree.this.name, tree.expression.name)
@@ -188,7 +188,7 @@ def _kept_outside(
     conditions: Sequence[Any],
     keeper: Keeper | None,
 ) -> Relation | None:
-    """All rows, of which the table behind them keeps the first of each key; None where state must."""
+    """All rows, if the sink table keeps the first of each key; None if state is needed."""
     if keeper is None or relation.apart or relation.pending is not None:
         return None
     window, _, parts = _window(planner, relation, numbered.window)
@@ -208,7 +208,7 @@ def _top(
     limit: int,
     conditions: Sequence[Any],
 ) -> Relation:
-    """The ranked rows; where `conditions` are on more than their keys, each is taken back before it is replaced."""
+    """The ranked rows; if `conditions` use more than their keys, each row is retracted before it is replaced."""
     at, place = numbered.window, numbered.place
     window, length, parts = _window(planner, relation, at)
     often = window is None
@@ -249,14 +249,14 @@ def _top(
 def _kept(
     outputs: Mapping[str, Value], parts: Sequence[Value], orders: Sequence[tuple[Value, bool]], *, often: bool
 ) -> dict[str, Value]:
-    """What the ranking reads, by names of its own."""
+    """The fields that the ranking reads, under its own names."""
     values = {**outputs, **{f"part_{n}": v for n, v in enumerate(parts, 1)}}
     values |= {f"order_{n}": v for n, (v, _) in enumerate(orders, 1)}
     return {name: _apart(value) for name, value in values.items() if not _given(value, often=often)}
 
 
 def _moving(conditions: Sequence[Any], fields: Mapping[str, str], keys: Sequence[str]) -> bool:
-    """Whether a row that passes `conditions` may be followed by one of the same keys that does not."""
+    """Whether a row that passes `conditions` may be replaced by one that does not."""
     from sqlglot import exp
 
     named = (column.name for each in conditions for column in each.find_all(exp.Column))
@@ -275,12 +275,12 @@ def _columns(
 
 
 def _given(value: Value, *, often: bool) -> bool:
-    """Whether a value is no field of the rows that are ranked: the clock, or a bound, which the window gives again."""
+    """Whether a value is not a field of the ranked rows: processing time, or a bound that the window adds again."""
     return value.role == "proctime" or (not often and value.role in ("start", "end", "last"))
 
 
 def _apart(value: Value) -> Value:
-    """A value that is no field called as the window's own times are."""
+    """A value whose field does not share a name with the window's own times."""
     return replace(value, text=f"({value.text})") if value.field in WINDOW_TIMES else value
 
 
@@ -292,7 +292,7 @@ def _column(name: str, value: Value, fields: Mapping[str, str], bounds: Mapping[
 
 
 def _window(planner: Planner, relation: Relation, at: Any) -> tuple[Window | None, Window | None, list[Value]]:
-    """The window that rows are ranked in, that of their bounds, and the other keys; no window if none is among them."""
+    """The window of the ranking, the window of the bounds, and the other keys; None for both without a window."""
     made = planner.over(relation)
     values = [(each, made.value(each)) for each in at.args.get("partition_by") or []]
     bounds = [each for each, value in values if value.role in ("start", "end", "last")]
@@ -310,16 +310,16 @@ def _window(planner: Planner, relation: Relation, at: Any) -> tuple[Window | Non
 
 
 def _orders(planner: Planner, relation: Relation, at: Any) -> list[tuple[Value, bool]]:
-    """What rows are ordered by, all in the direction of the first: others are turned round."""
+    """The order of rows, all in the direction of the first: values of the other direction are negated."""
     found = at.args["order"].expressions if at.args.get("order") is not None else []
     if not found:
-        raise planner.error("ROW_NUMBER() without ORDER BY", at, remedy="OVER (PARTITION BY a ORDER BY b DESC)")
+        raise planner.error("ROW_NUMBER() needs ORDER BY", at, remedy="OVER (PARTITION BY a ORDER BY b DESC)")
     made = planner.over(relation)
     for each in found:
         if bool(each.args.get("nulls_first")) == bool(each.args.get("desc")):
             raise planner.error(
-                "nulls are less than all values, which NULLS FIRST and NULLS LAST do not change here", each,
-                remedy="leave it out, or order by COALESCE(column, value)",
+                "nulls are less than all values; NULLS FIRST and NULLS LAST cannot change it", each,
+                remedy="remove it, or order by COALESCE(column, value)",
             )  # fmt: skip
     first = bool(found[0].args.get("desc"))
     return [(_turned(planner, made.value(each.this), each, first), first) for each in found]
@@ -328,14 +328,12 @@ def _orders(planner: Planner, relation: Relation, at: Any) -> list[tuple[Value, 
 def _turned(planner: Planner, value: Value, each: Any, first: bool) -> Value:  # noqa: FBT001  a direction
     if value.role == "proctime":
         raise planner.error(
-            "the time of arrival orders no rows", each, remedy="order by the event time: ORDER BY ts DESC"
+            "processing time does not order rows", each, remedy="order by the event time: ORDER BY ts DESC"
         )
     if bool(each.args.get("desc")) == first:
         return value
     if value.type is not None and value.type.name == "timestamp":
         return Value(f"(- unix_micros({value.text}))", Type("bigint"))
     if value.type is None or not is_number(value.type):
-        raise planner.error(
-            "ORDER BY goes up and down, which is possible for numbers and times only", each, remedy="use one direction"
-        )
+        raise planner.error("ORDER BY in both directions needs numbers or times", each, remedy="use one direction")
     return Value(f"(- {value.text})", value.type)

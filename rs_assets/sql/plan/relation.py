@@ -1,4 +1,4 @@
-"""Rows as a query sees them: named columns over a stream of the topology."""
+"""Relations of queries: named columns over a stream of the topology."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NONE = timedelta(0)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a query: its name, the table by whose name it may be called, and its value over the stream's rows."""
+    """A column of a query: its name, its table qualifier, and its value over the stream's rows."""
 
     name: str
     value: Value
@@ -31,9 +31,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A window whose rows are not grouped yet; of one by arrival `field` is None.
+    """A window whose rows are not grouped yet; by processing time `field` is None.
 
-    `parts` are the values of PARTITION BY, each of which has sessions of its own; None for other windows.
+    `parts` are the values of PARTITION BY of a session window; None for other windows.
     """
 
     window: Window
@@ -43,14 +43,13 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """A stream with the columns that a query may name.
+    """A stream with the columns that a query can use.
 
-    `fields` are those of the stream's rows, `origins` the sources behind it. `delay` is how far rows may be out of
-    order. With `keys` its rows are updates: each replaces the one before of the same keys; if it `retracts`, that one
-    is taken back before, by a row whose field `retracted` is true. With `latest` a row replaces only one that is not
-    greater by these fields, which is left to the table that they go to. `window` is the one whose rows it has,
-    `pending` the one that they are to be put into. With `apart` a step with state behind it must be in a query of its
-    own.
+    `fields` are the fields of the stream's rows, `origins` its upstream sources. `delay` is how far rows may be out of
+    order. With `keys` its rows are updates: each replaces the previous row with the same keys; if it `retracts`, that
+    row is retracted before, by a row whose field `retracted` is true. With `latest` a row only replaces one that is not
+    greater by these fields, which the sink table ensures. `window` is the window of its rows, `pending` the window that
+    they will be grouped by. With `apart` a downstream stateful step must be in a separate query.
     """
 
     stream: DataStream
@@ -67,28 +66,28 @@ class Relation:
     apart: bool = False
 
     def called(self, table: str) -> Relation:
-        """The same with all columns under the name of a table."""
+        """The same relation with all columns qualified by a table."""
         return replace(self, columns=tuple(replace(column, table=table) for column in self.columns))
 
     @property
     def tables(self) -> frozenset[str]:
-        """The names of tables that its columns are called by."""
+        """The table qualifiers of its columns."""
         return frozenset(column.table for column in self.columns if column.table)
 
     @property
     def own_delay(self) -> timedelta:
-        """The water mark that a step with state behind it is given: none behind another one."""
+        """The watermark delay of a downstream stateful step: zero after another one."""
         return NONE if self.stateful else self.delay
 
 
 def of_names(names: Mapping[str, Type | None], roles: Mapping[str, Any] | None = None) -> tuple[Column, ...]:
-    """Columns that are fields, as they are."""
+    """Columns that are unchanged fields."""
     known = roles or {}
     return tuple(Column(name, Value(quote_name(name), kind, known.get(name, ""))) for name, kind in names.items())
 
 
 def free_name(wanted: str, taken: Iterable[str]) -> str:
-    """`wanted`, or with a number behind it, such that nothing in `taken` is called so.
+    """`wanted`, with a number appended if `taken` has it.
 
     >>> free_name("key", ["KEY", "key_2"])
     'key_3'
@@ -103,13 +102,13 @@ def free_name(wanted: str, taken: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The columns of one or of several relations that an expression may name."""
+    """The columns of one or several relations that an expression can use."""
 
     text: Text
     columns: tuple[Column, ...]
 
     def find(self, tree: Any) -> Value | None:
-        """The value of a column; None for a tree that is none, SqlError for one that is not there."""
+        """The value of a column; None for a tree that is not a column, SqlError for an unknown one."""
         if tree.key == "dot":
             return None
         if tree.key != "column" or tree.this.key == "star":
@@ -126,9 +125,7 @@ class Scope:
         found = [each for each in self.columns if each.name == path[0]]
         if len(found) > 1:
             tables = [f"{each.table}.{each.name}" for each in found]
-            raise self.text.error(
-                f"the column {path[0]!r} could be one of several", tree, remedy=f"write {' or '.join(tables)}"
-            )
+            raise self.text.error(f"the column {path[0]!r} is ambiguous", tree, remedy=f"write {' or '.join(tables)}")
         if not found:
             raise self._unknown(path, tree)
         return found[0], 1
@@ -150,7 +147,7 @@ class Scope:
             kind = value.type
             if kind is not None and kind.name != "struct":
                 raise self.text.error(
-                    f"{path[rest - 1]!r} is a {kind.text.upper()} and has no part {name!r}", tree, remedy="leave it out"
+                    f"{path[rest - 1]!r} is a {kind.text.upper()} and has no part {name!r}", tree, remedy="remove it"
                 )
             members = dict(kind.parts) if kind is not None else {}
             if kind is not None and name not in members:
@@ -159,7 +156,7 @@ class Scope:
         return value
 
     def star(self, tree: Any) -> tuple[Column, ...] | None:
-        """The columns that `*` or `t.*` stands for; None for another tree."""
+        """The columns of `*` or `t.*`; None for another tree."""
         if tree.key == "star":
             return self.columns
         if tree.key != "column" or tree.this.key != "star":

@@ -1,4 +1,4 @@
-"""Statements that are given one after the other: what they create is kept for those behind them."""
+"""Interactive statements: what they create is kept for later statements."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ UNKNOWN: Final = "?"
 
 @dataclass(slots=True)
 class Session:
-    """What was created so far, as it was written; a statement that creates a name again takes its place.
+    """The statements so far, as source text; a statement that creates a name again replaces the earlier one.
 
     >>> session = Session()
     >>> session.keep("CREATE TABLE t (a BIGINT) WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'json')")
@@ -50,18 +50,18 @@ class Session:
     namespace: str = "sql"
     variables: Mapping[str, str] = field(default_factory=dict)
     dialect: Dialect = "flink"
-    # The text of each statement, by what it creates or sets.
+    # The text of each statement, by the name it creates or sets.
     kept: dict[str, str] = field(default_factory=dict)
     # The kind of each name: a table, a view or a function.
     names: dict[str, str] = field(default_factory=dict)
 
     def read(self, sql: str) -> tuple[Statement, ...]:
-        """The statements of a text; SqlError, with its place there, for one that is none."""
+        """The statements of a text; SqlError, with its position, for an invalid one."""
         found = statements(text_of(sql, self.variables, self.dialect), queries=True)
         return tuple(each for each in found if not isinstance(each, Mark))
 
     def keep(self, sql: str) -> None:
-        """Keep a statement that creates something or sets an option; SqlError for one that cannot stand here."""
+        """Keeps a statement that creates something or sets an option; SqlError for any other."""
         (statement,) = self.read(sql)
         name, kind = _created(statement)
         others = {key: text for key, text in self.kept.items() if key != name}
@@ -80,11 +80,11 @@ class Session:
         return self._planned(self._text(sql, self.kept))[0]
 
     def pipeline(self, sql: str) -> Pipeline:
-        """The pipeline of statements that write, over what is kept."""
+        """The pipeline of INSERT statements over the kept statements."""
         return pipeline_from_sql(self._text(sql, self.kept).sql, namespace=self.namespace, dialect=self.dialect)
 
     def columns(self, name: str) -> dict[str, str]:
-        """The columns of a table or a view with their types; SqlError for a name that nothing has."""
+        """The columns of a table or a view with their types; SqlError for an unknown name."""
         if name not in self.names:
             raise Text(name).error(f"there is no table {name!r}", 0, remedy=meant(name, self.names) or "CREATE TABLE")
         if self.names[name] == "view":
@@ -95,7 +95,7 @@ class Session:
         return {c.name.text: c.type.text if c.type else UNKNOWN if c.computed else "string" for c in columns}
 
     def _text(self, sql: str, others: Mapping[str, str]) -> Text:
-        """A statement with what it may name behind it, so that its lines and columns are its own."""
+        """A statement followed by the kept ones, so that lines and columns of errors fit the statement."""
         return text_of("\n;\n".join([sql, *others.values()]), self.variables, self.dialect)
 
     def _planned(self, text: Text) -> tuple[DataStream, list[Output]]:
@@ -114,7 +114,7 @@ class Session:
 
 
 def _apart(outputs: Sequence[Output]) -> list[Output]:
-    """Columns with a name each: the second of one name gets a number."""
+    """Columns with unique names: duplicates get a number."""
     found: list[Output] = []
     for number, out in enumerate(outputs, 1):
         name = free_name(out.name or f"column_{number}", [each.name for each in found])
@@ -123,11 +123,11 @@ def _apart(outputs: Sequence[Output]) -> list[Output]:
 
 
 def _all_of(view: str) -> str:
-    return f"SELECT * FROM {quote_name(view)}"  # noqa: S608  a name in quotes
+    return f"SELECT * FROM {quote_name(view)}"  # noqa: S608  the name is quoted
 
 
 def _created(statement: Statement) -> tuple[str, str]:
-    """What a statement creates, or the option that it sets, and the kind of it."""
+    """The name that a statement creates, or the option that it sets, and its kind."""
     if isinstance(statement, CreateTable):
         return statement.name.text, "table"
     if isinstance(statement, CreateView):

@@ -1,4 +1,4 @@
-"""Steps with state that several clauses make: one window for all times, firings, durable shuffles."""
+"""Stateful steps that several clauses share: global windows, firings, durable shuffles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rs_assets.operators.window.whole import GlobalWindow
 from rs_assets.sql.plan.planner import Place, Planner
 from rs_assets.sql.plan.relation import Relation
 
-# One window for all rows: a hundred years from 1970 on.
+# The size of a window for all rows: a hundred years from 1970 on.
 ALL_TIME: Final = timedelta(days=36_500)
 
 
@@ -23,29 +23,29 @@ def all_time(relation: Relation) -> TumblingWindow:
 
 
 def for_ever(relation: Relation) -> GlobalWindow:
-    """The same window, which tells only what changes, and takes back what it told."""
+    """A global window, which emits only changes, and retracts earlier results."""
     return GlobalWindow.of(all_time(relation).time_field)
 
 
 def fired(stream: Any, place: Place, *, often: bool) -> Any:
-    """The stream of a window's rows, fired as EMIT says."""
+    """The stream of a window's rows, fired by EMIT."""
     if not often and place.firing != ONCE:
         stream = replace(stream, firing=place.firing)
     return stream.to_data_stream()
 
 
 def fires_often(place: Place) -> bool:
-    """Whether EMIT lets windows fire more than once."""
+    """Whether windows fire more than once by EMIT."""
     return place.firing != ONCE
 
 
 def place_field(window: Window | None) -> str:
-    """The field that tells the windows of a group apart: the end of those that begin together, else the start."""
+    """The field that identifies a window of a group: the end if windows begin together, else the start."""
     return "end_time" if isinstance(window, CumulateWindow) else "start_time"
 
 
 def shuffled(planner: Planner, relation: Relation, place: Place, at: Any) -> Relation:
-    """The rows through a durable shuffle: what follows is a query of its own, which may fire more than once."""
+    """The rows through a durable shuffle: downstream steps are a separate query, which may fire more than once."""
     columns = relation.columns
     needed = tuple(dict.fromkeys(c.value.field for c in columns if c.value.field is not None))
     stream = relation.stream

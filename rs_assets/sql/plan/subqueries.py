@@ -1,4 +1,4 @@
-"""IN (SELECT ...) and EXISTS in WHERE, with NOT or without: joins that keep rows of the outer query as they are."""
+"""IN (SELECT ...) and EXISTS in WHERE, with or without NOT: semi and anti joins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rs_assets.sql.plan.planner import Place, Planner, conjuncts
 from rs_assets.sql.plan.relation import Relation, Scope
 
 KEPT: Final[dict[bool, JoinType]] = {False: "semi", True: "anti"}
-# Parts of a SELECT that a sub-query may have, beside DISTINCT, which changes nothing here.
+# Allowed parts of a sub-query, besides DISTINCT, which has no effect here.
 READ: Final = frozenset({"expressions", "from_", "where", "distinct", "hint"})
 INNER: Final = "sub"
 
@@ -30,7 +30,7 @@ class Subquery:
 
 
 def subquery_of(tree: Any) -> Subquery | None:
-    """The sub-query that a condition is; None for another condition."""
+    """The sub-query of a condition; None for another condition."""
     inner, negated = tree, False
     while inner.key in ("not", "paren"):
         negated ^= inner.key == "not"
@@ -43,7 +43,7 @@ def subquery_of(tree: Any) -> Subquery | None:
 
 
 def parted(conditions: Sequence[Any]) -> tuple[list[Any], list[Subquery]]:
-    """The conditions of WHERE without a sub-query, and those that are one."""
+    """The conditions of WHERE without a sub-query, and those with one."""
     found = [(each, subquery_of(each)) for each in conditions]
     return [each for each, sub in found if sub is None], [sub for _, sub in found if sub is not None]
 
@@ -51,7 +51,7 @@ def parted(conditions: Sequence[Any]) -> tuple[list[Any], list[Subquery]]:
 def kept(
     planner: Planner, left: Relation, sub: Subquery, conditions: Sequence[Any], place: Place, item: Item
 ) -> Relation:
-    """The rows of `left` for which a sub-query holds; `conditions` are the others of WHERE, which hold already."""
+    """The rows of `left` for which a sub-query holds; `conditions` are the others of WHERE, applied already."""
     _check(planner, left, sub)
     source = sub.select.args["from_"].this
     inside = read_again(planner, left, source, place.inside(source.alias or source.name or INNER))
@@ -60,7 +60,7 @@ def kept(
     check_sides(planner, left, right, sub.at)
     if left.pending is not None or right.pending is not None:
         raise planner.error(
-            "a sub-query beside rows of windows that are not grouped", sub.at, remedy="group them in a view before"
+            "cannot filter windowed rows by a sub-query before grouping", sub.at, remedy="group them in a view first"
         )
     where = sub.select.args.get("where")
     wanted = [_named(each, right, right) for each in conjuncts(where.this if where is not None else None)]
@@ -77,14 +77,14 @@ def _check(planner: Planner, left: Relation, sub: Subquery) -> None:
     select = sub.select
     if left.keys is not None:
         raise planner.error(
-            "a sub-query beside rows that are replaced later", sub.at, remedy="filter before the aggregate"
+            "cannot filter an updating result by a sub-query", sub.at, remedy="filter before the aggregate"
         )
     unread = [part for name, part in select.args.items() if part and name not in READ]
     if select.key != "select" or unread or is_grouped(select):
         shown = unread[0] if unread and not isinstance(unread[0], list) else sub.at
         raise planner.error(
-            "a sub-query in WHERE is a SELECT of one table, with WHERE alone", shown,
-            remedy="compute the rest in a view, and name the view here",
+            "a sub-query in WHERE must be a SELECT from one table, with only WHERE", shown,
+            remedy="compute the rest in a view, and use the view here",
         )  # fmt: skip
     if select.args.get("from_") is None:
         raise planner.error("there is no FROM in the sub-query", sub.at, remedy="SELECT ... FROM table")
@@ -95,11 +95,11 @@ def _check(planner: Planner, left: Relation, sub: Subquery) -> None:
     read = {id(each) for each in select.args["from_"].find_all(exp.Select)}
     inner = next((each for each in select.find_all(exp.Select) if each is not select and id(each) not in read), None)
     if inner is not None:
-        raise planner.error("a sub-query inside of a sub-query", inner, remedy="make a view of the inner one")
+        raise planner.error("nested sub-queries are not supported", inner, remedy="move the inner one into a view")
 
 
 def _check_list(join: Join, items: Sequence[Any]) -> None:
-    """SqlError for what EXISTS selects and nobody could compute, though its value is of no matter."""
+    """SqlError for an invalid select list of EXISTS, although its values are not used."""
     made = join.planner.expressions(Scope(join.planner.text, join.both).find)
     for each in items:
         if not each.is_star:
@@ -107,7 +107,7 @@ def _check_list(join: Join, items: Sequence[Any]) -> None:
 
 
 def _named(tree: Any, relation: Relation, inner: Relation) -> Any:
-    """`tree` with the columns that only `relation` is meant by under its name; `inner` hides what is outside."""
+    """`tree` with the columns of `relation` qualified by its name; columns of `inner` hide outer ones."""
     from sqlglot import exp
 
     tables, names = inner.tables, {column.name: column.table for column in relation.columns}
@@ -125,7 +125,7 @@ def _named(tree: Any, relation: Relation, inner: Relation) -> Any:
 
 
 def _equal(planner: Planner, join: Join, sub: Subquery, conditions: Sequence[Any], inside: Sequence[Any]) -> Any:
-    """That the value equals the one of the sub-query, which neither may be null for NOT IN."""
+    """The condition that the value equals the one of the sub-query; for NOT IN neither may be null."""
     from sqlglot import exp
 
     column = sub.select.expressions[0].unalias()
@@ -133,7 +133,7 @@ def _equal(planner: Planner, join: Join, sub: Subquery, conditions: Sequence[Any
     sure = [_named(each, join.left, join.left) for each in conditions]
     if sub.negated and not (_not_null(outer, sure) and _not_null(inner, inside)):
         raise planner.error(
-            "NOT IN is not true where either side is null, which no join can tell", sub.at,
+            "NOT IN is not true if either side is null, which a join cannot decide", sub.at,
             remedy="add value IS NOT NULL to both WHERE clauses, or write NOT EXISTS",
         )  # fmt: skip
     return exp.EQ(this=outer, expression=inner)

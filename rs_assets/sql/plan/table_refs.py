@@ -1,4 +1,4 @@
-"""Which tables a part of FROM reads, before anything is made of it."""
+"""The tables that a part of FROM reads, before it is planned."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rs_assets.sql.plan.planner import NamedQuery, Place, Planner, named_queries
 
 
 def origins_of(planner: Planner, tree: Any, place: Place) -> frozenset[str]:
-    """The sources that `tree` would read, as relations have them: a table, and which reading of it."""
+    """The sources that `tree` would read, as in relations: a table and the number of its reading."""
     return frozenset(origin(name, place.reading) for name in _tables(planner, tree, place.local))
 
 
@@ -20,7 +20,7 @@ def origin(name: str, reading: int) -> str:
 
 
 def _tables(planner: Planner, tree: Any, local: Mapping[str, NamedQuery]) -> set[str]:
-    """The tables that a tree reads, also by views and by queries of WITH, of which each knows those before it."""
+    """The tables that a tree reads, also through views and queries of WITH, each of which sees the previous ones."""
     found, views = set[str](), set[str]()
     waiting = [(tree, local)]
     while waiting:
@@ -41,7 +41,7 @@ def _tables(planner: Planner, tree: Any, local: Mapping[str, NamedQuery]) -> set
 
 
 def _name(node: Any) -> str:
-    """The name that stands in FROM or JOIN; empty for all else, and for dimensions, which are no streams."""
+    """The name in FROM or JOIN; empty for anything else, and for dimensions, which are not streams."""
     if node.key != "table" or node.args.get("version") is not None or is_lateral(node):
         return ""
     if node.this.key == "anonymous":

@@ -1,4 +1,4 @@
-"""UNION ALL, and UNION, which is the different rows of it."""
+"""UNION ALL, and UNION, which removes duplicates."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Select = Callable[[Planner, Any, Place], Selected]
 
 
 def united(planner: Planner, tree: Any, place: Place, select: Select) -> Selected:
-    """The rows of both sides; of UNION each once, over state as that of SELECT DISTINCT."""
+    """The rows of both sides; UNION deduplicates them with the same state as SELECT DISTINCT."""
     whole = _all(planner, tree, place, select)
     return _different(planner, whole, tree, place) if tree.args.get("distinct") else whole
 
 
 def _different(planner: Planner, made: Selected, tree: Any, place: Place) -> Selected:
-    """The different rows of a union."""
+    """The distinct rows of a union."""
     from sqlglot import exp
 
     columns = [exp.column(out.name, quoted=True) for out in made.outputs]
@@ -35,7 +35,7 @@ def _different(planner: Planner, made: Selected, tree: Any, place: Place) -> Sel
 
 
 def _side(planner: Planner, tree: Any, place: Place, select: Select, *, different: bool) -> Selected:
-    """One side; where equal rows are dropped behind it, they need not be in it."""
+    """One side; if duplicates are dropped afterwards, it need not deduplicate."""
     if different and tree.key == "union" and tree.args.get("with_") is None:
         return _all(planner, tree, place, select)
     return select(planner, tree, place)
@@ -81,28 +81,28 @@ def _all(planner: Planner, tree: Any, place: Place, select: Select) -> Selected:
 
 
 def _check_rows(planner: Planner, sides: Sequence[Selected], word: str, at: Any) -> None:
-    """SqlError for rows that cannot be united."""
+    """SqlError for rows that a union does not support."""
     if any(side.relation.pending is not None for side in sides):
         raise planner.error(
-            f"{word} of rows in windows that are not grouped", at,
-            remedy="unite the tables in a view, and put the window over it",
+            f"{word} of windowed rows that are not grouped is not supported", at,
+            remedy="union the tables in a view, and apply the window to it",
         )  # fmt: skip
     if any(side.relation.keys is not None for side in sides):
-        raise planner.error(f"{word} of rows that are replaced later", at, remedy="write them to two tables")
+        raise planner.error(f"{word} of an updating result is not supported", at, remedy="write them to two tables")
     if any(side.relation.apart for side in sides):
         raise planner.error(
-            f"{word} of rows with OVER, which are told in a query of their own", at,
-            remedy="unite the tables in a view, and write OVER over it, or write both to one table",
+            f"{word} of rows with OVER is not supported", at,
+            remedy="union the tables in a view, and use OVER on it, or write both to one table",
         )  # fmt: skip
 
 
 def _kind(relation: Relation) -> Window | None:
-    """The window whose rows it has, whatever time its rows are put into it by."""
+    """The window of its rows, regardless of its time field."""
     return replace(relation.window, time_field=None) if relation.window is not None else None
 
 
 def _one_type(planner: Planner, left: Output, right: Output, word: str) -> Any:
-    """The type of a column of a union; None if it is not known."""
+    """The type of a column of a union; None if unknown."""
     one, two = left.value.type, right.value.type
     if one is None or two is None or one.text == two.text:
         return one or two
@@ -111,7 +111,7 @@ def _one_type(planner: Planner, left: Output, right: Output, word: str) -> Any:
     shared = common(one, two)
     if shared is None:
         raise planner.error(
-            f"the column {left.name!r} is {one.text.upper()} before {word} and {two.text.upper()} behind it",
+            f"the column {left.name!r} is {one.text.upper()} before {word} and {two.text.upper()} after it",
             right.at,
             remedy="CAST one of them",
         )
@@ -119,7 +119,7 @@ def _one_type(planner: Planner, left: Output, right: Output, word: str) -> Any:
 
 
 def _branch(planner: Planner, side: Selected, names: list[str], kinds: list[Any], place: Place, at: Any) -> Relation:
-    """One side of a union: just its columns, with the names of the first one and types that both sides have."""
+    """One side of a union: only its columns, with the names of the first side and common types."""
     outputs = [
         replace(out, value=out.value if kind is None or (out.value.type and out.value.type.text == kind.text)
                 else replace(out.value, text=f"cast({out.value.plain} AS {kind.text})", type=kind))

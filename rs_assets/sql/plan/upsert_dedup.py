@@ -1,4 +1,4 @@
-"""The newest row of each key, which the table that a query is written to keeps by itself: no state is needed then."""
+"""Deduplication by the sink: if the sink table keeps the newest row of each key, no state is needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rs_assets.sql.read.statements import Column as Declared
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """A table that replaces rows by keys, and what a query selects for its columns."""
+    """A table that replaces rows by keys, and the selected values of its columns."""
 
     planner: Planner
     declared: Sequence[Declared]
@@ -24,7 +24,7 @@ class Keeper:
     def kept(
         self, relation: Relation, columns: Sequence[Column], groups: Sequence[Value], window: Any
     ) -> Relation | None:
-        """Rows of `columns` of which the table keeps the first by OVER; None if it cannot, or not by this order."""
+        """Rows of `columns` of which the table keeps the first by OVER; None if it does not support this order."""
         newest, keys = self._newest_by(relation, window), [value.field for value in groups]
         if newest is None or not keys or None in keys:
             return None
@@ -38,7 +38,7 @@ class Keeper:
         return made if self._has(made) else None
 
     def _newest_by(self, relation: Relation, window: Any) -> tuple[str, ...] | None:
-        """The fields that the first row is the greatest by, none for the time of arrival; None for another order."""
+        """The fields by which the first row is the greatest, empty for processing time; None for another order."""
         orders = window.args["order"].expressions if window.args.get("order") is not None else []
         if not orders or any(not each.args.get("desc") or each.args.get("nulls_first") for each in orders):
             return None
@@ -50,7 +50,7 @@ class Keeper:
         return None if None in fields else tuple(dict.fromkeys(filter(None, fields)))
 
     def _has(self, relation: Relation) -> bool:
-        """Whether all that rows are replaced by, and ordered by, gets a column of its own, as it is."""
+        """Whether all keys and order fields have unchanged columns of their own."""
         outputs = outputs_of(self.planner, relation, self.items)
         pairs = zip(self.declared, outputs, strict=False)
         there = {out.value.field for column, out in pairs if _as_it_is(column, out)}

@@ -19,49 +19,49 @@ from rs_assets.sql.read.source import meant
 from rs_assets.sql.read.types import TIMESTAMP
 
 Table = Callable[[Planner, Any, Place], Relation]
-# The windows, each with what its times are.
+# The windows with the names of their durations.
 KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"TUMBLE": ("size",), "HOP": ("slide", "size"), "CUMULATE": ("step", "size"), "SESSION": ("gap",)}
 )
-# The columns that a window as a table function adds, and what they mean.
+# The columns that a window table function adds, and their roles.
 BOUNDS: Final[Mapping[str, Role]] = MappingProxyType(
     {"window_start": "start", "window_end": "end", "window_time": "last"}
 )
-# Which of the times is the distance between two windows.
+# The duration that is the distance between two windows.
 PERIODS: Final[Mapping[str, int]] = MappingProxyType({"TUMBLE": 0, "HOP": 0, "CUMULATE": 1})
-# How a column becomes the event time of a table.
+# How to declare the event time of a table.
 DECLARED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "flink": "declare it in CREATE TABLE: WATERMARK FOR ts AS ts - INTERVAL '4' SECOND",
-        "spark": "say so where the table is read: FROM t WATERMARK ts DELAY OF INTERVAL 4 SECONDS",
+        "spark": "declare it in the query: FROM t WATERMARK ts DELAY OF INTERVAL 4 SECONDS",
     }
 )
 MILLISECOND: Final = timedelta(milliseconds=1)
-# The columns of PARTITION BY behind the table of SESSION.
+# The columns of PARTITION BY after the table of SESSION.
 PARTITION: Final = f"{CALL}PARTITION"
 NONE: Final = timedelta(0)
-# What only grouping a window can give, before it is known.
+# Placeholder for window bounds that are only known after grouping.
 UNGROUPED: Final = "\0window bound"
 
 
 def pending(planner: Planner, call: Any, place: Place, table: Table) -> Relation:
-    """The rows of a table that a window function names, to be grouped by the window's bounds."""
+    """The rows of the table of a window function, to be grouped by the window's bounds."""
     kind = call.name.removeprefix(CALL)
     if kind not in KINDS:
-        raise planner.error(f"{kind} is no window that is known here", call, remedy=meant(kind, KINDS))
+        raise planner.error(f"unknown window {kind}", call, remedy=meant(kind, KINDS))
     arguments = _arguments(planner, kind, call)
     if len(arguments) < 3 or arguments[0].key != "column" or arguments[1].key != "column":
         raise planner.error(
-            f"{kind} takes a table, a column and its times",
+            f"{kind} takes a table, a column and durations",
             call,
             remedy=f"write TABLE({kind}(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))",
         )
     relation = table(planner, arguments[0].this, place)
     if relation.pending is not None:
-        raise planner.error("a window over rows that are in a window", call, remedy="group the rows of the first one")
+        raise planner.error("a window over windowed rows", call, remedy="group the rows of the first window")
     value = Scope(planner.text, relation.columns).find(arguments[1])
     window, field = window_of(planner, kind, arguments[1], value, arguments[2:], call)
-    # The bounds of the windows before are values like others here.
+    # The bounds of previous windows are plain values here.
     known = tuple(
         replace(each, value=replace(each.value, role="")) if each.value.role in BOUNDS.values() else each
         for each in relation.columns
@@ -78,21 +78,21 @@ def _parts(planner: Planner, relation: Relation, call: Any) -> tuple[Value, ...]
 
 
 def check_parts(planner: Planner, pending: Pending, keys: Iterable[Value], at: Any) -> None:
-    """SqlError for sessions that are grouped by something else than each of them goes by."""
+    """SqlError if the keys of GROUP BY are not those of the session window."""
     wanted, given = pending.parts, list(keys)
     if wanted is None or {each.text for each in wanted} == {each.text for each in given}:
         return
     names = [each.field for each in given if each.field is not None]
     over = f"PARTITION BY {', '.join(names)}" if names and len(names) == len(given) else "PARTITION BY the same columns"
     raise planner.error(
-        f"the sessions go {'by other columns than' if wanted else 'over all rows, whatever'} the keys of GROUP BY",
+        f"the sessions are {'partitioned by other columns than' if wanted else 'not partitioned by'} the GROUP BY keys",
         at,
-        remedy=f"write {over} behind the table in SESSION" if given else "add its columns of PARTITION BY to GROUP BY",
+        remedy=f"write {over} after the table in SESSION" if given else "add its columns of PARTITION BY to GROUP BY",
     )
 
 
 def _arguments(planner: Planner, kind: str, call: Any) -> list[Any]:
-    """The arguments in their order, which named ones need not have: SIZE => INTERVAL '10' SECOND."""
+    """The arguments in order; named ones may be in any order: SIZE => INTERVAL '10' SECOND."""
     given = [each for each in call.expressions if each.name != PARTITION]
     if not any(each.key == "kwarg" for each in given):
         return given
@@ -112,7 +112,7 @@ def _arguments(planner: Planner, kind: str, call: Any) -> list[Any]:
 def window_of(
     planner: Planner, kind: str, at: Any, value: Value | None, times: Sequence[Any], call: Any
 ) -> tuple[Window, str | None]:
-    """The window that a call stands for, and its field of event time; None for one by arrival."""
+    """The window of a call, and its event-time field; None for processing time."""
     field = event_field(planner, at, value)
     spans = [duration(planner.text, each) for each in times]
     wanted = len(KINDS[kind])
@@ -130,45 +130,45 @@ def window_of(
             return TumblingWindow.of(spans[0], field, offset=offset), field
         if kind == "CUMULATE":
             return CumulateWindow.of(spans[1], spans[0], field, offset=offset), field
-        # The slide comes first.
+        # The slide is the first argument.
         return HoppingWindow.of(spans[1], spans[0], field, offset=offset), field
     except TopologyError as error:
         raise planner.error(error.what, call, remedy=error.remedy) from error
 
 
 def _offset(planner: Planner, offset: timedelta, period: timedelta, at: Any) -> timedelta:
-    """How long after the epoch a window begins; one that begins before it begins a period later, too."""
+    """The non-negative offset of a window from the epoch; a negative one is shifted by a period."""
     if offset >= NONE:
         return offset
     if -offset >= period:
         raise planner.error(
-            "an offset is shorter than the distance between two windows", at,
-            remedy=f"write what is left of it: INTERVAL '{(offset % period) // MILLISECOND / 1000:g}' SECOND",
+            "an offset must be shorter than the distance between two windows", at,
+            remedy=f"write its remainder: INTERVAL '{(offset % period) // MILLISECOND / 1000:g}' SECOND",
         )  # fmt: skip
     return offset % period
 
 
 def _times(kind: str) -> str:
     names = KINDS[kind]
-    return "one time" if len(names) == 1 else " and ".join(f"a {name}" for name in names)
+    return "one duration" if len(names) == 1 else " and ".join(f"a {name}" for name in names)
 
 
 def cascaded(relation: Relation, window: Window, value: Value | None) -> Relation:
-    """`relation` for a window by `value`: by the last instant of the windows of its rows it is in a query of its own.
+    """`relation` for a window by `value`: if that is the last instant of previous windows, it is in a separate query.
 
-    Spark tells the end of a window from its bounds alone, of which the last instant is computed.
+    Spark derives the end of a window only from its bounds, and the last instant is computed from them.
     """
     last = value is not None and value.role == "last" and window.time_field is not None
     return replace(relation, apart=True) if last and relation.stateful else relation
 
 
 def event_field(planner: Planner, at: Any, value: Value | None) -> str | None:
-    """The field of the event time that a window goes by, None for the time of arrival; SqlError for no time."""
+    """The event-time field of a window, None for processing time; SqlError if it is not a time."""
     if value is not None and value.role == "proctime":
         return None
     if value is None or value.role not in ("rowtime", *BOUNDS.values()) or value.field is None:
         raise planner.error(
-            f"{planner.text.written(at) or 'this'} is no event time",
+            f"{planner.text.written(at) or 'this'} is not an event time",
             at,
             remedy=DECLARED[planner.text.dialect],
         )
@@ -180,14 +180,14 @@ def _bounds(planner: Planner, window: Window, value: Value | None, relation: Rel
     twice = next((name for name in BOUNDS if name in taken), None)
     if twice is not None:
         raise planner.error(
-            f"the table has a column {twice!r} already", call, remedy="select the columns under other names before"
+            f"the table already has a column {twice!r}", call, remedy="rename the column in a sub-query"
         )
     texts = _texts(window, value)
     return [Column(name, Value(texts[role], TIMESTAMP, role)) for name, role in BOUNDS.items()]
 
 
 def _texts(window: Window, value: Value | None) -> Mapping[str, str]:
-    """The bounds of the one window that a row is in; of several, or of a session, only groups have them."""
+    """The bounds of the window of a row; rows of several windows, or of a session, only have them when grouped."""
     if not isinstance(window, TumblingWindow) or value is None or value.field is None:
         return dict.fromkeys(BOUNDS.values(), UNGROUPED)
     size, offset = (each // timedelta(microseconds=1) for each in (window.size, window.offset))
@@ -201,7 +201,7 @@ def _texts(window: Window, value: Value | None) -> Mapping[str, str]:
 
 
 def bound_values(start: str, end: str) -> Mapping[Role, Value]:
-    """The bounds of a window's rows, whose fields are called `start` and `end`."""
+    """The bounds of a window's rows, from their fields `start` and `end`."""
     return {
         "start": Value(start, TIMESTAMP, "start"),
         "end": Value(end, TIMESTAMP, "end"),
@@ -210,7 +210,7 @@ def bound_values(start: str, end: str) -> Mapping[Role, Value]:
 
 
 def regrouped(planner: Planner, relation: Relation, start: Value, at: Any) -> TumblingWindow:
-    """The window that has just the rows of one window of `relation`: as long as the distance between two starts."""
+    """The window with exactly the rows of one window of `relation`: as long as the distance between two starts."""
     window = relation.window
     if not isinstance(window, TumblingWindow | HoppingWindow) or start.field is None:
         raise planner.error(
@@ -220,26 +220,26 @@ def regrouped(planner: Planner, relation: Relation, start: Value, at: Any) -> Tu
 
 
 def check_once(planner: Planner, relation: Relation, at: Any) -> None:
-    """SqlError for rows that are in several windows each, if they are not put into them."""
+    """SqlError for rows that are in several windows each, if they are not grouped."""
     if relation.pending is not None and isinstance(relation.pending.window, HoppingWindow | CumulateWindow):
         kind = "HOP" if isinstance(relation.pending.window, HoppingWindow) else "CUMULATE"
         raise planner.error(
-            f"a row is in several {kind} windows, so it would stand here more than once", at,
-            remedy="GROUP BY window_start, window_end, or name the table without its window",
+            f"a row is in several {kind} windows, so it would be emitted more than once", at,
+            remedy="GROUP BY window_start, window_end, or use the table without its window",
         )  # fmt: skip
 
 
 def check_end(planner: Planner, window: Window | None, roles: Iterable[Role], at: Any) -> None:
-    """SqlError for windows that begin together, if nothing among `roles` tells where they end."""
+    """SqlError for windows that begin together, if `roles` does not have their end."""
     if isinstance(window, CumulateWindow) and not {"end", "last"} & set(roles):
         raise planner.error(
-            "CUMULATE windows begin together, so window_start alone names none", at, remedy="add window_end"
+            "CUMULATE windows begin together, so window_start does not identify one", at, remedy="add window_end"
         )
 
 
 def check_bounds(planner: Planner, value: Value, at: Any, *, alone: bool = False) -> None:
-    """SqlError for the bound of a window whose rows are not grouped; `alone` it may be passed on."""
+    """SqlError for the bound of a window whose rows are not grouped; `alone` it is allowed."""
     if UNGROUPED in value.text and not (alone and value.text == UNGROUPED):
         raise planner.error(
-            "the bounds of this window are known only behind GROUP BY", at, remedy="GROUP BY window_start, window_end"
+            "the bounds of this window are only known after GROUP BY", at, remedy="GROUP BY window_start, window_end"
         )
