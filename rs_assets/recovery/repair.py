@@ -1,4 +1,4 @@
-"""Repairs of a checkpoint that lose nothing; each looks again whether that holds before it touches a file."""
+"""Lossless repairs of a checkpoint; each checks again that it applies before it changes a file."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from rs_assets.recovery.preflight.facts import Facts
 from rs_assets.recovery.preflight.finding import Expected
 from rs_assets.recovery.preflight.mending import why_keep_commit, why_keep_plan
 
-# Takes the checkpoint folder of a query that is not running; says what was done. CheckpointError if it may not be done.
+# Takes the checkpoint folder of a stopped query; returns what was done. CheckpointError if it does not apply.
 Repair = Callable[[Path, Expected], str]
 
 
 def drop_uncommitted(checkpoint: Path, expected: Expected) -> str:
-    """Remove a damaged newest offsets file whose batch nobody has committed; the batch is planned anew."""
+    """Remove a damaged newest offsets file whose batch is not committed anywhere; the batch is planned again."""
     facts = Facts(checkpoint, expected)
     _refused("drop_uncommitted", why_keep_plan(facts), checkpoint)
     _remove(checkpoint / "offsets" / str(facts.last_plan))
-    return f"removed offsets/{facts.last_plan}: the batch is planned anew"
+    return f"removed offsets/{facts.last_plan}: the batch is planned again"
 
 
 def drop_commit(checkpoint: Path, expected: Expected) -> str:
-    """Remove a damaged newest commits file; its batch runs once more, and sinks that have it drop it.
+    """Remove a damaged newest commits file; its batch runs again, and sinks that have it skip it.
 
-    A plan behind it that no sink has begun goes too, and first: a crash in between leaves what can be repaired again.
+    A later plan that no sink has begun is removed too, and first: a crash in between leaves a state that can be
+    repaired.
     """
     facts = Facts(checkpoint, expected)
     _refused("drop_commit", why_keep_commit(facts), checkpoint)
@@ -40,11 +41,11 @@ def drop_commit(checkpoint: Path, expected: Expected) -> str:
         _remove(checkpoint / "offsets" / str(facts.last_plan))
     _remove(checkpoint / "commits" / str(batch))
     also = f" and offsets/{facts.last_plan}, which no sink had begun" if behind else ""
-    return f"removed commits/{batch}{also}: batch {batch} runs once more, sinks that have it drop it"
+    return f"removed commits/{batch}{also}: batch {batch} runs again, sinks that have it skip it"
 
 
 def write_metadata(checkpoint: Path, expected: Expected) -> str:
-    """Write the query's id, as it was recorded, into a metadata file that is missing or damaged."""
+    """Write the query's recorded id into a metadata file that is missing or damaged."""
     found, query_id = Facts(checkpoint, expected).metadata, expected.query_id
     reason = None
     if query_id is None:
@@ -60,7 +61,7 @@ def write_metadata(checkpoint: Path, expected: Expected) -> str:
 
 
 def clean_temporaries(checkpoint: Path, expected: Expected) -> str:
-    """Remove the temporary files that killed runs left behind."""
+    """Remove temporary files of killed runs."""
     found = leftovers(checkpoint)
     _refused("clean_temporaries", None if found else f"the query {expected.query} has none", checkpoint)
     with _disk(checkpoint):
@@ -73,13 +74,13 @@ def _refused(repair: str, reason: str | None, checkpoint: Path) -> None:
     if reason is not None:
         raise CheckpointError(
             f"the repair {repair} does not apply: {reason}",
-            remedy="restore the checkpoint from a copy, or begin afresh with --new-generation",
+            remedy="restore the checkpoint from a copy, or start over with --new-generation",
             file=checkpoint,
         )
 
 
 def _remove(file: Path) -> None:
-    # The checksum first: without one Spark asks for none, but one of a file that is gone would fit no new file.
+    # The checksum first: Spark does not need one, but a checksum of a removed file would not match a new file.
     with _disk(file):
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
         file.unlink(missing_ok=True)
@@ -87,13 +88,13 @@ def _remove(file: Path) -> None:
 
 @contextmanager
 def _disk(file: Path) -> Iterator[None]:
-    """OSError of the block as CheckpointError."""
+    """Convert OSError in the block to CheckpointError."""
     try:
         yield
     except OSError as error:
         raise CheckpointError(
             f"the checkpoint cannot be written to: {error.strerror}",
-            remedy="see to the disk and to the permissions",
+            remedy="check the disk and the permissions",
             file=file,
         ) from error
 

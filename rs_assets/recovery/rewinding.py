@@ -1,4 +1,4 @@
-"""Go back to an earlier batch of one query, as far as the files of its state reach."""
+"""Rewinds one query to an earlier batch, as far back as the files of its state allow."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pathlib import Path, PurePosixPath
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.errors import CheckpointError
 
-# A leading zero, or a digit of another script, is no name that Spark writes.
+# Spark never writes leading zeros, or digits of other scripts.
 NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
-# RocksDB writes changelogs and archives, the store in memory deltas and snapshots; a retry may add an id of its own.
+# RocksDB writes changelogs and archives, the in-memory store deltas and snapshots; a retry may add an id.
 _VERSION = re.compile(r"([1-9][0-9]{0,17})(?:_[0-9A-Za-z-]+)?\.(zip|snapshot|changelog|delta)")
 _SNAPSHOTS = frozenset({"zip", "snapshot"})
-# Folders of a store that hold the tables of its snapshots.
+# Folders of a store with the tables of its snapshots.
 _TABLES = frozenset({"SSTs", "logs"})
 
 
 @dataclass(frozen=True, slots=True)
 class StoreVersions:
-    """The versions of one state store that have a snapshot, and those that have the changes leading to them."""
+    """The versions of one state store that have a snapshot, and those that have a changelog."""
 
     snapshots: set[int] = field(default_factory=set)
     changes: set[int] = field(default_factory=set)
@@ -49,11 +49,11 @@ def state_version(name: str) -> int | None:
 
 
 def state_stores(paths: Iterable[PurePosixPath], partitions: int = 0) -> Mapping[str, StoreVersions]:
-    """What each store of each partition has, by its folder, from the files and folders of a checkpoint.
+    """The versions in each store of each partition, by folder, from the files and folders of a checkpoint.
 
-    `paths` are relative to the checkpoint. Partitions and stores that other partitions of the same operator show to be
-    missing are there too, with nothing in them. With `partitions` (0: no bound) those beyond it are left out: a rescale
-    to fewer leaves their folders behind, and nothing is written into them any more.
+    `paths` are relative to the checkpoint. Partitions and stores that exist only in other partitions of the same
+    operator are included, empty. With `partitions` (0: no bound) later partitions are omitted: a rescale to fewer
+    leaves their folders, which are no longer written.
 
     >>> found = state_stores([PurePosixPath("state/0/1/1.changelog")])
     >>> {place: store.changes for place, store in found.items()}
@@ -83,7 +83,7 @@ def state_stores(paths: Iterable[PurePosixPath], partitions: int = 0) -> Mapping
 
 
 def _note(found: dict[tuple[int, int, str], StoreVersions], place: tuple[int, int], rest: list[str]) -> None:
-    """Enter one file of a partition; `rest` is its path in there, with a store's name before it if it has one."""
+    """Add one file of a partition; `rest` is its path in there, preceded by the name of a store if it has one."""
     store, name = ("", *rest)[-2:] if 0 < len(rest) < 3 else ("", "")
     match = _VERSION.fullmatch(name)
     if match and store not in _TABLES:
@@ -93,7 +93,7 @@ def _note(found: dict[tuple[int, int, str], StoreVersions], place: tuple[int, in
 
 
 def unloadable(stores: Mapping[str, StoreVersions], version: int) -> str | None:
-    """What keeps the state of `version` from being rebuilt, for people; None if nothing does."""
+    """The reason why the state of `version` cannot be rebuilt, for people; None if it can."""
     for place, store in stores.items():
         missing = store.first_missing(version)
         if missing is not None:
@@ -118,36 +118,37 @@ def rewindable(checkpoint: Path) -> range:
 
 
 def rewind(checkpoint: Path, to_batch: int) -> tuple[int, ...]:
-    """Make `to_batch` the last committed batch of a query, and return the batches that were forgotten, newest first.
+    """Make `to_batch` the last committed batch of a query; returns the removed batches, newest first.
 
     The query must be stopped, and its state stores unloaded: the process has ended, or Spark's `StateStore.stop()` was
-    called. The store of a stopped query uploads a snapshot at its next maintenance, and Spark would load that later in
-    the place of what the new batches made. Sinks are not told: what they have of the forgotten batches stays, and they
-    drop batches of the same generation that they know. CheckpointError, and nothing is changed, if the files do not
-    reach back to `to_batch`. Cut off half-way it leaves what Spark refuses or goes on from; repeating it ends it.
+    called. The store of a stopped query uploads a snapshot at its next maintenance, which Spark would later load
+    instead of the state of the new batches. Sinks are not changed: they keep their rows of the removed batches, and
+    skip batches of the same generation that they know. CheckpointError, without any change, if the files do not reach
+    back to `to_batch`. An interrupted rewind leaves files that Spark refuses or continues from; repeating it completes
+    it.
     """
     _refuse(checkpoint, to_batch)
     commits, offsets = checkpoint / "commits", checkpoint / "offsets"
     newer = sorted((n for n in numbers(commits) | numbers(offsets) if n > to_batch), reverse=True)
     try:
-        # State first: a snapshot of a batch that will be another one would be loaded after a later start.
+        # State first: a snapshot of a batch that will be computed differently would be loaded after a later start.
         for file in _newer_state(checkpoint, to_batch + 1):
             remove_with_sum(file)
-        # One batch after the other, so that there is never more than one plan without a commit.
+        # One batch at a time, so that there is never more than one plan without a commit.
         for batch in newer:
             remove_with_sum(commits / str(batch))
             remove_with_sum(offsets / str(batch))
     except OSError as error:
         raise CheckpointError(
             f"the checkpoint cannot be rewound: {error.strerror}",
-            remedy="see to the disk and to the permissions, then rewind again",
+            remedy="check the disk and the permissions, then rewind again",
             file=checkpoint,
         ) from error
     return tuple(newer)
 
 
 def needed_plans(batch: int) -> set[int]:
-    """The plans without which Spark does not start behind a committed batch: its own and the one before.
+    """The plans that Spark needs to start after a committed batch: its own and the previous one.
 
     >>> needed_plans(0), needed_plans(7)
     ({0}, {6, 7})
@@ -156,7 +157,7 @@ def needed_plans(batch: int) -> set[int]:
 
 
 def numbers(folder: Path) -> set[int]:
-    """The files of `folder` that are named by a number; empty if it is not there."""
+    """The files of `folder` that are named by a number; empty if there is no such folder."""
     try:
         with os.scandir(folder) as entries:
             return {int(entry.name) for entry in entries if NUMBER.fullmatch(entry.name) and entry.is_file()}
@@ -165,14 +166,14 @@ def numbers(folder: Path) -> set[int]:
 
 
 def remove_with_sum(file: Path) -> None:
-    """Remove a file of a checkpoint and Hadoop's checksum of it; neither need be there."""
-    # The checksum first: one that is left over would fit no new file of that name.
+    """Remove a file of a checkpoint and Hadoop's checksum of it; both may be missing."""
+    # The checksum first: a leftover checksum would not match a new file of that name.
     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
     file.unlink(missing_ok=True)
 
 
 def partitions_of(checkpoint: Path, batch: int) -> int:
-    """The number of state partitions that a batch was planned with, 0 if its plan does not say or cannot be read."""
+    """The number of state partitions that a batch was planned with, 0 if its plan lacks it or cannot be read."""
     try:
         return CheckpointLog(checkpoint).partitions(batch)
     except (CheckpointError, OSError, ValueError, IndexError):
@@ -180,7 +181,7 @@ def partitions_of(checkpoint: Path, batch: int) -> int:
 
 
 class _Stores:
-    """The stores of a checkpoint, as a batch knows them."""
+    """The state stores of a checkpoint, as seen by a batch."""
 
     def __init__(self, checkpoint: Path) -> None:
         self.checkpoint = checkpoint
@@ -189,7 +190,7 @@ class _Stores:
         self._by_partitions: dict[int, Mapping[str, StoreVersions]] = {}
 
     def of(self, batch: int) -> Mapping[str, StoreVersions]:
-        """What each store has of the partitions that the batch was planned with."""
+        """The versions in each store of the partitions that the batch was planned with."""
         number = partitions_of(self.checkpoint, batch)
         if number not in self._by_partitions:
             self._by_partitions[number] = state_stores(self._paths, number)
@@ -197,17 +198,17 @@ class _Stores:
 
 
 def _newer_state(checkpoint: Path, version: int) -> Iterator[Path]:
-    """The files of state beyond `version`, newest first."""
+    """The files of state after `version`, newest first."""
     found = ((state_version(path.name) or 0, path) for path in (checkpoint / "state").rglob("*"))
     yield from (path for number, path in sorted(found, reverse=True) if number > version)
 
 
 def _refuse(checkpoint: Path, to_batch: int) -> None:
-    """CheckpointError if the query cannot go back to `to_batch`, with the batches that it can."""
+    """CheckpointError if the query cannot go back to `to_batch`, with the batches that it can go back to."""
     for folder, needed in (("commits", {to_batch}), ("offsets", needed_plans(to_batch))):
         missing = needed - numbers(checkpoint / folder)
         if missing:
-            raise _impossible(checkpoint, to_batch, f"{folder}/{max(missing)} is not there")
+            raise _impossible(checkpoint, to_batch, f"{folder}/{max(missing)} is missing")
     problem = unloadable(_Stores(checkpoint).of(to_batch), to_batch + 1)
     if problem is not None:
         raise _impossible(checkpoint, to_batch, f"{problem}, so state {to_batch + 1} cannot be rebuilt")

@@ -1,7 +1,7 @@
-"""A return (a rewind or a restore) that is under way: a small file in the job's folder.
+"""Marks a rollback (a rewind or a restore) in progress: a small file in the job's folder.
 
-It is written before the first sink acts. A start that finds it is refused, whatever the sinks tell: some of them may
-have gone back, the others not. Only a recovery, which a start has begun by itself, the next start does again.
+It is written before the first sink changes. A start that finds it is refused, whatever the sinks report: some of them
+may have been rolled back, others not. Only a recovery, which a start begins by itself, is repeated by the next start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FILE = ".returning"
 
 @dataclass(frozen=True, slots=True)
 class Returning:
-    """The generation that the return begins, what it does, for people, and whether a start recovers by it."""
+    """The generation that the rollback begins, its description for people, and whether it is a recovery by a start."""
 
     generation: int
     what: str
@@ -27,37 +27,37 @@ class Returning:
 
 
 def begin(job: Path, returning: Returning) -> None:
-    """Note that a return begins."""
+    """Record the beginning of a rollback."""
     job.mkdir(parents=True, exist_ok=True, mode=0o750)
     write_atomically(job / FILE, orjson.dumps(asdict(returning)))
 
 
 def under_way(job: Path) -> Returning | None:
-    """The return that was begun and not finished, None without one; CheckpointError if its note is damaged."""
+    """The rollback in progress, None without one; CheckpointError if the marker is damaged."""
     try:
         return Returning(**orjson.loads((job / FILE).read_bytes()))
     except FileNotFoundError:
         return None
     except (orjson.JSONDecodeError, TypeError) as error:
         raise CheckpointError(
-            "the note of a return that was cut off is damaged",
-            remedy="restore the file from a copy; without it nobody knows which generation the return began",
+            "the marker of an interrupted rollback is damaged",
+            remedy="restore the file from a copy; only it says which generation the rollback began",
             file=job / FILE,
         ) from error
 
 
 def finish(job: Path) -> None:
-    """The return is done, or a new generation makes it needless."""
+    """End the rollback: it is complete, or a new generation makes it unnecessary."""
     (job / FILE).unlink(missing_ok=True)
 
 
 def refuse(job: Path) -> None:
-    """CheckpointError if a return was begun and not finished."""
+    """CheckpointError if a rollback was begun and not completed."""
     cut = under_way(job)
     if cut is not None:
         raise CheckpointError(
-            f"the last return was cut off: {cut.what}",
-            remedy="rewind the pipeline or restore a savepoint once more (rs-assets rewind, rs-assets restore),"
-            " which ends it; or begin afresh with --new-generation",
+            f"the last rollback was interrupted: {cut.what}",
+            remedy="rewind the pipeline or restore a savepoint again (rs-assets rewind, rs-assets restore),"
+            " which completes it; or start over with --new-generation",
             file=job / FILE,
         )

@@ -209,7 +209,7 @@ def test_batches_without_a_commit_are_listed(tmp_path):
         checkpoint.remove(f"commits/{batch}")
     finding = only(checkpoint)
     assert (finding.code, finding.severity, finding.file.name) == ("K4", "error", "commits")
-    assert "ends at batch 1, but planned are also 2 to 5" in finding.meaning
+    assert "ends at batch 1, but 2 to 5 are also planned" in finding.meaning
 
 
 def test_a_lost_commit_log_is_found(tmp_path):
@@ -319,7 +319,7 @@ def test_a_sink_that_forgot_everything_is_refused(tmp_path):
     checkpoint = made(tmp_path / "c")
     checkpoint.expect(sinks={"table": -1}, sinks_seen={"table": 2})
     assert (only(checkpoint).code, only(checkpoint).severity) == ("K9", "error")
-    assert "'table' remembers no batch and had batch 2" in only(checkpoint).meaning
+    assert "'table' has no batch but had batch 2" in only(checkpoint).meaning
 
 
 def test_a_sink_put_back_to_an_older_state_is_reported(tmp_path):

@@ -85,11 +85,11 @@ def test_lost_folders_of_state_are_found(tmp_path, lost):
     ("data", "what"),
     [
         (b"", "is empty"),
-        (b"PK junk", "is no sound archive"),
-        (zipped("0000020-0a1b.sst", 1200)[:-30], "is no sound archive"),
-        (zipped("gone.sst", 1200), "which is not there"),
+        (b"PK junk", "is a damaged archive"),
+        (zipped("0000020-0a1b.sst", 1200)[:-30], "is a damaged archive"),
+        (zipped("gone.sst", 1200), "which is missing"),
         (zipped("0000020-0a1b.sst", 9), "1200 bytes instead of 9"),
-        (zipped("../../../offsets/19", 9), "names a table that is none"),
+        (zipped("../../../offsets/19", 9), "has an invalid table name"),
     ],
 )
 def test_a_damaged_snapshot_is_found(tmp_path, data, what):
@@ -113,7 +113,7 @@ def test_a_damaged_snapshot_with_an_older_way_to_it_says_so(tmp_path):
 def test_another_number_of_partitions_is_found(tmp_path):
     checkpoint = made(tmp_path / "c")
     checkpoint.expect(partitions=3)
-    assert "in 2 partitions, expected are 3" in only(checkpoint).meaning
+    assert "in 2 partitions instead of 3" in only(checkpoint).meaning
     checkpoint.expect(partitions=0)
     assert look(checkpoint) == ()
 
@@ -129,7 +129,7 @@ def test_a_store_with_a_hostile_name_is_not_followed(tmp_path):
     checkpoint = made(tmp_path / "c")
     checkpoint.stores = ("../../../../etc",)
     checkpoint.describe()
-    assert "cannot be" in only(checkpoint).meaning
+    assert "an invalid store" in only(checkpoint).meaning
 
 
 # --- K13, K19 and the rest

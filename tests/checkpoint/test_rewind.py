@@ -62,7 +62,7 @@ def test_going_back_to_the_last_batch_forgets_only_what_was_planned(tmp_path):
 def test_a_batch_that_was_never_committed_is_refused_with_those_that_were(tmp_path, batch):
     made = query(tmp_path)
     before = everything(tmp_path)
-    with pytest.raises(CheckpointError, match=rf"batch {batch}: commits/{batch} is not there") as refused:
+    with pytest.raises(CheckpointError, match=rf"batch {batch}: commits/{batch} is missing") as refused:
         rewind(made.checkpoint, batch)
     assert "the batches 0 to 7" in refused.value.remedy
     assert everything(tmp_path) == before
@@ -118,7 +118,7 @@ def test_a_query_without_state_goes_back_as_far_as_its_logs(tmp_path):
     made.clean(3)
     # Spark also reads the plan before the one that it goes on from.
     assert rewindable(made.checkpoint) == range(4, 8)
-    with pytest.raises(CheckpointError, match="offsets/2 is not there"):
+    with pytest.raises(CheckpointError, match="offsets/2 is missing"):
         rewind(made.checkpoint, 3)
     assert rewind(made.checkpoint, 4) == (7, 6, 5)
 
@@ -128,7 +128,7 @@ def test_a_missing_plan_is_refused(tmp_path):
     remove(made.checkpoint / "offsets/5")
     assert rewindable(made.checkpoint) == range(7, 8)
     for batch in (5, 6):
-        with pytest.raises(CheckpointError, match="offsets/5 is not there"):
+        with pytest.raises(CheckpointError, match="offsets/5 is missing"):
             rewind(made.checkpoint, batch)
 
 

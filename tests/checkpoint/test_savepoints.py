@@ -249,20 +249,20 @@ def test_a_file_that_is_needed_and_gone_is_an_error_that_names_it(local, job, na
 def test_state_that_is_gone_altogether_is_an_error(local, job):
     for file in sorted((job.queries["window"].checkpoint / "state").rglob("*"), reverse=True):
         file.unlink() if file.is_file() else file.rmdir()
-    with pytest.raises(CheckpointError, match="state is not there"):
+    with pytest.raises(CheckpointError, match="state is missing"):
         save(job, local)
 
 
 def test_a_checkpoint_that_is_gone_is_an_error(local, job):
     job.queries["window"].folder.rename(job.folder / "elsewhere")
-    with pytest.raises(CheckpointError, match="checkpoint of the query window is gone"):
+    with pytest.raises(CheckpointError, match="checkpoint of the query window is missing"):
         save(job, local)
 
 
 def test_a_file_that_vanishes_for_good_while_it_is_copied_is_an_error(tmp_path, job):
     store = Meddling(str(tmp_path / "store"))
     store.meddle(3, lambda: remove(job.queries["window"].checkpoint / "metadata"))
-    with pytest.raises(CheckpointError, match=r"window cannot be saved: .*metadata is not there"):
+    with pytest.raises(CheckpointError, match=r"window cannot be saved: .*metadata is missing"):
         save(job, store, threads=1)
 
 
@@ -290,11 +290,11 @@ def test_a_job_that_never_ran_is_an_error(local, tmp_path, folder):
 def test_links_and_names_that_cannot_be_kept_are_refused(local, job):
     checkpoint = job.queries["rows"].checkpoint
     (checkpoint / "sources/link").symlink_to("/etc")
-    with pytest.raises(CheckpointError, match="'link', which a savepoint cannot keep"):
+    with pytest.raises(CheckpointError, match="'link', which a savepoint cannot store"):
         save(job, local)
     (checkpoint / "sources/link").unlink()
     Path(os.fsdecode(os.fsencode(checkpoint / "sources") + b"/\xff")).write_text("x")
-    with pytest.raises(CheckpointError, match="which a savepoint cannot keep"):
+    with pytest.raises(CheckpointError, match="which a savepoint cannot store"):
         save(job, local)
 
 

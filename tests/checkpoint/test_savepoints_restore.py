@@ -61,7 +61,7 @@ def test_a_job_that_is_gone_is_restored_and_so_is_one_whose_manifest_is_damaged(
 def test_a_job_of_another_pipeline_is_not_overwritten(store, job, tmp_path):
     other = fake_job(tmp_path / "other")
     before, taken = other.files(), save(job, store)
-    with pytest.raises(CheckpointError, match="other is another pipeline"):
+    with pytest.raises(CheckpointError, match="other is not the pipeline"):
         restore(store, taken, other.folder)
     with pytest.raises(CheckpointError, match="other has run already"):
         fork(store, taken, other.folder)
@@ -173,7 +173,7 @@ def test_an_exchange_that_was_cut_off_is_noticed_and_a_restore_ends_it(local, jo
     (job.folder / ".restoring").write_text(taken.id)
     (job.folder / ".staging-0a1b" / "g0001").mkdir(parents=True)
     (job.folder / "g0001").rename(job.folder / ".trash-20261121T004512.123456Z-g0001")
-    with pytest.raises(CheckpointError, match="was cut off") as refused:
+    with pytest.raises(CheckpointError, match="was interrupted") as refused:
         refuse_unfinished(job.folder)
     assert taken.id in refused.value.remedy
     restore(local, taken, job.folder)
@@ -195,7 +195,7 @@ def test_a_fork_that_was_cut_off_is_noticed_and_a_fork_ends_it(local, job, tmp_p
         whole = fork(local, taken, tmp_path / "whole")
     # As a kill there leaves it.
     place = tmp_path / moment
-    with pytest.raises(CheckpointError, match="the last fork of the job was cut off") as refused:
+    with pytest.raises(CheckpointError, match="the last fork of the job was interrupted") as refused:
         refuse_unfinished(place)
     assert refused.value.remedy == f"fork the savepoint again: {taken.id}"
     forked = fork(local, taken, place)

@@ -102,7 +102,7 @@ def test_no_manifest_has_odd_content(written, changes):
     ],
 )
 def test_ids_with_path_characters_are_refused(store, hostile):
-    with pytest.raises(ConfigurationError, match="no id of a savepoint"):
+    with pytest.raises(ConfigurationError, match="not the id of a savepoint"):
         store.load("shop", "clicks", hostile)
     with pytest.raises(TopologyError):
         store.ids(hostile, "clicks")
@@ -288,5 +288,5 @@ def test_a_store_without_times_collects_nothing(job, monkeypatch):
         raise NotImplementedError
 
     monkeypatch.setattr(MemoryFileSystem, "modified", unknown)
-    with pytest.raises(ConfigurationError, match="does not tell the age"):
+    with pytest.raises(ConfigurationError, match="does not report the age"):
         collect_garbage(store)

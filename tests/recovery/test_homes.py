@@ -358,7 +358,7 @@ def test_a_restore_that_is_cut_off_is_refused_until_it_is_repeated(home, monkeyp
         crash.setattr(travel, moment, lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             home.restore()
-    with pytest.raises(CheckpointError, match="has not run in this home|was cut off"):
+    with pytest.raises(CheckpointError, match="has not run in this home|was interrupted"):
         home.start()
     home.restore()
     home.start()

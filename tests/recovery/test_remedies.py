@@ -75,7 +75,7 @@ def test_a_sqlite_database_that_is_an_older_copy_is_gone_on_with_from_its_batch(
     copied.run(options)
     shutil.copy(copy, path)
     remedy = refused(copied.run, options)
-    assert "or empty it and begin afresh with --new-generation" in remedy
+    assert "or empty it and start over with --new-generation" in remedy
     (batch,) = re.findall(r"rewind the pipeline to batch (\d+) ", remedy)
     rewind(copied.topology, int(batch), options)
     assert copied.run(options).rows_out == 2

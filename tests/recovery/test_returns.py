@@ -189,7 +189,7 @@ def test_a_return_that_is_cut_off_is_ended_by_another_or_by_a_new_generation(wor
             )
             with pytest.raises(KeyboardInterrupt):
                 rewind(world.topology, back, world.options)
-        with pytest.raises(CheckpointError, match="was cut off: a rewind"):
+        with pytest.raises(CheckpointError, match="was interrupted: a rewind"):
             world.run(rows=0)
     assert world.result() == [0, 1, 2]
     rewind(world.topology, 1, world.options)
@@ -248,13 +248,13 @@ def test_a_table_that_was_lost_behind_a_run_that_was_killed_is_missed(world):
     killed(world)
     assert world.complete()
     aside = Path(world.table).rename(world.folder / "aside")
-    with pytest.raises(CheckpointError, match="K9 .*remembers no batch and had batch"):
+    with pytest.raises(CheckpointError, match="K9 .*has no batch but had batch"):
         world.run()
     aside.rename(world.table)
     world.run()
     shutil.rmtree(world.table)
     shutil.copytree(copy, world.table)
-    with pytest.raises(CheckpointError, match="K9 .*ends at batch 0 and had batch 2"):
+    with pytest.raises(CheckpointError, match="K9 .*ends at batch 0 but had batch 2"):
         world.run()
     # The remedy.
     rewind(world.topology, 0, world.options)

@@ -1,4 +1,4 @@
-"""Preflight: damaged or foreign checkpoints are found before a batch runs, and named with their remedy."""
+"""Preflight: finds damaged or foreign checkpoints before a batch runs, each with its remedy."""
 
 from rs_assets.recovery.preflight.finding import Expected, Finding
 from rs_assets.recovery.preflight.sinks import ACCEPT, CHANGED

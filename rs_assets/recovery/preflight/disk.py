@@ -1,4 +1,4 @@
-"""The place where the checkpoint lies: room, and what killed runs left behind."""
+"""Checks of the checkpoint's disk: free space, and files of killed runs."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def check_room(facts: Facts) -> Iterator[Finding]:
             code="K13",
             severity="error" if free < LEAST_FREE_BYTES else "warning",
             file=facts.folder,
-            meaning=f"lies on a disk with {free // MIB} MiB free: a batch that fills it fails",
+            meaning=f"is on a disk with {free // MIB} MiB free: a batch that fills it fails",
             remedy="make room on the disk",
         )
 
 
 def check_leftovers(facts: Facts) -> Iterator[Finding]:
-    """Temporary files of killed runs do no harm; a start removes those of the log, nobody the others."""
+    """Temporary files of killed runs are harmless; a start removes only those of the log."""
     found = leftovers(facts.folder)
     if found:
         yield Finding(
@@ -41,13 +41,13 @@ def check_leftovers(facts: Facts) -> Iterator[Finding]:
             severity="warning",
             file=facts.folder,
             meaning=f"holds {len(found)} temporary files of runs that were killed",
-            remedy="remove them while no run is going",
+            remedy="remove them while no run is active",
             repair="clean_temporaries",
         )
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """The temporary files in a checkpoint with the checksums beside them, in order; links are not followed."""
+    """The temporary files in a checkpoint and their checksums, in order; links are not followed."""
     found = [
         Path(place) / name
         for place, _, names in os.walk(folder)

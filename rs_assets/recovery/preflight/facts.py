@@ -1,4 +1,4 @@
-"""What lies in the checkpoint folder of one query, read once and shared by all checks."""
+"""The content of one query's checkpoint folder, read once and shared by all checks."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ State = Literal["sound", "empty", "damaged", "foreign", "unreadable"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read(Generic[Content]):
-    """A file that was read: its content, or what is wrong with it.
+    """A file that was read: its content, or the problem with it.
 
-    "foreign" is of a format that this release does not know, "unreadable" what the disk or its permissions withhold.
+    "foreign" has a format that this release does not know, "unreadable" cannot be read from the disk.
     """
 
     file: Path
@@ -37,12 +37,12 @@ class Read(Generic[Content]):
 
     @property
     def spoilt(self) -> bool:
-        """True if the content is known to be gone, so that nothing is lost with the file."""
+        """True if the content is known to be lost, so that the file can be removed without loss."""
         return self.state in {"empty", "damaged"}
 
 
 class Facts:
-    """The checkpoint folder and what is expected of it; CheckpointError if a folder cannot be listed."""
+    """The checkpoint folder and its expected content; CheckpointError if a folder cannot be listed."""
 
     def __init__(self, folder: Path, expected: Expected) -> None:
         self.folder = folder
@@ -60,23 +60,23 @@ class Facts:
 
     @cached_property
     def metadata(self) -> Read[str] | None:
-        """The file with the query's id, None if it is not there."""
+        """The file with the query's id, None if it is missing."""
         there = "metadata" in file_names(self.folder)
         return read(self.folder / "metadata", parse_metadata) if there else None
 
     @property
     def last_plan(self) -> int:
-        """The newest batch that was planned, -1 for none."""
+        """The newest planned batch, -1 for none."""
         return max(self.plans, default=-1)
 
     @property
     def last_commit(self) -> int:
-        """The newest batch that was committed, -1 for none."""
+        """The newest committed batch, -1 for none."""
         return max(self.commits, default=-1)
 
     @property
     def newest(self) -> Plan | None:
-        """What the newest sound offsets file says; None without any."""
+        """The content of the newest sound offsets file; None without one."""
         sound = (self.plans[batch].content for batch in sorted(self.plans, reverse=True))
         return next((plan for plan in sound if plan is not None), None)
 
@@ -86,12 +86,12 @@ class Facts:
 
 
 def read(file: Path, parse: Callable[[bytes], Content]) -> Read[Content]:
-    """Read a file, parse it and hold it against its checksum; what is wrong comes back, nothing is raised."""
+    """Read a file, parse it and compare it with its checksum; problems are returned, not raised."""
     try:
         data = file.read_bytes()
         content = parse(data)
         if bit_flipped(file):
-            return Read(file=file, state="damaged", problem="differs from the checksum beside it")
+            return Read(file=file, state="damaged", problem="differs from its checksum")
     except UnknownVersion as error:
         return Read(file=file, state="foreign", problem=str(error))
     except Damaged as error:

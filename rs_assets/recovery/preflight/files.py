@@ -1,4 +1,4 @@
-"""Files and folders of a checkpoint as they lie on disk: numbered names, and Hadoop's checksums beside them."""
+"""Files and folders of a checkpoint on disk: numbered names, and Hadoop's checksums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rs_assets.errors import CheckpointError
 
-# Python's isdigit() also takes digits of other scripts; a leading zero is no name that Spark writes.
+# Python's isdigit() also accepts digits of other scripts; Spark never writes leading zeros.
 NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 CRC_MAGIC = b"crc\0"
 CRC_HEADER = 8
@@ -21,7 +21,7 @@ MOST_BYTES_PER_SUM = 1 << 20
 
 
 def file_names(folder: Path) -> list[str]:
-    """The names of the plain files in `folder`, no links; empty if it is not there or no folder."""
+    """The names of the plain files in `folder`, without links; empty if it is not a folder."""
     return [entry.name for entry in _entries(folder) if entry.is_file(follow_symlinks=False)]
 
 
@@ -45,13 +45,13 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
     except OSError as error:
         raise CheckpointError(
             f"a folder of the checkpoint cannot be listed: {error.strerror}",
-            remedy="see to the disk and to the permissions",
+            remedy="check the disk and the permissions",
             file=folder,
         ) from error
 
 
 def spans(numbers: Iterable[int]) -> str:
-    """Numbers for people: runs of them are drawn together.
+    """Numbers for people, with consecutive ones joined.
 
     >>> spans([2, 3, 4, 7, 9, 10])
     '2 to 4, 7, 9, 10'
@@ -67,7 +67,7 @@ def spans(numbers: Iterable[int]) -> str:
 
 
 def gaps(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """The first and the last missing number of each hole between ordered numbers.
+    """The first and the last missing number of each gap between ordered numbers.
 
     >>> gaps([3, 4, 7, 9])
     [(5, 6), (8, 8)]
@@ -76,10 +76,9 @@ def gaps(numbers: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def bit_flipped(file: Path) -> bool:
-    """True if `file` differs from the checksums that Hadoop wrote beside it as `.NAME.crc`.
+    """True if `file` differs from the checksums that Hadoop wrote next to it as `.NAME.crc`.
 
-    As in Hadoop, a side file that is missing or has no proper header is no reason for doubt. OSError if `file` cannot
-    be read.
+    As in Hadoop, a missing checksum file or one without a proper header is ignored. OSError if `file` cannot be read.
     """
     try:
         side = file.with_name(f".{file.name}.crc").read_bytes()
@@ -96,7 +95,7 @@ def bit_flipped(file: Path) -> bool:
 
 
 def _checksums(file: Path, bytes_per_sum: int) -> Iterator[int]:
-    """The CRC-32 of each piece of a file."""
+    """The CRC-32 of each chunk of a file."""
     with file.open("rb") as stream:
         while block := stream.read(bytes_per_sum * CHUNKS_AT_ONCE):
             view = memoryview(block)

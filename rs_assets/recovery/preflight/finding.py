@@ -1,4 +1,4 @@
-"""What a look at a checkpoint found, and what it was told to expect there."""
+"""Findings of the checks of a checkpoint, and the expected content."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong with a checkpoint.
+    """One problem of a checkpoint.
 
-    `code` names the kind of fault (K1 to K20, "sources", "leftover"); `file` is the file or folder at fault; `meaning`
-    says what would go wrong; `remedy` what to do; `repair` names the repair that mends it, None if nothing
-    can mend it without loss.
+    `code` names the kind of problem (K1 to K20, "sources", "leftover"); `file` is the file or folder concerned;
+    `meaning` says what would go wrong; `remedy` what to do; `repair` names the repair that fixes it, None if nothing
+    fixes it without loss.
     """
 
     code: str
@@ -31,14 +31,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What the pipeline knows about a query's checkpoint without looking into it.
+    """The expected content of a query's checkpoint.
 
-    `sources` are the names that its offset log should have, `rs_control` among them for a window; `stateful` says that
-    it keeps state, in `operators` steps and `partitions` partitions (0: not known yet); `query_id` is the id of its
-    metadata file as it was recorded, None if it never was; `sinks` maps each sink to the last batch of this pipeline
-    and `generation` that its own marker remembers, -1 for none; `sinks_seen` to the last batch that we noted down for
-    it, -1 or absent for none; `sinks_changed` to what others did to its rows since. What `sinks_staying` hold is not
-    replaced by a new generation.
+    `sources` are the expected names in its offset log, including `rs_control` for a window; `stateful` says that it
+    keeps state, in `operators` steps and `partitions` partitions (0: not known yet); `query_id` is the recorded id of
+    its metadata file, None if it was never recorded; `sinks` maps each sink to the last batch of this pipeline and
+    `generation` in its own marker, -1 for none; `sinks_seen` to the last batch recorded for it, -1 or absent for none;
+    `sinks_changed` to changes of its rows by others since. The content of `sinks_staying` is not replaced by a new
+    generation.
     """
 
     query: str
@@ -55,7 +55,7 @@ class Expected:
 
     @property
     def furthest(self) -> int:
-        """The last batch that any sink remembers, -1 for none.
+        """The last batch that any sink has stored, -1 for none.
 
         >>> Expected(
         ...     query="q", sources=(), stateful=False, partitions=0, query_id=None, sinks={"a": 3, "b": 7}, generation=1

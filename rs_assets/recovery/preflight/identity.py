@@ -9,14 +9,14 @@ from rs_assets.recovery.preflight.finding import Finding
 
 
 def check_identity(facts: Facts) -> Iterator[Finding]:
-    """The metadata file is there once a batch was planned or an id recorded, can be read and holds that id."""
+    """The metadata file exists once a batch was planned or an id recorded, can be read and has that id."""
     found, recorded = facts.metadata, facts.expected.query_id
     if found is None and recorded is None and not facts.plans and not facts.commits:
         return
     if found is not None and found.content is not None and recorded in {None, found.content}:
         return
     if found is None:
-        meaning = "is not there: Spark would give the query another id"
+        meaning = "is missing: Spark would give the query another id"
     elif found.content is None:
         meaning = found.problem
     else:
@@ -27,6 +27,6 @@ def check_identity(facts: Facts) -> Iterator[Finding]:
         severity="error",
         file=facts.folder / "metadata",
         meaning=meaning,
-        remedy="write it anew from the recorded id" if mends else "put back the checkpoint that belongs to this query",
+        remedy="write it again from the recorded id" if mends else "put back the checkpoint that belongs to this query",
         repair="write_metadata" if mends else None,
     )

@@ -1,4 +1,4 @@
-"""The offset log and the commit log: each file for itself, and both against each other."""
+"""Checks of the offset log and the commit log: each file by itself, and both against each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rs_assets.recovery.preflight.files import gaps, spans
 from rs_assets.recovery.preflight.finding import Finding
 from rs_assets.recovery.preflight.mending import why_keep_commit, why_keep_plan
 
-COPY = "restore it from a copy of the checkpoint, or begin afresh with --new-generation"
+COPY = "restore it from a copy of the checkpoint, or start over with --new-generation"
 
 
 def check_plans(facts: Facts) -> Iterator[Finding]:
@@ -35,20 +35,19 @@ def _damage(found: Read[Any], code: str, repair: str | None) -> Finding:
         remedy = "run it with the release that wrote it"
         return Finding(code="K17", severity="error", file=found.file, meaning=found.problem, remedy=remedy)
     remedies = {
-        "drop_uncommitted": "remove it: no sink has the batch, it is planned anew",
-        "drop_commit": "remove it: the batch runs once more, and sinks that have it drop it",
+        "drop_uncommitted": "remove it: no sink has the batch, it is planned again",
+        "drop_commit": "remove it: the batch runs again, and sinks that have it skip it",
     }
     remedy = remedies.get(repair or "", COPY)
     if found.state == "unreadable":
-        remedy = "see to the disk and to the permissions"
+        remedy = "check the disk and the permissions"
     return Finding(code=code, severity="error", file=found.file, meaning=found.problem, remedy=remedy, repair=repair)
 
 
 def check_lost_sources(facts: Facts) -> Iterator[Finding]:
-    """K2: a source that the batch before had, and the pipeline has, is there in the plans that Spark goes on from.
+    """K2: a current source in a batch's plan is also in the next plan, for the plans that Spark continues from.
 
-    These are the last that is committed and what is planned behind it; a source that was taken out is lacking in older
-    ones.
+    These are the last committed plan and later ones; removed sources are missing in older ones.
     """
     for before, batch in pairwise(facts.plans):
         if batch < facts.last_commit:
@@ -62,12 +61,12 @@ def check_lost_sources(facts: Facts) -> Iterator[Finding]:
                 severity="error",
                 file=facts.plans[batch].file,
                 meaning=f"lost its line of the source {name!r}, which batch {before} has: it would be read again",
-                remedy=f"{COPY}; a source that was taken out and put back needs another name",
+                remedy=f"{COPY}; a source that was removed and added again needs another name",
             )
 
 
 def check_unconfirmed(facts: Facts) -> Iterator[Finding]:
-    """K4: at most the newest planned batch is without a commit."""
+    """K4: at most the newest planned batch is uncommitted."""
     if facts.last_plan - facts.last_commit > 1:
         unconfirmed = spans(batch for batch in facts.plans if batch > facts.last_commit)
         end = f"ends at batch {facts.last_commit}" if facts.commits else "is empty"
@@ -75,8 +74,8 @@ def check_unconfirmed(facts: Facts) -> Iterator[Finding]:
             code="K4",
             severity="error",
             file=facts.folder / "commits",
-            meaning=f"{end}, but planned are also {unconfirmed}: all but the last would be skipped",
-            remedy="restore the commits from a copy of the checkpoint, or begin afresh with --new-generation",
+            meaning=f"{end}, but {unconfirmed} are also planned: all but the last would be skipped",
+            remedy="restore the commits from a copy of the checkpoint, or start over with --new-generation",
         )
 
 
@@ -88,15 +87,15 @@ def check_unplanned(facts: Facts) -> Iterator[Finding]:
             code="K5",
             severity="error",
             file=facts.folder / "offsets" / str(unplanned[-1]),
-            meaning=f"is not there, but batch {spans(unplanned)} is committed: older rows would be written once more",
+            meaning=f"is missing, but batch {spans(unplanned)} is committed: older rows would be written again",
             remedy=COPY,
         )
 
 
 def check_holes(facts: Facts) -> Iterator[Finding]:
-    """K6: between the oldest and the newest file none is missing; Spark removes old ones from the low end only."""
+    """K6: no file is missing between the oldest and the newest; Spark removes files only from the low end."""
     plans, commits = list(facts.plans), list(facts.commits)
-    # Spark begins the newest batch where the one before it ended, committed or not.
+    # Spark begins the newest batch at the end of the previous one, committed or not.
     alone = [(plans[0] - 1, plans[0] - 1)] if len(plans) == 1 and plans[0] > 0 else []
     for name, holes in (("offsets", alone + gaps(plans)), ("commits", gaps(commits))):
         if holes:
@@ -105,6 +104,6 @@ def check_holes(facts: Facts) -> Iterator[Finding]:
                 code="K6",
                 severity="error",
                 file=facts.folder / name / str(holes[0][0]),
-                meaning=f"is not there: of the batches kept, {missing} is missing",
+                meaning=f"does not exist: of the batches kept, {missing} is missing",
                 remedy=COPY,
             )

@@ -1,4 +1,4 @@
-"""When a damaged log file may go without loss; the repairs and what offers them ask here."""
+"""Decides when a damaged log file can be removed without loss; used by the repairs and the checks that offer them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rs_assets.recovery.preflight.state import state_problems
 
 
 def why_keep_plan(facts: Facts) -> str | None:
-    """Why the newest offsets file must stay; None if it is damaged and nothing anywhere depends on it."""
+    """Why the newest offsets file must be kept; None if it is damaged and nothing depends on it."""
     batch = facts.last_plan
     if batch < 0 or not facts.plans[batch].spoilt:
         return "the newest offsets file is not damaged"
@@ -17,14 +17,14 @@ def why_keep_plan(facts: Facts) -> str | None:
     if batch - facts.last_commit > 1:
         return f"batches {spans(n for n in facts.plans if n > facts.last_commit)} are unconfirmed"
     if facts.expected.furthest >= batch:
-        return f"a sink has batch {batch}: planned anew it may hold other rows, and the sink would drop them"
+        return f"a sink has batch {batch}: planned again it may have other rows, which the sink would skip"
     return None
 
 
 def why_keep_commit(facts: Facts) -> str | None:
-    """Why the newest commits file must stay; None if it is damaged and its batch can be run once more as planned.
+    """Why the newest commits file must be kept; None if it is damaged and its batch can run again as planned.
 
-    A plan behind it, which no sink may have begun, has to go with it: Spark runs again only the newest plan.
+    A later plan, which no sink may have begun, must be removed with it: Spark runs only the newest plan again.
     """
     batch = facts.last_commit
     if batch < 0 or not facts.commits[batch].spoilt:
@@ -36,5 +36,5 @@ def why_keep_commit(facts: Facts) -> str | None:
     if facts.last_plan > batch + 1:
         return f"batches {spans(n for n in facts.plans if n > batch)} are unconfirmed"
     if facts.last_plan > batch and facts.expected.furthest > batch:
-        return f"a sink already has batch {facts.last_plan}, which could not be run behind it"
+        return f"a sink already has batch {facts.last_plan}, which could not run after it"
     return next((finding.meaning for finding in state_problems(facts, batch)), None)

@@ -1,4 +1,4 @@
-"""The texts in a checkpoint, read strictly: what Spark would stumble over later is called damaged here."""
+"""Strict parsers of the files in a checkpoint: anything that Spark would fail on later is reported as damaged."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _VERSION = re.compile(rb"v[0-9]{1,9}")
 
 
 class Damaged(ValueError):
-    """A text that is not what Spark wrote; its message says how. Never leaves the preflight."""
+    """A text that Spark did not write like this; its message says why. Never leaves the preflight."""
 
 
 class UnknownVersion(ValueError):
-    """A text of a format that this release does not read; its message names both. Never leaves the preflight."""
+    """A text in a format that this release does not read; its message names both. Never leaves the preflight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Plan:
 
 
 def parse_offsets(data: bytes) -> Plan:
-    r"""An offsets file of format v2; Damaged or UnknownVersion if it is none.
+    r"""An offsets file of format v2; Damaged or UnknownVersion for other texts.
 
     >>> parse_offsets(b'v2\n{"batchWatermarkMs":0,"batchTimestampMs":5,"conf":{}}\nclicks:{"logOffset":3}').sources
     {'clicks': b'{"logOffset":3}'}
@@ -48,14 +48,14 @@ def parse_offsets(data: bytes) -> Plan:
 
 
 def parse_commit(data: bytes) -> Mapping[str, Any]:
-    r"""A commits file; Damaged or UnknownVersion if it is none.
+    r"""A commits file; Damaged or UnknownVersion for other texts.
 
     >>> parse_commit(b'v1\n{"nextBatchWatermarkMs":0}')
     {'nextBatchWatermarkMs': 0}
     """
     lines = _lines(data, COMMITS_VERSIONS, "commit log")
     if len(lines) != 1:
-        raise Damaged("has lines that do not belong there")
+        raise Damaged("has unexpected lines")
     return json_object(lines[0])
 
 
@@ -72,7 +72,7 @@ def parse_metadata(data: bytes) -> str:
 
 
 def check_source_log(data: bytes) -> None:
-    """Damaged or UnknownVersion if the text is no log of a file source."""
+    """Damaged or UnknownVersion if the text is not a log of a file source."""
     for line in _lines(data, (SOURCE_LOG_VERSION,), "file source log"):
         if not isinstance(json_object(line).get("path"), str):
             raise Damaged("has an entry without a path")
@@ -83,14 +83,14 @@ def json_object(text: bytes) -> dict[str, Any]:
     try:
         content = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise Damaged("is half written or no JSON") from error
+        raise Damaged("is incomplete or not JSON") from error
     if not isinstance(content, dict):
-        raise Damaged("is no JSON object")
+        raise Damaged("is not a JSON object")
     return content
 
 
 def _lines(data: bytes, versions: tuple[str, ...], name: str) -> list[bytes]:
-    """The lines behind the version, at least one."""
+    """The lines after the version, at least one."""
     if not data:
         raise Damaged("is empty")
     version, *lines = data.split(b"\n")
@@ -100,7 +100,7 @@ def _lines(data: bytes, versions: tuple[str, ...], name: str) -> list[bytes]:
         raise UnknownVersion(
             f"is a {name} of version {version.decode()}, this release reads {' and '.join(versions)}",
         )
-    # Spark writes no newline behind the last line: one is there when the line behind it was lost.
+    # Spark writes no newline after the last line: a final newline means that a line was lost.
     if not lines or not lines[-1]:
         raise Damaged("ends too early")
     return lines
@@ -113,9 +113,9 @@ def _source_line(line: bytes) -> tuple[str, bytes]:
         if offset != b"-":
             orjson.loads(offset)
     except ValueError as error:
-        raise Damaged("has an offset that is half written or no JSON") from error
+        raise Damaged("has an offset that is incomplete or not JSON") from error
     if not colon or not source:
-        raise Damaged("has a line that is no offset of a source")
+        raise Damaged("has a line that is not the offset of a source")
     return source, offset
 
 

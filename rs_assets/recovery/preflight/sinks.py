@@ -1,4 +1,4 @@
-"""What the sinks remember, held against the checkpoint."""
+"""Compares the markers in the sinks with the checkpoint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rs_assets.recovery.preflight.facts import Facts
 from rs_assets.recovery.preflight.finding import Finding
 
 CHANGED = "K20"
-# The repair that takes a sink as others left it.
+# The repair that accepts a sink as others have changed it.
 ACCEPT = "accept_changes"
 
 
@@ -18,7 +18,7 @@ def check_lost(facts: Facts) -> Iterator[Finding]:
     if ahead <= max(facts.last_plan, facts.last_commit):
         return
     gone = not facts.plans and not facts.commits
-    last = "knows no batch at all" if gone else f"ends at batch {max(facts.last_plan, facts.last_commit)}"
+    last = "has no batch" if gone else f"ends at batch {max(facts.last_plan, facts.last_commit)}"
     names = ", ".join(sorted(name for name, batch in facts.expected.sinks.items() if batch == ahead))
     yield Finding(
         code="K8" if gone else "K16",
@@ -26,15 +26,15 @@ def check_lost(facts: Facts) -> Iterator[Finding]:
         file=facts.folder,
         meaning=(
             f"{last}, but in generation {facts.expected.generation} batch {ahead} was written to {names}:"
-            f" new batches up to that number would be dropped as known"
+            f" new batches up to that number would be skipped"
         ),
-        remedy="restore the checkpoint or a savepoint, or begin afresh with --new-generation; if another pipeline wrote"
-        " there, write to a place of its own",
+        remedy="restore the checkpoint or a savepoint, or start over with --new-generation; if another pipeline wrote"
+        " there, write to a location of its own",
     )
 
 
 def check_changed(facts: Facts) -> Iterator[Finding]:
-    """K20: nobody else has taken rows of ours out of a sink since our last commit."""
+    """K20: no other writer has removed rows of ours from a sink since our last commit."""
     if not facts.commits:
         return
     for name, changes in sorted(facts.expected.sinks_changed.items()):
@@ -50,7 +50,7 @@ def check_changed(facts: Facts) -> Iterator[Finding]:
 
 
 def check_behind(facts: Facts) -> Iterator[Finding]:
-    """K9: no sink has forgotten batches that it once had; one that skipped empty batches has forgotten none."""
+    """K9: no sink has lost batches that it had; a sink that skipped empty batches has lost none."""
     if not facts.commits:
         return
     for name, seen in sorted(facts.expected.sinks_seen.items()):
@@ -59,13 +59,13 @@ def check_behind(facts: Facts) -> Iterator[Finding]:
             continue
         lost = marker < 0
         emptied = "empty it and " if name in facts.expected.sinks_staying else ""
-        has = "remembers no batch" if lost else f"ends at batch {marker}"
+        has = "has no batch" if lost else f"ends at batch {marker}"
         yield Finding(
             code="K9",
             severity="error",
             file=facts.folder / "commits" / str(facts.last_commit),
-            meaning=f"is committed, but the sink {name!r} {has} and had batch {seen}: what is between is not in it",
-            remedy="restore what the sink wrote to as it was,"
+            meaning=f"is committed, but the sink {name!r} {has} but had batch {seen}: those in between are missing",
+            remedy="restore the data of the sink,"
             + ("" if lost else f" rewind the pipeline to batch {marker} (rs-assets rewind),")
-            + f" or {emptied}begin afresh with --new-generation",
+            + f" or {emptied}start over with --new-generation",
         )

@@ -1,4 +1,4 @@
-"""The sources: the logs of file sources, and the names that the pipeline has now."""
+"""Checks of the sources: the logs of file sources, and the current names of the pipeline."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rs_assets.recovery.preflight.logs import COPY
 from rs_assets.recovery.preflight.parse import check_source_log
 
 COMPACT = ".compact"
-# A log of more bytes (some 300,000 files) is left to Spark, which reads it in any case.
+# A larger log (some 300,000 files) is left to Spark, which reads it in any case.
 MOST_BYTES = 64 << 20
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 
 
 def check_file_sources(facts: Facts) -> Iterator[Finding]:
-    """K19: the log of each file source reaches from its newest compaction to the offset that is planned."""
+    """K19: the log of each file source reaches from its newest compaction to the planned offset."""
     sources = facts.newest.sources if facts.newest else {}
     for name, offset in sources.items():
         reached = _log_offset(offset)
@@ -30,7 +30,7 @@ def check_file_sources(facts: Facts) -> Iterator[Finding]:
 
 
 def _log_offset(offset: bytes) -> int:
-    """How far a file source has come; -1 for none, and for a source of another kind."""
+    """The log offset of a file source; -1 for none, and for other kinds of sources."""
     content = orjson.loads(offset) if offset != b"-" else None
     reached = content.get("logOffset") if isinstance(content, dict) else None
     return reached if type(reached) is int else -1
@@ -45,7 +45,7 @@ def _source_log(folder: Path, name: str, reached: int) -> Iterator[Finding]:
         low, high = holes[0]
         entries = f"entry {low}" if low == high else f"entries {low} to {high}"
         meaning = f"lacks {entries} of the source {name!r}, which is planned up to {reached}"
-        yield _lost(folder / str(low) if files else folder, f"is not there: the log {meaning}")
+        yield _lost(folder / str(low) if files else folder, f"is missing: the log {meaning}")
     for number in kept:
         found = _read_log(files[number])
         if found.state == "foreign":
@@ -64,7 +64,7 @@ def _read_log(file: Path) -> Read[None]:
 
 
 def _log_files(folder: Path) -> dict[int, Path]:
-    """The entries of a file source's log; a compacted one stands for all before it."""
+    """The entries of a file source's log; a compacted one replaces all earlier ones."""
     found: dict[int, Path] = {}
     for name in sorted(file_names(folder)):
         stem = name.removesuffix(COMPACT)
@@ -78,22 +78,22 @@ def _lost(file: Path, meaning: str) -> Finding:
 
 
 def check_names(facts: Facts) -> Iterator[Finding]:
-    """Sources may come and go; somebody should know that they did."""
+    """Sources may be added and removed, with a warning."""
     plan = facts.newest
     if plan is None:
         return
     file = facts.plans[facts.last_plan].file
     now = set(facts.expected.sources)
-    # A source that had no rows yet has no offset; a file source has a folder from its first day on.
+    # A source without rows yet has no offset; a file source has a folder from its first day.
     folders = {name for name in now if _PLAIN_NAME.fullmatch(name) and (facts.folder / "sources" / name).is_dir()}
     before = facts.plans.get(facts.last_plan - 1)
     known = plan.sources.keys() | folders | (before.content.sources.keys() if before and before.content else set())
     for name in sorted(plan.sources.keys() - now):
-        meaning = f"has the source {name!r}, which the pipeline has no more: it is read no further"
-        yield _changed(file, meaning, "put it back under that name if it was not meant to go")
+        meaning = f"has the source {name!r}, which the pipeline no longer has: it is not read any further"
+        yield _changed(file, meaning, "add it again under that name if it was removed by mistake")
     for name in sorted(now - known):
         meaning = f"does not know the source {name!r}: it is read from its beginning"
-        yield _changed(file, meaning, "nothing, if it is new; a source that was renamed needs its old name")
+        yield _changed(file, meaning, "nothing, if it is new; a renamed source needs its old name")
 
 
 def _changed(file: Path, meaning: str, remedy: str) -> Finding:

@@ -1,4 +1,4 @@
-"""K10: the state that the next batch starts from can be loaded, in every partition of every store."""
+"""K10: the state for the next batch can be loaded, in every partition of every store."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rs_assets.recovery.preflight.parse import Damaged, json_object
 from rs_assets.recovery.preflight.snapshot import changes_problem, snapshot_problem
 
 DEFAULT_STORE = "default"
-REMEDY = "restore the state from a copy of the checkpoint, or begin afresh with --new-generation"
+REMEDY = "restore the state from a copy of the checkpoint, or start over with --new-generation"
 _FILE = re.compile(r"([1-9][0-9]{0,17})(?:_[0-9A-Za-z-]+)?\.(zip|snapshot|changelog|delta)")
 _STORE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What a stateful operator wrote down of itself: its name and the partitions of each store."""
+    """The metadata of a stateful operator: its name and the partitions of each store."""
 
     name: str
     stores: Mapping[str, int]
@@ -31,34 +31,34 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The files of one store: by version the snapshots and the changes that lead to it (several after a retry)."""
+    """The files of one store: by version the snapshots and the changelogs (several after a retry)."""
 
     snapshots: dict[int, list[Path]] = field(default_factory=dict)
     changes: dict[int, list[Path]] = field(default_factory=dict)
 
 
 def check_state(facts: Facts) -> Iterator[Finding]:
-    """K10: the state behind the last commit is there. State of version V is what batch V - 1 left."""
+    """K10: the state after the last commit is complete. State of version V is the result of batch V - 1."""
     yield from state_problems(facts, facts.last_commit + 1)
 
 
 def state_problems(facts: Facts, version: int) -> Iterator[Finding]:
-    """What keeps Spark from loading the state of `version`; nothing for a query without state and for version 0."""
+    """Problems that keep Spark from loading the state of `version`; none for a stateless query and for version 0."""
     if not facts.expected.stateful or version == 0:
         return
     root = facts.folder / "state"
     operators = folder_numbers(root)
     missing = next((n for n in range(max(len(operators), facts.expected.operators)) if n not in operators), None)
     if missing is not None:
-        yield _lost(root / str(missing), f"is not there: operator {missing} has lost all its state")
+        yield _lost(root / str(missing), f"is missing: operator {missing} has lost all its state")
     for operator in operators:
         yield from _operator(root / str(operator), facts.expected.partitions, version, logged=_logged(facts))
 
 
 def _logged(facts: Facts) -> int:
-    """The partitions that the last committed batch had, as its offsets file says; 0 if it does not.
+    """The partitions of the last committed batch, according to its offsets file; 0 if it lacks them.
 
-    Only there is the number true after a rescale: Spark leaves the operator's own note as it was.
+    Only this number is correct after a rescale: Spark does not update the operator's own metadata.
     """
     plan = facts.plans.get(facts.last_commit)
     number = plan.content.metadata["conf"].get(PARTITIONS, "") if plan is not None and plan.content else ""
@@ -70,7 +70,7 @@ def _operator(folder: Path, expected: int, version: int, *, logged: int) -> Iter
     label = f"operator {folder.name}"
     if described.content is None:
         severe = described.state != "sound"
-        meaning = described.problem if severe else f"is not there: the stores of {label} are not known"
+        meaning = described.problem if severe else f"is missing: the stores of {label} are unknown"
         yield _lost(described.file, meaning, severe=severe)
     operator = described.content or Operator("", {DEFAULT_STORE: expected})
     label = f"{label} ({operator.name})" if operator.name else label
@@ -80,9 +80,7 @@ def _operator(folder: Path, expected: int, version: int, *, logged: int) -> Iter
         strays = not logged and (noted not in {0, partitions} or (there and there[-1] >= partitions))
         if strays or (expected and partitions != expected):
             found = logged or max(noted, there[-1] + 1 if there else 0)
-            yield _lost(
-                folder, f"has the state of {label} in {found} partitions, expected are {expected or partitions}"
-            )
+            yield _lost(folder, f"has the state of {label} in {found} partitions instead of {expected or partitions}")
             return
         for partition in range(partitions):
             place = folder / str(partition) / ("" if store == DEFAULT_STORE else store)
@@ -114,12 +112,12 @@ def _parse_operator(data: bytes) -> Operator:
 def _parse_store(store: Any) -> tuple[str, int]:
     name, partitions = (store.get("storeName"), store.get("numPartitions")) if isinstance(store, dict) else (None, None)
     if not isinstance(name, str) or not _STORE.fullmatch(name) or type(partitions) is not int or partitions < 1:
-        raise Damaged("describes a store that cannot be")
+        raise Damaged("describes an invalid store")
     return name, partitions
 
 
 def _store(folder: Path, where: str, version: int) -> Iterator[Finding]:
-    """The newest snapshot up to `version` and all changes behind it are there and sound."""
+    """The newest snapshot up to `version` and all later changes are present and sound."""
     files = _versions(folder)
     base = max((number for number in files.snapshots if number <= version), default=0)
     needed = f"{where}: version {version} cannot be loaded"
@@ -127,7 +125,7 @@ def _store(folder: Path, where: str, version: int) -> Iterator[Finding]:
     for low, high in gaps([base, *steps, version + 1]):
         missing = f"version {low} is" if low == high else f"versions {low} to {high} are"
         file = folder / f"{low}.changelog" if steps or base else folder
-        yield _lost(file, f"is not there: {missing} missing; {needed}")
+        yield _lost(file, f"does not exist: {missing} missing; {needed}")
     if base:
         yield from _snapshot(files, base, needed)
     for number in steps:
@@ -144,7 +142,7 @@ def _snapshot(files: Versions, base: int, needed: str) -> Iterator[Finding]:
     older = max((number for number in files.snapshots if number < base), default=0)
     way_round = not gaps([older, *(number for number in sorted(files.changes) if older < number <= base), base + 1])
     from_there = f"snapshot {older} and all changes" if older else "all changes from the first on"
-    remedy = f"move it away: {from_there} up to it are there; otherwise {REMEDY}" if way_round else REMEDY
+    remedy = f"move it away: {from_there} up to it exist; otherwise {REMEDY}" if way_round else REMEDY
     yield Finding(code="K10", severity="error", file=file, meaning=f"{problem}; {needed}", remedy=remedy)
 
 

@@ -1,4 +1,4 @@
-"""The look at a checkpoint before Spark sees it."""
+"""The checks of a checkpoint before Spark uses it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rs_assets.recovery.preflight.sinks import check_behind, check_changed, chec
 from rs_assets.recovery.preflight.sources import check_file_sources, check_names
 from rs_assets.recovery.preflight.state import check_state
 
-# In the order in which a reader wants them: what is gone altogether first.
+# In order of relevance to a reader: complete losses first.
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_lost,
     check_identity,
@@ -43,9 +43,9 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
 
 
 def verify_query(checkpoint: Path, expected: Expected) -> tuple[Finding, ...]:
-    """All that is wrong with the checkpoint folder of one query, which must not be running; nothing is changed.
+    """All problems of the checkpoint folder of one query, which must not be running; nothing is changed.
 
-    A folder that is not there yet is a first start. CheckpointError only if the disk itself does not answer.
+    A missing folder is a first start. CheckpointError only if the disk itself does not answer.
     """
     facts = Facts(checkpoint, expected)
     return tuple(finding for check in CHECKS for finding in check(facts))

@@ -1,4 +1,4 @@
-"""Savepoints: a job's checkpoints copied while it runs, to be restored, or forked into another job."""
+"""Savepoints: copies of a job's checkpoints, taken while it runs, to be restored or forked into another job."""
 
 from rs_assets.recovery.savepoints.copy import Progress, Subject, take
 from rs_assets.recovery.savepoints.model import SavedFile, Savepoint

@@ -1,4 +1,4 @@
-"""Take a savepoint of a job, also while its queries run."""
+"""Takes a savepoint of a job, also while its queries run."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from rs_assets.recovery.savepoints.shuffled import Link, copied_in_order, tables
 from rs_assets.recovery.savepoints.store import SavepointStore, wait_for_collection
 
 THREADS = 4
-# How often a query is listed again because files vanished while they were copied; each time less is left to copy.
+# How often a query is listed again because files vanished during the copy; each time less is left to copy.
 ROUNDS = 5
-# Longer than a collection may last, which `retention` sees to.
+# Longer than a collection can last, which `retention` ensures.
 COLLECTION_LASTS = timedelta(minutes=15)
 PATIENCE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What a savepoint is of, and what people will want to know of it."""
+    """The job of a savepoint, and its description for people."""
 
     namespace: str
     job: str
@@ -39,7 +39,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far the copying of one query is. A query is listed anew when files vanished, and then begins again."""
+    """Progress of copying one query. It begins again when the query is listed again because files vanished."""
 
     query: str
     files: int
@@ -62,12 +62,11 @@ def take(
     now: datetime | None = None,
     links: Collection[Link] = (),
 ) -> Savepoint:
-    """Copy the checkpoints that `manifest` goes on with into `store`, each up to its last committed batch.
+    """Copy the current checkpoints of `manifest` into `store`, each up to its last committed batch.
 
-    The queries may run meanwhile. Of the tables that are `links` between them the rows are copied that readers have
-    not read yet; no reader is beyond its writer. State that the job's newest savepoint has is not read again.
-    CheckpointError if nothing is committed yet, if a file that Spark needs is missing, and if one cannot be read or
-    stored.
+    The queries may run meanwhile. Of the tables in `links` between them, the rows that readers have not read yet are
+    copied; no reader is ahead of its writer. State in the job's newest savepoint is not read again. CheckpointError if
+    nothing is committed yet, if a file that Spark needs is missing, and if one cannot be read or stored.
     """
     job = job_folder.absolute()
     queries = _queries(job, manifest)
@@ -84,7 +83,7 @@ def take(
     except OSError as error:
         raise CheckpointError(
             f"the savepoint cannot be stored: {store.reason(error)}",
-            remedy="see to the store and to its permissions",
+            remedy="check the store and its permissions",
             store=store.address,
         ) from error
     return savepoint
@@ -97,7 +96,7 @@ class _Copied:
 
 
 class _Copier:
-    """Copies files into a store; remembers what it has, since a query may be listed more than once."""
+    """Copies files into a store; remembers copies, since a query may be listed more than once."""
 
     def __init__(
         self,
@@ -112,12 +111,12 @@ class _Copier:
         self.known = known
         self.on_progress = on_progress
         self.threads = threads
-        # The sizes of the objects that were not in the store.
+        # The sizes of objects that were not in the store before.
         self.new: dict[str, int] = {}
         self._done: dict[str, SavedFile] = {}
 
     def files(self, paths: Iterable[Path]) -> tuple[SavedFile, ...]:
-        """Files that nobody changes any more; CheckpointError if one is gone."""
+        """Copies of files that no longer change; CheckpointError if one is missing."""
         return tuple(self._file(path) for path in paths)
 
     def _file(self, path: Path) -> SavedFile:
@@ -129,12 +128,12 @@ class _Copier:
         copy = None if found is None else self._one(Listed(name, found.st_size, found.st_mtime_ns))
         if copy is None:
             raise CheckpointError(
-                "a file of a durable shuffle has vanished while it was copied", remedy="try again", file=path
+                "a file of a durable shuffle vanished while it was copied", remedy="try again", file=path
             )
         return copy
 
     def query(self, folder: Path, *, stateful: bool, until: int | None = None) -> _Copied:
-        """One query, up to a batch. It is listed again until nothing has vanished that could be needed."""
+        """Copy one query, up to a batch. It is listed again until no file that could be needed has vanished."""
         problem: str | None = None
         for _ in range(ROUNDS):
             listed = list_query(self.job, folder, stateful=stateful, until=until)
@@ -146,13 +145,13 @@ class _Copier:
         if problem is None and all(listed.is_state(path) for path in lost):
             return _Copied(listed.last, tuple(saved.values()))
         raise CheckpointError(
-            f"the query {folder.name} cannot be saved: {problem or f'{lost[0]} changes again and again'}",
+            f"the query {folder.name} cannot be saved: {problem or f'{lost[0]} keeps changing'}",
             remedy="verify the checkpoint; if the query is only very busy, try again or stop it",
             file=self.job / (lost[0] if problem is None else listed.checkpoint),
         )
 
     def _copy(self, query: str, listed: QueryFiles) -> dict[str, SavedFile]:
-        """Copy what was listed, and return what is there of it; a checksum only with its file."""
+        """Copy the listed files, and return those that still exist; a checksum only with its file."""
         saved: dict[str, SavedFile] = {}
         total, done = sum(file.size_bytes for file in listed.files), 0
         with ThreadPoolExecutor(self.threads, "rs-savepoint") as pool:
@@ -170,7 +169,7 @@ class _Copier:
         return saved
 
     def _one(self, file: Listed) -> SavedFile | None:
-        """One file, None if it vanished or changed."""
+        """Copy one file, None if it vanished or changed."""
         done, known = self._done.get(file.path), self.known.get(file.path)
         if done and _same(done, file):
             return done
@@ -195,7 +194,7 @@ class _Copier:
 
 
 def _queries(job: Path, manifest: Manifest) -> Mapping[Path, bool]:
-    """The folders of the queries that the manifest goes on with, and whether each keeps state."""
+    """The folders of the current queries of the manifest, and whether each keeps state."""
     found: dict[Path, bool] = {}
     for name, facts in sorted(manifest.queries.items()):
         folder = job / generation_folder(facts.generation) / name
@@ -203,7 +202,7 @@ def _queries(job: Path, manifest: Manifest) -> Mapping[Path, bool]:
             found[folder] = facts.stateful is not None
         elif facts.query_id is not None:
             raise CheckpointError(
-                f"the checkpoint of the query {name} is gone", remedy="restore a savepoint", file=folder / CHECKPOINT
+                f"the checkpoint of the query {name} is missing", remedy="restore a savepoint", file=folder / CHECKPOINT
             )
     if not found:
         raise CheckpointError("the job has no checkpoint to save", remedy="run it first", file=job)
@@ -215,15 +214,15 @@ def _same(copy: SavedFile, file: Listed) -> bool:
 
 
 def _known(store: SavepointStore, subject: Subject, manifest: Manifest) -> Mapping[str, SavedFile]:
-    """The files of state and of tables that the newest readable savepoint of this pipeline has.
+    """The files of state and of tables in the newest readable savepoint of this pipeline.
 
-    Under one name and time they never change.
+    Files of the same name and time never change.
     """
     for savepoint_id in store.ids(subject.namespace, subject.job):
         try:
             newest = store.load(subject.namespace, subject.job, savepoint_id)
         except CheckpointError:
-            # Damaged, or removed just now: only time is lost by reading everything.
+            # Damaged, or just removed: reading everything only costs time.
             continue
         if newest.pipeline_id != manifest.pipeline_id:
             continue
@@ -263,6 +262,6 @@ def _sealed(
 def _unreadable(file: Path, error: OSError) -> CheckpointError:
     return CheckpointError(
         f"a file of the checkpoint cannot be read: {error.strerror}",
-        remedy="see to the disk and to the permissions",
+        remedy="check the disk and the permissions",
         file=file,
     )

@@ -1,4 +1,4 @@
-"""Which files of a query a savepoint needs, while Spark goes on writing and removing them."""
+"""Lists the files of a query that a savepoint needs, while Spark writes and removes files."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from rs_assets.recovery.rewinding import (
 )
 
 CHECKPOINT = "checkpoint"
-# Beside it, the tables through which a query hands rows to others; which files of them are needed, they know.
+# The folder, next to the checkpoint, of tables that pass rows to other queries; their module lists the needed files.
 SHUFFLES = "shuffles"
 _LOGS = ("commits", "offsets")
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A file as it was when the folder was listed; `path` is relative to the job's folder (with /)."""
+    """A file at the time of listing; `path` is relative to the job's folder (with /)."""
 
     path: str
     size_bytes: int
@@ -38,22 +38,22 @@ class Listed:
 
     @property
     def checked_file(self) -> str | None:
-        """The path of the file that this one is Hadoop's checksum of, None if it is none."""
+        """The path of the file of which this is Hadoop's checksum, None for other files."""
         folder, _, name = self.path.rpartition("/")
         return f"{folder}/{name[1:-4]}" if name.startswith(".") and name.endswith(".crc") else None
 
     @property
     def number(self) -> int:
-        """The batch that a file of a log, or its checksum, belongs to; -1 for another file."""
+        """The batch of a log file, or of its checksum; -1 for other files."""
         name = (self.checked_file or self.path).rpartition("/")[2]
         return int(name) if NUMBER.fullmatch(name) else -1
 
 
 @dataclass(frozen=True, slots=True)
 class QueryFiles:
-    """The files to copy of one query, in the order to copy them in, up to its last committed batch (-1 for none).
+    """The files to copy of one query, in copy order, up to its last committed batch (-1 for none).
 
-    `partitions` is the number of state partitions of that batch, 0 if nothing says it.
+    `partitions` is the number of state partitions of that batch, 0 if unknown.
     """
 
     checkpoint: str
@@ -65,45 +65,45 @@ class QueryFiles:
 
     @property
     def required(self) -> list[str]:
-        """The files without which Spark does not start again."""
+        """The files that Spark needs to start again."""
         if self.last < 0:
             return [f"{self.checkpoint}/metadata"]
         plans = [f"{self.checkpoint}/offsets/{batch}" for batch in sorted(needed_plans(self.last), reverse=True)]
         return [f"{self.checkpoint}/metadata", f"{self.checkpoint}/commits/{self.last}", *plans]
 
     def is_passing(self, path: str) -> bool:
-        """Whether a file may vanish while it is copied: older plans and commits, and checksums."""
+        """Whether a file may vanish during the copy: older plans and commits, and checksums."""
         listed = Listed(path, 0, 0)
         is_log = PurePosixPath(path).parent.as_posix() in {f"{self.checkpoint}/{log}" for log in _LOGS}
         return listed.checked_file is not None or (is_log and path not in self.required)
 
     def is_state(self, path: str) -> bool:
-        """Whether it is one of the files of state, of which Spark needs only some."""
+        """Whether it is a file of state; Spark needs only some of them."""
         return path.startswith(f"{self.checkpoint}/state/")
 
     def problem(self, saved: set[str]) -> str | None:
-        """What is missing in the paths `saved` to start again behind `last`; None if nothing is."""
+        """What is missing in the paths `saved` to start again after `last`; None if nothing is."""
         for path in self.required:
             if path not in saved:
-                return f"{path} is not there"
+                return f"{path} is missing"
         if self.last < 0:
             return f"batch {self.planned} is planned, but none is committed" if self.planned > 0 else None
         root = PurePosixPath(self.checkpoint)
         inside = (PurePosixPath(path) for path in saved if path.startswith(f"{self.checkpoint}/"))
         stores = state_stores((path.relative_to(root) for path in inside), self.partitions)
         if self.stateful and not stores:
-            return f"{self.checkpoint}/state is not there"
+            return f"{self.checkpoint}/state is missing"
         lacking = unloadable(stores, self.last + 1)
         return f"{self.checkpoint}/{lacking}" if lacking else None
 
 
 def list_query(job: Path, query: Path, *, stateful: bool = False, until: int | None = None) -> QueryFiles:
-    """The files of the query in the folder `query` of the job's folder, good also while it runs.
+    """The files of the query in the folder `query` of the job's folder; the query may be running.
 
-    Up to its batch `until`, which is committed (None: to the last one that is). Its tables of shuffles are left out.
+    Up to its committed batch `until` (None: the last committed one). Its shuffle tables are omitted.
 
-    Commits are listed first: whatever is committed then has its plan and its state on disk. Files of later batches
-    are left out, those of state too: in a copy, where other batches follow, they would be taken for its own.
+    Commits are listed first: the plan and state of every listed commit are on disk then. Files of later batches are
+    omitted, including those of state: in a copy, which continues with other batches, they would be taken for its own.
     """
     checkpoint = query / CHECKPOINT
     commits = list(_folder(job, checkpoint / "commits"))
@@ -124,7 +124,7 @@ def _is_later_state(file: Listed, version: int) -> bool:
 
 
 def _settled(files: list[Listed]) -> Iterator[Listed]:
-    """Without temporary files, and with checksums only of files that are there."""
+    """Without temporary files, and with checksums only of files in the list."""
     there = {file.path for file in files}
     for file in files:
         checked = file.checked_file
@@ -134,7 +134,7 @@ def _settled(files: list[Listed]) -> Iterator[Listed]:
 
 
 def _tree(job: Path, folder: Path, skipped: set[Path]) -> Iterator[Listed]:
-    """The files below `folder`, those of a folder before its subfolders: a snapshot is written after its tables."""
+    """The files in `folder`, those of a folder before its subfolders: a snapshot is written after its tables."""
     yield from _folder(job, folder)
     for name in _names(folder, folders=True):
         if folder / name not in skipped and not name.startswith("."):
@@ -162,13 +162,13 @@ def _names(folder: Path, *, folders: bool) -> list[str]:
     except OSError as error:
         raise CheckpointError(
             f"a folder of the job cannot be listed: {error.strerror}",
-            remedy="see to the disk and to the permissions",
+            remedy="check the disk and the permissions",
             file=folder,
         ) from error
     odd = links or [name for name in names if not name.isprintable() or "\\" in name]
     if odd:
         raise CheckpointError(
-            f"the folder holds {odd[0]!r}, which a savepoint cannot keep",
+            f"the folder contains {odd[0]!r}, which a savepoint cannot store",
             remedy="a checkpoint has plain files with plain names; move it away",
             file=folder,
         )

@@ -1,4 +1,4 @@
-"""What a savepoint is: the files of a job's checkpoints at one moment, by their digests."""
+"""The model of a savepoint: the files of a job's checkpoints at one moment, by their digests."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ VERSION = 1
 _ID = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-b[0-9]{6,18}-[0-9a-f]{6}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 GENERATION = re.compile(r"g[0-9]{4,}")
-# What is computed from the rest, and so is no part of what the digest covers.
+# Derived fields, which the digest does not cover.
 _DERIVED = frozenset({"id", "digest", "version"})
 
 
 @dataclass(frozen=True, slots=True)
 class SavedFile:
-    """One file: its path relative to the job's folder (with /), what it holds, and when it was written (ns).
+    """One file: its path relative to the job's folder (with /), digest and size of its content, and its time (ns).
 
-    ValueError for a path that leads out of a generation's folder, and for a digest or size that is none.
+    ValueError for a path outside a generation's folder, and for an invalid digest or size.
     """
 
     path: str
@@ -49,8 +49,8 @@ class Savepoint:
     """A job's checkpoints at one moment.
 
     `batches` has the last committed batch of each query, -1 for none. `manifest` is the body of the job's manifest.
-    `bytes_new` is what had to be copied, the rest was in the store. `origin` is the job's folder back then, since
-    Spark's logs name files in it. `digest` covers everything but the id, which is made from it.
+    `bytes_new` was copied, the rest was in the store. `origin` is the job's folder at that time, since Spark's logs
+    name files in it. `digest` covers everything but the id, which is made from it.
     """
 
     id: str
@@ -73,7 +73,7 @@ class Savepoint:
 
 
 def stamp(at: datetime) -> str:
-    """A moment as it stands in names: UTC, in the order of time.
+    """A time as text in names: UTC, in sort order.
 
     >>> stamp(datetime(2026, 11, 21, 0, 45, 12, 123456, tzinfo=UTC))
     '20261121T004512.123456Z'
@@ -82,10 +82,10 @@ def stamp(at: datetime) -> str:
 
 
 def newest_first(savepoints: Iterable[Savepoint]) -> tuple[Savepoint, ...]:
-    """In the order in which they were taken, backwards; a clock that was set back changes nothing.
+    """The savepoints in reverse order of taking; independent of clock changes.
 
-    Of one pipeline the later one has later batches, for generations and batches only grow. Where none of the queries
-    has moved, and for those of different pipelines, the clock has to do.
+    Of one pipeline, the later one has later batches, since generations and batches only grow. Between savepoints
+    without progress, and of different pipelines, the clock decides.
     """
     return tuple(sorted(savepoints, key=cmp_to_key(_compare), reverse=True))
 
@@ -103,16 +103,16 @@ def _compare(one: Savepoint, other: Savepoint) -> int:
 
 
 def _place(savepoint: Savepoint, query: str) -> tuple[int, int]:
-    """How far a query was: its generation and its last batch."""
+    """The position of a query: its generation and its last batch."""
     facts = savepoint.manifest.get("queries", {}).get(query, {})
     return int(facts.get("generation", savepoint.generation)), savepoint.batches[query]
 
 
 def checked_id(savepoint_id: str) -> str:
-    """Return a savepoint's id; ConfigurationError if it cannot be one, so that none can name another file."""
+    """Return a savepoint's id; ConfigurationError if it is invalid, so that it cannot name another file."""
     if not _ID.fullmatch(savepoint_id):
         raise ConfigurationError(
-            f"{savepoint_id!r} is no id of a savepoint",
+            f"{savepoint_id!r} is not the id of a savepoint",
             remedy="an id looks like 20261121T004512.123456Z-b000042-0a1b2c; list the savepoints to see them",
         )
     return savepoint_id
@@ -128,13 +128,13 @@ def seal(**content: Any) -> Savepoint:
 
 
 def encode(savepoint: Savepoint) -> bytes:
-    """The savepoint as it is stored, with its version and its digest."""
+    """The stored form of a savepoint, with its version and its digest."""
     content = {f.name: getattr(savepoint, f.name) for f in fields(savepoint) if f.name not in _DERIVED}
     return orjson.dumps({"version": savepoint.version, "sha256": savepoint.digest, "savepoint": _plain(content)})
 
 
 def decode(data: bytes, file: str) -> Savepoint:
-    """What `encode` wrote; CheckpointError that names `file` if it is damaged or of another version."""
+    """The savepoint that `encode` wrote; CheckpointError that names `file` if it is damaged or of another version."""
     try:
         stored = orjson.loads(data)
         version = stored["version"]
@@ -155,7 +155,7 @@ def decode(data: bytes, file: str) -> Savepoint:
 
 
 def damaged(file: str) -> CheckpointError:
-    """A savepoint whose manifest cannot be believed."""
+    """The error for a savepoint with a damaged manifest."""
     return CheckpointError(
         "the manifest of the savepoint is damaged", remedy="use another savepoint, and remove this file", file=file
     )

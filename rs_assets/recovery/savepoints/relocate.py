@@ -1,4 +1,4 @@
-"""A checkpoint in another place, or of another query: the names that Spark wrote into it are rewritten."""
+"""Rewrites names in a checkpoint that was moved, or belongs to another query now."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from rs_assets.common.files import write_atomically
 from rs_assets.recovery.savepoints.listing import CHECKPOINT
 
 _SCHEME = re.compile(r"file:(?://)?(?=/)")
-# What Java leaves as it is in the path of a URI; letters beyond ASCII too.
+# Characters that Java does not escape in the path of a URI; neither characters beyond ASCII.
 _JAVA_KEEPS = "/_-!.~'()*:@&=+$,;"
 
 
 def relocate(generation: Path, moves: Mapping[str, str]) -> None:
-    """Let the logs of file sources name files below a folder's new path where they name files below its old one.
+    """Replace a folder's old path by its new path in the logs of file sources.
 
-    A query's control rows and arrays lie beside its checkpoint; under another path Spark would take files that it
-    has read for new ones. What it knows of a processor's state names files with the schema of that state. Other paths
-    stay. OSError if a log cannot be read or written.
+    A query's control rows and arrays are stored next to its checkpoint; under another path Spark would take files that
+    it has read for new ones. The metadata of a processor's state names files with the schema of that state. Other paths
+    are unchanged. OSError if a log cannot be read or written.
     """
     if all(old == new for old, new in moves.items()):
         return
@@ -38,9 +38,9 @@ def relocate(generation: Path, moves: Mapping[str, str]) -> None:
 
 
 def settle(generation: Path) -> None:
-    """As `relocate`, for a folder of a generation that came with its home from wherever Spark's own names say.
+    """As `relocate`, for a generation's folder that was moved with its home from the location in Spark's own names.
 
-    The last parts of its path (namespace, job, generation) must be those that it had there.
+    The last parts of its path (namespace, job, generation) must be unchanged.
     """
     here = generation.absolute()
     there = {old for path in _own_names(here) if (old := _place(path, here)) is not None}
@@ -48,7 +48,7 @@ def settle(generation: Path) -> None:
 
 
 def _own_names(generation: Path) -> Iterator[str]:
-    """Paths that Spark wrote into its logs: of each source's log the first, and of the schemas of states all."""
+    """Paths that Spark wrote into its logs: the first of each source's log, and all of state schemas."""
     for source in generation.glob(f"*/{CHECKPOINT}/sources/*/"):
         logs = sorted(file for file in source.iterdir() if not file.name.startswith("."))
         first = next(_entries(logs[0]), {}) if logs else {}
@@ -60,7 +60,7 @@ def _own_names(generation: Path) -> Iterator[str]:
 
 
 def _entries(file: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a log that are JSON objects; what is damaged others tell of."""
+    """The lines of a log that are JSON objects; damage is reported elsewhere."""
     with suppress(OSError), file.open("rb") as lines:
         for line in lines:
             if line.startswith(b"{"):
@@ -69,7 +69,7 @@ def _entries(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def _place(path: str, generation: Path) -> str | None:
-    """Where the folder of a generation was when Spark wrote a path below it; None for other paths."""
+    """The folder of a generation at the time when Spark wrote a path in it; None for other paths."""
     scheme, tail = _SCHEME.match(path), "/".join(("", *generation.parts[-3:], ""))
     plain = unquote(path[scheme.end() :]) if scheme else ""
     before, found, _ = plain.rpartition(tail)
@@ -77,7 +77,7 @@ def _place(path: str, generation: Path) -> str | None:
 
 
 def renew_query_ids(generation: Path) -> Mapping[str, str]:
-    """Give every query a new id, and return the ids by query: sinks of Spark's own tell queries apart by it."""
+    """Give every query a new id, and return the ids by query: Spark's own sinks identify queries by it."""
     ids: dict[str, str] = {}
     for metadata in sorted(generation.glob(f"*/{CHECKPOINT}/metadata")):
         query_id = ids[metadata.parent.parent.name] = str(uuid.uuid4())
@@ -95,13 +95,13 @@ def java_path(path: str) -> str:
 
 
 def _moved(line: str, moves: Mapping[str, str]) -> str:
-    """A line of a source's log with its path moved; one of another kind as it is."""
+    """A line of a source's log with its path moved; other lines unchanged."""
     if not line.startswith("{"):
         return line
     try:
         entry: dict[str, Any] = orjson.loads(line)
     except orjson.JSONDecodeError:
-        # The log of a source of another kind: it was saved like that.
+        # The log of another kind of source, saved unchanged.
         return line
     path = entry.get("path")
     moved = _elsewhere(path, moves) if isinstance(path, str) else path
@@ -109,7 +109,7 @@ def _moved(line: str, moves: Mapping[str, str]) -> str:
 
 
 def _with_schemas(line: str, moves: Mapping[str, str]) -> str:
-    """A line of what Spark knows of an operator's state, with the files of the schemas moved."""
+    """A line of the metadata of an operator's state, with the files of the schemas moved."""
     if not line.startswith("{"):
         return line
     known: dict[str, Any] = orjson.loads(line)
@@ -120,7 +120,7 @@ def _with_schemas(line: str, moves: Mapping[str, str]) -> str:
 
 
 def _elsewhere(path: str, moves: Mapping[str, str]) -> str:
-    """A path as a URI, below the new path of a folder if it lay below the old one."""
+    """A path as a URI, with the old path of a folder replaced by the new one."""
     scheme = _SCHEME.match(path)
     plain = unquote(path[scheme.end() :]) if scheme else ""
     old = next((old for old in moves if plain.startswith(f"{old}/")), None)
@@ -134,7 +134,7 @@ def _rewrite(file: Path, change: Callable[[str], str]) -> None:
     try:
         text = file.read_bytes().decode()
     except UnicodeDecodeError:
-        # No log of Spark's file source: those are text.
+        # Not a log of Spark's file source: those are text.
         return
     changed = change(text)
     if changed != text:
@@ -142,6 +142,6 @@ def _rewrite(file: Path, change: Callable[[str], str]) -> None:
 
 
 def _write(file: Path, data: bytes) -> None:
-    # The checksum goes too: without one Spark asks for none.
+    # The checksum is removed too: Spark does not need one.
     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
     write_atomically(file, data)

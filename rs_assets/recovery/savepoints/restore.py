@@ -1,4 +1,4 @@
-"""Bring a savepoint back: into its own job's folder, or as a fork into another one's."""
+"""Restores a savepoint: into its own job's folder, or as a fork into another one's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rs_assets.recovery.savepoints.model import GENERATION, SavedFile, Savepoint
 from rs_assets.recovery.savepoints.relocate import relocate, renew_query_ids
 from rs_assets.recovery.savepoints.store import SavepointStore
 
-# Lies in a job's folder while its generations are exchanged, with the savepoint's id, behind FORK if a fork does it.
+# A file in a job's folder while its generations are exchanged, with the savepoint's id, after FORK for a fork.
 MARK = ".restoring"
 FORK = "fork"
 STAGING = ".staging-"
@@ -29,7 +29,7 @@ MANIFEST = "manifest.json"
 
 
 def verify(store: SavepointStore, savepoint: Savepoint, *, threads: int = THREADS) -> list[str]:
-    """What is wrong with the content of a savepoint, a line for each file; all of it is read."""
+    """Problems of a savepoint's content, one line per file; all of it is read."""
 
     def problem(file: SavedFile) -> str | None:
         try:
@@ -54,21 +54,21 @@ def restore(
     now: datetime | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> Manifest:
-    """Put the job back to `savepoint`, and return the manifest that was written.
+    """Restore the job to `savepoint`; returns the manifest that was written.
 
-    `ready` is called once all of the savepoint is here and known to be whole; if it raises, nothing is changed.
+    `ready` is called when the savepoint is completely copied and verified; if it raises, nothing is changed.
 
-    The job must be stopped and its state stores unloaded, as for `rs_assets.recovery.rewinding.rewind`.
-    The savepoint's generations and later ones are moved aside, to `.trash-TIME-gNNNN` in the job's folder. Sinks are
-    not told. CheckpointError, and nothing is changed, if anything of the savepoint is missing or damaged, or if the
-    folder belongs to another pipeline.
+    The job must be stopped and its state stores unloaded, as for `rs_assets.recovery.rewinding.rewind`. The savepoint's
+    generations and later ones are moved to `.trash-TIME-gNNNN` in the job's folder. Sinks are not changed.
+    CheckpointError, without any change, if anything of the savepoint is missing or damaged, or if the folder belongs to
+    another pipeline.
     """
     restored = _manifest(savepoint)
     job = job_folder.absolute()
     current = _current(job)
     if current is not None and current.pipeline_id != savepoint.pipeline_id:
         raise CheckpointError(
-            f"{job.name} is another pipeline than the one that savepoint {savepoint.id} was taken of",
+            f"{job.name} is not the pipeline of savepoint {savepoint.id}",
             remedy="fork the savepoint into a job of its own",
             file=job,
         )
@@ -79,10 +79,10 @@ def restore(
 
 
 def fork(store: SavepointStore, savepoint: Savepoint, job_folder: Path, *, threads: int = THREADS) -> Manifest:
-    """Begin another job from `savepoint`, and return its manifest: a pipeline id and query ids of its own.
+    """Begin another job from `savepoint`; returns its manifest, with a new pipeline id and new query ids.
 
-    All queries go on in generation 1, with sinks that have nothing of them yet. CheckpointError, and nothing is
-    changed, if the folder has a job already, or as in `restore`. What a fork has left that was cut off is no job.
+    All queries continue in generation 1, with sinks that have none of their rows yet. CheckpointError, without any
+    change, if the folder has a job already, or as in `restore`. The remains of an interrupted fork are not a job.
     """
     source = _manifest(savepoint)
     job = job_folder.absolute()
@@ -100,7 +100,7 @@ def fork(store: SavepointStore, savepoint: Savepoint, job_folder: Path, *, threa
                 facts,
                 generation=1,
                 query_id=ids.get(name),
-                # Their names stay: a query without state is known by its sinks.
+                # The names are kept: a query without state is identified by its sinks.
                 sinks=dict.fromkeys(facts.sinks, -1),
                 path=(),
                 catalogued=savepoint.batches.get(name, -1),
@@ -115,18 +115,18 @@ def fork(store: SavepointStore, savepoint: Savepoint, job_folder: Path, *, threa
 
 
 def refuse_unfinished(job_folder: Path) -> None:
-    """CheckpointError if a restore or fork was cut off while folders were exchanged: to be asked before a start."""
+    """CheckpointError if a restore or fork was interrupted while folders were exchanged; called before a start."""
     what, savepoint = _cut_off(job_folder)
     if what:
         raise CheckpointError(
-            f"the last {what} of the job was cut off",
+            f"the last {what} of the job was interrupted",
             remedy=f"{what} the savepoint again: {savepoint}",
             file=job_folder / MARK,
         )
 
 
 def _cut_off(job: Path) -> tuple[str, str]:
-    """What was cut off in a job's folder, and the id of its savepoint; empty texts for nothing."""
+    """The interrupted operation in a job's folder, and the id of its savepoint; empty texts without one."""
     mark = job / MARK
     if not mark.exists():
         return "", ""
@@ -140,14 +140,14 @@ def _manifest(savepoint: Savepoint) -> Manifest:
         return Manifest.from_body(savepoint.manifest)
     except (TypeError, KeyError, AttributeError) as error:
         raise CheckpointError(
-            "the job's manifest in the savepoint has other fields than this release knows",
+            "the job's manifest in the savepoint has fields that this release does not know",
             remedy="restore it with the release that took it",
             savepoint=savepoint.id,
         ) from error
 
 
 def _current(job: Path) -> Manifest | None:
-    """The job's manifest; a damaged one is no obstacle, since bringing it back is what a restore is for."""
+    """The job's manifest, None if it is damaged, since a restore replaces it."""
     with suppress(CheckpointError):
         return manifests.load(job)
     return None
@@ -157,7 +157,7 @@ def _current(job: Path) -> Manifest | None:
 def _staged(
     store: SavepointStore, savepoint: Savepoint, job: Path, threads: int, renamed: Callable[[str], str]
 ) -> Iterator[Path]:
-    """A hidden folder in the job's, with the savepoint's generations complete and checked; gone at the end."""
+    """A hidden folder in the job's, with the savepoint's generations complete and checked; removed at the end."""
     made = not job.exists()
     staging = job / f"{STAGING}{uuid.uuid4().hex}"
     generations = {file.path.partition("/")[0] for file in savepoint.files}
@@ -180,7 +180,7 @@ def _staged(
 
 
 def _fetch(store: SavepointStore, file: SavedFile, staging: Path, renamed: Callable[[str], str]) -> None:
-    """Copy one file out of the store, with its time, so that the next savepoint knows it again."""
+    """Copy one file out of the store, with its time, so that the next savepoint recognizes it."""
     generation, *rest = file.path.split("/")
     path = staging.joinpath(renamed(generation), *rest)
     try:
@@ -196,13 +196,13 @@ def _fetch(store: SavepointStore, file: SavedFile, staging: Path, renamed: Calla
     except OSError as error:
         raise CheckpointError(
             f"a file cannot be restored: {error.strerror or error}",
-            remedy="see to the disk, to the store and to the permissions",
+            remedy="check the disk, the store and the permissions",
             file=file.path,
         ) from error
 
 
 def _exchange(staging: Path, job: Path, manifest: Manifest, told: str, at: str) -> None:
-    """Put the staged generations in the place of those there are, with `told` in the mark; what fails is taken back."""
+    """Replace the generations by the staged ones, with `told` in the marker; an error undoes all steps."""
     staged = _generations(staging)
     first = min(_number(folder) for folder in staged)
     with _disk(job), ExitStack() as back:
@@ -211,7 +211,7 @@ def _exchange(staging: Path, job: Path, manifest: Manifest, told: str, at: str) 
         back.callback(mark.unlink, missing_ok=True)
         write_atomically(mark, told.encode())
         for folder in _generations(job):
-            # A later generation would be gone on with as if it had just begun.
+            # A later generation would be continued as if it had just begun.
             if _number(folder) >= first:
                 aside = folder.with_name(f".trash-{at}-{folder.name}")
                 _move(folder, aside, back)
@@ -232,7 +232,7 @@ def _move(source: Path, target: Path, back: ExitStack) -> None:
 
 
 def _keep_manifest(job: Path, aside: Path, back: ExitStack) -> None:
-    """A copy of the job's manifest beside what it speaks of, for who wants to go back."""
+    """A copy of the job's manifest next to its generation, for a manual rollback."""
     if (job / MANIFEST).exists():
         back.callback((aside / MANIFEST).unlink, missing_ok=True)
         shutil.copy2(job / MANIFEST, aside / MANIFEST)
@@ -255,12 +255,12 @@ def _number(generation: Path) -> int:
 
 @contextmanager
 def _disk(job: Path) -> Iterator[None]:
-    """OSError of the block as CheckpointError."""
+    """Convert OSError in the block to CheckpointError."""
     try:
         yield
     except OSError as error:
         raise CheckpointError(
             f"the job's folder cannot be written to: {error.strerror or error}",
-            remedy="see to the disk and to the permissions",
+            remedy="check the disk and the permissions",
             file=job,
         ) from error

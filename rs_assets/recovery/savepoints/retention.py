@@ -1,4 +1,4 @@
-"""Remove savepoints that are no longer wanted, and the content that nobody names any more."""
+"""Removes expired savepoints, and content that no savepoint references."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rs_assets.recovery.savepoints.copy import COLLECTION_LASTS
 from rs_assets.recovery.savepoints.model import Savepoint
 from rs_assets.recovery.savepoints.store import SavepointStore
 
-# Younger content stays, named or not: a savepoint may be about to name it.
+# Younger content is kept, referenced or not: a savepoint may be about to reference it.
 GRACE = timedelta(hours=1)
-# Who has been taking a savepoint for longer was killed.
+# A savepoint that takes longer was killed.
 TAKING_LASTS = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """What was removed: ids of savepoints, objects and their bytes. `postponed` if a savepoint was being taken."""
+    """Removed items: ids of savepoints, objects and their bytes. `postponed` if a savepoint was being taken."""
 
     savepoints: tuple[str, ...] = ()
     objects: int = 0
@@ -38,12 +38,11 @@ def retention(
     now: datetime | None = None,
     taken: Savepoint | None = None,
 ) -> Removed:
-    """Remove the savepoints of a pipeline beyond the newest `keep`, and those older than `max_age` (None: of any age).
+    """Remove the savepoints of a pipeline beyond the newest `keep`, and those older than `max_age` (None: any age).
 
-    The pipeline is that of `taken`, the savepoint that was taken just now; without it each pipeline of that name is
-    looked after by itself. The newest always stays, and `taken` too. Content goes by `collect_garbage`.
-    ConfigurationError for less than one to keep; CheckpointError, and nothing is removed, if a savepoint of the job is
-    damaged.
+    The pipeline is that of `taken`, the newest savepoint; without it each pipeline of that name is handled by itself.
+    The newest is always kept, and `taken` too. Content is removed by `collect_garbage`. ConfigurationError for `keep`
+    below 1; CheckpointError, without any change, if a savepoint of the job is damaged.
     """
     if keep < 1:
         raise ConfigurationError("at least one savepoint must be kept", remedy="set keep to 1 or more", keep=keep)
@@ -65,10 +64,10 @@ def retention(
 
 
 def collect_garbage(store: SavepointStore, *, now: datetime | None = None) -> Removed:
-    """Remove objects and unfinished files that are an hour old and that no savepoint of any job names.
+    """Remove objects and unfinished files that are an hour old and not referenced by a savepoint of any job.
 
-    Nothing is removed while a savepoint is being taken. CheckpointError, and nothing is removed, if a savepoint is
-    damaged: nobody knows what it names.
+    Nothing is removed while a savepoint is being taken. CheckpointError, without any change, if a savepoint is damaged,
+    since its references are unknown.
     """
     before = (now or datetime.now(UTC)) - GRACE
     until = time.monotonic() + COLLECTION_LASTS.total_seconds() / 2
@@ -80,7 +79,7 @@ def collect_garbage(store: SavepointStore, *, now: datetime | None = None) -> Re
         unnamed = [path for path in sizes if path not in named]
         removed = 0, 0
         for path in (*unnamed, *store.leftovers()):
-            # Past this time a savepoint no longer waits for us; the rest goes next time.
+            # After this time a savepoint no longer waits for us; the rest is removed next time.
             if time.monotonic() > until:
                 break
             written = store.modified(path)

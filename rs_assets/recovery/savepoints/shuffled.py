@@ -1,7 +1,7 @@
-"""A savepoint of queries that hand rows to others through tables: no reader in it is beyond its writer.
+"""A savepoint of queries that pass rows to others through tables: no reader in it is ahead of its writer.
 
-Readers are copied first, so that each writer is as far as they are, or further. A batch reaches the table before it is
-committed, though: a reader that has it already is copied once more, up to the batch before.
+Readers are copied first, so each writer is at least as far. But a batch reaches the table before it is committed: a
+reader that has read it already is copied again, up to the previous batch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rs_assets.operators.shuffle.cut import end_of, needed_files, newest_within
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A table that the query `writer` writes as the sink `sink` and `reader` reads as `source`; all stored names.
+    """A table that the query `writer` writes as the sink `sink` and `reader` reads as `source`; stored names.
 
     `checkpoint` is that of the reader.
     """
@@ -44,7 +44,7 @@ Copy = TypeVar("Copy", bound=Saved)
 
 
 def readers_first(folders: Iterable[Path], links: Iterable[Link]) -> tuple[Path, ...]:
-    """The folders of queries in an order in which each comes before those whose rows it reads."""
+    """The folders of queries, each before those whose rows it reads."""
     waiting, order, links = list(folders), list[Path](), tuple(links)
     while waiting:
         fed = {link.writer for link in links for folder in waiting if folder.name == link.reader}
@@ -57,7 +57,7 @@ def readers_first(folders: Iterable[Path], links: Iterable[Link]) -> tuple[Path,
 def copied_in_order(
     folders: Iterable[Path], links: Iterable[Link], copy: Callable[[Path, int | None], Copy]
 ) -> Mapping[str, Copy]:
-    """Each query by its name, as `copy` has copied its folder up to a batch (None: its last one)."""
+    """Each query by name, as `copy` has copied its folder up to a batch (None: its last one)."""
     links = tuple(links)
     order = readers_first(folders, links)
     done = {folder.name: copy(folder, None) for folder in order}
@@ -71,7 +71,7 @@ def copied_in_order(
 
 
 def tables_of(links: Iterable[Link], done: Mapping[str, Saved]) -> Iterator[Path]:
-    """The files of all tables that those who go on from the copied queries need."""
+    """The files of all tables that the copied queries need to continue."""
     found: set[Path] = set()
     for link in links:
         written, read = _last(done, link.writer), _last(done, link.reader)
@@ -95,7 +95,7 @@ def _begun(folder: Path, until: int) -> int:
     if until < 0:
         raise CheckpointError(
             f"the first batch of {folder.name} has read rows of a batch that is not committed yet",
-            remedy="try again once that is committed; if the pipeline is stopped, run it first",
+            remedy="try again when that is committed; if the pipeline is stopped, run it first",
             file=folder,
         )
     return until

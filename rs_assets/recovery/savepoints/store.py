@@ -1,4 +1,4 @@
-"""Where savepoints are kept: content under its digest, and one manifest for each savepoint, on any file system."""
+"""The store of savepoints: content by digest, and one manifest per savepoint, on any file system."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Work = Literal["taking", "collecting"]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Content that is in the store; `new` if it was not before."""
+    """Content in the store; `new` if it was not there before."""
 
     sha256: str
     size_bytes: int
@@ -34,20 +34,20 @@ class Stored:
 
 
 class SavepointStore:
-    """Savepoints at a path or an fsspec URI; made when something is written.
+    """Savepoints at a path or an fsspec URI; created by the first write.
 
     `objects/ab/abcd...` holds content by its SHA-256, `savepoints/NAMESPACE/JOB/ID.json` the manifests, which are
-    written last, `incoming/` what is being written, and `work/` who is at work.
+    written last, `incoming/` files being written, and `work/` the running operations.
     """
 
     def __init__(self, uri: str) -> None:
         if not uri.strip():
             raise ConfigurationError("the store of savepoints has no address", remedy="give a path or a URI")
         try:
-            # A listing that was remembered would hide what another process has written or removed.
+            # A cached listing would hide writes and removals by other processes.
             self.fs, path = fsspec.core.url_to_fs(uri, use_listings_cache=False)
         except (ValueError, ImportError) as error:
-            # Python's own words for a wrong address have parts of it, and so parts of a password.
+            # Python's message for an invalid address has parts of it, and may contain parts of a password.
             raise ConfigurationError(
                 "the address of the savepoints cannot be used",
                 remedy="give a path or a URI of fsspec, and install the package for it",
@@ -65,21 +65,21 @@ class SavepointStore:
         self._made: set[str] = set()
 
     def reason(self, error: OSError) -> str:
-        """Why the file system failed, in words that may be shown: its own may name a path with a password in it."""
+        """The reason of a failure of the file system, without secrets: its own message may contain a password."""
         return error.strerror or self.shown(str(error))
 
     def shown(self, path: str) -> str:
-        """A path of the store, or a text that names one, as it may be shown."""
+        """A path of the store, or a text with one, without secrets."""
         return path.replace(self.path, self.address) if self.path else path
 
     # Content.
 
     def object_path(self, sha256: str) -> str:
-        """Where content is."""
+        """The path of an object."""
         return f"{self.path}/objects/{sha256[:2]}/{sha256}"
 
     def put(self, stream: BinaryIO) -> Stored:
-        """Store what can be read from `stream`; content that is there already is not written again.
+        """Store the content of `stream`; content that is in the store already is not written again.
 
         OSError if it cannot be read or written.
         """
@@ -93,14 +93,14 @@ class SavepointStore:
         return Stored(sha256, len(head), new)
 
     def has(self, sha256: str, size_bytes: int) -> bool:
-        """Whether content is there with its size; what was cut off is not, and will be written again."""
+        """Whether content is in the store with its size; incomplete content is not, and will be written again."""
         try:
             return bool(self.fs.info(self.object_path(sha256))["size"] == size_bytes)
         except FileNotFoundError:
             return False
 
     def read(self, sha256: str, size_bytes: int) -> Iterator[bytes]:
-        """The content in pieces. CheckpointError when it is not there or turns out to be another, at the end."""
+        """The content in pieces. CheckpointError if it is missing or, at the end, if its digest differs."""
         path = self.object_path(sha256)
         try:
             size = self.fs.info(path)["size"]
@@ -110,49 +110,49 @@ class SavepointStore:
             raise _spoilt(self.shown(path), f"has {size} bytes instead of {size_bytes}")
         digest = hashlib.sha256()
         for start in range(0, size_bytes, CHUNK_BYTES):
-            # By ranges, for open files of some file systems share their position.
+            # By ranges, since open files of some file systems share their position.
             block = self.fs.cat_file(path, start=start, end=min(start + CHUNK_BYTES, size_bytes))
             digest.update(block)
             yield block
         if digest.hexdigest() != sha256:
-            raise _spoilt(self.shown(path), "has another digest than it should")
+            raise _spoilt(self.shown(path), "has a wrong digest")
 
     def objects(self) -> dict[str, int]:
         """The sizes of all objects in bytes, by path."""
         return self._files("objects")
 
     def modified(self, path: str) -> datetime | None:
-        """When a file was written, None if it is gone; ConfigurationError if the file system does not tell."""
+        """When a file was written, None if it is gone; ConfigurationError if the file system cannot report it."""
         try:
             at: datetime = self.fs.modified(path)
         except FileNotFoundError:
             return None
         except NotImplementedError as error:
             raise ConfigurationError(
-                "this kind of store does not tell the age of its files",
+                "this kind of store does not report the age of its files",
                 remedy="keep savepoints on a disk or in an object store",
                 store=self.address,
             ) from error
         return at if at.tzinfo else at.replace(tzinfo=UTC)
 
     def leftovers(self) -> Iterable[str]:
-        """The files of writers that did not come to their end, and of those still writing."""
+        """The files of interrupted writers, and of active ones."""
         return self._files("incoming")
 
     def remove_file(self, path: str) -> None:
-        """Remove one file; it need not be there."""
+        """Remove one file; it may be missing."""
         with suppress(FileNotFoundError):
             self.fs.rm_file(path)
 
     # Manifests.
 
     def save(self, savepoint: Savepoint) -> None:
-        """Write the manifest, after all of its content is there."""
+        """Write the manifest, after all of its content is stored."""
         path = self._manifest(savepoint.namespace, savepoint.job, savepoint.id)
         self._write(path, [encode(savepoint)])
 
     def load(self, namespace: str, job: str, savepoint_id: str) -> Savepoint:
-        """One savepoint; CheckpointError if there is none of that id or its manifest is damaged."""
+        """One savepoint; CheckpointError if there is none with that id or its manifest is damaged."""
         path = self._manifest(namespace, job, savepoint_id)
         try:
             data = self.fs.cat_file(path)
@@ -168,11 +168,11 @@ class SavepointStore:
         return savepoint
 
     def savepoints(self, namespace: str, job: str) -> tuple[Savepoint, ...]:
-        """All savepoints of a job, of whatever pipeline, newest first; CheckpointError if one is damaged."""
+        """All savepoints of a job, of any pipeline, newest first; CheckpointError if one is damaged."""
         return newest_first(self.load(namespace, job, each) for each in self.ids(namespace, job))
 
     def ids(self, namespace: str, job: str) -> tuple[str, ...]:
-        """The ids of a job's savepoints, by the clock of who took them, newest first, without reading them."""
+        """The ids of a job's savepoints, newest first by the clock of their writers, without reading them."""
         folder = f"savepoints/{checked_name(namespace, what='namespace')}/{checked_name(job, what='job')}"
         return tuple(sorted((_id(path) for path in self._files(folder) if _id(path)), reverse=True))
 
@@ -191,11 +191,11 @@ class SavepointStore:
         names = f"{checked_name(namespace, what='namespace')}/{checked_name(job, what='job')}"
         return f"{self.path}/savepoints/{names}/{checked_id(savepoint_id)}.json"
 
-    # Who is at work: content may not be removed while somebody counts on it, and the other way round.
+    # Running operations: content may not be removed while a savepoint relies on it, and vice versa.
 
     @contextmanager
     def announced(self, work: Work) -> Iterator[None]:
-        """Tell others, during the block, what is being done to the store."""
+        """Announce an operation on the store to other processes, during the block."""
         path = f"{self.path}/work/{work}-{uuid.uuid4().hex}"
         self._write(path, [b""])
         try:
@@ -204,7 +204,7 @@ class SavepointStore:
             self.remove_file(path)
 
     def at_work(self, work: Work, *, within: timedelta) -> bool:
-        """Whether somebody has announced `work` and not ended it; what is older than `within` was killed."""
+        """Whether `work` is announced and not ended; one older than `within` was killed."""
         since = datetime.now(UTC) - within
         announced = (self.modified(path) for path in self._files("work") if f"/{work}-" in path)
         return any(at is not None and at > since for at in announced)
@@ -216,7 +216,7 @@ class SavepointStore:
         return {path: int(info["size"] or 0) for path, info in found.items()}
 
     def _put_large(self, head: bytes, stream: BinaryIO) -> Stored:
-        """Hash and write in one pass: only its end tells whether the content was there."""
+        """Hash and write in one pass: only at the end is it known whether the content was there."""
         digest, size = hashlib.sha256(), 0
 
         def blocks() -> Iterator[bytes]:
@@ -240,7 +240,7 @@ class SavepointStore:
         self._move(self._incoming(blocks), path)
 
     def _incoming(self, blocks: Iterable[bytes]) -> str:
-        """Write a file under a name of its own; gone again if that fails."""
+        """Write a file under a unique name; it is removed if that fails."""
         path = f"{self.path}/incoming/{uuid.uuid4().hex}"
         self._make_folder(path)
         try:
@@ -268,7 +268,7 @@ class SavepointStore:
 
 
 def wait_for_collection(store: SavepointStore, *, within: timedelta, patience: timedelta) -> None:
-    """Return when nobody removes content; CheckpointError when that lasts longer than `patience`."""
+    """Return when no process removes content; CheckpointError if that takes longer than `patience`."""
     pause, waited = threading.Event(), timedelta(0)
     step = timedelta(milliseconds=100)
     while store.at_work("collecting", within=within):
@@ -283,7 +283,7 @@ def wait_for_collection(store: SavepointStore, *, within: timedelta, patience: t
 
 
 def _id(path: str) -> str:
-    """The id in the path of a manifest, empty if the file is none."""
+    """The id in the path of a manifest, empty for other files."""
     name = path.rpartition("/")[2].removesuffix(".json")
     try:
         return checked_id(name) if path.endswith(".json") else ""
