@@ -1,4 +1,4 @@
-"""What a sink has held, it must hold: a place that knows less than it did was removed or brought back meanwhile."""
+"""Ensures that a sink's progress never goes backwards: the target was then removed or restored meanwhile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rs_assets.errors import SinkError
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """The last batch that a sink was seen to hold, by writer, for as long as this process lives."""
+    """The last batch that was seen in a sink, by writer, for the life of this process."""
 
     batches: dict[str, int] = field(default_factory=dict)
 
@@ -19,12 +19,12 @@ class Remembered:
         return self.batches.get(mark.writer, -1)
 
     def hold(self, mark: BatchMark, now: int, *, step: str, place: str) -> int:
-        """Note that batch `now` is the last one there is, and return it; SinkError if there was a later one before."""
+        """Record that batch `now` is the last one, and return it; SinkError if a later one was seen before."""
         before = self.last(mark)
         if now < before:
             has = "holds no batch" if now < 0 else f"ends at batch {now}"
             raise SinkError(
-                f"the sink {has} of this pipeline and had batch {before}: somebody removed it or brought it back",
+                f"the sink {has} of this pipeline and had batch {before}: it was removed, or replaced by an older copy",
                 remedy="put it back as it was and start again, or read everything again (--new-generation)",
                 step=step,
                 place=place,

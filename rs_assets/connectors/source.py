@@ -1,4 +1,4 @@
-"""What a source is to the runtime: a stream of rows, any batch of them again, and the splits that offsets count."""
+"""The source interface: a stream of rows, any planned batch again, and the splits that offsets count."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rs_assets.errors import DataLossError, RsError
 
 # Splits with their offsets, as JSON text.
 Positions = Mapping[str, str]
-# Splits with how far each goes now: bytes of a file, the next offset of a partition.
+# The current end of each split: bytes of a file, the next offset of a partition.
 Ends = Mapping[str, int]
-# What the manifest keeps of the input of a source between runs; only its reader knows what it means.
+# The facts about a source's input that the manifest stores between runs; only its reader interprets them.
 Known = Mapping[str, int]
 
 ENDED = "the input had ended, and now there is more of it"
@@ -28,12 +28,13 @@ BEGIN_ANEW = "begin a new generation (--new-generation)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a run lends a reader that makes frames.
+    """The context in which a reader makes frames.
 
-    `name` keys the source in Spark's checkpoint, and `folder` belongs to the query that reads it. `schema_of(infer)` is
-    the declared schema of the source, or what `infer` gave at the first start: it is pinned with the checkpoint.
-    `written_by(step)` is the schema of what a step writes into a durable shuffle. `pruned`: the stream may pass over
-    what nobody reads of a record (see `Pruning`). `placed`: its rows have their ADDRESS, if the reader is `Placed`.
+    `name` is the source's key in Spark's checkpoint, and `folder` belongs to the query that reads it.
+    `schema_of(infer)` is the declared schema of the source, or the result of `infer` at the first start, which is
+    pinned with the checkpoint. `written_by(step)` is the schema of a step's rows in a durable shuffle. `pruned`: the
+    stream may skip unused parts of a record (see `Pruning`). `placed`: its rows have their ADDRESS, if the reader is
+    `Placed`.
     """
 
     spark: SparkSession
@@ -48,11 +49,11 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What is known of a source when a run begins, before Spark is there.
+    """The facts about a source when a run begins, before Spark is started.
 
-    `known` is what the last check, or a watch, has kept in the manifest. `logs` are those of the queries that read the
-    source, at least one. `sealed`: the input of the generation had ended. `note(losses)` writes down what is lost
-    and is no error; a loss that was noted before is passed over.
+    `known` is what the last check, or a watch, has stored in the manifest. `logs` are those of the queries that read
+    the source, at least one. `sealed`: the input of the generation had ended. `note(losses)` reports losses that are
+    not an error; a loss that was reported before is skipped.
     """
 
     known: Known
@@ -62,10 +63,10 @@ class Start:
 
 
 class SourceReader(Protocol):
-    """A source as the runtime sees it; the other protocols of this module are for those that can more.
+    """A source as the runtime sees it; the other protocols of this module are optional abilities.
 
-    A reader is made of its node alone, often, and before Spark is there: it holds no connection. Offsets are the text
-    of Spark's log.
+    A reader is made from its node alone, often, and before Spark is started: it holds no connection. Offsets are the
+    text in Spark's log.
     """
 
     @property
@@ -78,77 +79,78 @@ class SourceReader(Protocol):
         ...
 
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
-        """The rows of a planned batch again, just those: the fields, REASON and ADDRESS."""
+        """Exactly the rows of a planned batch again: the fields, REASON and ADDRESS. Required for exactly-once."""
         ...
 
     def splits(self, batch: SourceBatch) -> Positions:
-        """The splits at the end of a batch, with their offsets as JSON text; asked only if something was read."""
+        """The splits at the end of a batch, with their offsets as JSON text; called only if something was read."""
         ...
 
     def check(self, start: Start) -> Known:
-        """What the manifest shall keep of the input.
+        """The facts about the input for the manifest.
 
-        Called once a run. SealedError if there is more behind the end of a sealed generation, DataLossError if input
-        that was not read is gone or has changed, SourceReadError if the source cannot be read at all.
+        Called once a run. SealedError if there is more after the end of a sealed generation, DataLossError if unread
+        input is gone or has changed, SourceReadError if the source cannot be read at all.
         """
         ...
 
 
 class Watch:
-    """Guards a source while a query reads it; this one guards nothing, others override what they need.
+    """Guards a source while a query reads it; this base class guards nothing, subclasses override what they need.
 
-    Made once for each query of a run and source. `begin` is called before the query starts, the others, for a batch at
-    a time, on Spark's thread: `planned`, `computed`, `check`, `read`; a batch that fails may end behind each of them.
+    Made once for each query of a run and source. `begin` is called before the query starts. The others are called for
+    one batch after the other, on Spark's thread: `planned`, `computed`, `check`, `read`; a failed batch may end after
+    any.
     """
 
     __slots__ = ()
 
     @property
     def splits(self) -> int:
-        """How many splits it has seen, 0 if it does not count them."""
+        """The number of known splits, 0 if it does not count them."""
         return 0
 
     def begin(self) -> None:
-        """Look at the source before the query starts, again after each restart of it; SourceReadError."""
+        """Check the source before the query starts, and after each restart of the query; SourceReadError."""
 
     def planned(self, batch_id: int) -> None:
-        """A batch is planned and not computed yet; DataLossError if it cannot be read as it was planned."""
+        """A batch is planned and not computed yet; DataLossError if it can no longer be read as planned."""
 
     def computed(self) -> None:
-        """The batch was read; BadRecordError or SourceReadError if Spark read something else than is there."""
+        """The batch was read; BadRecordError or SourceReadError if Spark misread the input."""
 
     def plain(self) -> int | None:
-        """How many records the batch has, if a stream that is pruned cannot have missed a bad one; None otherwise."""
+        """The number of records of the batch, if a pruned stream cannot have missed a bad one; None otherwise."""
         return None
 
     def check(self, batch_id: int) -> None:
-        """The last look before the sinks commit; DataLossError if the batch may lack records."""
+        """The last check before the sinks commit; DataLossError if the batch may lack records."""
 
     def read(self) -> Known:
-        """What the manifest shall keep of the batch, which is committed, at the end of the run."""
+        """The facts about the committed batch for the manifest, stored at the end of the run."""
         return {}
 
     def explain(self, batch_id: int) -> DataLossError | None:  # noqa: ARG002
-        """Why Spark could not read a batch, if it is for lost records."""
+        """The error if Spark could not read a batch because of lost records."""
         return None
 
     def plans_again(self, failure: RsError) -> bool | None:  # noqa: ARG002
-        """Whether a batch that ended with `failure` is to be planned anew, if no sink has it.
+        """Whether a batch that ended with `failure` is planned again, provided that no sink has it.
 
         False forbids it, None leaves it to the other sources of the query.
         """
         return None
 
     def close(self) -> None:
-        """Give connections back; may be called twice, and `begin` may follow."""
+        """Close connections; may be called twice, and `begin` may follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watching:
-    """What a run lends a watch.
+    """The context of a watch.
 
-    `known()` is what the manifest keeps of the source's input now, `keep(facts)` adds to it at once. `note` is that of
-    `Start`, `pruned` that of the query's `Reading`.
+    `known()` returns the manifest's facts about the source's input, `keep(facts)` adds to them at once. `note` is that
+    of `Start`, `pruned` that of the query's `Reading`.
     """
 
     log: SourceLog
@@ -161,7 +163,7 @@ class Watching:
 
 @runtime_checkable
 class Watched(Protocol):
-    """A reader whose input could change while a batch is computed, without a word from Spark."""
+    """A reader whose input could change while a batch is computed, without an error from Spark."""
 
     def watch(self, watching: Watching) -> Watch:
         """The guard for one query of a run."""
@@ -170,25 +172,25 @@ class Watched(Protocol):
 
 @runtime_checkable
 class Pruning(Protocol):
-    """A reader whose stream can leave to its watch to find out that no record is bad.
+    """A reader whose watch can confirm that no record is bad, so that the stream need not check.
 
-    Such a stream passes over the fields that nobody reads, and over the rest of a record that a filter drops; its rows
-    are counted by `Watch.plain`. What that cannot answer for is read again without.
+    Such a stream skips unused fields, and the rest of a record that a filter drops; its rows are counted by
+    `Watch.plain`. A batch that `plain` cannot confirm is read again without pruning.
     """
 
     def prunes(self, max_line_bytes: int) -> bool:
-        """Whether it is worth trying with the input that is there."""
+        """Whether pruning is worth trying with the existing input."""
         ...
 
 
 @runtime_checkable
 class Complete(Protocol):
-    """A reader that can tell of input that was passed over without a word."""
+    """A reader that can detect input that was silently skipped."""
 
     def check_all_read(self, log: SourceLog, before_ms: int) -> None:
-        """SourceReadError for input that was there at `before_ms`, since 1970, and that no batch of the log has.
+        """SourceReadError for input that existed at `before_ms`, since 1970, and is in no batch of the log.
 
-        Called at the end of a run that has read all there was.
+        Called at the end of a run that has read all input.
         """
         ...
 
@@ -198,102 +200,102 @@ class Metered(Protocol):
     """A reader whose progress can be shown in bytes."""
 
     def size(self) -> int:
-        """How many bytes there are."""
+        """The total number of bytes."""
         ...
 
     def done(self, offset: str) -> int:
-        """How many of them lie before an offset."""
+        """The number of bytes before an offset."""
         ...
 
 
 class Follower(Protocol):
-    """Follows one source through a run, on the journal's thread; a fault of it ends nothing and is told of."""
+    """Follows one source through a run, on the journal's thread; its errors end nothing and are reported."""
 
     @property
     def effect(self) -> str:
-        """What is not done while it fails, for people."""
+        """What is not done while it fails, for users."""
         ...
 
     def committed(self, ends: Sequence[str | None]) -> None:
         """Spark and the catalog have the source up to `ends`, one for each query that reads it (None: nothing).
 
-        Called with new batches; RsError if it could not be passed on, which the next call must make up for.
+        Called with new batches; RsError if they could not be passed on, which the next call must make up for.
         """
         ...
 
     def finish(self, ends: Sequence[str | None]) -> None:
-        """The run ends, and there is nothing more to come: the last call but `close`, missing behind a failure."""
+        """The end of the run and its last offsets: the last call before `close`, omitted after a failure."""
         ...
 
     def close(self) -> None:
-        """Give connections back; may be called twice."""
+        """Close connections; may be called twice."""
         ...
 
 
 @runtime_checkable
 class Followed(Protocol):
-    """A reader whose system is told what was read for good: to show it, or to let go of it."""
+    """A reader whose system is informed of committed offsets: to show them, or to delete what was read."""
 
     def follower(self) -> Follower | None:
-        """One for a run; None if nobody asked for it."""
+        """The follower for a run; None if none is configured."""
         ...
 
 
 @runtime_checkable
 class Settling(Protocol):
-    """A reader of what another query of the pipeline writes, where that may be seen late."""
+    """A reader of the output of another query of the pipeline, which may become visible late."""
 
     def settle(self) -> None:
-        """Return when a query that starts now sees every batch that was committed; SinkError if that lasts."""
+        """Return when a query that starts now sees every committed batch; SinkError if that takes too long."""
         ...
 
 
 @runtime_checkable
 class DeadLettering(Protocol):
-    """A reader that can send bad records on within its own system."""
+    """A reader that can forward bad records within its own system."""
 
     def send_letters(self, reading: Reading, batch: SourceBatch, letters: pa.Table) -> None:
         """Send those of `letters` (rows of the dead-letter table, of all sources) that are its own.
 
-        Called before the table has them, and again with a batch that is repeated: at least once.
+        Called before they are in the table, and again when a batch is repeated: at least once.
         """
         ...
 
 
 @runtime_checkable
 class Ordered(Protocol):
-    """A reader of several files a batch: rows of one batch do not come in the order in which they were written."""
+    """A reader of several files per batch, whose rows are not in the order of writing."""
 
     def order(self) -> tuple[Column, Column, Column]:
-        """Where a row stands among those of its batch, as ORDER has it; null where that says nothing."""
+        """The order of a row within its batch, for ORDER; null if there is none."""
         ...
 
 
 @runtime_checkable
 class Placed(Protocol):
-    """A reader of splits that grow, whose stream can tell of each row which of them it came from, and where it stood.
+    """A reader of growing splits, whose stream can give the split of each row, and its position in it.
 
     LINE grows within a split, over all batches.
     """
 
     @property
     def placed(self) -> bool:
-        """True: `stream` obeys `Reading.placed`, and `splits` gives the names that SPLIT has."""
+        """True: `stream` obeys `Reading.placed`, and `splits` returns the names in SPLIT."""
         ...
 
 
 @runtime_checkable
 class Growing(Protocol):
-    """A reader whose splits can be looked at while nothing runs."""
+    """A reader whose splits can be inspected while nothing runs."""
 
     def ends(self, patience: timedelta) -> Ends:
-        """The splits as they are now; SourceReadError if the system does not answer within `patience`."""
+        """The current splits; SourceReadError if the system does not answer within `patience`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """How far a reader lies behind the end of its source, in what the source counts."""
+    """The distance of a reader from the end of its source, in the source's own units."""
 
     bytes: int = 0
     records: int = 0
@@ -301,14 +303,14 @@ class Lag:
 
 @runtime_checkable
 class Lagging(Protocol):
-    """A reader that can tell how much there is behind an offset."""
+    """A reader that can count unread input."""
 
     def lag(self, offset: str | None, patience: timedelta) -> Lag:
-        """What was not read up to `offset` (None: anything); SourceReadError as for `ends`."""
+        """The unread input after `offset` (None: all input); SourceReadError as for `ends`."""
         ...
 
 
 def listed(losses: Sequence[object], *, at_most: int = 5) -> str:
-    """Losses as text for an error: the first few, and how many more there are."""
+    """Losses as text for an error: the first few, and the number of the others."""
     more = f" and {len(losses) - at_most} partitions more" if len(losses) > at_most else ""
     return "; ".join(str(loss) for loss in losses[:at_most]) + more

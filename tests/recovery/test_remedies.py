@@ -82,7 +82,7 @@ def test_a_sqlite_database_that_is_an_older_copy_is_gone_on_with_from_its_batch(
     assert asked(path) == [1, 2, 3, 4, 5]
     # Behind that nothing can be taken back; the remedy names where it can go, and how to begin again.
     remedy = refused(rewind, copied.topology, 0, options)
-    assert "go to batch 1, which takes none back" in remedy
+    assert "go to batch 1, which removes none" in remedy
     rewind(copied.topology, 1, options)
     emptied(path, remedy)
     assert copied.run(replace(options, new_generation=True)).rows_out == 5

@@ -191,7 +191,7 @@ def test_should_refuse_to_take_rows_back(options, tmp_path):
     for number in range(2):
         channel.put({"id": number})
         job.run(options)
-    with pytest.raises(SinkError, match="cannot be taken back") as refused:
+    with pytest.raises(SinkError, match="cannot be removed") as refused:
         rewind(job.topology, 0, options)
     assert "--new-generation" in refused.value.remedy
     assert asked(tmp_path / "out.db") == [0, 1]
@@ -217,7 +217,7 @@ def test_rewind_goes_only_to_where_nothing_was_written_since(writer):
     assert writer.rewind(replace(MARK, batch_id=-1), replace(MARK, generation=2, batch_id=-1)) == "had nothing to undo"
     for batch in (0, 1):
         writer._commit(fields, [(batch,)], replace(MARK, batch_id=batch))
-    with pytest.raises(SinkError, match="cannot be taken back, and it has those of batch 1"):
+    with pytest.raises(SinkError, match="cannot be removed, and it has those of batch 1"):
         writer.rewind(MARK, third)
     with pytest.raises(SinkError, match="ends at batch 1 and had batch 2"):
         writer.rewind(replace(MARK, batch_id=2), third, had=2)

@@ -199,5 +199,5 @@ def test_should_show_sensors_how_far_the_table_goes(table):
 
 def test_should_say_what_is_no_offset():
     assert Offset.load(None) == Offset(LEAST, 0)
-    with pytest.raises(CheckpointError, match="no offset of a SQLite table"):
+    with pytest.raises(CheckpointError, match="not an offset of a SQLite table"):
         Offset.load('{"orders": {"0": 1}}')

@@ -48,7 +48,7 @@ CASES = [
     Case(
         f"{MEMORY}::checked_kind",
         lambda: begin().from_memory([{"page": "/"}]),
-        "pass MemoryChannel(schema='page string'); rows that are there already are read by .from_array([{...}])",
+        "pass MemoryChannel(schema='page string'); for existing rows use .from_array([{...}])",
         lambda: (built(begin().from_memory(channel())), built(begin().from_array([{"page": "/"}]))),
     ),
     Case(

@@ -1,4 +1,4 @@
-"""Rows that a program puts into a channel: the channel itself is what most callers want."""
+"""Sources and a sink for rows of the program itself; most callers only need the channel."""
 
 from rs_assets.connectors.memory.channel import MEMORY_SPLIT, MemoryChannel, Record, checked_channel, checked_kind
 

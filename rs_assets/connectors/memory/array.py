@@ -1,4 +1,4 @@
-"""The reader of rows that are given in the program."""
+"""The source of rows that are given in the program."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ArrayReader:
 
     @property
     def placed(self) -> bool:
-        """A row knows its number; an array is one split."""
+        """True: a row has its number; an array is one split."""
         return True
 
     def splits(self, batch: SourceBatch) -> Positions:
@@ -51,7 +51,7 @@ class ArrayReader:
         return {ARRAY_SPLIT: str(batch.end)}
 
     def check(self, start: Start) -> Known:
-        """The rows must be those that the generation began with."""
+        """Check that the rows are those with which the generation began."""
         content = repr([sorted(row.items(), key=str) for row in self.rows])
         digest = {hashlib.sha256(content.encode()).hexdigest()[:16]: len(self.rows)}
         if start.known and start.known != digest:

@@ -1,7 +1,7 @@
 """An in-process channel of records: a source that a program feeds, or a sink that it reads.
 
-As a source its rows are spooled to Parquet files in a temporary folder, so that Spark reads them with its own reader
-and a restart from a checkpoint finds them again. The folder lives as long as the channel.
+As a source its rows are spooled to Parquet files in a temporary folder. Spark reads them with its own reader, and finds
+them again after a restart from a checkpoint. The folder lives as long as the channel.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MEMORY_SPLIT = "memory-source"
 
 
 class MemoryChannel:
-    """Records on their way into or out of a pipeline of this process; safe to use from several threads.
+    """Records on their way into or out of a pipeline of this process; thread-safe.
 
     `schema` is the DDL of the records, a StructType or a class of records; a channel that feeds a pipeline needs it.
     `close()` makes the source bounded.
@@ -54,13 +54,13 @@ class MemoryChannel:
 
     @property
     def closed(self) -> bool:
-        """Whether the channel takes no more rows."""
+        """Whether the channel accepts no more rows."""
         return self._closed
 
     def put(self, *rows: Mapping[str, Any]) -> None:
-        """Add `rows`; they are one unit: a batch gets all of them or none.
+        """Add `rows` as one unit: a batch gets all of them or none.
 
-        SchemaError if one does not fit: then none of them is added. Later changes of a row change nothing here.
+        SchemaError if one does not fit: then none is added. Later changes to a row object have no effect here.
         """
         with self._lock:
             if self._closed:
@@ -73,11 +73,11 @@ class MemoryChannel:
                 self._write(_table(rows, self._arrow))
 
     def close(self) -> None:
-        """Take no more rows: the next `run()` ends the source."""
+        """Accept no more rows: the next `run()` ends the source."""
         self._closed = True
 
     def rows(self) -> list[Record]:
-        """A copy of everything that a pipeline has written into this channel so far."""
+        """A copy of all rows that a pipeline has written into this channel so far."""
         with self._lock:
             return list(self._collected)
 
@@ -87,18 +87,18 @@ class MemoryChannel:
             taken, self._collected = self._collected, []
             return taken
 
-    # What the runtime calls.
+    # Called by the runtime.
 
     def bind(self, schema: pa.Schema) -> Path:
         """Fix the Arrow schema, write out the rows that waited for it, and return the spool's folder."""
         with self._lock:
             if self._spool is None:
                 self._spool = Path(tempfile.mkdtemp(prefix="rs-channel-"))
-                # With the channel, or at the latest with the process.
+                # Removed with the channel, or at the latest with the process.
                 weakref.finalize(self, shutil.rmtree, self._spool, ignore_errors=True)
             if self._arrow is None:
                 if self._waiting:
-                    # What was put before the first run comes in one file: a batch gets all of it.
+                    # All rows from before the first run go into one file: a batch gets all of them.
                     self._write(_united(self._waiting, schema))
                 self._arrow, self._waiting = schema, []
             return self._spool
@@ -110,7 +110,7 @@ class MemoryChannel:
             return bool(self._waiting) or any(file not in read for file in files)
 
     def deliver(self, rows: list[Record], *, writer: str, batch_id: int) -> bool:
-        """Append the rows of one batch unless that batch of that writer was delivered before; tells which it was."""
+        """Append the rows of one batch unless that writer has delivered it already; False in that case."""
         with self._lock:
             if self._seen.get(writer, -1) >= batch_id:
                 return False
@@ -131,7 +131,7 @@ class MemoryChannel:
     def _write(self, table: pa.Table) -> None:
         from rs_assets.connectors.memory.spool import write_spool_file
 
-        assert self._spool is not None  # noqa: S101  bind() made it
+        assert self._spool is not None  # noqa: S101  set by bind()
         write_spool_file(self._spool, table, first_row=self._rows_spooled)
         self._rows_spooled += table.num_rows
 
@@ -143,7 +143,7 @@ def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
 
 
 def _united(waiting: Sequence[pa.Table | list[Mapping[str, Any]]], schema: pa.Schema) -> pa.Table:
-    """All that waited, as one table of `schema`."""
+    """All waiting rows as one table of `schema`."""
     import pyarrow as pa
 
     return pa.concat_tables(
@@ -172,6 +172,6 @@ def checked_kind(value: object, *, step: str) -> MemoryChannel:
         return value
     raise SchemaError(
         f"the channel of step {step!r} must be a MemoryChannel, not {type(value).__name__}",
-        remedy="pass MemoryChannel(schema='page string'); rows that are there already are read by .from_array([{...}])",
+        remedy="pass MemoryChannel(schema='page string'); for existing rows use .from_array([{...}])",
         step=step,
     )

@@ -1,4 +1,4 @@
-"""The reader of a channel."""
+"""The source that reads a channel."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rs_assets.records.rows import infer_schema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryReader:
-    """Exactly once for as long as the channel lives: its rows lie in a folder that goes with it."""
+    """Exactly once as long as the channel lives: its rows are in a folder that is removed with it."""
 
     name: str
     channel: MemoryChannel = field(repr=False)
 
     def stream(self, reading: Reading) -> DataFrame:
-        """The rows that were put and will be put; SchemaError for a channel without a schema."""
+        """The rows already put and those to come; SchemaError for a channel without a schema."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         schema = self._schema(reading)
@@ -36,7 +36,7 @@ class MemoryReader:
 
     @property
     def placed(self) -> bool:
-        """A row knows its channel, which is one split."""
+        """True: a row has its channel, which is one split."""
         return True
 
     def splits(self, batch: SourceBatch) -> Positions:
@@ -44,7 +44,7 @@ class MemoryReader:
         return {MEMORY_SPLIT: str(batch.end)}
 
     def check(self, start: Start) -> Known:
-        """Rows that were put behind the end would wait for ever."""
+        """Refuse rows that were put after the end: they would never be read."""
         if start.sealed and self.channel.has_more({file.local for file in start.logs[0].files()}):
             raise SealedError(ENDED, remedy=BEGIN_ANEW, source=self.name)
         return start.known

@@ -1,4 +1,4 @@
-"""Rows of the program as Parquet files in a folder, for Spark's own file source to read."""
+"""Rows of the program as Parquet files in a folder, for Spark's own file source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rs_assets.records.rows import Rows, to_table
 
 
 def write_spool_file(folder: Path, table: pa.Table, *, first_row: int) -> Path:
-    """Write `table` as one file that appears by a rename; its name carries the place of its first row."""
+    """Write `table` as one file that appears by a rename; its name has the number of its first row."""
     return _publish(table, folder / f"rows-{first_row:015d}.parquet")
 
 

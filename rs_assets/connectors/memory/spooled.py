@@ -1,4 +1,4 @@
-"""What array and memory channel have in common: their rows lie in a folder of Parquet files, which Spark reads."""
+"""Common parts of array and memory channel: their rows are in a folder of Parquet files, which Spark reads."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def spool_batch(reading: Reading, batch: SourceBatch, schema: StructType, *, spl
 
 
 def spool_order() -> tuple[Column, Column, Column]:
-    """The names of spool files count their rows."""
+    """The names of spool files are ordered by row number."""
     return F.lit(None), F.col("_metadata.file_name"), F.col("_metadata.file_block_start")

@@ -1,4 +1,4 @@
-"""Rows into a channel of this process."""
+"""The sink that writes into a channel of this process."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MemoryWriter:
-    """Collects batches on the driver and appends them to `channel`; the channel remembers the last batch."""
+    """Collects batches on the driver and appends them to `channel`, which stores the number of the last batch."""
 
     name: str
     channel: MemoryChannel
 
     def location(self) -> str:
-        """A word for people."""
+        """The name shown to users."""
         return "memory"
 
     def committed(self, mark: BatchMark) -> bool:
@@ -30,14 +30,14 @@ class MemoryWriter:
         return self.channel.delivered(mark.writer) >= mark.batch_id
 
     def last_committed(self, mark: BatchMark) -> int | None:  # noqa: ARG002  the protocol's form
-        """Nothing: a channel ends with its process."""
+        """None: a channel ends with its process."""
         return None
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
-        """Nothing stands in the way."""
+        """Always possible."""
 
     def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:  # noqa: ARG002  the protocol's form
-        """Nothing: a channel ends with its process."""
+        """Does nothing: a channel ends with its process."""
         return "delivers rows again"
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:

@@ -1,1 +1,1 @@
-"""SQLite for both ends: connections and what a table is."""
+"""SQLite as a source and a sink."""

@@ -1,4 +1,4 @@
-"""Databases of SQLite: a connection for one piece of work, and what there is to know of a table."""
+"""SQLite connections for one piece of work, and the columns of a table."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rs_assets.errors import RsError
 
 # How long another writer may hold the database.
 PATIENCE = timedelta(seconds=30)
-# What helps by the kind of error, the first that fits.
+# The remedy by the kind of error, the first that fits.
 REMEDIES: Mapping[type[sqlite3.Error], str] = MappingProxyType(
     {
         sqlite3.IntegrityError: "a constraint or a unique index of the table forbids a row: drop it, or keep such rows"
         " from the sink (filter, distinct), then start again",
-        sqlite3.OperationalError: "see that the database is there, may be used by this user and is not locked by"
+        sqlite3.OperationalError: "check that the database exists, may be used by this user and is not locked by"
         " another program",
-        sqlite3.Error: "see that the file is a database of SQLite, and is whole: PRAGMA integrity_check",
+        sqlite3.Error: "check that the file is an intact SQLite database: PRAGMA integrity_check",
     }
 )
 
@@ -30,9 +30,9 @@ REMEDIES: Mapping[type[sqlite3.Error], str] = MappingProxyType(
 def connected(
     path: str, failure: type[RsError], *, write: bool = False, patience: timedelta = PATIENCE
 ) -> Iterator[sqlite3.Connection]:
-    """A connection for the block, in autocommit; `failure`, which names the database, for what SQLite raises in it.
+    """A connection for the block, in autocommit; SQLite's errors in it become `failure`, with the database's name.
 
-    With `write` the database is made if it is not there. Text that is no UTF-8 comes with surrogate escapes.
+    With `write` the database is created if it does not exist. Text that is not UTF-8 is read with surrogate escapes.
     """
     mode = "rwc" if write else "ro"
     try:
@@ -56,7 +56,7 @@ def _text(raw: bytes) -> str:
 
 
 def quoted(name: str) -> str:
-    """`name` as an identifier of SQLite.
+    """`name` as a quoted identifier of SQLite.
 
     >>> quoted('a"b')
     '"a""b"'

@@ -1,4 +1,4 @@
-"""The reader of a table of SQLite."""
+"""The source of a SQLite table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from rs_assets.connectors.sqlite.table import Offset, Table
 from rs_assets.errors import DataLossError, SchemaError, SealedError, SourceReadError
 from rs_assets.records.columns import REASON
 
-# What a declared type holds, by a part of it, the first that fits; SQLite itself goes by such parts.
+# The type by a part of the declared type, the first that fits, as in SQLite itself.
 KINDS: Mapping[str, DataType] = {
     "BOOL": BooleanType(),
     "INT": LongType(),
@@ -51,7 +51,7 @@ KINDS: Mapping[str, DataType] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqliteReader:
-    """Exactly once, for a table that rows are added to: a batch is the rows between two keys."""
+    """Exactly once, for a table that only grows: a batch is the rows between two keys."""
 
     name: str
     path: str
@@ -59,7 +59,7 @@ class SqliteReader:
     max_rows_per_batch: int | None = None
 
     def stream(self, reading: Reading) -> DataFrame:
-        """The rows by their keys, those that are there and those that will be added."""
+        """The rows in the order of their keys, existing and future ones."""
         schema = self._schema(reading)
         register(reading.spark)
         reader = reading.spark.readStream.name(reading.name).format(FORMAT).options(**self._options(schema))
@@ -77,7 +77,7 @@ class SqliteReader:
 
     @property
     def placed(self) -> bool:
-        """A row knows its table, and stands by its key."""
+        """True: a row has its table, and its key is its position."""
         return True
 
     def splits(self, batch: SourceBatch) -> Positions:
@@ -85,7 +85,7 @@ class SqliteReader:
         return {self.table: str(Offset.load(batch.end).key)}
 
     def check(self, start: Start) -> Known:
-        """The table must be there and not end before what was read of it: it would give keys away again."""
+        """Check that the table exists and has not lost the last rows that were read: keys would be reused."""
         with self._opened() as table:
             table.columns()
             end = table.end()
@@ -95,7 +95,7 @@ class SqliteReader:
                     raise DataLossError(
                         f"the table {self.table!r} was read up to the key {read.key} and ends before it",
                         remedy="put its rows back; or, if they were removed on purpose, let the key be AUTOINCREMENT"
-                        f" so that none is given twice, and {BEGIN_ANEW}",
+                        f" so that keys are not reused, and {BEGIN_ANEW}",
                         source=self.name,
                         database=self.path,
                     )
@@ -109,7 +109,7 @@ class SqliteReader:
             return {self.table: table.end()}
 
     def lag(self, offset: str | None, patience: timedelta) -> Lag:
-        """The rows that were not read."""
+        """The number of unread rows."""
         start = Offset.load(offset)
         with self._opened(patience) as table:
             return Lag(records=table.plan(start).rows - start.rows)
@@ -124,7 +124,7 @@ class SqliteReader:
         return {"path": self.path, "table": self.table, "fields": orjson.dumps(fields).decode()}
 
     def _schema(self, reading: Reading) -> StructType:
-        """The schema declared, or that of the table at the first start; SchemaError for a field that it has not."""
+        """The declared schema, or that of the table at the first start; SchemaError for a missing field."""
         with self._opened() as table:
             columns = table.columns()
         schema = reading.schema_of(lambda: StructType([StructField(c.name, _type(c.kind)) for c in columns]))

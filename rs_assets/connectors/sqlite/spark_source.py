@@ -1,7 +1,7 @@
 """The Spark source `rs_sqlite`: rows of a table as lines of JSON, with their split and key.
 
 Options: `path`, `table`, `fields` (a JSON object: names and types), `max_rows_per_batch`, and for batches `start` and
-`end`, two offsets. The module is imported by Spark's Python workers under this name.
+`end`, two offsets. Spark's Python workers import the module under this name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FORMAT = "rs_sqlite"
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to the session; repeating it does no harm."""
+    """Register the format with the session; may be repeated."""
     spark.dataSource.register(SqliteDataSource)
 
 
@@ -37,11 +37,11 @@ class SqliteDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name that `format` takes."""
+        """The name for `format`."""
         return FORMAT
 
     def schema(self) -> str:
-        """That of lines: `line` and `offset` are the key, `value` is a JSON object."""
+        """The schema of lines: `line` and `offset` are the key, `value` is a JSON object."""
         return SCHEMA_DDL
 
     def streamReader(self, schema: StructType) -> SqliteStreamReader:  # noqa: ARG002  Spark's signature
@@ -79,22 +79,22 @@ class SqliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if rows is None else ReadMaxRows(int(rows))
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What is added from now on is left for the next run."""
+        """Leave rows that are added from now on to the next run."""
         with wired(), _table(self._options) as table:
             self._until = table.end()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        """Where the next batch ends; equal to `start` if there is no new row."""
+        """The end of the next batch; equal to `start` if there is no new row."""
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         with wired(), _table(self._options) as table:
             return table.plan(Offset.load(start), until=self._until, rows=rows).dump()
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """One, if there are rows."""
+        """One partition, if there are rows."""
         return _partitions(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows; DataLossError, on the wire, if they are not those that were planned."""
+        """The rows; DataLossError, in wire form, if they are not the planned ones."""
         return _read(self._options, partition)
 
 
@@ -105,7 +105,7 @@ class SqliteReader(DataSourceReader):
         self._options = dict(options)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One, if there are rows."""
+        """One partition, if there are rows."""
         return _partitions(orjson.loads(self._options["start"]), orjson.loads(self._options["end"]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -125,7 +125,7 @@ def _partitions(start: dict[str, int], end: dict[str, int]) -> Sequence[InputPar
 
 
 def _read(options: Mapping[str, str], partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    # Spark reads one nameless partition where a batch has none.
+    # Spark reads one nameless partition if a batch has none.
     if isinstance(partition, RowsPartition):
         with wired():
             yield from _rows(options, Offset.load(partition.start), Offset.load(partition.end))
@@ -141,9 +141,9 @@ def _rows(options: Mapping[str, str], start: Offset, end: Offset) -> Iterator[pa
     if found != end.rows - start.rows:
         raise DataLossError(
             f"{end.rows - start.rows} rows of the table {options['table']!r} were planned for a batch, now there are"
-            f" {found} of their keys",
-            remedy="put them back as they were, or begin a new generation (--new-generation); rows may be removed once"
-            " they were read, and new ones need greater keys",
+            f" {found} in its range of keys",
+            remedy="put them back as they were, or begin a new generation (--new-generation); rows may only be removed"
+            " after they were read, and new rows need greater keys",
             range=f"keys above {start.key} up to {end.key}",
             database=options["path"],
         )
@@ -164,9 +164,9 @@ def _batch(split: str, rows: Sequence[tuple[object, ...]], fields: Mapping[str, 
 
 
 def _line(values: Sequence[object], fields: Mapping[str, str]) -> bytes:
-    """A row as a JSON object, for Spark's parser: it refuses a value that is not of its field's type."""
+    """A row as a JSON object for Spark's parser, which refuses a value that is not of its field's type."""
     record = {name: _value(value, kind) for (name, kind), value in zip(fields.items(), values, strict=True)}
-    # What is no UTF-8 is made again what it was: the parser says so.
+    # Invalid UTF-8 gets its original bytes back, so that the parser reports it.
     return json.dumps(record, ensure_ascii=False).encode(errors="surrogateescape")
 
 

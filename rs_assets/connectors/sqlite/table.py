@@ -1,4 +1,4 @@
-"""A table that rows are added to: its key, its end, and the rows between two offsets."""
+"""A table that only grows: its key, its end, and the rows between two offsets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import orjson
 from rs_assets.connectors.sqlite.database import Column, columns_of, quoted
 from rs_assets.errors import CheckpointError, SourceReadError
 
-# Below every key that a table is likely to have.
+# Less than any key that a table is likely to have.
 LEAST = -(1 << 63)
 # How many rows are fetched at once.
 CHUNK = 10_000
@@ -31,11 +31,11 @@ class Offset:
 
     @property
     def text(self) -> str:
-        """As Spark's log has it."""
+        """The text for Spark's log."""
         return orjson.dumps(self.dump()).decode()
 
     def dump(self) -> dict[str, int]:
-        """As JSON-ready data."""
+        """The offset as JSON-ready data."""
         return {"key": self.key, "rows": self.rows}
 
     @classmethod
@@ -47,7 +47,7 @@ class Offset:
             body: Any = orjson.loads(data) if isinstance(data, str) else data
             return cls(int(body["key"]), int(body["rows"]))
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{str(data)[:100]!r} is no offset of a SQLite table") from error
+            raise CheckpointError(f"{str(data)[:100]!r} is not an offset of a SQLite table") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +58,24 @@ class Table:
     name: str
 
     def columns(self) -> list[Column]:
-        """Its columns; SourceReadError if it is not there or has no INTEGER PRIMARY KEY."""
+        """Its columns; SourceReadError if it does not exist or has no INTEGER PRIMARY KEY."""
         found = columns_of(self.database, self.name)
         if not found:
-            raise SourceReadError(f"there is no table {self.name!r}", remedy="make it, or correct its name")
+            raise SourceReadError(f"there is no table {self.name!r}", remedy="create it, or correct its name")
         if not any(column.key for column in found):
             raise SourceReadError(
-                f"the table {self.name!r} has no INTEGER PRIMARY KEY to count its rows by",
-                remedy="give it one: id INTEGER PRIMARY KEY AUTOINCREMENT",
+                f"the table {self.name!r} has no INTEGER PRIMARY KEY to read its rows by",
+                remedy="add one: id INTEGER PRIMARY KEY AUTOINCREMENT",
             )
         return found
 
     @property
     def key(self) -> str:
-        """Its key, as SQL has it."""
+        """Its key as an SQL expression."""
         return next(f"t.{quoted(column.name)}" for column in self.columns() if column.key)
 
     def end(self) -> int:
-        """The greatest key that it has, or ever gave away if it is AUTOINCREMENT."""
+        """The greatest key in it; for AUTOINCREMENT the greatest key ever used."""
         (last,) = self.database.execute(f"SELECT max({self.key}) FROM {quoted(self.name)} AS t").fetchone()  # noqa: S608
         (counts,) = self.database.execute(
             "SELECT count(*) FROM sqlite_master WHERE name = 'sqlite_sequence'"
@@ -88,7 +88,7 @@ class Table:
         return max(LEAST if last is None else last, given[0] if given else LEAST)
 
     def plan(self, start: Offset, *, until: int | None = None, rows: int | None = None) -> Offset:
-        """Where a batch from `start` ends that has at most `rows` rows, none of a key above `until`."""
+        """The end of a batch from `start` with at most `rows` rows, none of them with a key above `until`."""
         key = self.key
         count, last = self.database.execute(
             f"SELECT count(*), max(k) FROM (SELECT {key} AS k FROM {quoted(self.name)} AS t"  # noqa: S608
@@ -100,7 +100,7 @@ class Table:
     def rows(self, start: Offset, end: Offset, fields: Sequence[str]) -> Iterator[list[tuple[object, ...]]]:
         """The rows between two offsets by key, in chunks: the key, then the fields."""
         key = self.key
-        # A name in quotes alone would be taken for text if there were no such column.
+        # A quoted name alone would be read as text if there were no such column.
         wanted = ", ".join([key, *(f"t.{quoted(field)}" for field in fields)])
         found = self.database.execute(
             f"SELECT {wanted} FROM {quoted(self.name)} AS t WHERE {key} > ? AND {key} <= ? ORDER BY {key}",  # noqa: S608

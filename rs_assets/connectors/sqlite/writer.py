@@ -1,4 +1,4 @@
-"""Rows into a table of SQLite, each batch in one transaction with its marker."""
+"""The SQLite sink: each batch is written in one transaction with its marker."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from rs_assets.errors import SinkError
 from rs_assets.records.poison import EXACT
 from rs_assets.records.schema import quoted as quoted_in_spark
 
-# Which batch of whom the table has, by generation, and with which token it was written.
+# The last batch of each writer and generation, and the token with which it was written.
 MARKS = """CREATE TABLE IF NOT EXISTS _rs_marks (
     pipeline_id TEXT NOT NULL, sink TEXT NOT NULL, generation INTEGER NOT NULL, batch INTEGER NOT NULL,
     token INTEGER NOT NULL, PRIMARY KEY (pipeline_id, sink, generation)) WITHOUT ROWID"""
-# Which start has written last under a pipeline's name.
+# The last start under a pipeline's name.
 CLAIMS = """CREATE TABLE IF NOT EXISTS _rs_claims (
     name TEXT PRIMARY KEY, claim INTEGER NOT NULL, pipeline_id TEXT NOT NULL, home TEXT NOT NULL) WITHOUT ROWID"""
-# Which batch of which generation the rows of a later generation began behind.
+# The batch and generation after which a later generation began.
 RETURNS = """CREATE TABLE IF NOT EXISTS _rs_returns (
     pipeline_id TEXT NOT NULL, sink TEXT NOT NULL, begun INTEGER NOT NULL, generation INTEGER NOT NULL,
     batch INTEGER NOT NULL, PRIMARY KEY (pipeline_id, sink, begun)) WITHOUT ROWID"""
@@ -51,8 +51,8 @@ Row = tuple[object, ...]
 class SqliteWriter:
     """Exactly once: a batch and its marker are one transaction, fenced by the token.
 
-    A batch passes through the driver, so limit its rows. What is written cannot be taken back: the pipeline goes back
-    only to where nothing was written since, and begins a new generation only when the table is empty.
+    A batch passes through the driver, so limit its rows. Written rows cannot be removed again: the pipeline can go back
+    only to a batch after which nothing was written, and begin a new generation only when the table is empty.
     """
 
     name: str
@@ -65,7 +65,7 @@ class SqliteWriter:
         return f"{self.path}:{self.table}"
 
     def committed(self, mark: BatchMark) -> bool:
-        """Whether the batch is there; LeaseLostError if somebody else has written since."""
+        """Whether the batch is in the table; LeaseLostError if another driver has written since."""
         mark.check(self.last_writer(mark), where=self.location())
         return self._last(mark) >= mark.batch_id
 
@@ -79,14 +79,14 @@ class SqliteWriter:
             return _last_writer(database, mark)
 
     def raise_fence(self, mark: BatchMark) -> None:
-        """Write the token, and no batch."""
+        """Write the token, without a batch."""
         with connected(self.path, SinkError, write=True) as database:
             _begin(database)
             _note(database, mark, batch=-1)
             database.execute("COMMIT")
 
     def check_begin(self, begun: BatchMark) -> str:
-        """SinkError if the table has rows, and earlier generations of this sink wrote some: they would come twice."""
+        """SinkError if the table has rows and earlier generations of this sink wrote some: they would come twice."""
         with self._looking() as database:
             points = _points(database, begun)
             earlier = any(point.generation < begun.generation and point.batch >= 0 for point in points)
@@ -100,13 +100,13 @@ class SqliteWriter:
         return ""
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
-        """SinkError if rows were written behind `kept`: nothing tells those of one batch from those of another."""
+        """SinkError if rows were written after `kept`: the rows of single batches cannot be distinguished."""
         with self._looking() as database:
             begun.check(_last_writer(database, begun), where=self.location())
             self._check_return(database, kept, had)
 
     def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
-        """Only note the later generation: nothing was written since."""
+        """Only records the later generation: nothing was written since."""
         with connected(self.path, SinkError, write=True) as database:
             _begin(database)
             begun.check(_last_writer(database, begun), where=self.location())
@@ -132,9 +132,9 @@ class SqliteWriter:
             return
         last = found[0] if found else Point(wanted.generation, -1)
         raise SinkError(
-            f"the rows of the table {self.table!r} cannot be taken back, and it has those of batch {last.batch}"
+            f"the rows of the table {self.table!r} cannot be removed, and it has those of batch {last.batch}"
             f" of generation {last.generation}",
-            remedy=self._instead(f"go to batch {last.batch}, which takes none back"),
+            remedy=self._instead(f"go to batch {last.batch}, which removes none"),
             step=self.name,
             database=self.path,
         )
@@ -148,7 +148,7 @@ class SqliteWriter:
         return f"empty the table ({'DELETE FROM'} {quoted(self.table)})"
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
-        """Compute the rows; they wait in memory. SinkError for a table that lacks a field of them."""
+        """Compute the rows and hold them in memory; SinkError for a table that lacks one of their fields."""
         fields = batch.schema.fields
         with self._looking() as database:
             self._check_fields(database, fields)
@@ -159,7 +159,7 @@ class SqliteWriter:
     def _commit(self, fields: Sequence[StructField], rows: Sequence[Row], mark: BatchMark) -> int:
         with connected(self.path, SinkError, write=True) as database:
             _begin(database)
-            # Within the transaction nobody else writes: what is seen here holds until its end.
+            # The transaction excludes other writers: what is read here is valid until its end.
             mark.check(_last_writer(database, mark), where=self.location())
             if self._hold(mark, _last_batch(database, mark)) >= mark.batch_id:
                 database.execute("ROLLBACK")
@@ -188,7 +188,7 @@ class SqliteWriter:
 
     @contextmanager
     def _looking(self) -> Iterator[sqlite3.Connection]:
-        """The database as it is, an empty one if it is not there: only a commit makes it."""
+        """The existing database, or an empty one if it does not exist: only a commit creates it."""
         if Path(self.path).exists():
             with connected(self.path, SinkError) as database:
                 yield database
@@ -205,7 +205,7 @@ class SqliteWriter:
 
 
 def _begin(database: sqlite3.Connection) -> None:
-    """Begin to write, with the tables of markers."""
+    """Begin a write transaction, with the tables of markers."""
     database.execute("BEGIN IMMEDIATE")
     database.execute(MARKS)
     database.execute(CLAIMS)
@@ -234,7 +234,7 @@ def _points(database: sqlite3.Connection, mark: BatchMark) -> list[Point]:
 
 
 def _newest(database: sqlite3.Connection, mark: BatchMark) -> Iterator[Point]:
-    """The points at which the table has exactly its rows: the last batch, and those that it went back to since."""
+    """The points with the table's rows: the last batch, and those from which its generation began without new rows."""
     points = [point for point in _points(database, mark) if point.batch >= 0]
     returns = {}
     if columns_of(database, "_rs_returns"):
@@ -283,13 +283,13 @@ def _note(database: sqlite3.Connection, mark: BatchMark, *, batch: int) -> None:
 
 
 def _encoded(column: StructField) -> Column:
-    """What SQLite has no type for is JSON."""
+    """A value that SQLite has no type for becomes JSON."""
     value = F.col(quoted_in_spark(column.name))
     return F.to_json(value, dict(EXACT)).alias(column.name) if isinstance(column.dataType, NESTED) else value
 
 
 def _declared(kind: DataType) -> str:
-    """The type of a column that is made; the values have types of their own."""
+    """The type of a new column; the values have types of their own."""
     if isinstance(kind, IntegralType | BooleanType):
         return "BOOLEAN" if isinstance(kind, BooleanType) else "INTEGER"
     if isinstance(kind, BinaryType):
