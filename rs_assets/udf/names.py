@@ -29,13 +29,13 @@ def check_names(names: Iterable[str]) -> None:
 @cache
 def taken_names() -> frozenset[str]:
     """The names of all functions, statements and operators of the languages, in lower case."""
-    from rs_assets.expressions.script.doing import DONE
+    from rs_assets.expressions.script.record_statements import RECORD_STATEMENTS
     from rs_assets.expressions.syntax.bind import CALLED, CONSTANTS, JOINED
     from rs_assets.sql.expressions.aggregates import AGGREGATES
     from rs_assets.sql.expressions.functions import SQL_FUNCTIONS
     from rs_assets.sql.plan.windowing import KINDS
 
-    tables = (FUNCTIONS, TABLE_FUNCTIONS, CALLED, CONSTANTS, JOINED, DONE, AGGREGATES, SQL_FUNCTIONS, KINDS)
+    tables = (FUNCTIONS, TABLE_FUNCTIONS, CALLED, CONSTANTS, JOINED, RECORD_STATEMENTS, AGGREGATES, SQL_FUNCTIONS, KINDS)
     return frozenset(name.casefold() for table in tables for name in table) | RESERVED
 
 

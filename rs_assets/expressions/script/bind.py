@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from rs_assets.expressions.functions.literals import quote_name
-from rs_assets.expressions.script.doing import DONE
+from rs_assets.expressions.script.record_statements import RECORD_STATEMENTS
 from rs_assets.expressions.script.generate import make_rows, makes_rows
 from rs_assets.expressions.script.parse import Assign, Do, If, Statement, parse_script
 from rs_assets.expressions.script.steps import Bound, Drop, Fill, Step
@@ -39,7 +39,7 @@ class Binder:
         self.scope = scope
         self.fields = dict(scope.fields)
         self.steps: list[Step] = []
-        self.waiting: dict[str, str] = {}
+        self.pending: dict[str, str] = {}
         self.tests = 0
 
     def bound(self) -> Bound:
@@ -62,15 +62,15 @@ class Binder:
 
     def _bind(self, value: Value) -> Sql:
         """`value` over the current fields: pending assignments that it reads are flushed first."""
-        if any(word in self.waiting for word in words_in(value)):
+        if any(word in self.pending for word in words_in(value)):
             self.flush()
         return bind(value, self.scope.with_fields(self.fields))
 
     def flush(self) -> None:
         """Write the pending assignments as a step, so that following statements see them."""
-        if self.waiting:
-            self.steps.append(Fill(tuple(self.waiting.items())))
-            self.waiting = {}
+        if self.pending:
+            self.steps.append(Fill(tuple(self.pending.items())))
+            self.pending = {}
 
     def assign(self, field: str, value: Sql, guard: str, at: int) -> None:
         """Assign a value to a field, for the records where the guard holds."""
@@ -79,9 +79,9 @@ class Binder:
             value = self._guarded(field, value, guard)
         if value.kind == "void":
             value = Sql("cast(null as string)", "string")
-        if field in self.waiting:
+        if field in self.pending:
             self.flush()
-        self.waiting[field] = value.text
+        self.pending[field] = value.text
         self.fields[field] = value.kind
 
     def check_name(self, field: str, others: Iterable[str], at: int) -> None:
@@ -93,7 +93,7 @@ class Binder:
 
     def _guarded(self, field: str, value: Sql, guard: str) -> Sql:
         """`value` where the guard holds, else the previous value of the field."""
-        if field in self.waiting:
+        if field in self.pending:
             self.flush()
         old = Sql(quote_name(field), self.fields[field]) if field in self.fields else Sql("null", "void")
         kind = united_types([value.kind, old.kind])
@@ -119,14 +119,14 @@ class Binder:
         return name
 
     def _do(self, call: Call, guard: str) -> None:
-        done = DONE.get(call.name.casefold()) or (make_rows if makes_rows(call) else None)
-        if done is None:
+        statement = RECORD_STATEMENTS.get(call.name.casefold()) or (make_rows if makes_rows(call) else None)
+        if statement is None:
             bind(call, self.scope.with_fields(self.fields))
             raise self.scope.error(
                 f"the result of {call.name} is not used", call.at, remedy=f"assign it to a field: x={call.name}(...)"
             )
         self.flush()
-        done(self, call, guard)
+        statement(self, call, guard)
         self.flush()
 
     def names(self, call: Call, *, known: bool = True) -> list[str]:

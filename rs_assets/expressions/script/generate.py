@@ -8,7 +8,7 @@ from rs_assets.errors import TopologyError
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.expressions.functions.own import TableFunction
 from rs_assets.expressions.functions.registry import FUNCTIONS, own_named, table_function_named
-from rs_assets.expressions.script.doing import only_at_the_top
+from rs_assets.expressions.script.record_statements import check_not_in_branch
 from rs_assets.expressions.script.steps import Generate
 from rs_assets.expressions.syntax.bind import AS_THEY_ARE, bind, local
 from rs_assets.expressions.syntax.tree import Call
@@ -24,7 +24,7 @@ def makes_rows(call: Call) -> bool:
 
 def make_rows(binder: Binder, call: Call, guard: str) -> None:
     """`f(x)`: a record for each row, with the fields of the row added to the record; none without rows."""
-    only_at_the_top(binder, call, guard)
+    check_not_in_branch(binder, call, guard)
     scope = binder.scope.with_fields(binder.fields)
     try:
         function = table_function_named(call.name, len(call.arguments))

@@ -96,7 +96,7 @@ def split_array(binder: Binder, call: Call, guard: str) -> None:
 
 
 def _array_arguments(binder: Binder, call: Call, guard: str) -> tuple[str, str]:
-    only_at_the_top(binder, call, guard)
+    check_not_in_branch(binder, call, guard)
     schema = call.arguments[1] if len(call.arguments) == 2 else Text("")
     if len(call.arguments) not in (1, 2) or not isinstance(schema, Text):
         remedy = f"write {call.name}(items) or {call.name}(items,'a string, b int')"
@@ -124,7 +124,7 @@ _PLAIN = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tiny
 
 def split_text(binder: Binder, call: Call, guard: str) -> None:
     """`string_split(text,sep)`: a record for each non-empty part, in the field `f0`; none without parts."""
-    only_at_the_top(binder, call, guard)
+    check_not_in_branch(binder, call, guard)
     if len(call.arguments) != 2:
         raise binder.scope.error(
             f"{call.name} takes a text and a separator", call.at, remedy=f"write {call.name}(a,'-')"
@@ -138,14 +138,14 @@ def split_text(binder: Binder, call: Call, guard: str) -> None:
     binder.steps.append(Generate(kept, f"explode({parts}) as f0"))
 
 
-def only_at_the_top(binder: Binder, call: Call, guard: str) -> None:
+def check_not_in_branch(binder: Binder, call: Call, guard: str) -> None:
     """LanguageError for a call in a branch, where only some records would multiply."""
     if guard:
         remedy = "put it after the branch, and filter before it with break()"
         raise binder.scope.error(f"{call.name} is not allowed in a branch", call.at, remedy=remedy)
 
 
-DONE: Mapping[str, Callable[[Binder, Call, str], None]] = MappingProxyType(
+RECORD_STATEMENTS: Mapping[str, Callable[[Binder, Call, str], None]] = MappingProxyType(
     {
         **dict.fromkeys(("break", "return"), leave),
         **dict.fromkeys(("rm", "removefield", "delete", "del"), remove),
