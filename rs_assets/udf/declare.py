@@ -11,9 +11,9 @@ from typing import Any, Final, TypeVar, overload
 from rs_assets.errors import TopologyError
 from rs_assets.expressions.functions.function import Function
 from rs_assets.expressions.functions.literals import quote_name
-from rs_assets.expressions.functions.own import (
-    OWN,
+from rs_assets.expressions.functions.udf import (
     PREFIX,
+    UDF,
     AggregateFunction,
     Body,
     Declared,
@@ -219,7 +219,7 @@ def _function(call: Any, name: str, aliases: Sequence[str], taken: Taken, gives:
 
     doc = (inspect.getdoc(call) or "").partition("\n")[0]
     code = body.name if body is not None else code_digest(call.accumulate)
-    return Function(name, OWN, taken.parameters, template, gives, doc, tuple(aliases), code=code)
+    return Function(name, UDF, taken.parameters, template, gives, doc, tuple(aliases), code=code)
 
 
 def _digest(call: Callable[..., Any], *more: object) -> str:

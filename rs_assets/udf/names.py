@@ -35,7 +35,17 @@ def taken_names() -> frozenset[str]:
     from rs_assets.sql.expressions.functions import SQL_FUNCTIONS
     from rs_assets.sql.plan.windowing import KINDS
 
-    tables = (FUNCTIONS, TABLE_FUNCTIONS, CALLED, CONSTANTS, JOINED, RECORD_STATEMENTS, AGGREGATES, SQL_FUNCTIONS, KINDS)
+    tables = (
+        FUNCTIONS,
+        TABLE_FUNCTIONS,
+        CALLED,
+        CONSTANTS,
+        JOINED,
+        RECORD_STATEMENTS,
+        AGGREGATES,
+        SQL_FUNCTIONS,
+        KINDS,
+    )
     return frozenset(name.casefold() for table in tables for name in table) | RESERVED
 
 

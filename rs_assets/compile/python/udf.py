@@ -21,7 +21,7 @@ from rs_assets.compile.python.contract import RAISED, check_sendable, remedy_for
 from rs_assets.compile.python.record import values_of
 from rs_assets.compile.python.results import fields_of, mapping, plain
 from rs_assets.errors import StepError
-from rs_assets.expressions.functions.own import ASKED, Body
+from rs_assets.expressions.functions.udf import ASKED, Body
 from rs_assets.records.rows import MisfitError, misfits, to_arrays
 
 # The most characters of arguments that an error shows.

@@ -18,12 +18,12 @@ from rs_assets.expressions.functions.epochs import EPOCHS
 from rs_assets.expressions.functions.function import Function
 from rs_assets.expressions.functions.json import JSON
 from rs_assets.expressions.functions.math import MATH
-from rs_assets.expressions.functions.own import AggregateFunction, Declared, TableFunction, declared, declared_names
 from rs_assets.expressions.functions.packages import load_packages
 from rs_assets.expressions.functions.regexp import REGEXP
 from rs_assets.expressions.functions.tables import TABLES
 from rs_assets.expressions.functions.text import TEXT
 from rs_assets.expressions.functions.text_parts import TEXT_PARTS
+from rs_assets.expressions.functions.udf import AggregateFunction, Declared, TableFunction, declared, declared_names
 
 # One table per family, in the order of the documentation.
 FAMILIES: tuple[tuple[Function, ...], ...] = (
@@ -81,7 +81,7 @@ def function_named(name: str, arity: int) -> Function:
         return fitting
     if overloads:
         raise _misfit(name, arity, *overloads)
-    found = own_named(name)
+    found = udf_named(name)
     if isinstance(found, Function) and found.accepts(arity):
         return found
     if isinstance(found, Function):
@@ -97,7 +97,7 @@ def table_function_named(name: str, arity: int) -> TableFunction:
     >>> table_function_named("STRING_SPLIT", 2).signature
     'string_split(s text, sep text)'
     """
-    found = TABLE_FUNCTIONS.get(name.casefold()) or own_named(name)
+    found = TABLE_FUNCTIONS.get(name.casefold()) or udf_named(name)
     if isinstance(found, TableFunction):
         if not found.accepts(arity):
             raise _misfit(name, arity, found)
@@ -106,7 +106,7 @@ def table_function_named(name: str, arity: int) -> TableFunction:
     raise _unknown(name, (*TABLE_FUNCTIONS, *tables), what="table function")
 
 
-def own_named(name: str) -> Declared | None:
+def udf_named(name: str) -> Declared | None:
     """The user-defined function with a name; packages with functions are imported if it is not declared yet."""
     if declared(name) is None:
         load_packages()

@@ -6,7 +6,7 @@ from typing import Final
 
 from rs_assets.expressions.functions.function import Family
 from rs_assets.expressions.functions.literals import separated_by
-from rs_assets.expressions.functions.own import TableFunction
+from rs_assets.expressions.functions.udf import TableFunction
 
 _row = Family("table").row
 

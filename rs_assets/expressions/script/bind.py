@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from rs_assets.expressions.functions.literals import quote_name
-from rs_assets.expressions.script.record_statements import RECORD_STATEMENTS
 from rs_assets.expressions.script.generate import make_rows, makes_rows
 from rs_assets.expressions.script.parse import Assign, Do, If, Statement, parse_script
+from rs_assets.expressions.script.record_statements import RECORD_STATEMENTS
 from rs_assets.expressions.script.steps import Bound, Drop, Fill, Step
 from rs_assets.expressions.syntax.bind import Scope, bind
 from rs_assets.expressions.syntax.tree import Call, Text, Value, Word, words_in

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from rs_assets.errors import TopologyError
 from rs_assets.expressions.functions.literals import quote_name
-from rs_assets.expressions.functions.own import TableFunction
-from rs_assets.expressions.functions.registry import FUNCTIONS, own_named, table_function_named
+from rs_assets.expressions.functions.registry import FUNCTIONS, table_function_named, udf_named
+from rs_assets.expressions.functions.udf import TableFunction
 from rs_assets.expressions.script.record_statements import check_not_in_branch
 from rs_assets.expressions.script.steps import Generate
 from rs_assets.expressions.syntax.bind import AS_THEY_ARE, bind, local
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def makes_rows(call: Call) -> bool:
     """Whether a call is of a user-defined table function."""
-    return call.name.casefold() not in FUNCTIONS and isinstance(own_named(call.name), TableFunction)
+    return call.name.casefold() not in FUNCTIONS and isinstance(udf_named(call.name), TableFunction)
 
 
 def make_rows(binder: Binder, call: Call, guard: str) -> None:

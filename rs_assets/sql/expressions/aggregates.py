@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from rs_assets.expressions.functions.literals import quote_name
-from rs_assets.expressions.functions.own import PREFIX, AggregateFunction
+from rs_assets.expressions.functions.udf import PREFIX, AggregateFunction
 from rs_assets.records.types import Type, type_in
 from rs_assets.sql.expressions.decimals import combined, summed
 from rs_assets.sql.expressions.expressions import Expressions
-from rs_assets.sql.expressions.udf import MARK, check_arguments
+from rs_assets.sql.expressions.udf import UDF_AGGREGATE, check_arguments
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.read.lexer import CALL
 from rs_assets.sql.read.types import BIGINT, DOUBLE, is_decimal, is_number, is_whole
@@ -66,7 +66,7 @@ class Aggregated:
 def is_aggregate(tree: Any) -> bool:
     """Whether a call is an aggregate, with or without FILTER."""
     inner = tree.this if tree.key == "filter" else tree
-    return inner.key == "anonymous" and (inner.name.removeprefix(CALL) in AGGREGATES or MARK in inner.meta)
+    return inner.key == "anonymous" and (inner.name.removeprefix(CALL) in AGGREGATES or UDF_AGGREGATE in inner.meta)
 
 
 def is_grouped(tree: Any) -> bool:
@@ -104,7 +104,7 @@ def aggregated(made: Expressions, tree: Any) -> Aggregated:
 
 
 def _aggregated(made: Expressions, tree: Any) -> Aggregated:
-    if MARK in (tree.this if tree.key == "filter" else tree).meta:
+    if UDF_AGGREGATE in (tree.this if tree.key == "filter" else tree).meta:
         return _own(made, tree)
     where = made.condition(tree.expression.this).text if tree.key == "filter" else None
     call = tree.this if tree.key == "filter" else tree

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from rs_assets.errors import SqlError, TopologyError
 from rs_assets.expressions.functions.literals import unquote
-from rs_assets.expressions.functions.own import OWN, AggregateFunction, Declared
 from rs_assets.expressions.functions.registry import (
     FUNCTIONS,
     TABLE_FUNCTIONS,
     UnknownFunctionError,
     function_named,
-    own_named,
+    udf_named,
 )
+from rs_assets.expressions.functions.udf import UDF, AggregateFunction, Declared
 from rs_assets.records.types import Type, type_in
 from rs_assets.sql.expressions.expressions import Expressions
 from rs_assets.sql.expressions.flink_collections import COLLECTIONS
@@ -98,7 +98,7 @@ class Calls:
         if not isinstance(known, str):
             return called(made, known, name, values, tree)
         function = SQL_FUNCTIONS.get(known)
-        if function is None and known == name and name in NOT_HERE and own_named(name) is None:
+        if function is None and known == name and name in NOT_HERE and udf_named(name) is None:
             raise made.error(f"{name} of Flink is not supported", tree, remedy=NOT_HERE[name])
         if function is None:
             return _registered(made, known, values, tree)
@@ -163,7 +163,7 @@ def _returned(
 def _registered(made: Expressions, name: str, values: list[Value], tree: Any) -> Value:
     try:
         function = function_named(name, len(values))
-        if function.family == OWN:
+        if function.family == UDF:
             return called(made, function, name, values, tree)
         text = function.sql(*(value.plain for value in values))
     except UnknownFunctionError as error:
@@ -171,7 +171,7 @@ def _registered(made: Expressions, name: str, values: list[Value], tree: Any) ->
         near = (
             meant(name, get_close_matches(name, known, n=1)) or "docs/sql.md and docs/functions.md list all functions"
         )
-        told = name in known or own_named(name) is not None or name.casefold() in TABLE_FUNCTIONS
+        told = name in known or udf_named(name) is not None or name.casefold() in TABLE_FUNCTIONS
         raise made.error(error.what, tree, remedy=error.remedy if told else near) from error
     except SqlError:
         raise

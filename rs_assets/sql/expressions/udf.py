@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.errors import RsError, TopologyError
 from rs_assets.expressions.functions.function import Function
-from rs_assets.expressions.functions.own import AggregateFunction, Declared, TableFunction
 from rs_assets.expressions.functions.registry import (
     FUNCTIONS,
     TABLE_FUNCTIONS,
     UnknownFunctionError,
-    own_named,
     table_function_named,
+    udf_named,
 )
+from rs_assets.expressions.functions.udf import AggregateFunction, Declared, TableFunction
 from rs_assets.records.types import Type, type_in
 from rs_assets.sql.expressions.expressions import Expressions, a_type
 from rs_assets.sql.expressions.values import Value
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rs_assets.sql.read.statements import CreateFunction
 
 # Meta key of the tree of a call of a user-defined aggregate.
-MARK: Final = "own_aggregate"
+UDF_AGGREGATE: Final = "own_aggregate"
 
 
 def created(text: Text, made: CreateFunction) -> Declared:
@@ -83,7 +83,7 @@ def mark_aggregates(functions: Mapping[str, str | Declared], trees: Iterable[Any
         for call in _calls(tree):
             name = call.name.removeprefix(CALL)
             if isinstance(_own(functions, name), AggregateFunction):
-                call.meta[MARK] = True
+                call.meta[UDF_AGGREGATE] = True
 
 
 def _calls(tree: Any) -> Iterator[Any]:
@@ -95,7 +95,7 @@ def _own(functions: Mapping[str, str | Declared], name: str) -> Declared | None:
     found = functions.get(name)
     if found is not None:
         return None if isinstance(found, str) else found
-    return None if name.casefold() in FUNCTIONS or name.casefold() in TABLE_FUNCTIONS else own_named(name)
+    return None if name.casefold() in FUNCTIONS or name.casefold() in TABLE_FUNCTIONS else udf_named(name)
 
 
 def aggregate_called(functions: Mapping[str, str | Declared], name: str) -> AggregateFunction:

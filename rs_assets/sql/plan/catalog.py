@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Final
 
-from rs_assets.expressions.functions.own import Declared
 from rs_assets.expressions.functions.registry import FUNCTIONS
+from rs_assets.expressions.functions.udf import Declared
 from rs_assets.sql.expressions.aggregates import AGGREGATES
 from rs_assets.sql.expressions.functions import SQL_FUNCTIONS
 from rs_assets.sql.expressions.udf import created, mark_aggregates

@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final
 
-from rs_assets.expressions.functions.own import OWN
-from rs_assets.expressions.functions.registry import own_named
+from rs_assets.expressions.functions.registry import udf_named
+from rs_assets.expressions.functions.udf import UDF
 from rs_assets.records.types import type_in
 from rs_assets.sql.expressions.constants import check_cast
 from rs_assets.sql.expressions.expressions import Expressions
@@ -111,8 +111,8 @@ class SparkCalls(Calls):
 
     def __call__(self, made: Expressions, name: str, values: list[Value], tree: Any) -> Value:
         """The Spark SQL of a call; SqlError for an unknown function, or a wrong number of arguments."""
-        known = self.own.get(name) or own_named(name)
-        if known is not None and not isinstance(known, str) and getattr(known, "family", OWN) == OWN:
+        known = self.own.get(name) or udf_named(name)
+        if known is not None and not isinstance(known, str) and getattr(known, "family", UDF) == UDF:
             return called(made, known, name, values, tree)
         function = SPARK_FUNCTIONS.get(name)
         if function is None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rs_assets.errors import TopologyError
 from rs_assets.expressions.functions.literals import quote_name
-from rs_assets.expressions.functions.own import PREFIX, declared_names
 from rs_assets.expressions.functions.registry import FUNCTIONS, function_named
+from rs_assets.expressions.functions.udf import PREFIX, declared_names
 from rs_assets.topology.user_code.deferred import Deferred
 
 if TYPE_CHECKING:

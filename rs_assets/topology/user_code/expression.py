@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from rs_assets.errors import SchemaError, TopologyError
-from rs_assets.expressions.functions.own import PREFIX, declared_in
+from rs_assets.expressions.functions.udf import PREFIX, declared_in
 from rs_assets.records.schema import is_record_type, record_ddl, schema_text
 from rs_assets.topology.user_code.called import Called
 from rs_assets.topology.user_code.code import code_digest

@@ -1,6 +1,6 @@
 """User-defined functions: the languages find them by name, like built-in ones.
 
-A scalar function is a `Function` of the family OWN. Its Python code is a `Body`, which the Spark SQL of a call names.
+A scalar function is a `Function` of the family UDF. Its Python code is a `Body`, which the Spark SQL of a call names.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from rs_assets.errors import TopologyError
 from rs_assets.expressions.functions.function import Function
 
-OWN: Final = "own"
+UDF: Final = "own"
 # Prefix of the names of bodies in Spark.
 PREFIX: Final = "rs_own_"
 # What a body takes and returns: values of one row, or arrays or series with values of many rows.
@@ -54,7 +54,7 @@ ASKED: Final[dict[str, Body]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class NoScalar:
+class NotScalar:
     """A table or aggregate function; name and parameters are those of `function`."""
 
     function: Function
@@ -75,7 +75,7 @@ class NoScalar:
 
 
 @dataclass(frozen=True, slots=True)
-class TableFunction(NoScalar):
+class TableFunction(NotScalar):
     """A table function, which makes rows: `LATERAL TABLE(f(x)) AS t(a, b)`, and `f(x)` alone in a script.
 
     `fields` are the names and Spark types of a row. The parameters are those of `function`.
@@ -100,7 +100,7 @@ class TableFunction(NoScalar):
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateFunction(NoScalar):
+class AggregateFunction(NotScalar):
     """An aggregate of the rows of a window: an object with `create`, `accumulate` and `value`.
 
     The parameters and the result type are those of `function`, which cannot be called. `needs` says for each parameter
