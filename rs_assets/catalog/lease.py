@@ -35,7 +35,7 @@ from rs_assets.catalog.lease_table import (
     write_row,
 )
 from rs_assets.catalog.lease_table import open_leases as _open
-from rs_assets.common.background import Troubles
+from rs_assets.common.background import BackgroundFailures
 from rs_assets.common.interrupts import held_back
 from rs_assets.common.processes import lives, started_s, this_host
 from rs_assets.errors import CheckpointError, LeaseLostError, PipelineBusyError
@@ -112,7 +112,7 @@ class Lease:
         # Whether the previous holder was only silent: it may wake, and must find its token outranked everywhere.
         self.taken_over = taken_over
         self._renewed = time.monotonic()
-        self.troubles = Troubles()
+        self.failures = BackgroundFailures()
         self._lost: LeaseLostError | None = None
         self._guard = threading.Lock()
         self._end = threading.Event()
@@ -213,7 +213,7 @@ class Lease:
     def _beat(self) -> None:
         while not self._end.wait(self._ttl_s / BEATS):
             # Any error: a thread that ends here would lose the lease silently.
-            with self._guard, self.troubles.guarding(NOT_RENEWED):
+            with self._guard, self.failures.guarding(NOT_RENEWED):
                 if self._lost is None:
                     self._renew(told=True)
 

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from rs_assets.catalog.lease import read_lease
 from rs_assets.checkpoint import manifest as manifests
-from rs_assets.common.background import troubles_in
+from rs_assets.common.background import background_failures_in
 from rs_assets.common.home import Home
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.connectors.console import terminal
@@ -32,7 +32,7 @@ def status_of(pipeline: Pipeline, home: Home) -> list[dict[str, Any]]:
     manifest = manifests.load(folder)
     lease = read_lease(home.leases, topology.name)
     running = {"host": lease.host, "pid": lease.pid, "run": lease.run_id} if lease and not lease.free else None
-    warnings = list(troubles_in(folder))
+    warnings = list(background_failures_in(folder))
     entries = []
     for plan in plan_queries(topology):
         log = log_of(manifest, plan, folder)

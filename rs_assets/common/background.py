@@ -29,7 +29,7 @@ FILE = "troubles.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class BackgroundFailure:
     """A background failure. `effect` says what is not done because of it; `times` counts failures in a row."""
 
     effect: str
@@ -43,16 +43,16 @@ class Trouble:
         return f"{self.effect}: {self.what}{often}"
 
 
-class Troubles:
+class BackgroundFailures:
     """The background failures and losses of one run. Thread-safe.
 
-    With `folder` they are also written to a small file there for other processes; see `troubles_in`.
+    With `folder` they are also written to a small file there for other processes; see `background_failures_in`.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
         self._guard = threading.Lock()
-        self._open: dict[str, Trouble] = {}
+        self._open: dict[str, BackgroundFailure] = {}
         self._lost: dict[str, str] = {}
 
     def failed(self, effect: str, error: BaseException) -> None:
@@ -60,7 +60,7 @@ class Troubles:
         what, remedy = _described(error)
         with self._guard:
             known = self._open.get(effect)
-            made = Trouble(effect=effect, what=what, remedy=remedy, since=datetime.now(UTC))
+            made = BackgroundFailure(effect=effect, what=what, remedy=remedy, since=datetime.now(UTC))
             self._open[effect] = replace(made, times=known.times + 1, since=known.since) if known else made
             self._keep()
         if known is None or known.what != what:
@@ -97,7 +97,7 @@ class Troubles:
             self.succeeded(effect)
 
     @property
-    def open(self) -> tuple[Trouble, ...]:
+    def open(self) -> tuple[BackgroundFailure, ...]:
         """The failures that are still open."""
         with self._guard:
             return tuple(self._open.values())
@@ -130,7 +130,7 @@ class Troubles:
             LOG.debug("the file of background failures cannot be written: %s", error)
 
 
-def troubles_in(folder: Path) -> tuple[str, ...]:
+def background_failures_in(folder: Path) -> tuple[str, ...]:
     """The warnings of the newest run of the job in `folder`, during the run and after it."""
     try:
         content: dict[str, Any] = orjson.loads((folder / FILE).read_bytes())
@@ -139,21 +139,21 @@ def troubles_in(folder: Path) -> tuple[str, ...]:
         return ()
 
 
-class Repeated:
+class PeriodicTask:
     """Repeats some work on its own thread until it is stopped, whatever the work raises.
 
-    After a failure the pauses grow, up to a minute or to `every`, whichever is longer. The failure stays in `troubles`
+    After a failure the pauses grow, up to a minute or to `every`, whichever is longer. The failure stays in `failures`
     under `effect` until the work succeeds.
     """
 
     def __init__(
-        self, work: Callable[[], object], *, name: str, every: timedelta, troubles: Troubles, effect: str
+        self, work: Callable[[], object], *, name: str, every: timedelta, failures: BackgroundFailures, effect: str
     ) -> None:
         self._work = work
         self._every_s = every.total_seconds()
-        self._troubles = troubles
+        self._failures = failures
         self._effect = effect
-        self._failures = 0
+        self._in_a_row = 0
         self._end = threading.Event()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -178,12 +178,12 @@ class Repeated:
 
     def once(self) -> bool:
         """Do the work now, on the caller's thread; True if it succeeded."""
-        before = self._failures
-        with self._troubles.guarding(self._effect):
-            self._failures = before + 1
+        before = self._in_a_row
+        with self._failures.guarding(self._effect):
+            self._in_a_row = before + 1
             self._work()
-            self._failures = 0
-        return self._failures == 0
+            self._in_a_row = 0
+        return self._in_a_row == 0
 
     def _run(self) -> None:
         try:
@@ -193,11 +193,11 @@ class Repeated:
             self._ended.set()
 
     def _pause_s(self) -> float:
-        if not self._failures:
+        if not self._in_a_row:
             return self._every_s
         first = max(self._every_s, FIRST_PAUSE.total_seconds())
         longest = max(self._every_s, LONGEST_PAUSE.total_seconds())
-        return float(min(first * 2 ** min(self._failures - 1, 10), longest))
+        return float(min(first * 2 ** min(self._in_a_row - 1, 10), longest))
 
 
 def _ends_the_program(error: BaseException) -> bool:

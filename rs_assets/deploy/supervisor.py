@@ -111,14 +111,14 @@ class Supervisor:
     def _look(self) -> RunReport | None:
         """Handle a request; the report if it was to stop. While requests cannot be read, the pipeline runs on."""
         assert self._running is not None  # noqa: S101  it is looked at while it runs
-        troubles = self._running.session.troubles
+        failures = self._running.session.failures
         try:
             now = self._asked()
         except RsError as error:
-            troubles.failed(NOT_SEEN, error)
+            failures.failed(NOT_SEEN, error)
             requests.ask(self._folder, "change", reason=NOT_SEEN)
             return None
-        troubles.succeeded(NOT_SEEN)
+        failures.succeeded(NOT_SEEN)
         return self._change(now) if now is not None else None
 
     def _asked(self) -> Standing | None:

@@ -324,9 +324,9 @@ def test_heartbeats_go_on_behind_a_fault_of_any_kind_and_it_is_told(path, monkey
     with acquire(path, ttl=SHORT) as lease:
         with monkeypatch.context() as broken:
             broken.setattr(leases, "_open", fail)
-            while not lease.troubles.warnings:
+            while not lease.failures.warnings:
                 pause.wait(0.01)
-            told, beat = lease.troubles.warnings, lease.row.beat
+            told, beat = lease.failures.warnings, lease.row.beat
         assert "the lease is not renewed: ValueError: who would have thought" in told[0]
         while lease.row.beat == beat:
             pause.wait(0.01)

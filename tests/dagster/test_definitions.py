@@ -253,7 +253,7 @@ class TestEvents:
         events.close()
         told = events.metadata("pages_table", "output")
         assert (told["rows_out"], "newest_rows" in told) == (3, False)
-        assert "Dagster does not show the table of pages_table" in events.troubles.warnings[0]
+        assert "Dagster does not show the table of pages_table" in events.failures.warnings[0]
 
     def test_times_that_python_lacks_are_shown(self, tmp_path):
         times = pa.array([253_402_300_800_000_000, -(10**18)], pa.timestamp("us", "UTC"))

@@ -284,7 +284,7 @@ class TestSession:
 
         monkeypatch.setattr("rs_assets.runtime.job.session.write_wish", full)
         session.stop_wished()
-        assert any("could not be written down" in warning for warning in session.troubles.warnings)
+        assert any("could not be written down" in warning for warning in session.failures.warnings)
 
 
 def test_recovery_gives_its_run_the_last_word_that_it_saw(instance, job, folder):

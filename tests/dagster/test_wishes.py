@@ -28,7 +28,7 @@ from rs_assets.catalog.lease import Lease
 from rs_assets.catalog.offsets import storage_named
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
-from rs_assets.common.background import LOG, Troubles
+from rs_assets.common.background import LOG, BackgroundFailures
 from rs_assets.common.home import Home
 from rs_assets.connectors.files.lines.offsets import dump_offsets
 from rs_assets.connectors.files.lines.planner import Planner
@@ -399,7 +399,9 @@ class TestPlace:
         storage.finish()
         told = checkpoint_sensor(StreamAssets.of(pipeline))(build_sensor_context(instance=instance))
         assert told.asset_events[0].metadata["batch_id"].value == 4
-        Troubles(elsewhere / "checkpoints" / "shop" / "logs").failed("no savepoint was taken", OSError("away"))
+        BackgroundFailures(elsewhere / "checkpoints" / "shop" / "logs").failed(
+            "no savepoint was taken", OSError("away")
+        )
         check = next(
             c for c in checks_of(StreamAssets.of(pipeline)) if "nothing_fails" in next(iter(c.check_keys)).name
         )

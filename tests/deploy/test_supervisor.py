@@ -254,8 +254,8 @@ def test_should_go_on_without_a_table_and_with_one_that_was_made_anew(deployed, 
         deployed.until(lambda: deployed.events(1)[-1:] == ["committed"], "version 1")
         away(deployed.home.root / "away")
         deployed.ask()
-        troubles = running.supervisor._running.session.troubles
-        deployed.until(lambda: supervisors.NOT_SEEN in str(troubles.open), "it is told")
+        failures = running.supervisor._running.session.failures
+        deployed.until(lambda: supervisors.NOT_SEEN in str(failures.open), "it is told")
         deployed.write(("/", 4))
         deployed.until(lambda: counted(deployed) == deployed.totals(), "version 1 runs on")
         deployed.insert(1, text=deployed.text(least=2, select="page, n, ms / (ms - 2) AS ms"), reset="*")

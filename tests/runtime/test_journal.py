@@ -12,7 +12,7 @@ from rs_assets.catalog.catalog import Catalog
 from rs_assets.catalog.offsets import storage_named
 from rs_assets.catalog.offsets.messages import CheckPoint, NewSplit
 from rs_assets.checkpoint.log import CheckpointLog
-from rs_assets.common.background import Troubles
+from rs_assets.common.background import BackgroundFailures
 from rs_assets.errors import CheckpointError
 from rs_assets.runtime.record import journal as journals
 from rs_assets.runtime.record.journal import Journal, JournalEntry, write_entries
@@ -98,8 +98,8 @@ def disk(monkeypatch):
     "error", [OSError("No space left on device"), DeltaError("No space left"), CommitFailedError("lost")]
 )
 def test_a_fault_of_the_disk_leaves_no_hole_and_is_told_until_it_is_over(catalog, storage, disk, error):
-    troubles = Troubles()
-    journal = Journal(catalog, storage, troubles)
+    failures = BackgroundFailures()
+    journal = Journal(catalog, storage, failures)
     for batch in range(5):
         journal.put(entry(batch))
     disk.error = error
@@ -107,8 +107,8 @@ def test_a_fault_of_the_disk_leaves_no_hole_and_is_told_until_it_is_over(catalog
         journal.put(entry(batch))
     assert disk.refused.wait(20)
     journal.put(entry(10))
-    wait_for(lambda: troubles.warnings)
-    assert troubles.warnings[0].startswith("the catalog is behind: a table of the catalog cannot be written")
+    wait_for(lambda: failures.warnings)
+    assert failures.warnings[0].startswith("the catalog is behind: a table of the catalog cannot be written")
     disk.error = None
     wait_for(lambda: journal.written.get("totals") == 10)
     for batch in range(11, 15):
@@ -117,7 +117,7 @@ def test_a_fault_of_the_disk_leaves_no_hole_and_is_told_until_it_is_over(catalog
     assert told(catalog) == whole(0, 14)
     assert stored(storage) == list(range(15))
     assert journal.written == {"totals": 14}
-    assert troubles.warnings == ()
+    assert failures.warnings == ()
 
 
 def test_what_could_not_be_written_until_the_end_is_left_to_the_next_start(catalog, storage, disk):
@@ -130,7 +130,7 @@ def test_what_could_not_be_written_until_the_end_is_left_to_the_next_start(catal
     journal.close()
     journal.close()
     assert journal.written == {"totals": 4}
-    assert any("the catalog is behind" in warning for warning in journal.troubles.warnings)
+    assert any("the catalog is behind" in warning for warning in journal.failures.warnings)
 
 
 def test_a_write_that_was_cut_short_is_not_repeated_for_what_is_there(catalog, storage, disk, monkeypatch):
@@ -162,7 +162,7 @@ def test_more_than_memory_should_hold_is_dropped_told_and_filled_in_by_the_next_
     for batch in range(7):
         journal.put(entry(batch))
     lost = "the catalog lacks batches 4 to 6 of query 'totals'"
-    assert any(lost in warning for warning in journal.troubles.warnings)
+    assert any(lost in warning for warning in journal.failures.warnings)
     disk.error = None
     wait_for(lambda: journal.written.get("totals") == 3)
     journal.put(entry(7))
@@ -212,7 +212,7 @@ def test_a_follower_that_fails_holds_up_neither_the_catalog_nor_other_followers(
     assert told(catalog) == whole(0, 2)
     assert [each.batch_id for each in heard] == [0, 1, 2]
     warning = "no offsets are shown in the consumer group: OSError: the broker is away"
-    assert journal.troubles.warnings == (warning,)
+    assert journal.failures.warnings == (warning,)
 
 
 def wait_for(condition, seconds=20.0):

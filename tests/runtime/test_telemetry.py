@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from rs_assets import MemoryChannel, RunOptions, StreamBuilder
-from rs_assets.common.background import Troubles
+from rs_assets.common.background import BackgroundFailures
 from rs_assets.common.home import Home
 from rs_assets.errors import ConfigurationError
 from rs_assets.runtime.options import default_metrics_endpoint
@@ -88,8 +88,8 @@ def batch():
 
 
 def test_every_number_has_its_pipeline_and_query(collector):
-    troubles = Troubles()
-    with Telemetry("shop.told", f"http://127.0.0.1:{collector.server_port}/v1/metrics", troubles) as telemetry:
+    failures = BackgroundFailures()
+    with Telemetry("shop.told", f"http://127.0.0.1:{collector.server_port}/v1/metrics", failures) as telemetry:
         telemetry.count(batch())
         telemetry.count(batch())
     found = sums(collector.requests[-1])
@@ -99,15 +99,15 @@ def test_every_number_has_its_pipeline_and_query(collector):
     metrics = collector.requests[-1].resource_metrics[0].scope_metrics[0].metrics
     last = {m.name: p.as_double or p.as_int for m in metrics for p in m.gauge.data_points}
     assert (last["rs_state_rows"], last["rs_watermark_timestamp_seconds"]) == (7, batch().watermark.timestamp())
-    assert troubles.warnings == ()
+    assert failures.warnings == ()
 
 
 @pytest.mark.timeout(60)
 def test_a_collector_that_is_away_is_among_the_troubles():
-    troubles = Troubles()
-    with Telemetry("shop.told", "http://127.0.0.1:9/v1/metrics", troubles) as telemetry:
+    failures = BackgroundFailures()
+    with Telemetry("shop.told", "http://127.0.0.1:9/v1/metrics", failures) as telemetry:
         telemetry.count(batch())
-    assert troubles.warnings == ("metrics do not reach the collector of OpenTelemetry: it did not take them",)
+    assert failures.warnings == ("metrics do not reach the collector of OpenTelemetry: it did not take them",)
 
 
 def test_the_environment_names_the_collector(monkeypatch):

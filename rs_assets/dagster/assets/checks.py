@@ -18,7 +18,7 @@ from rs_assets.catalog.lease import read_lease
 from rs_assets.catalog.offsets import CheckpointRow
 from rs_assets.catalog.offsets.merge import compare_offsets
 from rs_assets.checkpoint import manifest as manifests
-from rs_assets.common.background import troubles_in
+from rs_assets.common.background import background_failures_in
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.delta.table import open_table
@@ -121,7 +121,7 @@ def nothing_fails_beside_the_batches(topology: Topology, source: str, place: Pla
     """The catalog, savepoints and whatever else is written beside the batches of the newest run are up to date."""
     plans = [plan for plan in plan_queries(topology) if source in plan.sources]
     behind = [text for plan in plans if (text := _behind(topology, plan, place)) is not None]
-    return _result([*troubles_in(place.job(topology)), *behind], severity=AssetCheckSeverity.WARN)
+    return _result([*background_failures_in(place.job(topology)), *behind], severity=AssetCheckSeverity.WARN)
 
 
 def _behind(topology: Topology, plan: QueryPlan, place: Place) -> str | None:

@@ -20,7 +20,7 @@ from dagster import (
     TableSchema,
 )
 
-from rs_assets.common.background import Troubles
+from rs_assets.common.background import BackgroundFailures
 from rs_assets.compile.provenance import Columns, fields_of, provenance
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.source import Positions
@@ -85,7 +85,7 @@ class StepEvents:
         self._tables = tables
         self._computing_s = computing_s
         self._judging = judge
-        self.troubles = Troubles()
+        self.failures = BackgroundFailures()
         self._thread = threading.Thread(target=self._work, name="rs-events", daemon=True)
         self._thread.start()
 
@@ -166,7 +166,7 @@ class StepEvents:
     def _output(self, step: str, progress: BatchProgress) -> Metadata:
         made: Metadata = {"rows_out": self._sums.get((progress.query, step), 0)}
         # The rows are committed: a table that somebody removed meanwhile, or a row that cannot be shown, fails no run.
-        with self.troubles.guarding(f"Dagster does not show the table of {step}"):
+        with self.failures.guarding(f"Dagster does not show the table of {step}"):
             made |= self._table(step, progress)
         return made
 
@@ -199,7 +199,7 @@ class StepEvents:
         known, splits = self._splits.get(progress.query, (None, {}))
         if known is not progress:
             splits = {}
-            with self.troubles.guarding("Dagster does not show how far the sources were read"):
+            with self.failures.guarding("Dagster does not show how far the sources were read"):
                 splits = positions_read(self.topology, self.place, progress)
             self._splits[progress.query] = progress, splits
         return splits
@@ -243,7 +243,7 @@ class StepEvents:
     def _judge(self) -> None:
         """Let Dagster have what the checks say now."""
         self._judged = time.monotonic()
-        with self.troubles.guarding("Dagster does not show what the checks say"):
+        with self.failures.guarding("Dagster does not show what the checks say"):
             self._judging()
 
     def _show(self, progress: BatchProgress) -> None:
@@ -261,7 +261,7 @@ class StepEvents:
     def _show_all(self) -> None:
         """Let the assets show what went through them; if no batch comes, that is made up for."""
         self._unshown = False
-        with self.troubles.guarding("Dagster does not show the newest batches"):
+        with self.failures.guarding("Dagster does not show the newest batches"):
             self._log()
 
     def _patience_s(self) -> float | None:
@@ -271,7 +271,7 @@ class StepEvents:
         return max(self._logged + LIVE_EVERY_S - time.monotonic(), 0.0) if self._unshown else WAITING_EVERY_S
 
     def _say(self, text: str) -> None:
-        with self.troubles.guarding("Dagster's log does not tell of the newest batches"):
+        with self.failures.guarding("Dagster's log does not tell of the newest batches"):
             self.context.log.info(text)
 
     def _waiting(self) -> str:

@@ -142,7 +142,7 @@ def process_op(assets: StreamAssets) -> OpDefinition:
                 events.close()
         context.log.info(events.summary(ended.report))
         told = {output_name(step, role): events.metadata(step, role) for step, role in events.seen()}
-        for warning in (*ended.report.warnings, *events.troubles.warnings):
+        for warning in (*ended.report.warnings, *events.failures.warnings):
             context.log.warning(warning)
         for name, metadata in told.items():
             yield Output(None, name, metadata=metadata)

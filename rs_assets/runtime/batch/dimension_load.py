@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from pyspark.sql.types import StructType
 
-from rs_assets.common.background import Troubles
+from rs_assets.common.background import BackgroundFailures
 from rs_assets.errors import SourceReadError
 from rs_assets.operators.dimension.loading import Loader, loaded
 from rs_assets.operators.dimension.spec import Dimension
@@ -33,7 +33,7 @@ class DimensionLoad:
     dimension: Dimension
     loader: Loader
     used: tuple[RunDimension, ...]
-    troubles: Troubles
+    failures: BackgroundFailures
     pinning: threading.Lock
     _mark: str | None = None
     _ended: bool = False
@@ -63,7 +63,7 @@ class DimensionLoad:
         if None in found:
             self.reload()
             return
-        with self.troubles.guarding(self.effect):
+        with self.failures.guarding(self.effect):
             self.reload()
 
     def reload(self) -> None:
@@ -122,7 +122,7 @@ class DimensionLoad:
             yield
         finally:
             over.set()
-            self.troubles.succeeded(effect)
+            self.failures.succeeded(effect)
 
     def _watch(self, over: threading.Event, effect: str) -> None:
         waited = pause = SLOW
@@ -131,7 +131,7 @@ class DimensionLoad:
                 f"the load has not ended for {waited.total_seconds():g} s",
                 remedy="see whether its source answers; a loader may have a timeout of its own",
             )
-            self.troubles.failed(effect, told)
+            self.failures.failed(effect, told)
             if over.is_set():
-                self.troubles.succeeded(effect)
+                self.failures.succeeded(effect)
             pause, waited = waited, 2 * waited

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from rs_assets.common.background import Troubles
+from rs_assets.common.background import BackgroundFailures
 from rs_assets.compile.planner.wiring import HeldDimension
 from rs_assets.errors import CheckpointError, SchemaError, SourceReadError
 from rs_assets.operators.dimension.index import with_keys
@@ -31,7 +31,7 @@ class RunDimension:
 
     node: DimJoin
     store: VersionStore
-    troubles: Troubles
+    failures: BackgroundFailures
     job: Path
     schema: StructType | None = None
     _current: Version | None = None
@@ -149,7 +149,7 @@ class BatchVersions:
                 remedy=f"{mend}, or begin a new generation (--new-generation)",
                 file=dimension.store.folder(noted),
             )
-        dimension.troubles.lost(
+        dimension.failures.lost(
             f"dimension {step} {noted}",
             f"batches that are computed again look up newer rows in step {step!r}: version {noted}, which they used"
             f" before, is {why}",

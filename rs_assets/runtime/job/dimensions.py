@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from rs_assets.catalog.catalog import Row
-from rs_assets.common.background import LOOK_S, Repeated, Troubles
+from rs_assets.common.background import LOOK_S, BackgroundFailures, PeriodicTask
 from rs_assets.common.home import Home
 from rs_assets.compile.planner.wiring import ddl_type
 from rs_assets.errors import SourceReadError
@@ -41,7 +41,7 @@ class Dimensions:
     loads: tuple[DimensionLoad, ...] = ()
     pinning: threading.Lock = field(default_factory=threading.Lock)
     _closed: threading.Event = field(default_factory=threading.Event)
-    _loops: list[Repeated] = field(default_factory=list)
+    _loops: list[PeriodicTask] = field(default_factory=list)
 
     def begin(self) -> None:
         """Load all of them, and go on doing so beside the batches; RsError if one of them has no version.
@@ -54,11 +54,11 @@ class Dimensions:
             threading.Thread(target=self._first, args=(done,), name="rs-dimension-first", daemon=True).start()
             self._wait(done)
         for each in self.loads:
-            loop = Repeated(
+            loop = PeriodicTask(
                 _renewing(each),
                 name="rs-dimension",
                 every=each.dimension.every,
-                troubles=each.troubles,
+                failures=each.failures,
                 effect=each.effect,
             )
             self._loops.append(loop.start())
@@ -116,7 +116,7 @@ def _renewing(load: DimensionLoad) -> Callable[[], None]:
 
 
 def dimensions_of(
-    topology: Topology, home: Home, spark: SparkSession, troubles: Troubles, pinned: Mapping[str, str]
+    topology: Topology, home: Home, spark: SparkSession, failures: BackgroundFailures, pinned: Mapping[str, str]
 ) -> Dimensions:
     """The dimensions of a topology, not loaded yet; `pinned` are schemas that were inferred once, JSON by step."""
     job = home.job(topology.namespace, topology.job)
@@ -125,13 +125,13 @@ def dimensions_of(
 
     def held(node: DimJoin) -> RunDimension:
         store = VersionStore(home.dimension(topology.namespace, topology.job, node.name))
-        return RunDimension(node=node, store=store, troubles=troubles, job=job, schema=_known(node, nodes, pinned))
+        return RunDimension(node=node, store=store, failures=failures, job=job, schema=_known(node, nodes, pinned))
 
     def load(used: Sequence[RunDimension]) -> DimensionLoad:
         dimension = used[0].node.dimension
         loader = loader_of(dimension, spark, partial(home.table, topology.namespace))
         return DimensionLoad(
-            dimension=dimension, loader=loader, used=tuple(used), troubles=troubles, pinning=made.pinning
+            dimension=dimension, loader=loader, used=tuple(used), failures=failures, pinning=made.pinning
         )
 
     made.by_step = {node.name: held(node) for node in nodes}

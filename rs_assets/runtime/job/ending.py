@@ -21,10 +21,10 @@ def record(session: JobSession, *, sealed: bool) -> RunReport:
         for query in session.queries.values():
             query.work.book.finished()
     session.journal.close()
-    with session.troubles.guarding(NOT_TIDY):
+    with session.failures.guarding(NOT_TIDY):
         tidy_crowded(session)
     for following in session.followings:
-        with session.troubles.guarding(following.effect):
+        with session.failures.guarding(following.effect):
             following.finish()
     read = any(query.report.rows_read for query in session.queries.values())
     session.manifest = replace(
@@ -68,8 +68,8 @@ def _save_by_policy(session: JobSession) -> None:
     if not policy.at_end or policy.local_storage_only or not any(query.report.batches for query in queries):
         return
     if session.topology.savable:
-        with session.troubles.guarding(NOT_SAVED):
+        with session.failures.guarding(NOT_SAVED):
             savepoint(session.topology, session.options, note="end of the run")
     if policy.state_rows and any(plan.stateful for plan in session.plans):
-        with session.troubles.guarding(NOT_AS_ROWS):
+        with session.failures.guarding(NOT_AS_ROWS):
             snapshot_state(session.topology, session.options)

@@ -21,7 +21,7 @@ from rs_assets.catalog.wish import Wish, read_wish, wished_on, write_wish
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.log import PARTITIONS, CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
-from rs_assets.common.background import Troubles
+from rs_assets.common.background import BackgroundFailures
 from rs_assets.compile.late import closing, unmarked
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
@@ -72,7 +72,7 @@ class JobSession:
         self.warnings: tuple[str, ...] = ()
         self.previews: Mapping[str, pa.Table] = {}
         self.journal: Journal | None = None
-        self.troubles = Troubles(self.folder)
+        self.failures = BackgroundFailures(self.folder)
         self.followings: list[Following] = []
         self.dimensions = Dimensions()
         self._changing = threading.RLock()
@@ -82,14 +82,14 @@ class JobSession:
         options = self.options
         name, ttl = self.topology.name, options.lease_ttl
         lease = Lease.acquire(options.home.leases, pipeline=name, run_id=options.run_id, ttl=ttl, within=self._stack)
-        lease.troubles = self.troubles
+        lease.failures = self.failures
         self.lease = lease.__enter__()
         self._note_end(lease.before)
         queries = {plan.name: plan.sinks for plan in self.plans}
-        self.options = self._stack.enter_context(counted(options, self.topology.name, self.troubles, queries))
+        self.options = self._stack.enter_context(counted(options, self.topology.name, self.failures, queries))
         storage = storage_named(options.checkpoint_storage, catalog=options.home.catalog, url=options.storage_url)
-        self.troubles.begin()
-        self.journal = Journal(self.catalog, storage, self.troubles)
+        self.failures.begin()
+        self.journal = Journal(self.catalog, storage, self.failures)
         self.at_end(self._close_followings)
         self.at_end(self.journal.close)
 
@@ -97,7 +97,7 @@ class JobSession:
         """Keep how long the stream has lived: its lease, which tells it, is another one's from now on."""
         wish = read_wish(self.folder)
         if before is not None and wish is not None and not wish.stopped and wish.run_id == before.run_id:
-            with self.troubles.guarding(NOT_WRITTEN):
+            with self.failures.guarding(NOT_WRITTEN):
                 write_wish(self.folder, replace(wish, at=max(wish.at, before.renewed_at.timestamp())))
 
     def run_on(self, *, answers: str | None = None) -> None:
@@ -120,7 +120,7 @@ class JobSession:
         """Write down that somebody wished for the end of this stream, so that nobody starts it again."""
         if self.wish is None or self.wish.stopped:
             return
-        with self.troubles.guarding(NOT_WRITTEN):
+        with self.failures.guarding(NOT_WRITTEN):
             self.held.check()
             self.wish = self.wish.stop(now=time.time())
             write_wish(self.folder, self.wish)
@@ -181,7 +181,7 @@ class JobSession:
     def _load_dimensions(self, spark: SparkSession) -> None:
         """Load what rows are looked up in, and keep the schemas that were found out by that."""
         home = self.options.home
-        self.dimensions = dimensions_of(self.topology, home, spark, self.troubles, self.manifest.schemas)
+        self.dimensions = dimensions_of(self.topology, home, spark, self.failures, self.manifest.schemas)
         self.at_end(self.dimensions.close)
         self.dimensions.begin()
         found = {step: each.held.schema.json() for step, each in self.dimensions.by_step.items() if each.undeclared}
@@ -282,7 +282,7 @@ class JobSession:
             sealed=self.manifest.sealed,
             recovered_from=self.recovered_from,
             previews=self.previews,
-            warnings=(*self.warnings, *self.troubles.warnings, *unused(reports), *idle, *late, *ended),
+            warnings=(*self.warnings, *self.failures.warnings, *unused(reports), *idle, *late, *ended),
             queries=reports,
             shuffles=frozenset(s.name for s in self.topology.sinks if isinstance(s, ShuffleWrite)),
             tables=self.tables(),

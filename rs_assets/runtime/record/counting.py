@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Protocol
 
-from rs_assets.common.background import LOG, Troubles
+from rs_assets.common.background import LOG, BackgroundFailures
 from rs_assets.common.extras import check_extra
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.report import BatchProgress
@@ -23,7 +23,7 @@ class Counting(Protocol):
 
 @contextmanager
 def counted(
-    options: RunOptions, pipeline: str, troubles: Troubles, queries: Mapping[str, Sequence[str]]
+    options: RunOptions, pipeline: str, failures: BackgroundFailures, queries: Mapping[str, Sequence[str]]
 ) -> Iterator[RunOptions]:
     """`options` whose listener also counts each batch, for those who asked for it, until the block is left.
 
@@ -41,7 +41,7 @@ def counted(
             check_extra("otel", "metrics by OpenTelemetry")
             from rs_assets.runtime.record.telemetry import Telemetry
 
-            sender = stack.enter_context(Telemetry(pipeline, options.metrics_endpoint, troubles))
+            sender = stack.enter_context(Telemetry(pipeline, options.metrics_endpoint, failures))
             options = _listening(options, sender)
         yield options
 

@@ -14,7 +14,7 @@ from rs_assets.catalog.offsets import CheckPointMessage, CheckpointStorage
 from rs_assets.catalog.offsets.merge import source_key
 from rs_assets.catalog.offsets.messages import CheckPoint, CheckPointState, NewSplit, RemoveSplit, SystemMessage
 from rs_assets.checkpoint.log import CheckpointLog
-from rs_assets.common.background import Repeated, Troubles
+from rs_assets.common.background import BackgroundFailures, PeriodicTask
 
 # A commit of a table costs about what a small batch does, so batches share one.
 FLUSH_BATCHES = 50
@@ -63,16 +63,18 @@ class JournalEntry:
 class Journal:
     """Takes entries from batches and writes them when Spark's log has them too; one a run.
 
-    A write that fails is noted in `troubles` and tried again, with pauses that grow up to a minute; the batches wait
+    A write that fails is noted in `failures` and tried again, with pauses that grow up to a minute; the batches wait
     for it in order. Entries of a batch that Spark never commits are dropped: the batch will be computed again.
     `written` maps each query's folder to the batch up to which the catalog has all: what is to be written again by
     the next start, from Spark's log, comes behind it.
     """
 
-    def __init__(self, catalog: Catalog, storage: CheckpointStorage, troubles: Troubles | None = None) -> None:
+    def __init__(
+        self, catalog: Catalog, storage: CheckpointStorage, failures: BackgroundFailures | None = None
+    ) -> None:
         self.catalog = catalog
         self.storage = storage
-        self.troubles = troubles or Troubles()
+        self.failures = failures or BackgroundFailures()
         self.written: dict[str, int] = {}
         self._guard = threading.Lock()
         self._waiting: list[JournalEntry] = []
@@ -82,7 +84,7 @@ class Journal:
         self._uncertain = False
         self._closed = False
         self._followers: dict[str, Follower] = {}
-        self._loop = Repeated(self._look, name="rs-journal", every=LOOK, troubles=self.troubles, effect=BEHIND)
+        self._loop = PeriodicTask(self._look, name="rs-journal", every=LOOK, failures=self.failures, effect=BEHIND)
         self._loop.start()
 
     def follow(self, effect: str, follower: Follower) -> None:
@@ -99,7 +101,7 @@ class Journal:
                 return
             first, _ = self._dropped.get(entry.folder, (entry.batch_id, entry))
             self._dropped[entry.folder] = first, entry
-        self.troubles.lost(f"journal {entry.folder}", _gap(first, entry))
+        self.failures.lost(f"journal {entry.folder}", _gap(first, entry))
 
     def flush(self) -> None:
         """Write what Spark has committed by now. Raises what failed; what could not be written goes on waiting."""
@@ -109,18 +111,18 @@ class Journal:
             self._uncertain = False
             self._note(ready)
             for effect, follower in self._followers.items():
-                with self.troubles.guarding(effect):
+                with self.failures.guarding(effect):
                     follower(ready)
 
     def close(self) -> None:
-        """Write what Spark has committed by now, and end; may be called twice. What fails is in `troubles`."""
+        """Write what Spark has committed by now, and end; may be called twice. What fails is in `failures`."""
         self._loop.stop()
         if not self._closed:
             self._closed = True
             self._loop.once()
-            with self.troubles.guarding("what the catalog lacks was not noted in it"):
+            with self.failures.guarding("what the catalog lacks was not noted in it"):
                 self.catalog.append("operations", self._gaps())
-            with self.troubles.guarding("the storage of checkpoints was not closed"):
+            with self.failures.guarding("the storage of checkpoints was not closed"):
                 self.storage.finish()
 
     def _look(self) -> None:

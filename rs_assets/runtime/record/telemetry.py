@@ -10,7 +10,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 
-from rs_assets.common.background import Troubles
+from rs_assets.common.background import BackgroundFailures
 from rs_assets.errors import EngineError
 from rs_assets.operators.window.event_time import moving
 from rs_assets.runtime.record.metrics import SECONDS
@@ -25,14 +25,14 @@ class Telemetry:
 
     A context manager, which sends what is left at its end. How often, with which headers and attributes is said by
     OpenTelemetry's own variables (OTEL_METRIC_EXPORT_INTERVAL, OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES).
-    A collector that is away ends nothing: it is among the `troubles`.
+    A collector that is away ends nothing: it is among the `failures`.
     """
 
-    def __init__(self, pipeline: str, endpoint: str, troubles: Troubles) -> None:
+    def __init__(self, pipeline: str, endpoint: str, failures: BackgroundFailures) -> None:
         self._pipeline = pipeline
         self._provider = MeterProvider(
             resource=Resource.create({"service.name": pipeline}),
-            metric_readers=[PeriodicExportingMetricReader(_Exporter(endpoint, troubles))],
+            metric_readers=[PeriodicExportingMetricReader(_Exporter(endpoint, failures))],
         )
         meter = self._provider.get_meter("rs_assets")
         self._rows = meter.create_counter("rs_rows", "{row}", "Rows of the sources")
@@ -73,15 +73,15 @@ class Telemetry:
 class _Exporter(OTLPMetricExporter):
     """Tells when the collector does not take what is sent."""
 
-    def __init__(self, endpoint: str, troubles: Troubles) -> None:
+    def __init__(self, endpoint: str, failures: BackgroundFailures) -> None:
         super().__init__(endpoint=endpoint, timeout=PATIENCE_S)
-        self._troubles = troubles
+        self._failures = failures
 
     def export(
         self, metrics_data: MetricsData, timeout_millis: float | None = PATIENCE_S * 1000, **kwargs: object
     ) -> MetricExportResult:
         result = super().export(metrics_data, timeout_millis, **kwargs)
-        with self._troubles.guarding("metrics do not reach the collector of OpenTelemetry"):
+        with self._failures.guarding("metrics do not reach the collector of OpenTelemetry"):
             if result is not MetricExportResult.SUCCESS:
                 raise EngineError("it did not take them", remedy="see RS_METRICS_ENDPOINT, and the collector's own log")
         return result

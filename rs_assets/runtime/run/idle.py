@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from rs_assets.common.background import Repeated, Troubles
+from rs_assets.common.background import BackgroundFailures, PeriodicTask
 from rs_assets.operators.window.event_time import END_OF_TIME
 from rs_assets.runtime.batch.query import QueryRun
 from rs_assets.topology.nodes.window import WindowAggregate
@@ -27,23 +27,25 @@ class IdleClock:
 
     queries: tuple[QueryRun, ...]
     tick: timedelta
-    troubles: Troubles = field(default_factory=Troubles)
+    failures: BackgroundFailures = field(default_factory=BackgroundFailures)
     _seen: dict[str, int] = field(default_factory=dict)
-    _loop: Repeated | None = None
+    _loop: PeriodicTask | None = None
 
     @classmethod
-    def over(cls, queries: Iterable[QueryRun], troubles: Troubles | None = None) -> IdleClock:
+    def over(cls, queries: Iterable[QueryRun], failures: BackgroundFailures | None = None) -> IdleClock:
         """A clock for those of `queries` that aggregate by arrival time; it runs once it is started."""
         found = [(q, node.window) for q in queries if (node := _arrival_window(q)) is not None]
         lengths = [window.longest for _, window in found]
         tick = min(max(min(lengths, default=SHORTEST) / PARTS, SHORTEST), LONGEST)
-        return cls(tuple(q for q, _ in found), tick, troubles or Troubles())
+        return cls(tuple(q for q, _ in found), tick, failures or BackgroundFailures())
 
     def start(self) -> None:
         """Begin, on a thread of its own, if there is anything to do."""
         if self.queries:
             effect = "windows that nothing arrives for stay open"
-            loop = Repeated(self._look, name="rs-idle-clock", every=self.tick, troubles=self.troubles, effect=effect)
+            loop = PeriodicTask(
+                self._look, name="rs-idle-clock", every=self.tick, failures=self.failures, effect=effect
+            )
             self._loop = loop.start()
 
     def stop(self) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 
 from rs_assets.checkpoint.manifest import Manifest
-from rs_assets.common.background import Repeated
+from rs_assets.common.background import PeriodicTask
 from rs_assets.errors import RsError
 from rs_assets.runtime.batch.query import QueryRun
 from rs_assets.runtime.job.queries import book_of, poisons_of
@@ -143,12 +143,12 @@ class Warden:
 
     session: JobSession
     trigger: Mapping[str, Any]
-    _loop: Repeated | None = None
+    _loop: PeriodicTask | None = None
 
     def start(self) -> None:
         """Begin to look for queries that have ended and may go on."""
-        effect, troubles = "a batch that failed was not looked into", self.session.troubles
-        loop = Repeated(self._look, name="rs-quarantine", every=LOOK, troubles=troubles, effect=effect)
+        effect, failures = "a batch that failed was not looked into", self.session.failures
+        loop = PeriodicTask(self._look, name="rs-quarantine", every=LOOK, failures=failures, effect=effect)
         self._loop = loop.start()
 
     def stop(self) -> None:

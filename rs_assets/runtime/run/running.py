@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rs_assets.catalog import requests
-from rs_assets.common.background import Repeated
+from rs_assets.common.background import PeriodicTask
 from rs_assets.recovery.savepoints import Savepoint
 from rs_assets.runtime.batch.query import every
 from rs_assets.runtime.job.ending import NOT_AS_ROWS, NOT_SAVED, record
@@ -42,12 +42,12 @@ class RunningPipeline:
     warden: Warden
     _closed: bool = field(default=False)
     _tick: threading.Event = field(default_factory=threading.Event)
-    _tasks: list[Repeated] = field(default_factory=list)
+    _tasks: list[PeriodicTask] = field(default_factory=list)
 
     @classmethod
     def over(cls, session: JobSession) -> Self:
         """The handle of what `session` has wired; nothing runs yet."""
-        clock = IdleClock.over(session.queries.values(), session.troubles)
+        clock = IdleClock.over(session.queries.values(), session.failures)
         return cls(session, clock, Warden(session, every(session.options.interval)))
 
     def begin(self) -> Self:
@@ -84,7 +84,7 @@ class RunningPipeline:
 
     def _begin_tasks(self) -> None:
         """Tidy the catalog, take savepoints and write the state as rows, by the clock and each on its own."""
-        policy, troubles = self.session.options.savepoints, self.session.troubles
+        policy, failures = self.session.options.savepoints, self.session.failures
         tasks: list[tuple[Callable[[], object], str, timedelta, str]] = [
             (partial(tidy, self.session), "rs-catalog", TIDY_EVERY, NOT_TIDY)
         ]
@@ -104,7 +104,7 @@ class RunningPipeline:
             look = IdleTime(queries, close).look
             tasks.append((look, "rs-idle-time", max(close / PARTS, SHORTEST), "windows of silent sources stay open"))
         for work, name, pause, effect in tasks:
-            task = Repeated(work, name=name, every=pause, troubles=troubles, effect=effect)
+            task = PeriodicTask(work, name=name, every=pause, failures=failures, effect=effect)
             self._tasks.append(task.start())
 
     def _save(self) -> None:
@@ -170,7 +170,7 @@ class RunningPipeline:
         with ExitStack() as tasks:
             for task in reversed(self._tasks):
                 tasks.callback(task.stop)
-            with ExitStack() as watchers, self.session.troubles.guarding(NOT_FORGOTTEN):
+            with ExitStack() as watchers, self.session.failures.guarding(NOT_FORGOTTEN):
                 watchers.callback(self.warden.stop)
                 watchers.callback(self.clock.stop)
                 wish = self.session.wish
