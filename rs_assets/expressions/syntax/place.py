@@ -15,10 +15,24 @@ if TYPE_CHECKING:
 DEEPEST, LONGEST = 100, 100_000
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 # Names of the grammar tokens in errors.
-TOLD = {"LPAR": "'('", "RPAR": "')'", "COMMA": "','", "BARE": "a name or value", "QUOTED": "a text in quotes"}
-TOLD |= {"VBAR": "'|'", "AMPERSAND": "'&'", "$END": "the end", "BANG": "'!'", "NAME": "a name", "NUMBER": "a number"}
-TOLD |= {"LBRACE": "'{'", "RBRACE": "'}'", "SEMICOLON": "';'", "ASSIGN": "'='", "COMPARE": "a comparison"}
-TOLD |= {"OPERATOR": "a function", "AND": "'&&'", "OR": "'||'", "IF": "'if'", "ELSE": "'else'", "ELSEIF": "'elseif'"}
+TOKEN_NAMES = {"LPAR": "'('", "RPAR": "')'", "COMMA": "','", "BARE": "a name or value", "QUOTED": "a text in quotes"}
+TOKEN_NAMES |= {
+    "VBAR": "'|'",
+    "AMPERSAND": "'&'",
+    "$END": "the end",
+    "BANG": "'!'",
+    "NAME": "a name",
+    "NUMBER": "a number",
+}
+TOKEN_NAMES |= {"LBRACE": "'{'", "RBRACE": "'}'", "SEMICOLON": "';'", "ASSIGN": "'='", "COMPARE": "a comparison"}
+TOKEN_NAMES |= {
+    "OPERATOR": "a function",
+    "AND": "'&&'",
+    "OR": "'||'",
+    "IF": "'if'",
+    "ELSE": "'else'",
+    "ELSEIF": "'elseif'",
+}
 
 
 class LanguageError(TopologyError):
@@ -51,18 +65,18 @@ def read(parser: Lark, text: str, made: Callable[[Any], Any], *, what: str) -> A
     except UnexpectedToken as error:
         at = len(text) if error.token.type == "$END" else error.token.start_pos or 0
         found = "the end" if error.token.type == "$END" else repr(str(error.token))
-        raise _unread(found, text, at, error.accepts or error.expected) from None
+        raise _syntax_error(found, text, at, error.accepts or error.expected) from None
     except UnexpectedCharacters as error:
-        raise _unread(repr(error.char), text, error.pos_in_stream or 0, error.allowed) from None
+        raise _syntax_error(repr(error.char), text, error.pos_in_stream or 0, error.allowed) from None
     except (UnexpectedEOF, UnexpectedInput):
         raise LanguageError("something is missing at the end", text, len(text)) from None
 
 
-def _unread(found: str, text: str, at: int, expected: Any) -> LanguageError:
+def _syntax_error(found: str, text: str, at: int, expected: Any) -> LanguageError:
     rest = text[at:]
     if rest[:1] in {"'", '"'} and not _QUOTED.match(rest):
         return LanguageError("the quote is not closed", text, at, remedy="close it, and write an inner quote as \\'")
-    wanted = sorted({TOLD.get(name, name) for name in expected or ()})
+    wanted = sorted({TOKEN_NAMES.get(name, name) for name in expected or ()})
     balance = _brackets(text)
     hint = ""
     if balance > 0:

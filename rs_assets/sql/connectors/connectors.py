@@ -8,7 +8,7 @@ from rs_assets.sql.connectors.sinks import SINKS
 from rs_assets.sql.connectors.sources import SOURCES
 from rs_assets.sql.plan.dimensions import KINDS
 from rs_assets.sql.read.options import CONNECTORS, Options
-from rs_assets.sql.read.source import Text, meant
+from rs_assets.sql.read.source import Text, nearest
 from rs_assets.sql.read.statements import CreateTable
 
 KNOWN: Final = tuple(dict.fromkeys([*SOURCES, *SINKS, *KINDS, *CONNECTORS, "db"]))
@@ -20,4 +20,4 @@ def check_connector(text: Text, table: CreateTable) -> None:
     name = options.need("connector", "filesystem")
     if name not in KNOWN:
         pair = next(pair for pair in table.options.values() if pair[1].text == name)
-        raise options.error(f"unknown connector {name!r}", at=pair[1].start, remedy=meant(name, KNOWN))
+        raise options.error(f"unknown connector {name!r}", at=pair[1].start, remedy=nearest(name, KNOWN))

@@ -19,7 +19,7 @@ from rs_assets.sql.expressions.constants import in_range
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.catalog import ALLOW
 from rs_assets.sql.plan.outputs import Output, Selected
-from rs_assets.sql.plan.planner import Place, Planner
+from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.windowing import check_bounds, check_once
 from rs_assets.sql.read.options import Options
 from rs_assets.sql.read.statements import Column, CreateTable, Insert
@@ -71,10 +71,10 @@ class Changes:
 
         For ties the other columns decide, as far as they can be ordered.
         """
-        places = [_place(self.made, field) for field in self.made.relation.latest or ()]
-        if not places:
+        positions = [_position(self.made, field) for field in self.made.relation.latest or ()]
+        if not positions:
             return ()
-        newest = [self.columns[place].name.text for place in places if place is not None]
+        newest = [self.columns[position].name.text for position in positions if position is not None]
         others = [column.name.text for column in self.columns if column.type is None or column.type.name not in NESTED]
         keys = self.keys()
         return tuple(name for name in dict.fromkeys([*newest, *others]) if name not in keys)
@@ -83,7 +83,7 @@ class Changes:
 Sink = Callable[[Options, "DataStream", str, Changes], "DataStream"]
 
 
-def keeping(planner: Planner, insert: Insert) -> tuple[Column, ...]:
+def upsert_columns(planner: Planner, insert: Insert) -> tuple[Column, ...]:
     """The written columns, if the sink can keep the newest row of each key; empty for any other sink."""
     table = planner.catalog.table(insert.table.text, insert.table.start)
     options = Options.of(planner.text, table, "sink")
@@ -91,7 +91,7 @@ def keeping(planner: Planner, insert: Insert) -> tuple[Column, ...]:
     return tuple(_targets(planner, insert, table)) if kind == "delta" and options.take(ORDER_BY) is None else ()
 
 
-def written(planner: Planner, insert: Insert, made: Selected, place: Place) -> DataStream:
+def written(planner: Planner, insert: Insert, made: Selected, context: QueryContext) -> DataStream:
     """Writes the rows of an INSERT to its sink."""
     table = planner.catalog.table(insert.table.text, insert.table.start)
     check_once(planner, made.relation, insert.table.start)
@@ -107,14 +107,14 @@ def written(planner: Planner, insert: Insert, made: Selected, place: Place) -> D
     missing = [column for column in table.declared if column not in columns]
     texts += [f"cast(NULL AS {c.type.text if c.type else 'string'}) AS {quote_name(c.name.text)}" for c in missing]
     texts += _retracted(planner, insert, table, made)
-    stream = made.relation.stream.map(*texts, name=planner.name(place, "row", insert.table.start))
+    stream = made.relation.stream.map(*texts, name=planner.name(context, "row", insert.table.start))
     options = Options.of(planner.text, table, "sink")
     bound = planner.bound.get(table.name.text)
     write = SINKS[connector(options, bound, SINKS)]
     _check_updates(planner, insert, made, write)
     _check_declared(table, options, write)
     changes = Changes(planner, insert, table, columns, made)
-    result = write(options, stream, planner.name(place, "", insert.table.start), changes)
+    result = write(options, stream, planner.name(context, "", insert.table.start), changes)
     options.check_all_read()
     return result
 
@@ -136,8 +136,8 @@ def _targets(planner: Planner, insert: Insert, table: CreateTable) -> list[Colum
     if not insert.columns:
         return list(table.declared)
     known = {column.name.text: column for column in table.declared}
-    for place, word in enumerate(insert.columns):
-        if word.text in (other.text for other in insert.columns[:place]):
+    for position, word in enumerate(insert.columns):
+        if word.text in (other.text for other in insert.columns[:position]):
             raise planner.error(f"duplicate column {word.text!r}", word.start, remedy="leave one out")
         if word.text not in known:
             raise unknown_column(planner.text, word, known, table.name.text)
@@ -194,10 +194,10 @@ def keys_of(
         return declared
     found: list[str] = []
     for key in made.relation.keys or ():
-        place = _place(made, key)
-        if place is None:
+        position = _position(made, key)
+        if position is None:
             raise _unselected(planner, insert, key)
-        found.append(columns[place].name.text)
+        found.append(columns[position].name.text)
     if declared and set(declared) != set(found):
         raise planner.error(
             f"rows are replaced by {', '.join(found)}, not by the PRIMARY KEY, so rows with outdated keys would remain",
@@ -219,13 +219,13 @@ def _unselected(planner: Planner, insert: Insert, key: str) -> SqlError:
     return planner.error(what, insert.table.start, remedy=remedy)
 
 
-def _place(made: Selected, key: str) -> int | None:
+def _position(made: Selected, key: str) -> int | None:
     """The position of a selected key; the end of a window identifies it as well as its start."""
     values = [out.value for out in made.outputs]
-    place = next((n for n, value in enumerate(values) if value.field == key), None)
-    if place is None and key == "start_time":
-        place = next((n for n, value in enumerate(values) if value.role in ("end", "last")), None)
-    return place
+    position = next((n for n, value in enumerate(values) if value.field == key), None)
+    if position is None and key == "start_time":
+        position = next((n for n, value in enumerate(values) if value.role in ("end", "last")), None)
+    return position
 
 
 def _check_updates(planner: Planner, insert: Insert, made: Selected, write: Sink) -> None:

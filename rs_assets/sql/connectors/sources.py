@@ -12,13 +12,13 @@ from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import SqlError
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.sql.expressions.values import Value
-from rs_assets.sql.plan.planner import Place, Planner, added
+from rs_assets.sql.plan.planner import Planner, QueryContext, added
 from rs_assets.sql.plan.relation import Column, Relation, of_names
 from rs_assets.sql.plan.table_refs import origin
 from rs_assets.sql.read.durations import duration
 from rs_assets.sql.read.lexer import CALL
 from rs_assets.sql.read.options import CONNECTORS, TRUTH, Options
-from rs_assets.sql.read.source import meant
+from rs_assets.sql.read.source import nearest
 from rs_assets.sql.read.statements import Column as Declared
 from rs_assets.sql.read.statements import CreateTable
 from rs_assets.topology.nodes.source import KAFKA_METADATA
@@ -44,9 +44,9 @@ HEADERS_AS_MAP: Final = (
 CHANGES: Final = "upsert-kafka"
 
 
-def source_of(planner: Planner, table: CreateTable, place: Place) -> Relation:
+def source_of(planner: Planner, table: CreateTable, context: QueryContext) -> Relation:
     """The rows of a table, with its computed columns."""
-    name = planner.name(place, "", table.name.start)
+    name = planner.name(context, "", table.name.start)
     options = Options.of(planner.text, table, "source")
     stream = _stream(planner, table, options, name)
     options.check_all_read()
@@ -58,12 +58,12 @@ def source_of(planner: Planner, table: CreateTable, place: Place) -> Relation:
     kinds = {column.name.text: column.type for column in table.columns if column.computed is None}
     _check_metadata(planner, table, options)
     relation = Relation(
-        stream=_renamed(planner, stream, table, place),
+        stream=_renamed(planner, stream, table, context),
         fields=tuple(kinds),
         columns=of_names(kinds),
-        origins=frozenset({origin(table.name.text, place.reading)}),
+        origins=frozenset({origin(table.name.text, context.reading)}),
     )
-    return _with_time(planner, _computed(planner, relation, table, place), table)
+    return _with_time(planner, _computed(planner, relation, table, context), table)
 
 
 def connector(options: Options, bound: object, known: Iterable[str]) -> str:
@@ -77,7 +77,7 @@ def connector(options: Options, bound: object, known: Iterable[str]) -> str:
     if name not in known:
         raise options.error(
             f"unknown connector {name!r} for a {options.use}", at=pair[1].start if pair else None,
-            remedy=meant(name, known),
+            remedy=nearest(name, known),
         )  # fmt: skip
     return name
 
@@ -186,14 +186,14 @@ def _check_metadata(planner: Planner, table: CreateTable, options: Options) -> N
             )
 
 
-def _renamed(planner: Planner, stream: DataStream, table: CreateTable, place: Place) -> DataStream:
+def _renamed(planner: Planner, stream: DataStream, table: CreateTable, context: QueryContext) -> DataStream:
     """The stream with metadata renamed to their columns."""
     found = [column for column in table.columns if column.metadata is not None]
     if not found:
         return stream
     declared = [quote_name(column.name.text) for column in table.declared]
     named = [f"{_of_record(planner, column)} AS {quote_name(column.name.text)}" for column in found]
-    return stream.map(*declared, *named, name=planner.name(place, "metadata", table.name.start))
+    return stream.map(*declared, *named, name=planner.name(context, "metadata", table.name.start))
 
 
 def _of_record(planner: Planner, column: Declared) -> str:
@@ -211,7 +211,7 @@ def _of_record(planner: Planner, column: Declared) -> str:
     return f"cast({name} AS {wanted})" if wanted not in ("", given) and key != "headers" else name
 
 
-def _computed(planner: Planner, relation: Relation, table: CreateTable, place: Place) -> Relation:
+def _computed(planner: Planner, relation: Relation, table: CreateTable, context: QueryContext) -> Relation:
     """The columns in the order of the declaration; computed ones may use those of the source."""
     columns, texts = [], dict[str, str]()
     for column in table.columns:
@@ -227,7 +227,7 @@ def _computed(planner: Planner, relation: Relation, table: CreateTable, place: P
             columns.append(Column(name, Value(quote_name(name), value.type)))
     if not texts:
         return replace(relation, columns=tuple(columns))
-    stream = added(relation.stream, texts, planner.name(place, "computed", table.name.start))
+    stream = added(relation.stream, texts, planner.name(context, "computed", table.name.start))
     return replace(relation, stream=stream, columns=tuple(columns), fields=(*relation.fields, *texts))
 
 

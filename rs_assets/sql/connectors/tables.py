@@ -9,7 +9,7 @@ from types import MappingProxyType
 from rs_assets.errors import SqlError
 from rs_assets.records.types import Type, type_in
 from rs_assets.sql.read.cursor import Cursor
-from rs_assets.sql.read.source import Text, meant
+from rs_assets.sql.read.source import Text, nearest
 from rs_assets.sql.read.statements import Column, CreateTable, Watermark, Word
 from rs_assets.sql.read.trees import read_tree
 from rs_assets.sql.read.types import DECIMALS, SIMPLE, too_many_digits, unknown_type
@@ -37,7 +37,7 @@ def table(cursor: Cursor) -> CreateTable:
     while cursor.take(","):
         _part(cursor, made)
     cursor.need(")", "separate columns by commas")
-    options, partitioned = spark_table(cursor) if cursor.text.dialect == "spark" else _behind_columns(cursor)
+    options, partitioned = spark_table(cursor) if cursor.text.dialect == "spark" else _table_clauses(cursor)
     _check(cursor.text, made, partitioned)
     return CreateTable(
         name=made.name,
@@ -49,7 +49,7 @@ def table(cursor: Cursor) -> CreateTable:
     )
 
 
-def _behind_columns(cursor: Cursor) -> tuple[Mapping[str, tuple[Word, Word]], tuple[Word, ...]]:
+def _table_clauses(cursor: Cursor) -> tuple[Mapping[str, tuple[Word, Word]], tuple[Word, ...]]:
     """The options and the partition columns of a table."""
     if cursor.take("COMMENT"):
         cursor.string("the comment")
@@ -99,7 +99,7 @@ def _column(cursor: Cursor, made: _Table) -> None:
     else:
         kind = read_type(cursor)
         made.columns.append(Column(name=name, type=kind, metadata=_metadata(cursor, name)))
-    _behind(cursor, made, name)
+    _constraint(cursor, made, name)
 
 
 def _metadata(cursor: Cursor, name: Word) -> Word | None:
@@ -112,7 +112,7 @@ def _metadata(cursor: Cursor, name: Word) -> Word | None:
     return found
 
 
-def _behind(cursor: Cursor, made: _Table, name: Word) -> None:
+def _constraint(cursor: Cursor, made: _Table, name: Word) -> None:
     """Reads a column constraint or comment."""
     while not (cursor.at(",") or cursor.at(")") or cursor.peek() is None):
         if cursor.take("PRIMARY KEY"):
@@ -246,4 +246,4 @@ def _check(text: Text, made: _Table, partitioned: tuple[Word, ...]) -> None:
 def unknown_column(text: Text, name: Word, known: object, table: str) -> SqlError:
     """The error for an unknown column of a table."""
     names = list(known)  # type: ignore[call-overload]
-    return text.error(f"the table {table!r} has no column {name.text!r}", name.start, remedy=meant(name.text, names))
+    return text.error(f"the table {table!r} has no column {name.text!r}", name.start, remedy=nearest(name.text, names))

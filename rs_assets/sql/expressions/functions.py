@@ -28,7 +28,7 @@ from rs_assets.sql.expressions.predicates import aligned, branches_type
 from rs_assets.sql.expressions.sql_function import MANY, SqlFunction, kind_of_first
 from rs_assets.sql.expressions.udf import aggregate_called, called
 from rs_assets.sql.expressions.values import Value
-from rs_assets.sql.read.source import meant
+from rs_assets.sql.read.source import nearest
 
 SQL_FUNCTIONS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
     {
@@ -169,7 +169,7 @@ def _registered(made: Expressions, name: str, values: list[Value], tree: Any) ->
     except UnknownFunctionError as error:
         known = [*SQL_FUNCTIONS, *(each.upper() for each in FUNCTIONS)]
         near = (
-            meant(name, get_close_matches(name, known, n=1)) or "docs/sql.md and docs/functions.md list all functions"
+            nearest(name, get_close_matches(name, known, n=1)) or "docs/sql.md and docs/functions.md list all functions"
         )
         told = name in known or udf_named(name) is not None or name.casefold() in TABLE_FUNCTIONS
         raise made.error(error.what, tree, remedy=error.remedy if told else near) from error

@@ -22,7 +22,7 @@ from rs_assets.records.types import Type, type_in
 from rs_assets.sql.expressions.expressions import Expressions, a_type
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.read.lexer import CALL
-from rs_assets.sql.read.source import Text, meant
+from rs_assets.sql.read.source import Text, nearest
 from rs_assets.sql.read.types import FLOATS, WHOLE, is_decimal, is_whole
 from rs_assets.udf.declare import AGGREGATE, DECLARED, aggregate, scalar, table
 
@@ -47,7 +47,7 @@ def created(text: Text, made: CreateFunction) -> Declared:
             found = getattr(found, part)
     except AttributeError as error:
         known = [each for each in vars(importlib.import_module(module)) if not each.startswith("_")]
-        near = meant(name, get_close_matches(name, known, n=1)) if get_close_matches(name, known, n=1) else ""
+        near = nearest(name, get_close_matches(name, known, n=1)) if get_close_matches(name, known, n=1) else ""
         what = f"the module {module!r} has no {name!r}"
         raise text.error(what, made.target.start, remedy=near or "name a function of it") from error
     except Exception as error:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, get_args
 
 from rs_assets.errors import ConfigurationError, SqlError, TopologyError
 from rs_assets.operators.window.firing import HOLD, ONCE, Firing
-from rs_assets.sql.connectors.sinks import keeping, written
+from rs_assets.sql.connectors.sinks import upsert_columns, written
 from rs_assets.sql.connectors.sources import Bound
 from rs_assets.sql.plan.catalog import catalog_of
 from rs_assets.sql.plan.outputs import Selected
-from rs_assets.sql.plan.planner import Place, Planner, step_name
+from rs_assets.sql.plan.planner import Planner, QueryContext, step_name
 from rs_assets.sql.plan.query import selected_of
 from rs_assets.sql.read.durations import duration
 from rs_assets.sql.read.lexer import TOO_DEEP
@@ -76,7 +76,7 @@ def pipeline_from_sql(
         named = job or step_name(Path(text.file).stem if text.file else catalog.inserts[0].table.text)
         planner = Planner(text, catalog, StreamBuilder.data_stream(namespace, named), tables or {})
         last = _planned(planner)
-        with Placed(planner, catalog.inserts[0].table.start):
+        with PositionedErrors(planner, catalog.inserts[0].table.start):
             return last.build(renamed=renamed, description=description)
     except RecursionError:
         raise text.error(TOO_DEEP, 0, remedy="move parts of it into views") from None
@@ -86,7 +86,7 @@ def _planned(planner: Planner) -> DataStream:
     """The streams of all statements, in order; the last one leads to the others."""
     streams = []
     for insert in planner.catalog.inserts:
-        with Placed(planner, insert.table.start):
+        with PositionedErrors(planner, insert.table.start):
             streams.append(_inserted(planner, insert))
     return streams[-1]
 
@@ -125,17 +125,19 @@ def _filled(text: Text, variables: Mapping[str, str]) -> str:
 
 def _inserted(planner: Planner, insert: Insert) -> DataStream:
     name = step_name(insert.table.text)
-    place = Place(name, firing=_firing(planner, insert.emit), root=name, kept_in=keeping(planner, insert))
-    made = selected_of(planner, insert.tree, place)
-    _check_fires(planner, insert, made, place)
-    return written(planner, insert, made, replace(place, firing=ONCE))
+    context = QueryContext(
+        name, firing=_firing(planner, insert.emit), root=name, upsert_columns=upsert_columns(planner, insert)
+    )
+    made = selected_of(planner, insert.tree, context)
+    _check_fires(planner, insert, made, context)
+    return written(planner, insert, made, replace(context, firing=ONCE))
 
 
-def _check_fires(planner: Planner, insert: Insert, made: Selected, place: Place) -> None:
+def _check_fires(planner: Planner, insert: Insert, made: Selected, context: QueryContext) -> None:
     """SqlError for EMIT without a window that it applies to."""
     step = made.relation.stream.step
     steps = step.upstream() if isinstance(step, StepRef) else ()
-    if insert.emit and not any(getattr(each.node, "firing", ONCE) == place.firing for each in steps):
+    if insert.emit and not any(getattr(each.node, "firing", ONCE) == context.firing for each in steps):
         raise planner.error(
             "EMIT needs a window, and this query has none", insert.emit[0].at,
             remedy="remove EMIT, or group by a window: GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)",
@@ -158,7 +160,7 @@ def _firing(planner: Planner, emits: tuple[Emit, ...]) -> Firing:
     return firing
 
 
-class Placed:
+class PositionedErrors:
     """Adds the position of the clause of a step to errors of the topology; without a step, `at`."""
 
     def __init__(self, planner: Planner, at: int) -> None:

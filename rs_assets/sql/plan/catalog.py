@@ -14,16 +14,16 @@ from rs_assets.sql.expressions.aggregates import AGGREGATES
 from rs_assets.sql.expressions.functions import SQL_FUNCTIONS
 from rs_assets.sql.expressions.udf import created, mark_aggregates
 from rs_assets.sql.plan.windowing import KINDS
-from rs_assets.sql.read.source import Text, meant
+from rs_assets.sql.read.source import Text, nearest
 from rs_assets.sql.read.statements import (
     CreateFunction,
     CreateTable,
     CreateView,
     Insert,
-    Mark,
     Select,
     SetOption,
     Statement,
+    WatermarkClause,
     Word,
 )
 
@@ -54,7 +54,9 @@ class Catalog:
         found = self.tables.get(name)
         if found is None:
             raise self.text.error(
-                f"there is no table {name!r}", at, remedy=meant(name, [*self.tables, *self.views]) or "CREATE TABLE"
+                f"there is no table {name!r}",
+                at,
+                remedy=nearest(name, [*self.tables, *self.views]) or "CREATE TABLE",
             )
         return found
 
@@ -81,7 +83,7 @@ def catalog_of(text: Text, statements: Iterable[Statement], *, writes: bool = Tr
 def _tables(text: Text, statements: tuple[Statement, ...]) -> dict[str, CreateTable]:
     """The tables by name, with the watermarks declared in queries."""
     made = {each.name.text: each for each in statements if isinstance(each, CreateTable)}
-    for mark in (each for each in statements if isinstance(each, Mark)):
+    for mark in (each for each in statements if isinstance(each, WatermarkClause)):
         table, wanted = made.get(mark.table.text), mark.watermark
         if table is None:
             raise text.error(
@@ -92,7 +94,7 @@ def _tables(text: Text, statements: tuple[Statement, ...]) -> dict[str, CreateTa
         if wanted.column.text not in known:
             raise text.error(
                 f"the table {mark.table.text!r} has no column {wanted.column.text!r}", wanted.column.start,
-                remedy=meant(wanted.column.text, known),
+                remedy=nearest(wanted.column.text, known),
             )  # fmt: skip
         if table.watermark is not None and table.watermark.expression != wanted.expression:
             raise text.error(
@@ -133,7 +135,7 @@ def _function(text: Text, made: CreateFunction) -> tuple[str, str | Declared]:
         raise text.error(
             f"unknown function {made.target.text!r}",
             made.target.start,
-            remedy=meant(last, near) or "use one of docs/functions.md, or a Python function: 'module:function'",
+            remedy=nearest(last, near) or "use one of docs/functions.md, or a Python function: 'module:function'",
         )
     return name, found
 
@@ -141,7 +143,7 @@ def _function(text: Text, made: CreateFunction) -> tuple[str, str | Declared]:
 def _option(text: Text, made: SetOption) -> tuple[str, str]:
     key, value = made.key.text, made.value.text
     if key not in OPTIONS:
-        raise text.error(f"unknown option {key!r}", made.key.start, remedy=meant(key, OPTIONS))
+        raise text.error(f"unknown option {key!r}", made.key.start, remedy=nearest(key, OPTIONS))
     if value not in OPTIONS[key]:
         raise text.error(
             f"the option {key!r} cannot be {value!r}", made.value.start, remedy=f"use {' or '.join(OPTIONS[key])}"

@@ -9,17 +9,17 @@ from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.operators.dimension.spec import Dimension
 from rs_assets.records.types import Type
 from rs_assets.sql.expressions.values import Value
-from rs_assets.sql.plan.planner import Place, Planner, conjuncts
+from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts
 from rs_assets.sql.plan.relation import Column, Relation, Scope, of_names
 from rs_assets.sql.read.options import CONNECTORS, TRUTH, Options
-from rs_assets.sql.read.source import meant
+from rs_assets.sql.read.source import nearest
 from rs_assets.sql.read.statements import CreateTable
 
 KINDS: Final = ("filesystem", "delta", "jdbc")
 WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
 
 
-def dim_joined(planner: Planner, left: Relation, tree: Any, how: str, place: Place) -> Relation:
+def dim_joined(planner: Planner, left: Relation, tree: Any, how: str, context: QueryContext) -> Relation:
     """`left` joined with a dimension."""
     if how not in ("inner", "left"):
         raise planner.error(
@@ -39,7 +39,7 @@ def dim_joined(planner: Planner, left: Relation, tree: Any, how: str, place: Pla
     right = tuple(replace(column, table=alias) for column in of_names(kinds))
     pairs, rest = _keys(planner, left, right, tree)
     wanted = {f"key_{n}": value for n, (value, _) in enumerate(pairs, 1)}
-    left, fields = planner.with_fields(left, wanted, place.inside(alias), "keys", tree)
+    left, fields = planner.with_fields(left, wanted, context.inside(alias), "keys", tree)
     taken = {name.casefold() for name in left.fields}
     prefix = ""
     while any(f"{prefix}{name}".casefold() in taken for name in kinds):
@@ -50,7 +50,7 @@ def dim_joined(planner: Planner, left: Relation, tree: Any, how: str, place: Pla
         how=how,  # type: ignore[arg-type]
         condition=_condition(planner, left, right, rest),
         prefix=prefix or None,
-        name=planner.name(place, alias, tree),
+        name=planner.name(context, alias, tree),
     )
     found = {name: quote_name(f"{prefix}{name}") for name in kinds}
     columns = (*left.columns, *(replace(c, value=replace(c.value, text=found[c.name])) for c in right))
@@ -125,7 +125,7 @@ def dimension_of(planner: Planner, table: CreateTable) -> Dimension:
         )
     else:
         raise options.error(
-            f"{kind!r} does not support lookups", at=pair[1].start if pair else None, remedy=meant(kind, KINDS)
+            f"{kind!r} does not support lookups", at=pair[1].start if pair else None, remedy=nearest(kind, KINDS)
         )
     options.check_all_read()
     return made

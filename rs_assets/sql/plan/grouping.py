@@ -12,7 +12,7 @@ from rs_assets.operators.window.result import EmitStrategy
 from rs_assets.operators.window.spec import Window
 from rs_assets.sql.expressions.aggregates import Aggregated, aggregated, aggregates_in, calls_in, is_aggregate
 from rs_assets.sql.expressions.values import Role, Value
-from rs_assets.sql.plan.planner import Place, Planner, conjuncts, name_of
+from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts, name_of
 from rs_assets.sql.plan.relation import Relation, Scope, free_name
 from rs_assets.sql.plan.stateful import all_time, fired, fires_often, place_field, shuffled
 from rs_assets.sql.plan.windowing import (
@@ -43,7 +43,7 @@ class Group:
 
     planner: Planner
     relation: Relation
-    place: Place
+    context: QueryContext
     tree: Any
     keys: dict[str, Value] = field(default_factory=dict)
     window: Window | None = None
@@ -58,7 +58,7 @@ class Group:
 
 
 def grouped(
-    planner: Planner, relation: Relation, tree: Any, place: Place
+    planner: Planner, relation: Relation, tree: Any, context: QueryContext
 ) -> tuple[Relation, list[tuple[str, Value, Any]]]:
     """The grouped rows, and the select list over them."""
     if relation.keys is not None:
@@ -67,7 +67,7 @@ def grouped(
             tree.args.get("group") or tree.expressions[0],
             remedy="group by a window first, such as TUMBLE(ts, INTERVAL '1' DAY)",
         )
-    group = Group(planner, relation, place, tree)
+    group = Group(planner, relation, context, tree)
     items = items_of(planner, relation, tree)
     for name, item in items:
         if name:
@@ -87,7 +87,7 @@ def grouped(
     condition = [made.condition(each) for each in conjuncts(having.this)] if having is not None else []
     rows = _windowed(group)
     if condition:
-        rows = _having(planner, rows, condition, having, place)
+        rows = _having(planner, rows, condition, having, context)
     return rows, values
 
 
@@ -264,16 +264,16 @@ def _aggregate(group: Group, tree: Any) -> Value:
 
 def _windowed(group: Group) -> Relation:
     """The window, after the fields that it needs."""
-    planner, place, relation = group.planner, group.place, group.relation
+    planner, context, relation = group.planner, group.context, group.relation
     often = group.window is None
     if relation.apart or (often and relation.stateful):
-        relation = shuffled(planner, relation, place, group.tree)
+        relation = shuffled(planner, relation, context, group.tree)
     before = {name: _renamed(name, value) for name, value in group.keys.items()}
     before |= {field: value for name, made in group.made.items() for field, value in made.before(name)}
-    relation, fields = planner.with_fields(relation, before, place, "keys", group.tree)
+    relation, fields = planner.with_fields(relation, before, context, "keys", group.tree)
     window = group.window or all_time(relation)
     emit: EmitStrategy = "on_window_update" if often else "on_window_close"
-    stream = relation.stream.window(window, name=planner.name(place, "group", group.tree), emit=emit)
+    stream = relation.stream.window(window, name=planner.name(context, "group", group.tree), emit=emit)
     stream = stream.group_by(*(fields[name] for name in group.keys))
     own: dict[str, str] = {}
     if not group.made:
@@ -281,7 +281,7 @@ def _windowed(group: Group) -> Relation:
     for name, made in group.made.items():
         column = made.column(name, fields)
         if made.own is not None:
-            stream = made.folded(stream, name, fields, planner.name(place, name, group.tree))
+            stream = made.folded(stream, name, fields, planner.name(context, name, group.tree))
         elif column is None:
             own[name] = made.text
         else:
@@ -291,7 +291,7 @@ def _windowed(group: Group) -> Relation:
     delay = relation.own_delay if window.time_field is not None else timedelta(0)
     if delay:
         stream = stream.water_mark(delay)
-    return _result(group, relation, fired(stream, place, often=often), fields, often=often)
+    return _result(group, relation, fired(stream, context, often=often), fields, often=often)
 
 
 def _renamed(name: str, value: Value) -> Value:
@@ -301,7 +301,7 @@ def _renamed(name: str, value: Value) -> Value:
 
 def _result(group: Group, relation: Relation, stream: Any, fields: Mapping[str, str], *, often: bool) -> Relation:
     """The grouped rows; `_resolved` provides their columns, so they have no names yet."""
-    twice = fires_often(group.place) and not often
+    twice = fires_often(group.context) and not often
     keys = tuple(fields[name] for name in group.keys)
     names = (*keys, *group.made, "start_time", "end_time", "fire_time")
     return replace(
@@ -318,11 +318,13 @@ def _result(group: Group, relation: Relation, stream: Any, fields: Mapping[str, 
     )
 
 
-def _having(planner: Planner, relation: Relation, conditions: Sequence[Value], tree: Any, place: Place) -> Relation:
+def _having(
+    planner: Planner, relation: Relation, conditions: Sequence[Value], tree: Any, context: QueryContext
+) -> Relation:
     if relation.keys is not None:
         raise planner.error(
             "HAVING over an updating group would have to retract rows", tree, remedy="group by a window"
         )
     text = " AND ".join(each.text for each in conditions)
-    stream = relation.stream.filter(Value(text).plain, name=planner.name(place, "having", tree))
+    stream = relation.stream.filter(Value(text).plain, name=planner.name(context, "having", tree))
     return replace(relation, stream=stream)

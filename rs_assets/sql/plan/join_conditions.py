@@ -13,7 +13,7 @@ from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
 from rs_assets.sql.expressions.predicates import check_alike
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.outputs import filtered
-from rs_assets.sql.plan.planner import Place, Planner
+from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import NONE, Column, Relation, Scope
 from rs_assets.sql.read.durations import duration
 
@@ -40,7 +40,7 @@ class Join:
     right: Relation
     how: JoinType
     at: Any
-    place: Place
+    context: QueryContext
     pairs: list[tuple[Value, Value]] = field(default_factory=list)
     rest: list[Any] = field(default_factory=list)
     lower: timedelta | None = None
@@ -128,8 +128,8 @@ def _may_filter(join: Join, side: str) -> bool:
 def _filter(join: Join, side: str, tree: Any) -> None:
     relation = join.left if side == "left" else join.right
     tables = sorted(relation.tables)
-    place = join.place.inside(tables[0] if tables else side)
-    setattr(join, side, filtered(join.planner, relation, [tree], place, "where"))
+    context = join.context.inside(tables[0] if tables else side)
+    setattr(join, side, filtered(join.planner, relation, [tree], context, "where"))
 
 
 def _compared(join: Join, tree: Any) -> bool:

@@ -13,32 +13,32 @@ from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.join_conditions import Join, later, same_window, take
 from rs_assets.sql.plan.lateral import expanded, is_lateral
-from rs_assets.sql.plan.planner import Place, Planner, conjuncts
+from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts
 from rs_assets.sql.plan.relation import NONE, Column, Relation, Scope
 from rs_assets.sql.plan.stateful import shuffled
 from rs_assets.sql.plan.table_refs import origins_of
 from rs_assets.sql.plan.windowing import bound_values
 
-Item = Callable[[Planner, Any, Place], Relation]
+Item = Callable[[Planner, Any, QueryContext], Relation]
 KINDS: Final[dict[str, JoinType]] = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
 # SQL names of the joins that only keep rows of the left side.
 ENDLESS: Final[dict[str, str]] = {"semi": "a sub-query", "anti": "a sub-query with NOT"}
 
 
 def joined(
-    planner: Planner, left: Relation, tree: Any, conditions: list[Any], place: Place, item: Item
+    planner: Planner, left: Relation, tree: Any, conditions: list[Any], context: QueryContext, item: Item
 ) -> tuple[Relation, list[Any]]:
     """`left` joined with `tree`, and the remaining conditions of WHERE."""
     if is_lateral(tree.this):
-        return expanded(planner, left, tree, place), conditions
+        return expanded(planner, left, tree, context), conditions
     how = _how(planner, tree)
     if tree.this.key == "table" and tree.this.args.get("version") is not None:
         from rs_assets.sql.plan.dimensions import dim_joined
 
-        return dim_joined(planner, left, tree, how, place), conditions
-    right = item(planner, tree.this, read_again(planner, left, tree.this, place))
+        return dim_joined(planner, left, tree, how, context), conditions
+    right = item(planner, tree.this, read_again(planner, left, tree.this, context))
     check_sides(planner, left, right, tree)
-    join = Join(planner, left, right, how, tree, place)
+    join = Join(planner, left, right, how, tree, context)
     on = list(conjuncts(tree.args["on"])) if tree.args.get("on") is not None else []
     moved = [each for each in conditions if how == "inner" and not later(join, each)]
     for each in [*on, *moved]:
@@ -57,11 +57,11 @@ def _how(planner: Planner, tree: Any) -> JoinType:
     return KINDS[(tree.args.get("side") or "").upper()]
 
 
-def read_again(planner: Planner, left: Relation, tree: Any, place: Place) -> Place:
-    """The place with the next reading, if the left side reads a source already."""
-    while left.origins & origins_of(planner, tree, place):
-        place = replace(place, reading=place.reading + 1)
-    return place
+def read_again(planner: Planner, left: Relation, tree: Any, context: QueryContext) -> QueryContext:
+    """The context with the next reading, if the left side reads a source already."""
+    while left.origins & origins_of(planner, tree, context):
+        context = replace(context, reading=context.reading + 1)
+    return context
 
 
 def check_sides(planner: Planner, left: Relation, right: Relation, tree: Any) -> None:
@@ -79,8 +79,8 @@ def check_sides(planner: Planner, left: Relation, right: Relation, tree: Any) ->
 def made_join(join: Join) -> Relation:
     """The join, after the fields that it needs."""
     planner = join.planner
-    right = join.place.inside(min(join.right.tables, default="right"))
-    join.left = _apart(join, join.left, join.place, needed=join.left.apart)
+    right = join.context.inside(min(join.right.tables, default="right"))
+    join.left = _apart(join, join.left, join.context, needed=join.left.apart)
     join.right = _apart(join, join.right, right, needed=join.right.apart)
     if join.left.pending is not None or join.right.pending is not None:
         return _by_window(join)
@@ -94,15 +94,15 @@ def made_join(join: Join) -> Relation:
     if within is not None and within.exact and join.times is not None:
         join.pairs.append(join.times)
     if within is None:
-        join.left = _apart(join, join.left, join.place, needed=join.left.stateful)
+        join.left = _apart(join, join.left, join.context, needed=join.left.stateful)
         join.right = _apart(join, join.right, right, needed=join.right.stateful)
     times = join.times if within is not None else None
     return _written(join, within, (str(times[0].field), str(times[1].field)) if times is not None else None)
 
 
-def _apart(join: Join, side: Relation, place: Place, *, needed: bool) -> Relation:
+def _apart(join: Join, side: Relation, context: QueryContext, *, needed: bool) -> Relation:
     """A side in a separate query, if `needed`: a join without a bound cannot follow other state."""
-    return shuffled(join.planner, side, place, join.at) if needed else side
+    return shuffled(join.planner, side, context, join.at) if needed else side
 
 
 def _interval(join: Join) -> Interval | None:
@@ -139,14 +139,14 @@ def _by_window(join: Join) -> Relation:
 
 def _written(join: Join, within: Bound, times: tuple[str, str] | None) -> Relation:
     """The step of the join, and its result."""
-    planner, place, at = join.planner, join.place, join.at
+    planner, context, at = join.planner, join.context, join.at
     if not join.pairs:
         raise planner.error("a join needs equal columns", at, remedy="add ON a.id = b.id")
     keys = [f"key_{n}" for n in range(1, len(join.pairs) + 1)]
     sides = []
     pairs = [_texts(*pair) for pair in join.pairs]
     for number, side in enumerate((join.left, join.right)):
-        inside = place.inside(min(side.tables, default="")) if number else place
+        inside = context.inside(min(side.tables, default="")) if number else context
         made, fields = planner.with_fields(
             side, {k: p[number] for k, p in zip(keys, pairs, strict=True)}, inside, "keys", at
         )
@@ -166,7 +166,7 @@ def _written(join: Join, within: Bound, times: tuple[str, str] | None) -> Relati
         prefix=prefix,
         # Spark's own join loses rows next to other stateful steps; SQL has no option to choose it.
         processor=join.how == "semi",
-        name=planner.name(place, "join", at),
+        name=planner.name(context, "join", at),
     )
     return Relation(
         stream=stream,
@@ -185,14 +185,14 @@ def _texts(left: Value, right: Value) -> tuple[Value, Value]:
     return replace(left, text=f"('=' || {left.text})"), replace(right, text=f"('=' || {right.text})")
 
 
-def _narrowed(planner: Planner, side: Relation, keys: Sequence[str], place: Place, at: Any) -> Relation:
+def _narrowed(planner: Planner, side: Relation, keys: Sequence[str], context: QueryContext, at: Any) -> Relation:
     """A side with only the fields that its columns, keys and times need; all others would go into state."""
     wanted = [c.value.field for c in side.columns if c.value.field is not None]
     wanted += [side.pending.field] if side.pending is not None and side.pending.field else []
     needed = tuple(dict.fromkeys([*wanted, *keys]))
     if set(needed) == set(side.fields) or any(c.value.field is None and not c.value.role for c in side.columns):
         return side
-    stream = side.stream.select_fields(*needed, name=planner.name(place, "fields", at))
+    stream = side.stream.select_fields(*needed, name=planner.name(context, "fields", at))
     return replace(side, stream=stream, fields=needed)
 
 

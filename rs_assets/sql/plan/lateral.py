@@ -13,7 +13,7 @@ from rs_assets.sql.expressions.expressions import a_type
 from rs_assets.sql.expressions.udf import check_arguments, table_function
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.outputs import filtered
-from rs_assets.sql.plan.planner import Place, Planner, conjuncts
+from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts
 from rs_assets.sql.plan.relation import Column, Relation, free_name
 from rs_assets.sql.plan.windowing import check_bounds
 from rs_assets.sql.read.lexer import CALL
@@ -39,7 +39,7 @@ def is_lateral(tree: Any) -> bool:
     return unnests or tree.key in ("lateral", "unnest")
 
 
-def expanded(planner: Planner, left: Relation, join: Any, place: Place) -> Relation:
+def expanded(planner: Planner, left: Relation, join: Any, context: QueryContext) -> Relation:
     """`left` with a row for each element, and with LEFT JOIN one row for a row without elements."""
     _check(planner, left, join)
     item, outer = join.this, (join.args.get("side") or "").upper() == "LEFT"
@@ -54,7 +54,7 @@ def expanded(planner: Planner, left: Relation, join: Any, place: Place) -> Relat
     if item.args.get("ordinality"):
         taken.append(free_name(names[-1], taken))
         columns.append(Column(names[-1], Value(quote_name(taken[-1]), Type("int")), item.alias))
-    inside = place.inside(item.alias)
+    inside = context.inside(item.alias)
     stream = left.stream.flat_map(
         _generator(left.fields, found.array, parts, taken[len(left.fields) + len(parts) :], outer=outer),
         name=planner.name(inside, "rows", item),
@@ -147,7 +147,7 @@ def _names(planner: Planner, found: Elements, item: Any) -> list[str]:
 
 
 def _generator(
-    fields: Sequence[str], array: str, parts: Sequence[tuple[str, str]], place: Sequence[str], *, outer: bool
+    fields: Sequence[str], array: str, parts: Sequence[tuple[str, str]], position: Sequence[str], *, outer: bool
 ) -> str:
     """Spark's generator of the rows: `fields` unchanged, `parts` of the element, and its position."""
     element, index = free_name("element", fields), free_name("place", [*fields, "element"])
@@ -156,8 +156,8 @@ def _generator(
         members.append(f"{quote(name)}, {element}{f'.{quote_name(part)}' if part else ''}")
     some = f"coalesce(size({array}), 0) > 0"
     counted = f"if({some}, {index} + 1, NULL)" if outer else f"{index} + 1"
-    members += [f"{quote(name)}, {counted}" for name in place]
+    members += [f"{quote(name)}, {counted}" for name in position]
     # A row without elements gets one that is null.
     among = f"if({some}, {array}, array(NULL))" if outer else array
-    taken = f"({element}, {index})" if place else element
+    taken = f"({element}, {index})" if position else element
     return f"inline(transform({among}, {taken} -> named_struct({', '.join(members)})))"

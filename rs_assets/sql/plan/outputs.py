@@ -8,7 +8,7 @@ from typing import Any
 
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.sql.expressions.values import Value
-from rs_assets.sql.plan.planner import Place, Planner, name_of
+from rs_assets.sql.plan.planner import Planner, QueryContext, name_of
 from rs_assets.sql.plan.relation import Column, Relation, Scope
 from rs_assets.sql.plan.windowing import check_bounds
 
@@ -46,7 +46,9 @@ def outputs_of(planner: Planner, relation: Relation, items: Sequence[Any]) -> tu
     return tuple(found)
 
 
-def filtered(planner: Planner, relation: Relation, conditions: Sequence[Any], place: Place, kind: str) -> Relation:
+def filtered(
+    planner: Planner, relation: Relation, conditions: Sequence[Any], context: QueryContext, kind: str
+) -> Relation:
     """The rows for which all conditions hold."""
     if not conditions:
         return relation
@@ -58,7 +60,7 @@ def filtered(planner: Planner, relation: Relation, conditions: Sequence[Any], pl
     if relation.keys is not None and not relation.retracts:
         _check_keys(planner, relation, conditions)
     text = texts[0] if len(texts) == 1 else f"({' AND '.join(texts)})"
-    stream = relation.stream.filter(Value(text).plain, name=planner.name(place, kind, conditions[0]))
+    stream = relation.stream.filter(Value(text).plain, name=planner.name(context, kind, conditions[0]))
     return replace(relation, stream=stream)
 
 
@@ -81,14 +83,14 @@ def _column_type() -> Any:
     return exp.Column
 
 
-def named(planner: Planner, made: Selected, place: Place, at: Any, names: Sequence[str] = ()) -> Relation:
+def named(planner: Planner, made: Selected, context: QueryContext, at: Any, names: Sequence[str] = ()) -> Relation:
     """The result of a query as a relation with named columns: computed columns become fields."""
     outputs = called(planner, made.outputs, names, at)
     relation = made.relation
     computed = {out.name: out.value for out in outputs if out.value.field is None and not _virtual(out.value, relation)}
     if computed and not relation.stateful and relation.keys is None and relation.pending is None:
-        return mapped(planner, relation, outputs, place, at)
-    relation, fields = planner.with_fields(relation, computed, place, "select", at)
+        return mapped(planner, relation, outputs, context, at)
+    relation, fields = planner.with_fields(relation, computed, context, "select", at)
     columns = tuple(
         Column(out.name, replace(out.value, text=quote_name(fields[out.name])) if out.name in fields else out.value)
         for out in outputs
@@ -118,11 +120,11 @@ def called(planner: Planner, outputs: Sequence[Output], names: Sequence[str], at
     return made
 
 
-def mapped(planner: Planner, relation: Relation, outputs: Sequence[Output], place: Place, at: Any) -> Relation:
+def mapped(planner: Planner, relation: Relation, outputs: Sequence[Output], context: QueryContext, at: Any) -> Relation:
     """Rows with only these columns."""
     real = [out for out in outputs if not _virtual(out.value, relation)]
     texts = [f"{out.value.plain} AS {quote_name(out.name)}" for out in real]
-    stream = relation.stream.map(*texts, name=planner.name(place, "select", at))
+    stream = relation.stream.map(*texts, name=planner.name(context, "select", at))
     columns = tuple(
         Column(out.name, out.value if out not in real else replace(out.value, text=quote_name(out.name)))
         for out in outputs

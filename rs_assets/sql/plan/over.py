@@ -16,12 +16,12 @@ from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.frames import FORM, Frame, frame_of, named, offset
 from rs_assets.sql.plan.grouping import RESERVED, items_of
 from rs_assets.sql.plan.outputs import Output, Selected
-from rs_assets.sql.plan.planner import Place, Planner
+from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import Relation, free_name
 from rs_assets.sql.plan.stateful import fired, shuffled
 from rs_assets.sql.plan.windowing import event_field
 from rs_assets.sql.read.lexer import CALL
-from rs_assets.sql.read.source import meant
+from rs_assets.sql.read.source import nearest
 from rs_assets.sql.read.types import TIMESTAMP
 
 NONE: Final = timedelta(0)
@@ -79,17 +79,17 @@ def windows_in(tree: Any) -> list[Any]:
     ]
 
 
-def over(planner: Planner, relation: Relation, tree: Any, place: Place) -> Selected:
+def over(planner: Planner, relation: Relation, tree: Any, context: QueryContext) -> Selected:
     """Each row with aggregates over previous rows, and the select list over them."""
     windows = windows_in(tree)
     first = windows[0]
     _check_rows(planner, relation, first)
     if relation.stateful:
-        relation = shuffled(planner, relation, place, first)
+        relation = shuffled(planner, relation, context, first)
     step = _step(planner, relation, windows)
     made = planner.expressions(lambda each: _resolved(step, each))
     outputs = [Output(name, made.value(item.unalias()), item) for name, item in items_of(planner, relation, tree)]
-    return Selected(_rows(step, first, place), tuple(outputs))
+    return Selected(_rows(step, first, context), tuple(outputs))
 
 
 def _check_rows(planner: Planner, relation: Relation, at: Any) -> None:
@@ -187,7 +187,9 @@ def _made(step: Over, window: Any) -> Aggregated:
     if name not in AGGREGATES:
         known = (*AGGREGATES, *ROWS)
         raise planner.error(
-            f"{name or 'this'} is not supported with OVER", window, remedy=REFUSED.get(name) or meant(name, known)
+            f"{name or 'this'} is not supported with OVER",
+            window,
+            remedy=REFUSED.get(name) or nearest(name, known),
         )
     made = aggregated(planner.over(step.relation), window.this)
     if made.own is not None:
@@ -229,16 +231,16 @@ ROWS: Final[Mapping[str, Callable[[Planner, Expressions, Any], Aggregated]]] = M
 )
 
 
-def _rows(step: Over, at: Any, place: Place) -> Relation:
+def _rows(step: Over, at: Any, context: QueryContext) -> Relation:
     """The rows with their aggregates."""
     planner, relation = step.planner, step.relation
     before = {name: _apart(name, value) for name, value in (*step.parts.items(), *step.kept.items())}
     before |= {wanted: value for name, made in step.made.items() for wanted, value in made.before(name)}
-    relation, fields = planner.with_fields(relation, before, place, "before", at)
+    relation, fields = planner.with_fields(relation, before, context, "before", at)
     parts = tuple(fields[name] for name in step.parts)
     frame, keep = step.frame, tuple(fields[name] for name in step.kept) or (step.time,)
     window = OverWindow(time_field=step.time, keep=keep, before=frame.before, within=frame.within, peers=frame.peers)
-    stream = relation.stream.window(window, name=planner.name(place, "over", at)).group_by(*parts)
+    stream = relation.stream.window(window, name=planner.name(context, "over", at)).group_by(*parts)
     for name, made in step.made.items():
         column = made.column(name, fields)
         stream = stream if column is None else getattr(stream, made.method)(*column, name=name)
@@ -247,7 +249,7 @@ def _rows(step: Over, at: Any, place: Place) -> Relation:
     stream = stream.water_mark(relation.own_delay) if relation.own_delay else stream
     return replace(
         relation,
-        stream=fired(stream, place, often=False),
+        stream=fired(stream, context, often=False),
         fields=(*parts, *step.made, *keep, "start_time", END_TIME, "fire_time"),
         columns=(),
         stateful=True,

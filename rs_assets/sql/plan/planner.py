@@ -36,7 +36,7 @@ class NamedQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueryContext:
     """The context of a query: the prefix of its step names, and the number of the reading of its sources.
 
     Both sides of a join must not share a source, so the right one reads it again. `local` are the queries of WITH.
@@ -49,11 +49,11 @@ class Place:
     # The table of its INSERT.
     root: str = ""
     # The target columns of a query, if their table keeps the newest row of each key.
-    kept_in: tuple[Column, ...] = ()
+    upsert_columns: tuple[Column, ...] = ()
 
-    def inside(self, name: str) -> Place:
-        """The place of a sub-query."""
-        return replace(self, base=f"{self.base}_{name.lower()}" if name else self.base, kept_in=())
+    def inside(self, name: str) -> QueryContext:
+        """The context of a sub-query."""
+        return replace(self, base=f"{self.base}_{name.lower()}" if name else self.base, upsert_columns=())
 
 
 @dataclass(slots=True)
@@ -70,10 +70,10 @@ class Planner:
     steps: dict[str, int] = field(default_factory=dict)
     reading: set[str] = field(default_factory=set)
 
-    def name(self, place: Place, kind: str, at: object) -> str:
+    def name(self, context: QueryContext, kind: str, at: object) -> str:
         """A name for a step, which depends only on the names in the statement and the kind of step."""
-        again = f"_{place.reading}" if place.reading > 1 else ""
-        made = free_name(step_name(f"{place.base}_{kind}{again}" if kind else f"{place.base}{again}"), self.steps)
+        again = f"_{context.reading}" if context.reading > 1 else ""
+        made = free_name(step_name(f"{context.base}_{kind}{again}" if kind else f"{context.base}{again}"), self.steps)
         self.steps[made] = start_of(at)
         return made
 
@@ -92,7 +92,7 @@ class Planner:
         return self.text.error(what, at, remedy=remedy)
 
     def with_fields(
-        self, relation: Relation, values: Mapping[str, Value], place: Place, kind: str, at: object
+        self, relation: Relation, values: Mapping[str, Value], context: QueryContext, kind: str, at: object
     ) -> tuple[Relation, dict[str, str]]:
         """`relation` with `values` as fields, added if they are not fields yet; the field of each by wanted name."""
         named, new = dict[str, str](), dict[str, str]()
@@ -106,7 +106,7 @@ class Planner:
             new[made] = value.text
         if not new:
             return relation, named
-        stream = added(relation.stream, new, self.name(place, kind, at))
+        stream = added(relation.stream, new, self.name(context, kind, at))
         return replace(relation, stream=stream, fields=(*relation.fields, *new)), named
 
 

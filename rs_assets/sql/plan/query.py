@@ -14,12 +14,12 @@ from rs_assets.sql.plan.grouping import grouped
 from rs_assets.sql.plan.lateral import REMEDY, is_lateral
 from rs_assets.sql.plan.outputs import Output, Selected, filtered, named, outputs_of
 from rs_assets.sql.plan.over import over, windows_in
-from rs_assets.sql.plan.planner import Place, Planner, conjuncts, named_queries, step_name
+from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts, named_queries, step_name
 from rs_assets.sql.plan.ranking import ranked, ranking_of
 from rs_assets.sql.plan.relation import Relation
 from rs_assets.sql.plan.subqueries import kept, parted
 from rs_assets.sql.plan.unions import united
-from rs_assets.sql.plan.upsert_dedup import Keeper
+from rs_assets.sql.plan.upsert_dedup import UpsertTable
 from rs_assets.sql.plan.windowing import pending
 from rs_assets.sql.read.unsupported import check_parts
 
@@ -38,25 +38,25 @@ SETS: Final = {
 }
 
 
-def relation_of(planner: Planner, tree: Any, place: Place, names: Sequence[str] = ()) -> Relation:
+def relation_of(planner: Planner, tree: Any, context: QueryContext, names: Sequence[str] = ()) -> Relation:
     """The rows of a query as a relation; `names` are the column names of a view."""
-    return named(planner, selected_of(planner, tree, place), place, tree, names)
+    return named(planner, selected_of(planner, tree, context), context, tree, names)
 
 
-def selected_of(planner: Planner, tree: Any, place: Place) -> Selected:
+def selected_of(planner: Planner, tree: Any, context: QueryContext) -> Selected:
     """The select list of a query over its rows."""
     if tree.key in ("subquery", "paren"):
-        return selected_of(planner, tree.this, place)
+        return selected_of(planner, tree.this, context)
     if tree.args.get("with_") is not None:
         queries = tree.args["with_"].expressions
         _check_names(planner, queries)
-        place = replace(place, local=named_queries(queries, place.local))
+        context = replace(context, local=named_queries(queries, context.local))
     if tree.key == "union":
-        return united(planner, tree, place, selected_of)
+        return united(planner, tree, context, selected_of)
     if tree.key != "select":
         remedy = SETS.get(tree.key, "write a SELECT, or UNION ALL of several")
         raise planner.error(f"{tree.key.upper()} is not supported", tree, remedy=remedy)
-    return _select(planner, tree, place)
+    return _select(planner, tree, context)
 
 
 def _check_names(planner: Planner, queries: Sequence[Any]) -> None:
@@ -69,55 +69,55 @@ def _check_names(planner: Planner, queries: Sequence[Any]) -> None:
         known.add(each.alias)
 
 
-def _select(planner: Planner, tree: Any, place: Place) -> Selected:
+def _select(planner: Planner, tree: Any, context: QueryContext) -> Selected:
     check_parts(planner.text, tree, UNREAD)
     if not tree.expressions:
         raise planner.error("the select list is empty", tree, remedy="name columns: SELECT a, b FROM ...")
     if tree.args.get("from_") is None:
         raise planner.error("there is no FROM", tree, remedy="add a table: SELECT ... FROM table")
-    relation = _rows(planner, tree, place)
+    relation = _rows(planner, tree, context)
     if is_grouped(tree):
-        relation, outputs = grouped(planner, relation, tree, place)
+        relation, outputs = grouped(planner, relation, tree, context)
         return Selected(relation, tuple(Output(*each) for each in outputs))
     if windows_in(tree):
-        return over(planner, relation, tree, place)
+        return over(planner, relation, tree, context)
     return Selected(relation, outputs_of(planner, relation, tree.expressions))
 
 
-def _rows(planner: Planner, tree: Any, place: Place) -> Relation:
+def _rows(planner: Planner, tree: Any, context: QueryContext) -> Relation:
     """The rows of FROM that pass WHERE."""
     conditions = list(conjuncts(tree.args["where"].this)) if tree.args.get("where") else []
     plain, subqueries = parted(conditions)
-    relation, left = _from(planner, tree, plain, place)
-    relation = filtered(planner, relation, left, place, "where")
+    relation, left = _from(planner, tree, plain, context)
+    relation = filtered(planner, relation, left, context, "where")
     for each in subqueries:
-        relation = kept(planner, relation, each, plain, place, item)
+        relation = kept(planner, relation, each, plain, context, item)
     return relation
 
 
-def _from(planner: Planner, tree: Any, conditions: list[Any], place: Place) -> tuple[Relation, list[Any]]:
+def _from(planner: Planner, tree: Any, conditions: list[Any], context: QueryContext) -> tuple[Relation, list[Any]]:
     first, joins = tree.args["from_"].this, tree.args.get("joins") or []
-    inner = ranking_of(planner, first, place)
+    inner = ranking_of(planner, first, context)
     if inner is not None and not joins:
-        keeper = _keeper(planner, tree, place)
-        return ranked(planner, inner, conditions, rows_of=_select_rows, list_of=outputs_of, keeper=keeper)
-    relation = item(planner, first, place)
+        upsert_table = _upsert_table(planner, tree, context)
+        return ranked(planner, inner, conditions, rows_of=_select_rows, list_of=outputs_of, upsert_table=upsert_table)
+    relation = item(planner, first, context)
     for number, join in enumerate(joins, 1):
         # Unmatched rows of a later RIGHT or FULL JOIN must meet the conditions of WHERE after it.
         alone = any((other.args.get("side") or "").upper() in ("RIGHT", "FULL") for other in joins[number:])
-        relation, left = joining.joined(planner, relation, join, [] if alone else conditions, place, item)
+        relation, left = joining.joined(planner, relation, join, [] if alone else conditions, context, item)
         conditions = conditions if alone else left
     return relation, conditions
 
 
-def _keeper(planner: Planner, tree: Any, place: Place) -> Keeper | None:
+def _upsert_table(planner: Planner, tree: Any, context: QueryContext) -> UpsertTable | None:
     """The table that the rows of a select go to unchanged, if it keeps the newest row of each key."""
-    if not place.kept_in or is_grouped(tree) or windows_in(tree):
+    if not context.upsert_columns or is_grouped(tree) or windows_in(tree):
         return None
-    return Keeper(planner, place.kept_in, tree.expressions)
+    return UpsertTable(planner, context.upsert_columns, tree.expressions)
 
 
-def _select_rows(planner: Planner, tree: Any, place: Place) -> Relation:
+def _select_rows(planner: Planner, tree: Any, context: QueryContext) -> Relation:
     """FROM and WHERE of a select, for a ranking over its rows."""
     check_parts(planner.text, tree, UNREAD)
     for part in ("distinct", "having", "with_"):
@@ -128,27 +128,27 @@ def _select_rows(planner: Planner, tree: Any, place: Place) -> Relation:
                 tree.expressions[0],
                 remedy="move it into a sub-query, and rank its rows",
             )
-    return _rows(planner, tree, place)
+    return _rows(planner, tree, context)
 
 
-def item(planner: Planner, tree: Any, place: Place) -> Relation:
+def item(planner: Planner, tree: Any, context: QueryContext) -> Relation:
     """An item of FROM: a table, a view, a sub-query or a window over one."""
     alias = tree.alias
     if tree.key == "subquery":
-        return relation_of(planner, tree.this, place.inside(alias), _alias_columns(tree)).called(alias)
+        return relation_of(planner, tree.this, context.inside(alias), _alias_columns(tree)).called(alias)
     if tree.key != "table" and not is_lateral(tree):
         raise planner.error(f"{tree.key.upper()} is not supported in FROM", tree, remedy="use a table or a view")
     if is_lateral(tree):
         raise planner.error("UNNEST and LATERAL must follow a table", tree, remedy=REMEDY)
     if tree.this.key == "anonymous":
-        return pending(planner, tree.this, place, table).called(alias)
+        return pending(planner, tree.this, context, table).called(alias)
     if tree.args.get("version") is not None:
         raise planner.error(
             "FOR SYSTEM_TIME AS OF belongs to the right side of a join",
             tree,
             remedy="FROM stream JOIN table FOR SYSTEM_TIME AS OF stream.p AS t ON ...",
         )
-    return table(planner, tree.this, place).called(alias or tree.name)
+    return table(planner, tree.this, context).called(alias or tree.name)
 
 
 def _alias_columns(tree: Any) -> list[str]:
@@ -156,31 +156,31 @@ def _alias_columns(tree: Any) -> list[str]:
     return [column.name for column in found.columns] if found is not None else []
 
 
-def table(planner: Planner, name: Any, place: Place) -> Relation:
+def table(planner: Planner, name: Any, context: QueryContext) -> Relation:
     """A table, a view or a query of WITH by its name."""
     text = name.name
-    query = place.local.get(text)
+    query = context.local.get(text)
     if query is not None:
-        return relation_of(planner, query.tree, replace(place.inside(text), local=query.local))
+        return relation_of(planner, query.tree, replace(context.inside(text), local=query.local))
     view = planner.catalog.views.get(text)
     # EMIT also applies to windows of views; a source is shared by all statements.
-    key = (text, place.reading, place.firing if view is not None else ONCE)
+    key = (text, context.reading, context.firing if view is not None else ONCE)
     if key not in planner.made:
         if view is not None:
-            planner.made[key] = _view(planner, view, place)
+            planner.made[key] = _view(planner, view, context)
         else:
             source = planner.catalog.table(text, name)
-            planner.made[key] = source_of(planner, source, replace(place, base=step_name(text)))
+            planner.made[key] = source_of(planner, source, replace(context, base=step_name(text)))
     return planner.made[key]
 
 
-def _view(planner: Planner, view: Any, place: Place) -> Relation:
+def _view(planner: Planner, view: Any, context: QueryContext) -> Relation:
     name = view.name.text
     if name in planner.reading:
         raise planner.error(f"the view {name!r} reads from itself", view.name.start, remedy="read from another table")
     planner.reading.add(name)
-    base = name if place.firing == ONCE else f"{name}_{place.root}"
-    inside = Place(step_name(base), place.reading, firing=place.firing, root=place.root)
+    base = name if context.firing == ONCE else f"{name}_{context.root}"
+    inside = QueryContext(step_name(base), context.reading, firing=context.firing, root=context.root)
     made = relation_of(planner, view.tree, inside, [column.text for column in view.columns])
     planner.reading.discard(name)
     return made

@@ -13,10 +13,10 @@ from rs_assets.operators.window.spec import Window
 from rs_assets.records.types import Type
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.outputs import called
-from rs_assets.sql.plan.planner import Place, Planner
+from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import Column, Relation, free_name
 from rs_assets.sql.plan.stateful import all_time, fired, fires_often, for_ever, place_field, shuffled
-from rs_assets.sql.plan.upsert_dedup import Keeper
+from rs_assets.sql.plan.upsert_dedup import UpsertTable
 from rs_assets.sql.plan.windowing import bound_values, check_end, check_once, regrouped
 from rs_assets.sql.read.durations import duration_text
 from rs_assets.sql.read.lexer import CALL
@@ -38,7 +38,7 @@ class Numbered:
     window: Any
     rank: str
     alias: str
-    place: Place
+    context: QueryContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +50,15 @@ class Wanted:
     descending: bool
 
 
-def ranking_of(planner: Planner, first: Any, place: Place) -> Numbered | None:
+def ranking_of(planner: Planner, first: Any, context: QueryContext) -> Numbered | None:
     """The numbered select in FROM: a sub-query, a view or a query of WITH; None if there is none."""
     if first.key == "subquery":
-        return _unnamed(planner, _numbered(planner, first.this, first.alias, place.inside(first.alias)), first)
+        return _unnamed(planner, _numbered(planner, first.this, first.alias, context.inside(first.alias)), first)
     if first.key != "table" or first.this.key != "identifier":
         return None
     name = first.name
-    inside, alias = place.inside(name), first.alias or name
-    query = place.local.get(name)
+    inside, alias = context.inside(name), first.alias or name
+    query = context.local.get(name)
     if query is not None:
         return _numbered(planner, query.tree, alias, replace(inside, local=query.local))
     view = planner.catalog.views.get(name)
@@ -79,7 +79,7 @@ def _unnamed(planner: Planner, found: Numbered | None, at: Any, *, named: bool =
     return found
 
 
-def _numbered(planner: Planner, tree: Any, alias: str, place: Place) -> Numbered | None:
+def _numbered(planner: Planner, tree: Any, alias: str, context: QueryContext) -> Numbered | None:
     if tree.key != "select":
         return None
     found = [each for each in tree.expressions if each.unalias().key == "window"]
@@ -96,7 +96,7 @@ def _numbered(planner: Planner, tree: Any, alias: str, place: Place) -> Numbered
             window,
             remedy="SELECT *, ROW_NUMBER() OVER (PARTITION BY a ORDER BY b DESC) AS rn FROM t",
         )
-    return Numbered(tree, window, found[0].alias, alias, place)
+    return Numbered(tree, window, found[0].alias, alias, context)
 
 
 def ranked(
@@ -104,11 +104,11 @@ def ranked(
     numbered: Numbered,
     conditions: list[Any],
     *,
-    rows_of: Callable[[Planner, Any, Place], Relation],
+    rows_of: Callable[[Planner, Any, QueryContext], Relation],
     list_of: Callable[[Planner, Relation, Sequence[Any]], Sequence[Any]],
-    keeper: Keeper | None = None,
+    upsert_table: UpsertTable | None = None,
 ) -> tuple[Relation, list[Any]]:
-    """The rows whose number is within the limit, and the remaining conditions; a table may be their `keeper`."""
+    """The rows whose number is within the limit, and the remaining conditions; a table may be their `upsert_table`."""
     limit, rest = _limit(planner, numbered, conditions)
     if numbered.tree.args.get("group") is not None:
         raise planner.error(
@@ -116,7 +116,7 @@ def ranked(
             numbered.window,
             remedy="group in a sub-query, and rank its rows",
         )
-    relation = rows_of(planner, numbered.tree, numbered.place)
+    relation = rows_of(planner, numbered.tree, numbered.context)
     if relation.keys is not None:
         raise planner.error("cannot rank an updating result", numbered.window, remedy="group by a window first")
     at = next(n for n, each in enumerate(numbered.tree.expressions) if each.unalias() is numbered.window)
@@ -126,7 +126,7 @@ def ranked(
     )
     found = called(planner, (*before, *behind), (), numbered.window)
     outputs = {out.name: out.value for out in found}
-    made = _kept_outside(planner, relation, numbered, outputs, rest, keeper if limit == 1 else None)
+    made = _kept_outside(planner, relation, numbered, outputs, rest, upsert_table if limit == 1 else None)
     made = made or _top(planner, relation, numbered, outputs, limit, rest)
     # The number keeps its position in the select list.
     columns = [*made.columns[: len(before)], made.columns[-1], *made.columns[len(before) : -1]]
@@ -186,10 +186,10 @@ def _kept_outside(
     numbered: Numbered,
     outputs: Mapping[str, Value],
     conditions: Sequence[Any],
-    keeper: Keeper | None,
+    upsert_table: UpsertTable | None,
 ) -> Relation | None:
     """All rows, if the sink table keeps the first of each key; None if state is needed."""
-    if keeper is None or relation.apart or relation.pending is not None:
+    if upsert_table is None or relation.apart or relation.pending is not None:
         return None
     window, _, parts = _window(planner, relation, numbered.window)
     fields = {name: value.field or "" for name, value in outputs.items()}
@@ -197,7 +197,7 @@ def _kept_outside(
         return None
     columns = [Column(name, value, numbered.alias) for name, value in outputs.items()]
     columns.append(Column(numbered.rank, Value("1", Type("int")), numbered.alias))
-    return keeper.kept(relation, columns, parts, numbered.window)
+    return upsert_table.kept(relation, columns, parts, numbered.window)
 
 
 def _top(
@@ -209,13 +209,13 @@ def _top(
     conditions: Sequence[Any],
 ) -> Relation:
     """The ranked rows; if `conditions` use more than their keys, each row is retracted before it is replaced."""
-    at, place = numbered.window, numbered.place
+    at, context = numbered.window, numbered.context
     window, length, parts = _window(planner, relation, at)
     often = window is None
     if relation.apart or (often and relation.stateful):
-        relation = shuffled(planner, relation, place, at)
+        relation = shuffled(planner, relation, context, at)
     orders = _orders(planner, relation, at)
-    relation, fields = planner.with_fields(relation, _kept(outputs, parts, orders, often=often), place, "ranked", at)
+    relation, fields = planner.with_fields(relation, _kept(outputs, parts, orders, often=often), context, "ranked", at)
     by = list(dict.fromkeys(fields[f"order_{n}"] for n in range(1, len(orders) + 1)))
     groups = tuple(dict.fromkeys(fields[f"part_{n}"] for n in range(1, len(parts) + 1)))
     shown = [f for name, f in fields.items() if name in outputs and f not in groups and f not in by]
@@ -224,17 +224,17 @@ def _top(
     retracts = often and _moving(conditions, {**fields, numbered.rank: rank}, keys)
     made = window or (for_ever(relation) if retracts else all_time(relation))
     emit: EmitStrategy = "on_window_update" if often and not retracts else "on_window_close"
-    stream = relation.stream.window(made, name=planner.name(place, "top", at), emit=emit).group_by(*groups)
+    stream = relation.stream.window(made, name=planner.name(context, "top", at), emit=emit).group_by(*groups)
     by = [field for field in by if field not in groups] or by
     stream = stream.top_n(limit, by=by, fields=list(dict.fromkeys(shown)), descending=orders[0][1], rank=rank)
     if relation.own_delay and made.time_field is not None:
         stream = stream.water_mark(relation.own_delay)
     times = ("fire_time", "retracted") if retracts else WINDOW_TIMES
     names = (*groups, rank, *by, *dict.fromkeys(shown), *times)
-    twice = fires_often(place) and not often
+    twice = fires_often(context) and not often
     return replace(
         relation,
-        stream=fired(stream, place, often=often),
+        stream=fired(stream, context, often=often),
         fields=names,
         columns=_columns(numbered, outputs, fields, rank, length),
         stateful=True,

@@ -12,7 +12,7 @@ from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.operators.window.spec import Window
 from rs_assets.records.types import Type
 from rs_assets.sql.expressions.values import Value
-from rs_assets.sql.read.source import Text, meant
+from rs_assets.sql.read.source import Text, nearest
 
 if TYPE_CHECKING:
     from rs_assets.stream.data_stream import DataStream
@@ -134,12 +134,14 @@ class Scope:
         tables = {each.table for each in self.columns}
         if len(path) > 1 and path[0] in tables:
             known = [each.name for each in self.columns if each.table == path[0]]
-            return self.text.error(f"{path[0]!r} has no column {path[1]!r}", tree, remedy=meant(path[1], known))
+            return self.text.error(f"{path[0]!r} has no column {path[1]!r}", tree, remedy=nearest(path[1], known))
         if len(path) > 1:
             known = sorted({*tables, *(each.name for each in self.columns)} - {""})
-            return self.text.error(f"there is no table or column {path[0]!r} here", tree, remedy=meant(path[0], known))
+            return self.text.error(
+                f"there is no table or column {path[0]!r} here", tree, remedy=nearest(path[0], known)
+            )
         known = [each.name for each in self.columns]
-        return self.text.error(f"there is no column {path[0]!r}", tree, remedy=meant(path[0], known))
+        return self.text.error(f"there is no column {path[0]!r}", tree, remedy=nearest(path[0], known))
 
     def _member(self, value: Value, path: Sequence[str], rest: int, tree: Any) -> Value:
         """A part of a ROW."""
@@ -151,7 +153,7 @@ class Scope:
                 )
             members = dict(kind.parts) if kind is not None else {}
             if kind is not None and name not in members:
-                raise self.text.error(f"{path[rest - 1]!r} has no part {name!r}", tree, remedy=meant(name, members))
+                raise self.text.error(f"{path[rest - 1]!r} has no part {name!r}", tree, remedy=nearest(name, members))
             value = Value(f"{value.text}.{quote_name(name)}", members.get(name))
         return value
 
@@ -164,5 +166,5 @@ class Scope:
         found = tuple(each for each in self.columns if each.table == tree.table)
         if not found:
             known = sorted({each.table for each in self.columns} - {""})
-            raise self.text.error(f"there is no table {tree.table!r} here", tree, remedy=meant(tree.table, known))
+            raise self.text.error(f"there is no table {tree.table!r} here", tree, remedy=nearest(tree.table, known))
         return found

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Final
 
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.sql.connectors.connectors import check_connector
-from rs_assets.sql.plan.build import Placed, pipeline_from_sql, text_of
+from rs_assets.sql.plan.build import PositionedErrors, pipeline_from_sql, text_of
 from rs_assets.sql.plan.catalog import catalog_of
 from rs_assets.sql.plan.outputs import Output
-from rs_assets.sql.plan.planner import Place, Planner
+from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.query import selected_of
 from rs_assets.sql.plan.relation import free_name
 from rs_assets.sql.plan.windowing import check_once
 from rs_assets.sql.read.reader import statements
-from rs_assets.sql.read.source import Dialect, Text, meant
+from rs_assets.sql.read.source import Dialect, Text, nearest
 from rs_assets.sql.read.statements import (
     CreateFunction,
     CreateTable,
     CreateView,
-    Mark,
     Select,
     SetOption,
     Statement,
+    WatermarkClause,
 )
 from rs_assets.stream.builder import StreamBuilder
 
@@ -58,7 +58,7 @@ class Session:
     def read(self, sql: str) -> tuple[Statement, ...]:
         """The statements of a text; SqlError, with its position, for an invalid one."""
         found = statements(text_of(sql, self.variables, self.dialect), queries=True)
-        return tuple(each for each in found if not isinstance(each, Mark))
+        return tuple(each for each in found if not isinstance(each, WatermarkClause))
 
     def keep(self, sql: str) -> None:
         """Keeps a statement that creates something or sets an option; SqlError for any other."""
@@ -86,7 +86,7 @@ class Session:
     def columns(self, name: str) -> dict[str, str]:
         """The columns of a table or a view with their types; SqlError for an unknown name."""
         if name not in self.names:
-            raise Text(name).error(f"there is no table {name!r}", 0, remedy=meant(name, self.names) or "CREATE TABLE")
+            raise Text(name).error(f"there is no table {name!r}", 0, remedy=nearest(name, self.names) or "CREATE TABLE")
         if self.names[name] == "view":
             found = self._planned(self._text(_all_of(name), self.kept))[1]
             return {out.name: out.value.type.text if out.value.type else UNKNOWN for out in found}
@@ -104,13 +104,13 @@ class Session:
         query = next(each for each in found if isinstance(each, Select))
         builder = StreamBuilder.data_stream(self.namespace, QUERY)
         planner = Planner(text, catalog_of(text, found, writes=False), builder, {})
-        place = Place(QUERY, root=QUERY)
-        with Placed(planner, query.at):
-            made = selected_of(planner, query.tree, place)
+        context = QueryContext(QUERY, root=QUERY)
+        with PositionedErrors(planner, query.at):
+            made = selected_of(planner, query.tree, context)
             check_once(planner, made.relation, query.at)
             outputs = _apart(made.outputs)
             texts = [f"{out.value.plain} AS {quote_name(out.name)}" for out in outputs]
-            return made.relation.stream.map(*texts, name=planner.name(place, "row", query.at)), outputs
+            return made.relation.stream.map(*texts, name=planner.name(context, "row", query.at)), outputs
 
 
 def _apart(outputs: Sequence[Output]) -> list[Output]:

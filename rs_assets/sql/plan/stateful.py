@@ -9,7 +9,7 @@ from typing import Any, Final
 from rs_assets.operators.window.firing import ONCE
 from rs_assets.operators.window.spec import CumulateWindow, TumblingWindow, Window
 from rs_assets.operators.window.whole import GlobalWindow
-from rs_assets.sql.plan.planner import Place, Planner
+from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import Relation
 
 # The size of a window for all rows: a hundred years from 1970 on.
@@ -27,16 +27,16 @@ def for_ever(relation: Relation) -> GlobalWindow:
     return GlobalWindow.of(all_time(relation).time_field)
 
 
-def fired(stream: Any, place: Place, *, often: bool) -> Any:
+def fired(stream: Any, context: QueryContext, *, often: bool) -> Any:
     """The stream of a window's rows, fired by EMIT."""
-    if not often and place.firing != ONCE:
-        stream = replace(stream, firing=place.firing)
+    if not often and context.firing != ONCE:
+        stream = replace(stream, firing=context.firing)
     return stream.to_data_stream()
 
 
-def fires_often(place: Place) -> bool:
+def fires_often(context: QueryContext) -> bool:
     """Whether windows fire more than once by EMIT."""
-    return place.firing != ONCE
+    return context.firing != ONCE
 
 
 def place_field(window: Window | None) -> str:
@@ -44,14 +44,14 @@ def place_field(window: Window | None) -> str:
     return "end_time" if isinstance(window, CumulateWindow) else "start_time"
 
 
-def shuffled(planner: Planner, relation: Relation, place: Place, at: Any) -> Relation:
+def shuffled(planner: Planner, relation: Relation, context: QueryContext, at: Any) -> Relation:
     """The rows through a durable shuffle: downstream steps are a separate query, which may fire more than once."""
     columns = relation.columns
     needed = tuple(dict.fromkeys(c.value.field for c in columns if c.value.field is not None))
     stream = relation.stream
     if needed and set(needed) != set(relation.fields):
-        stream = stream.select_fields(*needed, name=planner.name(place, "fields", at))
-    stream = stream.shuffle(1, strategy="delta", name=planner.name(place, "shuffle", at))
+        stream = stream.select_fields(*needed, name=planner.name(context, "fields", at))
+    stream = stream.shuffle(1, strategy="delta", name=planner.name(context, "shuffle", at))
     return replace(
         relation, stream=stream, fields=needed or relation.fields, stateful=False, delay=timedelta(0), apart=False
     )

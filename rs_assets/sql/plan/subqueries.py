@@ -10,7 +10,7 @@ from rs_assets.operators.join.spec import JoinType
 from rs_assets.sql.expressions.aggregates import is_grouped
 from rs_assets.sql.plan.join_conditions import Join, take
 from rs_assets.sql.plan.joining import Item, check_sides, made_join, read_again
-from rs_assets.sql.plan.planner import Place, Planner, conjuncts
+from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts
 from rs_assets.sql.plan.relation import Relation, Scope
 
 KEPT: Final[dict[bool, JoinType]] = {False: "semi", True: "anti"}
@@ -49,12 +49,12 @@ def parted(conditions: Sequence[Any]) -> tuple[list[Any], list[Subquery]]:
 
 
 def kept(
-    planner: Planner, left: Relation, sub: Subquery, conditions: Sequence[Any], place: Place, item: Item
+    planner: Planner, left: Relation, sub: Subquery, conditions: Sequence[Any], context: QueryContext, item: Item
 ) -> Relation:
     """The rows of `left` for which a sub-query holds; `conditions` are the others of WHERE, applied already."""
     _check(planner, left, sub)
     source = sub.select.args["from_"].this
-    inside = read_again(planner, left, source, place.inside(source.alias or source.name or INNER))
+    inside = read_again(planner, left, source, context.inside(source.alias or source.name or INNER))
     right = item(planner, source, inside)
     join = Join(planner, left, right, KEPT[sub.negated], sub.at, inside)
     check_sides(planner, left, right, sub.at)

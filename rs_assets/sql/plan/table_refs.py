@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from rs_assets.sql.plan.lateral import is_lateral
-from rs_assets.sql.plan.planner import NamedQuery, Place, Planner, named_queries
+from rs_assets.sql.plan.planner import NamedQuery, Planner, QueryContext, named_queries
 
 
-def origins_of(planner: Planner, tree: Any, place: Place) -> frozenset[str]:
+def origins_of(planner: Planner, tree: Any, context: QueryContext) -> frozenset[str]:
     """The sources that `tree` would read, as in relations: a table and the number of its reading."""
-    return frozenset(origin(name, place.reading) for name in _tables(planner, tree, place.local))
+    return frozenset(origin(name, context.reading) for name in _tables(planner, tree, context.local))
 
 
 def origin(name: str, reading: int) -> str:

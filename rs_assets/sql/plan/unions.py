@@ -9,20 +9,20 @@ from typing import Any
 from rs_assets.operators.window.spec import Window
 from rs_assets.sql.plan.grouping import grouped
 from rs_assets.sql.plan.outputs import Output, Selected, called, mapped
-from rs_assets.sql.plan.planner import Place, Planner
+from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import Relation
 from rs_assets.sql.read.types import common
 
-Select = Callable[[Planner, Any, Place], Selected]
+Select = Callable[[Planner, Any, QueryContext], Selected]
 
 
-def united(planner: Planner, tree: Any, place: Place, select: Select) -> Selected:
+def united(planner: Planner, tree: Any, context: QueryContext, select: Select) -> Selected:
     """The rows of both sides; UNION deduplicates them with the same state as SELECT DISTINCT."""
-    whole = _all(planner, tree, place, select)
-    return _different(planner, whole, tree, place) if tree.args.get("distinct") else whole
+    whole = _all(planner, tree, context, select)
+    return _different(planner, whole, tree, context) if tree.args.get("distinct") else whole
 
 
-def _different(planner: Planner, made: Selected, tree: Any, place: Place) -> Selected:
+def _different(planner: Planner, made: Selected, tree: Any, context: QueryContext) -> Selected:
     """The distinct rows of a union."""
     from sqlglot import exp
 
@@ -30,22 +30,22 @@ def _different(planner: Planner, made: Selected, tree: Any, place: Place) -> Sel
     for column, out in zip(columns, made.outputs, strict=True):
         column.meta.update(out.at.meta)
     chosen = exp.Select(expressions=columns, distinct=exp.Distinct())
-    relation, outputs = grouped(planner, made.relation, chosen, place)
+    relation, outputs = grouped(planner, made.relation, chosen, context)
     return Selected(relation, tuple(Output(name, value, tree) for name, value, _ in outputs))
 
 
-def _side(planner: Planner, tree: Any, place: Place, select: Select, *, different: bool) -> Selected:
+def _side(planner: Planner, tree: Any, context: QueryContext, select: Select, *, different: bool) -> Selected:
     """One side; if duplicates are dropped afterwards, it need not deduplicate."""
     if different and tree.key == "union" and tree.args.get("with_") is None:
-        return _all(planner, tree, place, select)
-    return select(planner, tree, place)
+        return _all(planner, tree, context, select)
+    return select(planner, tree, context)
 
 
-def _all(planner: Planner, tree: Any, place: Place, select: Select) -> Selected:
+def _all(planner: Planner, tree: Any, context: QueryContext, select: Select) -> Selected:
     different = bool(tree.args.get("distinct"))
     word = "UNION" if different else "UNION ALL"
     sides = [
-        _side(planner, side, place.inside(kind), select, different=different)
+        _side(planner, side, context.inside(kind), select, different=different)
         for side, kind in ((tree.this, "a"), (tree.expression, "b"))
     ]
     left, right = sides
@@ -59,9 +59,9 @@ def _all(planner: Planner, tree: Any, place: Place, select: Select) -> Selected:
     names = [out.name or f"column_{n}" for n, out in enumerate(left.outputs, 1)]
     kinds = [_one_type(planner, *pair, word) for pair in zip(left.outputs, right.outputs, strict=True)]
     made = [
-        _branch(planner, side, names, kinds, place.inside(name), tree) for side, name in zip(sides, "ab", strict=True)
+        _branch(planner, side, names, kinds, context.inside(name), tree) for side, name in zip(sides, "ab", strict=True)
     ]
-    stream = made[0].stream.union(made[1].stream, name=planner.name(place, "union", tree))
+    stream = made[0].stream.union(made[1].stream, name=planner.name(context, "union", tree))
     columns = tuple(
         replace(
             column, value=replace(column.value, role=column.value.role if column.value.role == other.value.role else "")
@@ -118,11 +118,13 @@ def _one_type(planner: Planner, left: Output, right: Output, word: str) -> Any:
     return shared
 
 
-def _branch(planner: Planner, side: Selected, names: list[str], kinds: list[Any], place: Place, at: Any) -> Relation:
+def _branch(
+    planner: Planner, side: Selected, names: list[str], kinds: list[Any], context: QueryContext, at: Any
+) -> Relation:
     """One side of a union: only its columns, with the names of the first side and common types."""
     outputs = [
         replace(out, value=out.value if kind is None or (out.value.type and out.value.type.text == kind.text)
                 else replace(out.value, text=f"cast({out.value.plain} AS {kind.text})", type=kind))
         for out, kind in zip(side.outputs, kinds, strict=True)
     ]  # fmt: skip
-    return mapped(planner, side.relation, called(planner, outputs, names, at), place, at)
+    return mapped(planner, side.relation, called(planner, outputs, names, at), context, at)

@@ -14,7 +14,7 @@ from rs_assets.sql.read.statements import Column as Declared
 
 
 @dataclass(frozen=True, slots=True)
-class Keeper:
+class UpsertTable:
     """A table that replaces rows by keys, and the selected values of its columns."""
 
     planner: Planner

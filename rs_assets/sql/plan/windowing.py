@@ -11,14 +11,14 @@ from typing import Any, Final
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.spec import CumulateWindow, HoppingWindow, SessionWindow, TumblingWindow, Window
 from rs_assets.sql.expressions.values import Role, Value
-from rs_assets.sql.plan.planner import Place, Planner
+from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import Column, Pending, Relation, Scope
 from rs_assets.sql.read.durations import duration, duration_text
 from rs_assets.sql.read.lexer import CALL
-from rs_assets.sql.read.source import meant
+from rs_assets.sql.read.source import nearest
 from rs_assets.sql.read.types import TIMESTAMP
 
-Table = Callable[[Planner, Any, Place], Relation]
+Table = Callable[[Planner, Any, QueryContext], Relation]
 # The windows with the names of their durations.
 KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"TUMBLE": ("size",), "HOP": ("slide", "size"), "CUMULATE": ("step", "size"), "SESSION": ("gap",)}
@@ -44,11 +44,11 @@ NONE: Final = timedelta(0)
 UNGROUPED: Final = "\0window bound"
 
 
-def pending(planner: Planner, call: Any, place: Place, table: Table) -> Relation:
+def pending(planner: Planner, call: Any, context: QueryContext, table: Table) -> Relation:
     """The rows of the table of a window function, to be grouped by the window's bounds."""
     kind = call.name.removeprefix(CALL)
     if kind not in KINDS:
-        raise planner.error(f"unknown window {kind}", call, remedy=meant(kind, KINDS))
+        raise planner.error(f"unknown window {kind}", call, remedy=nearest(kind, KINDS))
     arguments = _arguments(planner, kind, call)
     if len(arguments) < 3 or arguments[0].key != "column" or arguments[1].key != "column":
         raise planner.error(
@@ -56,7 +56,7 @@ def pending(planner: Planner, call: Any, place: Place, table: Table) -> Relation
             call,
             remedy=f"write TABLE({kind}(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))",
         )
-    relation = table(planner, arguments[0].this, place)
+    relation = table(planner, arguments[0].this, context)
     if relation.pending is not None:
         raise planner.error("a window over windowed rows", call, remedy="group the rows of the first window")
     value = Scope(planner.text, relation.columns).find(arguments[1])

@@ -166,7 +166,7 @@ def parsed(text: Text, tokens: Sequence[Token]) -> Any:
     try:
         trees = reader.parse(made, text.sql)
     except ParseError as error:
-        raise _unread(text, error, tokens) from error
+        raise _syntax_error(text, error, tokens) from error
     except RecursionError as error:
         raise text.error(TOO_DEEP, tokens[0], remedy="move parts of it into views") from error
     if len(trees) != 1 or trees[0] is None:
@@ -174,12 +174,12 @@ def parsed(text: Text, tokens: Sequence[Token]) -> Any:
     return trees[0]
 
 
-def _unread(text: Text, error: Any, tokens: Sequence[Token]) -> Any:
+def _syntax_error(text: Text, error: Any, tokens: Sequence[Token]) -> Any:
     """The error of sqlglot in terms of the statement, at the token where it stopped."""
     first = error.errors[0] if error.errors else {}
     before, near = first.get("start_context", ""), first.get("highlight", "")
     at = next((t for t in tokens if (t.line, t.col) == (first.get("line"), first.get("col"))), tokens[-1])
-    known = _told(text, tokens)
+    known = _described(text, tokens)
     if known is not None:
         return known
     said = str(first.get("description", ""))
@@ -190,7 +190,7 @@ def _unread(text: Text, error: Any, tokens: Sequence[Token]) -> Any:
     return text.error(f"{near!r} is not allowed here, after {' '.join(before.split())[-20:]!r}", at)
 
 
-def _told(text: Text, tokens: Sequence[Token]) -> Any:
+def _described(text: Text, tokens: Sequence[Token]) -> Any:
     """Errors that sqlglot does not describe: a missing condition, and an interval without a number."""
     for place, (token, behind) in enumerate(pairwise(tokens)):
         if word(token) in CONDITIONS and word(behind) in ("AND", "OR"):

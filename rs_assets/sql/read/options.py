@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from rs_assets.errors import SqlError
-from rs_assets.sql.read.source import Text, meant
+from rs_assets.sql.read.source import Text, nearest
 from rs_assets.sql.read.statements import CreateTable, Word
 
 # Option names of RocketMQ-Streams, Blink and older versions of Flink, and their names here.
@@ -94,7 +94,7 @@ class Options:
             raise self.error(
                 f"the {self.use} {self.table.name.text!r} has no option {key!r}",
                 at=word.start,
-                remedy=meant(key, sorted(set(self.known))),
+                remedy=nearest(key, sorted(set(self.known))),
             )
 
     def error(self, what: str, *, at: int | None = None, remedy: str = "") -> SqlError:

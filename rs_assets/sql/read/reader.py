@@ -15,11 +15,11 @@ from rs_assets.sql.read.statements import (
     CreateView,
     Emit,
     Insert,
-    Mark,
     Select,
     SetOption,
     Statement,
     Watermark,
+    WatermarkClause,
     Word,
 )
 from rs_assets.sql.read.trees import read_tree
@@ -59,7 +59,7 @@ class _Reader(Cursor):
     def __init__(self, text: Text, *, queries: bool) -> None:
         super().__init__(text, tokens_of(text))
         self.queries = queries
-        self.marks: list[Mark] = []
+        self.marks: list[WatermarkClause] = []
 
     def all(self) -> Iterator[Statement]:
         inside = 0
@@ -136,7 +136,7 @@ class _Reader(Cursor):
         for table_name, column, interval in found:
             late = [column, like(column, "DASH", "-"), *span(self.text, interval)]
             watermark = Watermark(column=Word(column.text, column.start), expression=read_tree(self.text, late))
-            self.marks.append(Mark(table=Word(table_name.text, table_name.start), watermark=watermark))
+            self.marks.append(WatermarkClause(table=Word(table_name.text, table_name.start), watermark=watermark))
         return left
 
     def emits(self) -> Iterator[Emit]:

@@ -87,10 +87,10 @@ def start_of(at: object) -> int:
     return int(getattr(at, "start", 0))
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
     """A remedy for the unknown `name`: the nearest known name, or all of them.
 
-    >>> meant("pirce", ["price", "bidder"])
+    >>> nearest("pirce", ["price", "bidder"])
     "did you mean 'price'?"
     """
     names = list(known)

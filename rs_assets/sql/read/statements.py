@@ -110,11 +110,11 @@ class SetOption:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class WatermarkClause:
     """FROM table WATERMARK column DELAY OF interval, as Spark writes it: a watermark declared in a query."""
 
     table: Word
     watermark: Watermark
 
 
-Statement = CreateTable | CreateView | CreateFunction | Insert | Mark | Select | SetOption
+Statement = CreateTable | CreateView | CreateFunction | Insert | WatermarkClause | Select | SetOption

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from rs_assets.records.types import Type, type_in
-from rs_assets.sql.read.source import Text, meant
+from rs_assets.sql.read.source import Text, nearest
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -69,7 +69,7 @@ def unknown_type(text: Text, name: str, at: object) -> Exception:
     """The error for an unknown type."""
     if name in REFUSED:
         return text.error(f"the type {name} is not supported", at, remedy=REFUSED[name])
-    return text.error(f"unknown type {name!r}", at, remedy=meant(name, (*SIMPLE, *DECIMALS, "ARRAY", "MAP", "ROW")))
+    return text.error(f"unknown type {name!r}", at, remedy=nearest(name, (*SIMPLE, *DECIMALS, "ARRAY", "MAP", "ROW")))
 
 
 def too_many_digits(text: Text, at: object) -> Exception:

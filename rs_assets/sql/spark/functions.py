@@ -18,7 +18,7 @@ from rs_assets.sql.expressions.rules import RULES, arithmetic, one_place
 from rs_assets.sql.expressions.sql_function import MANY, Returns, SqlFunction, kind_of_first, numeric, textual
 from rs_assets.sql.expressions.udf import called
 from rs_assets.sql.expressions.values import Value
-from rs_assets.sql.read.source import meant
+from rs_assets.sql.read.source import nearest
 from rs_assets.sql.read.types import BOOLEAN, DOUBLE, TEXT, common, is_decimal, is_number, type_of_cast
 
 # Functions of numbers, and their result types.
@@ -118,7 +118,7 @@ class SparkCalls(Calls):
         if function is None:
             raise made.error(
                 f"there is no function {name!r} in statements of Spark", tree,
-                remedy=ELSEWHERE.get(name) or meant(name, get_close_matches(name, SPARK_FUNCTIONS, n=1))
+                remedy=ELSEWHERE.get(name) or nearest(name, get_close_matches(name, SPARK_FUNCTIONS, n=1))
                 or "docs/sql.md lists them",
             )  # fmt: skip
         return checked_call(made, name, function, values, tree)

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from rs_assets.sql.read.cursor import Cursor
-from rs_assets.sql.read.source import meant
+from rs_assets.sql.read.source import nearest
 from rs_assets.sql.read.statements import Word
 
 # The connector and the file format of each provider.
@@ -79,7 +79,7 @@ def _using(cursor: Cursor, made: Options) -> None:
     found = PROVIDERS.get(name.text.lower())
     if found is None:
         raise cursor.text.error(
-            f"unknown provider {name.text!r}", name.start, remedy=meant(name.text.lower(), PROVIDERS)
+            f"unknown provider {name.text!r}", name.start, remedy=nearest(name.text.lower(), PROVIDERS)
         )
     _put(cursor, made, "connector", at, Word(found[0], name.start))
     if found[1]:
@@ -94,7 +94,7 @@ def _options(cursor: Cursor, made: Options) -> None:
         value = cursor.string(f"the value of {key.text!r}")
         known = OPTIONS.get(key.text.lower())
         if known is None:
-            raise cursor.text.error(f"unknown option {key.text!r}", key.start, remedy=meant(key.text, OPTIONS))
+            raise cursor.text.error(f"unknown option {key.text!r}", key.start, remedy=nearest(key.text, OPTIONS))
         if known == "scan.startup.mode":
             value = Word(STARTS.get(value.text, value.text), value.start)
         if known == "topic":
