@@ -31,10 +31,10 @@ def dead_letters(name: str | None, rows: int, file: Path | None, modules: tuple[
     """Show the records that a pipeline could not use: where each stood, why, and its text."""
     from rs_assets.cli.upkeep import show
     from rs_assets.connectors.console import as_table, terminal
-    from rs_assets.connectors.dead_letters import letters_of
+    from rs_assets.connectors.dead_letters import dead_letters_of
 
     topology = chosen(modules, name).topology
-    letters = letters_of(Home.default().dead_letters, topology.namespace, topology.job)
+    letters = dead_letters_of(Home.default().dead_letters, topology.namespace, topology.job)
     if file is not None:
         export(letters, file)
     newest = letters.slice(max(letters.num_rows - rows, 0))

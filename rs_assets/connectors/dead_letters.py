@@ -100,7 +100,7 @@ class DeadLetters:
         )
 
 
-def letters_of(path: Path, namespace: str, job: str, *, after: datetime | None = None) -> pa.Table:
+def dead_letters_of(path: Path, namespace: str, job: str, *, after: datetime | None = None) -> pa.Table:
     """The valid dead letters of a job, by time, split and line; none if there is no table yet.
 
     `after` limits them to later batches.

@@ -9,7 +9,7 @@ from rs_assets.errors import SinkError
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class ProgressGuard:
     """The last batch that was seen in a sink, by writer, for the life of this process."""
 
     batches: dict[str, int] = field(default_factory=dict)
@@ -18,7 +18,7 @@ class Remembered:
         """The last batch of the writer of `mark` that was seen, -1 for none."""
         return self.batches.get(mark.writer, -1)
 
-    def hold(self, mark: BatchMark, now: int, *, step: str, place: str) -> int:
+    def advance(self, mark: BatchMark, now: int, *, step: str, place: str) -> int:
         """Record that batch `now` is the last one, and return it; SinkError if a later one was seen before."""
         before = self.last(mark)
         if now < before:

@@ -254,7 +254,7 @@ class Settling(Protocol):
 class DeadLettering(Protocol):
     """A reader that can forward bad records within its own system."""
 
-    def send_letters(self, reading: Reading, batch: SourceBatch, letters: pa.Table) -> None:
+    def send_dead_letters(self, reading: Reading, batch: SourceBatch, letters: pa.Table) -> None:
         """Send those of `letters` (rows of the dead-letter table, of all sources) that are its own.
 
         Called before they are in the table, and again when a batch is repeated: at least once.

@@ -25,7 +25,7 @@ class BadRecords(StrEnum):
     SKIP = "skip"
 
     @property
-    def keeps_letters(self) -> bool:
+    def keeps_dead_letters(self) -> bool:
         """Whether records that cannot be used go to the dead-letter table."""
         return self in (BadRecords.DEAD_LETTER, BadRecords.QUARANTINE)
 

@@ -198,13 +198,13 @@ def test_a_batch_names_the_steps_that_rows_went_through(options):
 
 def test_letters_are_looked_for_where_something_was_refused(driver, tmp_path, monkeypatch):
     asked = []
-    letters_of = Replay.letters_of
+    dead_letters_of = Replay.dead_letters_of
 
     def listen(self, dead, **job):
         asked.extend((each.step, each.late) for each in dead)
-        return letters_of(self, dead, **job)
+        return dead_letters_of(self, dead, **job)
 
-    monkeypatch.setattr(Replay, "letters_of", listen)
+    monkeypatch.setattr(Replay, "dead_letters_of", listen)
     with PipelineDriver(windowed(begin(), ["tumbling"]), spark=driver, home=tmp_path) as running:
         for second in (0, None, 60, 2):
             running.push([{"key": "a", "ts": None if second is None else at(second)}])

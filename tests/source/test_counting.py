@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rs_assets.checkpoint.log import PlannedFile
 from rs_assets.connectors.files.whole import counting
 from rs_assets.connectors.files.whole.counting import Counted, FileWatch, count_records
-from rs_assets.connectors.files.whole.known_files import Noted, Same, compared
+from rs_assets.connectors.files.whole.known_files import FileFacts, Same, compared
 from rs_assets.errors import BadRecordError, DataLossError, SourceReadError
 
 LINES = st.lists(
@@ -89,7 +89,7 @@ class TestWatch:
 
     def test_noted_sizes_are_by_path(self, file: Path) -> None:
         noted = self.watch(file).noted()
-        assert {path: Noted.of(number).size for path, number in noted.items()} == {str(file): 16}
+        assert {path: FileFacts.of(number).size for path, number in noted.items()} == {str(file): 16}
 
     def test_a_line_beyond_the_cap_is_refused(self, file: Path) -> None:
         watch = self.watch(file, cap=5)

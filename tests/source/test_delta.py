@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from rs_assets import MemoryChannel, StreamBuilder, build_definitions
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.compile.readers import reader_of
-from rs_assets.connectors.dead_letters import letters_of
+from rs_assets.connectors.dead_letters import dead_letters_of
 from rs_assets.dagster.sensors.inputs import ends_of, watched
 from rs_assets.errors import ConfigurationError, DataLossError, SchemaError, SourceReadError, StepError, TopologyError
 
@@ -122,7 +122,7 @@ def test_should_find_the_row_that_a_step_fails_on_when_it_reads_the_batch_again(
         table.run(kept_apart)
     table.options = replace(table.options, new_generation=not started)
     table.run(kept_apart, bad_records="quarantine")
-    letters = letters_of(table.options.home.dead_letters, "shop", "copy").to_pylist()
+    letters = dead_letters_of(table.options.home.dead_letters, "shop", "copy").to_pylist()
     found = [(row["split"], row["record"]) for row in letters]
     assert found == [("hits", f'{{"id":{number},"page":"/"}}') for number in ([6] if started else [3])]
 

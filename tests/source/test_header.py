@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.checkpoint.log import PlannedFile
 from rs_assets.common.files import modified_ms
-from rs_assets.connectors.files.header import Columns, check_header, header_names, stands_in_place
+from rs_assets.connectors.files.header import Columns, check_header, columns_in_order, header_names
 from rs_assets.connectors.files.lines.offsets import LineRange
 from rs_assets.connectors.files.lines.records import (
     FAULT,
@@ -104,8 +104,8 @@ def test_should_refuse_a_name_of_several_lines_and_pass_over_a_header_that_is_st
 )
 def test_should_leave_to_spark_what_stands_in_place(tmp_path: Path, header: str, stands: bool) -> None:
     (tmp_path / "a.csv").write_text(header, encoding="utf-8", newline="")
-    assert stands_in_place(tmp_path / "a.csv", SCHEMA) is stands
-    assert not stands_in_place(tmp_path / "a.csv", None)
+    assert columns_in_order(tmp_path / "a.csv", SCHEMA) is stands
+    assert not columns_in_order(tmp_path / "a.csv", None)
 
 
 @settings(max_examples=150, deadline=None)

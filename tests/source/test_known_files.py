@@ -17,7 +17,7 @@ from rs_assets.checkpoint.log import PlannedFile
 from rs_assets.common.files import modified_ms
 from rs_assets.connectors.files.listing import existing_files, located
 from rs_assets.connectors.files.whole import spark_files as native
-from rs_assets.connectors.files.whole.known_files import Former, Noted, Same, as_uri_path, compared
+from rs_assets.connectors.files.whole.known_files import FileFacts, Former, Same, as_uri_path, compared
 from rs_assets.errors import DataLossError, SourceReadError, TopologyChangedError
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run import run as ended
@@ -72,18 +72,18 @@ def test_existing_files_link_to_a_folder_below_the_path_is_refused_or_followed(t
 
 def test_compared_time_or_digest_tells_a_file_from_one_of_its_size(tmp_path: Path) -> None:
     file = put(tmp_path, "a.jsonl", 1)
-    number, time = Noted.read(file).number, modified_ms(file.stat())
+    number, time = FileFacts.read(file).number, modified_ms(file.stat())
     assert compared(file, file.stat(), time, number) is Same.YES
     os.utime(file, (1, 1))
     assert compared(file, file.stat(), time, number) is Same.YES
-    assert compared(file, file.stat(), time, Noted(file.stat().st_size).number) is Same.UNKNOWN
+    assert compared(file, file.stat(), time, FileFacts(file.stat().st_size).number) is Same.UNKNOWN
     put(tmp_path, "a.jsonl", 2)
     assert compared(file, file.stat(), time, number) is Same.NO
 
 
 def test_renamed_only_a_file_that_is_gone_is_taken_for_the_former_one(tmp_path: Path) -> None:
     file = put(tmp_path, "a.jsonl", 1)
-    former = Former({str(file): planned(file)}, {str(file): Noted.read(file).number})
+    former = Former({str(file): planned(file)}, {str(file): FileFacts.read(file).number})
     twin = put(tmp_path, "twin.jsonl", 1)
     assert former.renamed(twin, twin.stat(), {}) is None
     file.unlink()

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rs_assets import MemoryChannel, StreamBuilder
-from rs_assets.connectors.dead_letters import letters_of
+from rs_assets.connectors.dead_letters import dead_letters_of
 from rs_assets.errors import ConfigurationError, DataLossError, SourceReadError, TopologyError
 
 SCHEMA = "id bigint, page string"
@@ -94,7 +94,7 @@ def test_should_give_the_place_of_a_row_that_a_step_fails_on(folder):
 
     kept = folder.run(change=lambda s: s.map(divided, schema="id bigint", trace=False), bad_records="quarantine")
     assert [row["id"] for row in kept] == [2, 6]
-    [letter] = letters_of(folder.options.home.dead_letters, "shop", "copy").to_pylist()
+    [letter] = dead_letters_of(folder.options.home.dead_letters, "shop", "copy").to_pylist()
     assert letter["split"].endswith("in/a.parquet")
     assert (letter["line"], letter["record"]) == (2, '{"id":0,"page":"/"}')
 
@@ -105,7 +105,7 @@ def test_should_take_times_that_python_does_not_have_for_bad(folder):
     folder.add("a.parquet", 1, 2, at=at)
     kept = folder.run(schema="id bigint, at timestamp", bad_records="dead_letter")
     assert [row["id"] for row in kept] == [1]
-    [letter] = letters_of(folder.options.home.dead_letters, "shop", "copy").to_pylist()
+    [letter] = dead_letters_of(folder.options.home.dead_letters, "shop", "copy").to_pylist()
     assert "years 1 to 9999" in letter["reason"]
 
 

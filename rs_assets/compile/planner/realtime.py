@@ -44,7 +44,7 @@ def _stateful(node: Node) -> str:
 def _source(node: Node) -> str:
     if not (isinstance(node, Source) and node.real_time):
         return "only Kafka sources are supported"
-    if node.bad_records.keeps_letters:
+    if node.bad_records.keeps_dead_letters:
         return f"bad_records={node.bad_records.value!r} reads batches again; use 'fail' or 'skip'"
     return ""
 

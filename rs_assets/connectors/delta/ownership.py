@@ -26,7 +26,7 @@ FEW, MANY = 10, 1000
 
 
 @dataclass(slots=True)
-class Authors:
+class SoleWriterCheck:
     """Checks whether all rows of a table are those of one sink; `version` is the last one that was checked.
 
     Only later entries are read, and none if the only commit since then was reported to `committed`.

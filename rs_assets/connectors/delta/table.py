@@ -19,9 +19,9 @@ from pyspark.sql.types import StructType
 
 from rs_assets.connectors.delta.commit_info import FENCED, HOME, fence_of, last_claim, written_by
 from rs_assets.connectors.delta.fast_append import LogEntry, append_entry, checkpoint_due, log_entry, put_entry
-from rs_assets.connectors.delta.ownership import Authors
+from rs_assets.connectors.delta.ownership import SoleWriterCheck
 from rs_assets.connectors.delta.staging import staging_of
-from rs_assets.connectors.progress_guard import Remembered
+from rs_assets.connectors.progress_guard import ProgressGuard
 from rs_assets.connectors.sink import BatchMark, LastWriter
 from rs_assets.errors import SinkError
 from rs_assets.records.columns import ORDER
@@ -35,7 +35,7 @@ class TableHandle:
     """A table that is opened once; later only new log entries are read, and only if another writer made some.
 
     `table` is the version that was read last, `version` the current one: entries between them are this sink's own and
-    add files only. `remembered` are the batches that this process saw in the table, `authors` the sole-writer check,
+    add files only. `progress` are the batches that this process saw in the table, `sole_writer` the sole-writer check,
     `checked` what was compared with its rules, `staged` whether a batch was staged in it. `own` is the version of this
     process's last commit, `looked` the last version that was searched for removals by others, `reopened` whether the
     table was replaced by another one since then.
@@ -45,8 +45,8 @@ class TableHandle:
     step: str = ""
     table: DeltaTable | None = None
     version: int = -1
-    remembered: Remembered = field(default_factory=Remembered)
-    authors: Authors = field(default_factory=Authors)
+    progress: ProgressGuard = field(default_factory=ProgressGuard)
+    sole_writer: SoleWriterCheck = field(default_factory=SoleWriterCheck)
     checked: object = None
     staged: bool = False
     own: int = -1
@@ -105,7 +105,7 @@ class TableHandle:
 
     def committed(self, on: int) -> None:
         """Record a commit of this sink on top of version `on`; -1: it made the table."""
-        self.authors.committed(on)
+        self.sole_writer.committed(on)
         self.own, self.reopened = on + 1, False
 
     def append(self, actions: Sequence[AddAction], mark: BatchMark, *, partition_by: Sequence[str]) -> bool:
@@ -118,8 +118,8 @@ class TableHandle:
         if self.table is None or not self.known or checkpoint_due(self.table, version):
             return False
         if self.at_hand:
-            self.authors.others(self.table, mark, deep=False)
-        told = properties(mark, **self.authors.facts(self.version))
+            self.sole_writer.others(self.table, mark, deep=False)
+        told = properties(mark, **self.sole_writer.facts(self.version))
         entry = append_entry(actions, told, partition_by)
         if not put_entry(self.path, version, entry, beside=staging_of(Path(self.path), mark)):
             return False
@@ -140,7 +140,7 @@ class TableHandle:
             if self.reopened or self.version != self.own:
                 check_fence(self.table, mark)
             last = self.marker(mark)
-        return self.remembered.hold(mark, last, step=self.step, place=self.path)
+        return self.progress.advance(mark, last, step=self.step, place=self.path)
 
     def marker(self, mark: BatchMark) -> int:
         """The last batch of this writer in the loaded version, including our own later entries; -1 for none."""

@@ -100,7 +100,7 @@ class DeltaWriter:
         """The marker in the table, -1 for none."""
         table = self.handle.newest()
         known = -1 if table is None else last_batch(table, mark)
-        return self.handle.remembered.hold(mark, known, step=self.name, place=self.path)
+        return self.handle.progress.advance(mark, known, step=self.name, place=self.path)
 
     def last_writer(self, mark: BatchMark) -> LastWriter:
         """Token and claim in the table."""
@@ -200,7 +200,7 @@ class DeltaWriter:
             return False
         done = self.handle.append(actions, mark, partition_by=self._partitions(table))
         if done:
-            self.handle.remembered.hold(mark, mark.batch_id, step=self.name, place=self.path)
+            self.handle.progress.advance(mark, mark.batch_id, step=self.name, place=self.path)
         return done
 
     def _add_to(
@@ -261,7 +261,7 @@ class DeltaWriter:
 
         with sink_errors(self.name, self.path, mark):
             commit_again(self.handle, mark, noted)
-        self.handle.remembered.hold(mark, mark.batch_id, step=self.name, place=self.path)
+        self.handle.progress.advance(mark, mark.batch_id, step=self.name, place=self.path)
 
     def _unchanged(self, table: DeltaTable | None, mark: BatchMark) -> DeltaTable | None:
         """The table as loaded, or its newest version if others have committed; SinkError if they removed our rows.
@@ -278,8 +278,8 @@ class DeltaWriter:
 
     def _noted_authors(self, table: DeltaTable, mark: BatchMark) -> dict[str, str]:
         """Commit metadata about the authors of the table's rows."""
-        self.handle.authors.others(table, mark, deep=False)
-        return self.handle.authors.facts(table.version())
+        self.handle.sole_writer.others(table, mark, deep=False)
+        return self.handle.sole_writer.facts(table.version())
 
     def _partitions(self, table: DeltaTable | None) -> tuple[str, ...]:
         return self.partition_by if table is None else tuple(table.metadata().partition_columns)
@@ -303,7 +303,7 @@ class DeltaWriter:
         if replaces and not self.handle.at_hand:
             table = self.handle.newest() or table
             self.handle.last(mark)
-        others = self.handle.authors.others(table, mark, deep=True) if replaces else ""
+        others = self.handle.sole_writer.others(table, mark, deep=True) if replaces else ""
         if others:
             raise SinkError(
                 f"{'a new generation' if anew else 'complete'} would replace the whole table, but {others}",
@@ -320,13 +320,13 @@ class DeltaWriter:
     def _begins_anew(self, mark: BatchMark) -> bool:
         """Whether this is the first commit of a later generation: it replaces the rows of earlier generations."""
         earlier = (self.handle.marker(mark.of_generation(g)) for g in range(1, mark.generation))
-        return self.handle.remembered.last(mark) < 0 and any(batch >= 0 for batch in earlier)
+        return self.handle.progress.last(mark) < 0 and any(batch >= 0 for batch in earlier)
 
     def _commit_jvm(self, frame: DataFrame, rows: int, mark: BatchMark) -> int:
         try:
             if rows or self.mode == "complete":
                 self._write_jvm(frame, mark)
-                self.handle.remembered.hold(mark, mark.batch_id, step=self.name, place=self.path)
+                self.handle.progress.advance(mark, mark.batch_id, step=self.name, place=self.path)
         finally:
             frame.unpersist()
         return rows

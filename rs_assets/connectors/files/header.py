@@ -31,7 +31,7 @@ class Columns:
 
         If none is found the line is probably not a header but the first record, and must not be skipped.
         """
-        there = list(_told_apart(header))
+        there = list(_unique(header))
         found = {name.lower(): place for place, name in reversed(list(enumerate(there)))}
         # A name that a column really has is its own, whatever suffix made duplicate names distinct.
         found |= {name.strip().lower(): place for place, name in enumerate(header) if there[place] == name.strip()}
@@ -87,7 +87,7 @@ def check_header(file: Path, schema: str | None, *, header: bool = True) -> None
         return
     if header:
         columns_of(_whole(file), names)
-    elif stands_in_place(file, schema):
+    elif columns_in_order(file, schema):
         raise SourceReadError(
             "the first line has the names of the fields, and would be read as a record",
             remedy="read it as a header: header=True ('csv.header' = 'true' in SQL); or remove the line",
@@ -95,7 +95,7 @@ def check_header(file: Path, schema: str | None, *, header: bool = True) -> None
         )
 
 
-def stands_in_place(file: Path, schema: str | None) -> bool:
+def columns_in_order(file: Path, schema: str | None) -> bool:
     """Whether Spark's own reader maps the columns of `file` to the right fields: same names in the same order."""
     names = schema_names(schema)
     head = _head(file)
@@ -126,7 +126,7 @@ def _whole(file: Path) -> LineRange:
     return LineRange(file=str(file), split=file.name)
 
 
-def _told_apart(header: Sequence[str]) -> Iterator[str]:
+def _unique(header: Sequence[str]) -> Iterator[str]:
     """The names as Spark infers them: empty or duplicate names get their position, from 0."""
     stripped = [name.strip() for name in header]
     lower = [name.lower() for name in stripped]

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from rs_assets.common.files import write_atomically
 from rs_assets.connectors.files.rewind import Folders, Return, note_return, noted_returns, planned
 from rs_assets.connectors.generations import Point
-from rs_assets.connectors.progress_guard import Remembered
+from rs_assets.connectors.progress_guard import ProgressGuard
 from rs_assets.connectors.sink import BatchMark, LastWriter, Staged
 from rs_assets.errors import SinkError
 from rs_assets.records.poison import EXACT
@@ -41,7 +41,7 @@ class FileWriter:
 
     name: str
     path: str
-    remembered: Remembered = field(default_factory=Remembered, compare=False, repr=False)
+    progress: ProgressGuard = field(default_factory=ProgressGuard, compare=False, repr=False)
 
     def location(self) -> str:
         """The folder of all batches."""
@@ -77,7 +77,7 @@ class FileWriter:
         last = max((point.batch for point in known.batches if point.generation == mark.generation), default=-1)
         if last >= 0:
             self._check_owner(self._target(replace(mark, batch_id=last)), mark)
-        self.remembered.hold(mark, last, step=self.name, place=self.path)
+        self.progress.advance(mark, last, step=self.name, place=self.path)
         return known.last_batch(mark.generation)
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
@@ -162,7 +162,7 @@ class FileWriter:
             rows = sum(map(_lines, files))
             if rows:
                 self._move(hidden, mark)
-                self.remembered.hold(mark, mark.batch_id, step=self.name, place=self.path)
+                self.progress.advance(mark, mark.batch_id, step=self.name, place=self.path)
             else:
                 shutil.rmtree(hidden)
         return rows
@@ -200,9 +200,9 @@ class FileWriter:
         write_atomically(folder / WROTE, orjson.dumps(content))
 
     def _hold(self, mark: BatchMark) -> None:
-        last = self.remembered.last(mark)
+        last = self.progress.last(mark)
         if last >= 0 and not self._target(replace(mark, batch_id=last)).exists():
-            self.remembered.hold(mark, -1, step=self.name, place=self.path)
+            self.progress.advance(mark, -1, step=self.name, place=self.path)
 
     def _check_owner(self, folder: Path, mark: BatchMark) -> None:
         """SinkError if another pipeline or sink wrote `folder`; earlier releases did not store the writer."""

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 )
 
 from rs_assets.connectors.generations import Point
-from rs_assets.connectors.progress_guard import Remembered
+from rs_assets.connectors.progress_guard import ProgressGuard
 from rs_assets.connectors.sink import BatchMark, LastWriter, Staged
 from rs_assets.connectors.sqlite.database import columns_of, connected, quoted
 from rs_assets.errors import SinkError
@@ -58,7 +58,7 @@ class SqliteWriter:
     name: str
     path: str
     table: str
-    remembered: Remembered = field(default_factory=Remembered, compare=False, repr=False)
+    progress: ProgressGuard = field(default_factory=ProgressGuard, compare=False, repr=False)
 
     def location(self) -> str:
         """The database and the table."""
@@ -201,7 +201,7 @@ class SqliteWriter:
             return self._hold(mark, _last_batch(database, mark))
 
     def _hold(self, mark: BatchMark, batch: int) -> int:
-        return self.remembered.hold(mark, batch, step=self.name, place=self.location())
+        return self.progress.advance(mark, batch, step=self.name, place=self.location())
 
 
 def _begin(database: sqlite3.Connection) -> None:

@@ -12,7 +12,7 @@ from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.manifest import Manifest
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
-from rs_assets.connectors.dead_letters import letters_of
+from rs_assets.connectors.dead_letters import dead_letters_of
 from rs_assets.connectors.delta.commit_info import NEWEST, WRITER, Entry, noted
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.dagster.place import Place
@@ -72,7 +72,7 @@ def columns_are_as_written(topology: Topology, sink: str, place: Place) -> Asset
 def no_records_refused(topology: Topology, sink: str, place: Place) -> AssetCheckResult:
     """No record on the way to the table became a dead letter within a day."""
     since, query = datetime.now(UTC) - REFUSED_WITHIN, _plan(topology, sink).name
-    letters = letters_of(place.home.dead_letters, topology.namespace, topology.job, after=since)
+    letters = dead_letters_of(place.home.dead_letters, topology.namespace, topology.job, after=since)
     refused = sum(name == query for name in letters.column("query").to_pylist())
     told = [f"{refused:,} records were refused within a day: rs-assets dead-letters {topology.name}"] * bool(refused)
     return _verdict(told, severity=AssetCheckSeverity.WARN, dead_letters=refused)

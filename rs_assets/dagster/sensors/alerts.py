@@ -18,7 +18,7 @@ from dagster import (
     sensor,
 )
 
-from rs_assets.connectors.dead_letters import letters_of
+from rs_assets.connectors.dead_letters import dead_letters_of
 from rs_assets.dagster.assets.freshness import evaluations
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import Place, place_of
@@ -109,7 +109,7 @@ def _stale(assets: StreamAssets, place: Place, seen: Seen, found: list[Alert]) -
 def _letters(assets: StreamAssets, place: Place, seen: Seen, found: list[Alert]) -> Seen:
     topology, since = assets.topology, seen.get("letters")
     after = datetime.fromisoformat(since) if since else None
-    letters = letters_of(place.home.dead_letters, topology.namespace, topology.job, after=after)
+    letters = dead_letters_of(place.home.dead_letters, topology.namespace, topology.job, after=after)
     if not letters.num_rows:
         return {"letters": since or ""}
     newest = letters.slice(letters.num_rows - 1).to_pylist()[0]

@@ -32,7 +32,7 @@ from rs_assets.runtime.batch.execution import BatchExecution, StateMetrics
 from rs_assets.runtime.batch.sink_notes import SinkNotes
 from rs_assets.runtime.batch.split_marks import SplitMarks
 from rs_assets.runtime.record.bookkeeping import Bookkeeper
-from rs_assets.runtime.replay.letters import send_letters, stage_late
+from rs_assets.runtime.replay.letters import send_dead_letters, stage_late
 from rs_assets.runtime.replay.replay import Replay
 from rs_assets.runtime.report import BatchProgress
 from rs_assets.runtime.translate import translate
@@ -226,7 +226,7 @@ class BatchWork:
             # All these sinks have it, Spark does not know: the state still has to move on.
             batch.write.format("noop").mode("overwrite").save()
             return {}, out, SCHEMA.empty_table()
-        letters = partial(self._replay(batch_id).letters_of, **self._job)
+        letters = partial(self._replay(batch_id).dead_letters_of, **self._job)
         staged, refused = Behind(self.topology, self.plan, self.wiring, letters).stage(batch, waiting)
         return staged, out, refused
 
@@ -243,7 +243,7 @@ class BatchWork:
             rows = pa.concat_tables([replay.letters(clean=clean, late=late, **self._job), refused])
             if rows.num_rows:
                 # First the topics: what the table remembers is not sent again.
-                send_letters(self.topology, self.plan, self.wiring, self.log, batch_id, rows)
+                send_dead_letters(self.topology, self.plan, self.wiring, self.log, batch_id, rows)
                 self.letters.write(rows, mark)
 
     @property

@@ -18,7 +18,7 @@ from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.topology import Topology
 
 
-def send_letters(
+def send_dead_letters(
     topology: Topology, plan: QueryPlan, wiring: Wiring, log: CheckpointLog, batch_id: int, letters: pa.Table
 ) -> None:
     """Hand `letters` (rows of the dead-letter table) to the sources that send theirs on."""
@@ -26,7 +26,7 @@ def send_letters(
     for node in (n for n in nodes if isinstance(n, Source)):
         reader = reader_of(node, wiring.home)
         if isinstance(reader, DeadLettering):
-            reader.send_letters(reading_of(wiring, node), SourceLog(log, node.name).batch(batch_id), letters)
+            reader.send_dead_letters(reading_of(wiring, node), SourceLog(log, node.name).batch(batch_id), letters)
 
 
 def stage_late(

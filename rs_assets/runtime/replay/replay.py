@@ -68,10 +68,10 @@ class Replay:
         """
         refused = [each for each in self._wired.dead if each.step not in clean]
         told = (*refused, *self._wired.late) if late else refused
-        dead = [each for each in told if self._policy(each.step).keeps_letters]
-        return self.letters_of(dead, namespace=namespace, job=job, generation=generation)
+        dead = [each for each in told if self._policy(each.step).keeps_dead_letters]
+        return self.dead_letters_of(dead, namespace=namespace, job=job, generation=generation)
 
-    def letters_of(self, dead: Sequence[Dead], *, namespace: str, job: str, generation: int) -> pa.Table:
+    def dead_letters_of(self, dead: Sequence[Dead], *, namespace: str, job: str, generation: int) -> pa.Table:
         """`dead` as rows of the dead-letter table."""
         offsets = self._offsets()
         made = [self._letter(each, offsets, namespace, job, generation) for each in dead]

@@ -322,8 +322,8 @@ class KafkaSource(Source):
              "the moment to start from has no time zone", "datetime(..., tzinfo=UTC)"),
             (_are_offsets(self.starting), f"{self.starting!r} is not a starting position",
              "use 'earliest', 'latest', 'committed', a datetime or {'topic': {0: 17}}"),
-            (self.dead_letter_topic is None or self.policy.keeps_letters, "the dead-letter topic would get nothing",
-             "bad_records='dead_letter'"),
+            (self.dead_letter_topic is None or self.policy.keeps_dead_letters,
+             "the dead-letter topic would get nothing", "bad_records='dead_letter'"),
             (not self.reads(self.dead_letter_topic), "it would read its own dead letters", "use another topic"),
         )  # fmt: skip
         for holds, what, remedy in checks:

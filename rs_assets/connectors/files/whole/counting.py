@@ -14,12 +14,12 @@ import numpy as np
 from rs_assets.checkpoint.log import PlannedFile
 from rs_assets.common.files import modified_ms
 from rs_assets.connectors.files.codecs import CODECS
-from rs_assets.connectors.files.header import check_header, stands_in_place
+from rs_assets.connectors.files.header import check_header, columns_in_order
 from rs_assets.connectors.files.lines.files import opened
 from rs_assets.connectors.files.lines.reading import MAX_LINE_BYTES
 from rs_assets.connectors.files.parse import UNBALANCED
 from rs_assets.connectors.files.whole.fast_check import PlainLines, parts_of
-from rs_assets.connectors.files.whole.known_files import Noted
+from rs_assets.connectors.files.whole.known_files import FileFacts
 from rs_assets.connectors.files.whole.spark_files import check_name
 from rs_assets.errors import BadRecordError, DataLossError, SourceReadError
 
@@ -144,7 +144,7 @@ def _blank(block: bytes, *, open_line_blank: bool) -> tuple[int, bool]:
 def _check_columns(file: Path, schema: str | None, *, header: bool, in_parser: bool) -> None:
     """Raise SourceReadError for a header that the reader of the batch does not follow."""
     check_header(file, schema, header=header)
-    if header and in_parser and schema is not None and not stands_in_place(file, schema):
+    if header and in_parser and schema is not None and not columns_in_order(file, schema):
         raise SourceReadError(
             "the columns of a new file are in another order than those of earlier files",
             remedy="start again: the new run reads all headers, and matches columns by name",
@@ -236,8 +236,8 @@ class FileWatch:
             )
 
     def noted(self) -> dict[str, int]:
-        """The value to store of each file, by path: the number of `Noted`."""
-        return {str(f.local): Noted.read(f.local).number for f in self.files}
+        """The value to store of each file, by path: the number of `FileFacts`."""
+        return {str(f.local): FileFacts.read(f.local).number for f in self.files}
 
     def _count_all(self) -> Counted:
         csv = self.form == "csv"

@@ -39,11 +39,11 @@ class Same(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class FileFacts:
     """The stored facts about a file that was read.
 
-    >>> Noted.of(Noted(9, 5).number), Noted.of(9)
-    (Noted(size=9, digest=5), Noted(size=9, digest=0))
+    >>> FileFacts.of(FileFacts(9, 5).number), FileFacts.of(9)
+    (FileFacts(size=9, digest=5), FileFacts(size=9, digest=0))
     """
 
     size: int
@@ -55,12 +55,12 @@ class Noted:
         return self.size | self.digest << SIZE_BITS
 
     @classmethod
-    def of(cls, number: int) -> Noted:
+    def of(cls, number: int) -> FileFacts:
         """The facts in `number`; before there were digests it was the size."""
         return cls(number & (1 << SIZE_BITS) - 1, number >> SIZE_BITS)
 
     @classmethod
-    def read(cls, file: Path) -> Noted:
+    def read(cls, file: Path) -> FileFacts:
         """The facts to store about an existing file."""
         size = file.stat().st_size
         return cls(size, digest_of(file) if size <= DIGEST_BYTES else 0)
@@ -73,7 +73,7 @@ def digest_of(file: Path | str) -> int:
 
 def compared(file: Path | str, facts: os.stat_result, planned_ms: int | None, number: int | None) -> Same:
     """Whether `file` is the one that was planned at a time and stored as a number, as far as these are known."""
-    noted = Noted.of(number) if number is not None else None
+    noted = FileFacts.of(number) if number is not None else None
     if noted is not None and noted.size != facts.st_size:
         return Same.NO
     if planned_ms is None or modified_ms(facts) == planned_ms:
@@ -104,7 +104,7 @@ class Former:
                 self._by_name[name].append(path)
                 self._alike[file.modified_ms, _unpacked(name)].append(path)
             if path in known:
-                self._alike[file.modified_ms, Noted.of(known[path]).size].append(path)
+                self._alike[file.modified_ms, FileFacts.of(known[path]).size].append(path)
             self._planned[path] = file
 
     def __len__(self) -> int:
@@ -140,7 +140,7 @@ class Former:
         """Whether two files of one size have the same digest, as far as known; matching names suffice."""
         if isinstance(key[1], str):
             return PurePath(path).suffix != file.suffix
-        digest = Noted.of(self._known[path]).digest
+        digest = FileFacts.of(self._known[path]).digest
         return not digest or digest == digest_of(file)
 
 

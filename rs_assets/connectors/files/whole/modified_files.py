@@ -16,7 +16,7 @@ from rs_assets.connectors.files.lines.offsets import load_offsets, splits_of
 from rs_assets.connectors.files.lines.planner import Planner
 from rs_assets.connectors.files.listing import existing_files, fixed_root, is_hidden
 from rs_assets.connectors.files.parse import LineFormat
-from rs_assets.connectors.files.whole.known_files import Former, Noted, Same, compared
+from rs_assets.connectors.files.whole.known_files import FileFacts, Former, Same, compared
 from rs_assets.connectors.files.whole.spark_files import check_name, check_path
 from rs_assets.connectors.source import BEGIN_ANEW, ENDED, Known, Start
 from rs_assets.errors import DataLossError, SealedError, SourceReadError
@@ -34,8 +34,8 @@ def check_columns(form: LineFormat, schema: str | None, file: Path) -> None:
 def check_whole(name: str, path: str, form: LineFormat, schema: str | None, start: Start) -> Known:
     """The current facts about the files; SealedError or DataLossError if whole files have changed since they were read.
 
-    `Start.known` has a number of `Noted` for each. Files that were moved, with the source's folder or within it, keep
-    their identity. ConfigurationError if there is nothing at the path.
+    `Start.known` has the number of `FileFacts` of each. Files that were moved, with the source's folder or within it,
+    keep their identity. ConfigurationError if there is nothing at the path.
     """
     check_path(path, step=name)
     present = {str(file): file.stat() for file in existing_files(path)}
@@ -83,7 +83,7 @@ def check_all_read(name: str, path: str, log: SourceLog, before_ms: int) -> None
 
 
 def _changed(name: str, file: Path, number: int | None) -> DataLossError:
-    before, now = Noted.of(number).size if number is not None else None, file.stat().st_size
+    before, now = FileFacts.of(number).size if number is not None else None, file.stat().st_size
     return DataLossError(
         "a file changed after it was read; what was added or replaced would be ignored",
         remedy="put new records into new files; for files that grow use tail=True",

@@ -9,7 +9,7 @@ import orjson
 from pyspark.sql import Column, DataFrame
 
 from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
-from rs_assets.connectors.files.header import stands_in_place
+from rs_assets.connectors.files.header import columns_in_order
 from rs_assets.connectors.files.listing import existing_files, files_below
 from rs_assets.connectors.files.parse import LineFormat
 from rs_assets.connectors.files.whole import spark_files as native
@@ -100,7 +100,7 @@ class FilesReader:
         """Whether Spark's parser reads the existing files: it maps the columns of CSV by position."""
         if not (self.in_parser and self.form.format == "csv" and self.form.header):
             return self.in_parser
-        return all(stands_in_place(file, self.schema) for file in existing_files(self.path))
+        return all(columns_in_order(file, self.schema) for file in existing_files(self.path))
 
     def _plain(self, max_line_bytes: int) -> PlainLines | None:
         """The checker for plain lines; None if there is none. It rejects lines that are longer than a block."""

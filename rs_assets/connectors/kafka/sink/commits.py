@@ -173,7 +173,7 @@ def ensure_topic(admin: Admin) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
+class LastCommit:
     """The content of the commit topic: the last commit, and a later record that is not yet known to be committed.
 
     The topic is shared. An open transaction of another pipeline, until it ends or times out, hides later commits of all
@@ -184,14 +184,14 @@ class Noted:
     hidden: Commit | None = None
 
 
-def last_commit(cluster: KafkaCluster, mark: BatchMark) -> Noted:
+def last_commit(cluster: KafkaCluster, mark: BatchMark) -> LastCommit:
     """The last commit of the mark's sink; records of open and aborted transactions do not count."""
     with connected(cluster) as admin:
         if TOPIC not in admin.topics([TOPIC]):
-            return Noted()
+            return LastCommit()
     by_id = key_of(mark)
     found, hidden = _last_values(cluster, lambda record: bool(record.key == by_id))
-    return Noted(commit=_parsed(found, mark), hidden=_parsed(hidden, mark))
+    return LastCommit(commit=_parsed(found, mark), hidden=_parsed(hidden, mark))
 
 
 def _parsed(value: bytes | None, mark: BatchMark) -> Commit | None:

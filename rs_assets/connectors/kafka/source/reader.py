@@ -68,7 +68,7 @@ class TopicsReader:
         """The mirror to the consumer group, if there is one."""
         return GroupMirror(self.read.cluster, self.group) if self.group is not None else None
 
-    def send_letters(self, reading: Reading, batch: SourceBatch, letters: pa.Table) -> None:
+    def send_dead_letters(self, reading: Reading, batch: SourceBatch, letters: pa.Table) -> None:
         """Send the records unchanged to the dead-letter topic, if there is one."""
         if self.dead_letter_topic is None:
             return
