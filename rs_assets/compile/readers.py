@@ -24,7 +24,7 @@ from rs_assets.connectors.kafka.source.reader import TopicsReader
 from rs_assets.connectors.kafka.source.reading import KafkaReader
 from rs_assets.connectors.memory.array import ArrayReader
 from rs_assets.connectors.memory.reader import MemoryReader
-from rs_assets.connectors.source import Ordered, Placed, Reading, SourceReader
+from rs_assets.connectors.source import Ordered, Positioned, Reading, SourceReader
 from rs_assets.connectors.sqlite.reader import SqliteReader
 from rs_assets.operators.shuffle.reader import ShuffleReader
 from rs_assets.records.columns import ADDRESS, LINE, ORDER, ORIGIN, PLACE, SPLIT, origin_of
@@ -107,9 +107,9 @@ def stream(wiring: Wiring, node: nodes.Source) -> DataFrame:
     return rows.withColumns(_origin(wiring, node, reader)).drop(*ADDRESS) if wiring.by_split else rows
 
 
-def placed(node: nodes.Source) -> bool:
+def positioned(node: nodes.Source) -> bool:
     """Whether the rows of `node` are distinguished by their split; else it counts as a single split."""
-    return isinstance(reader_of(node), Placed)
+    return isinstance(reader_of(node), Positioned)
 
 
 def batch_reader(log: CheckpointLog, batch_id: int) -> Callable[[Wiring, nodes.Source], DataFrame]:
@@ -126,7 +126,7 @@ def batch_reader(log: CheckpointLog, batch_id: int) -> Callable[[Wiring, nodes.S
 
 def _origin(wiring: Wiring, node: nodes.Source, reader: SourceReader) -> dict[str, Column]:
     """The split of a row, and its position in the split if that counts."""
-    split = F.col(SPLIT) if isinstance(reader, Placed) else F.lit("")
+    split = F.col(SPLIT) if isinstance(reader, Positioned) else F.lit("")
     origin = F.concat(F.lit(origin_of(node.name)), split)
     return {ORIGIN: origin, PLACE: F.col(LINE)} if wiring.by_record else {ORIGIN: origin}
 
@@ -141,7 +141,7 @@ def reading_of(wiring: Wiring, node: nodes.Source) -> Reading:
         written_by=wiring.behind,
         max_line_bytes=wiring.max_line_bytes,
         pruned=node.name in wiring.pruned,
-        placed=wiring.by_split,
+        positioned=wiring.by_split,
     )
 
 

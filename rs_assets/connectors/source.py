@@ -33,8 +33,8 @@ class Reading:
     `name` is the source's key in Spark's checkpoint, and `folder` belongs to the query that reads it.
     `schema_of(infer)` is the declared schema of the source, or the result of `infer` at the first start, which is
     pinned with the checkpoint. `written_by(step)` is the schema of a step's rows in a durable shuffle. `pruned`: the
-    stream may skip unused parts of a record (see `Pruning`). `placed`: its rows have their ADDRESS, if the reader is
-    `Placed`.
+    stream may skip unused parts of a record (see `Pruning`). `positioned`: its rows have their ADDRESS, if the reader
+    is `Positioned`.
     """
 
     spark: SparkSession
@@ -44,7 +44,7 @@ class Reading:
     written_by: Callable[[str], StructType]
     max_line_bytes: int
     pruned: bool = False
-    placed: bool = False
+    positioned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,10 +242,10 @@ class Followed(Protocol):
 
 
 @runtime_checkable
-class Settling(Protocol):
+class EventuallyVisible(Protocol):
     """A reader of the output of another query of the pipeline, which may become visible late."""
 
-    def settle(self) -> None:
+    def await_visible(self) -> None:
         """Return when a query that starts now sees every committed batch; SinkError if that takes too long."""
         ...
 
@@ -272,20 +272,20 @@ class Ordered(Protocol):
 
 
 @runtime_checkable
-class Placed(Protocol):
+class Positioned(Protocol):
     """A reader of growing splits, whose stream can give the split of each row, and its position in it.
 
     LINE grows within a split, over all batches.
     """
 
     @property
-    def placed(self) -> bool:
-        """True: `stream` obeys `Reading.placed`, and `splits` returns the names in SPLIT."""
+    def positioned(self) -> bool:
+        """True: `stream` obeys `Reading.positioned`, and `splits` returns the names in SPLIT."""
         ...
 
 
 @runtime_checkable
-class Growing(Protocol):
+class Inspectable(Protocol):
     """A reader whose splits can be inspected while nothing runs."""
 
     def ends(self, patience: timedelta) -> Ends:

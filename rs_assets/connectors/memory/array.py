@@ -42,7 +42,7 @@ class ArrayReader:
         return spool_batch(reading, batch, self._schema(reading), split=ARRAY_SPLIT)
 
     @property
-    def placed(self) -> bool:
+    def positioned(self) -> bool:
         """True: a row has its number; an array is one split."""
         return True
 

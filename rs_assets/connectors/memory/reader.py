@@ -35,7 +35,7 @@ class MemoryReader:
         return spool_batch(reading, batch, self._schema(reading), split=MEMORY_SPLIT)
 
     @property
-    def placed(self) -> bool:
+    def positioned(self) -> bool:
         """True: a row has its channel, which is one split."""
         return True
 

@@ -16,7 +16,7 @@ from rs_assets.connectors.source import Reading
 def spool_stream(reading: Reading, folder: Path, schema: StructType, *, split: str) -> DataFrame:
     """The rows of a spool folder as a stream."""
     rows = native.read_spool(reading.spark, name=reading.name, folder=folder, schema=schema)
-    return rows.withColumns(native.spool_address(schema, split=split)) if reading.placed else rows
+    return rows.withColumns(native.spool_address(schema, split=split)) if reading.positioned else rows
 
 
 def spool_batch(reading: Reading, batch: SourceBatch, schema: StructType, *, split: str) -> DataFrame:

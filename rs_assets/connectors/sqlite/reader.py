@@ -65,7 +65,7 @@ class SqliteReader:
         reader = reading.spark.readStream.name(reading.name).format(FORMAT).options(**self._options(schema))
         if self.max_rows_per_batch is not None:
             reader = reader.option("max_rows_per_batch", self.max_rows_per_batch)
-        return _parsed(reader.load(), schema, addressed=reading.placed)
+        return _parsed(reader.load(), schema, addressed=reading.positioned)
 
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
         """The rows between the offsets of a batch; the line is the key."""
@@ -76,7 +76,7 @@ class SqliteReader:
         return _parsed(reader.option("start", start.text).option("end", end.text).load(), schema, addressed=True)
 
     @property
-    def placed(self) -> bool:
+    def positioned(self) -> bool:
         """True: a row has its table, and its key is its position."""
         return True
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from rs_assets.common.home import Home
 from rs_assets.compile.readers import reader_of
-from rs_assets.connectors.source import Ends, Growing
+from rs_assets.connectors.source import Ends, Inspectable
 from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.topology import Topology
 
@@ -17,7 +17,7 @@ PATIENCE = timedelta(seconds=5)
 
 def watched(topology: Topology) -> Sequence[Source]:
     """The sources whose splits can change or grow."""
-    return [s for s in topology.sources if not s.bounded and isinstance(reader_of(s), Growing)]
+    return [s for s in topology.sources if not s.bounded and isinstance(reader_of(s), Inspectable)]
 
 
 def ends_of(sources: Sequence[Source], home: Home | None = None) -> dict[str, Ends]:
@@ -26,4 +26,4 @@ def ends_of(sources: Sequence[Source], home: Home | None = None) -> dict[str, En
     `home` is where tables lie that are only named (None: the default one).
     """
     readers = [reader_of(source, home) for source in sources]
-    return {reader.name: reader.ends(PATIENCE) for reader in readers if isinstance(reader, Growing)}
+    return {reader.name: reader.ends(PATIENCE) for reader in readers if isinstance(reader, Inspectable)}

@@ -47,7 +47,7 @@ class ShufflePlace(Protocol):
         """The rows between two offsets (None: from the first), with REASON and ADDRESS."""
         ...
 
-    def settle(self) -> None:
+    def await_visible(self) -> None:
         """Return when a reader that looks now sees every batch that was committed; SinkError after half a minute."""
         ...
 

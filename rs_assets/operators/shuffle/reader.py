@@ -51,9 +51,9 @@ class ShuffleReader:
         """The splits of the place."""
         return self.place.splits(str(batch.end))
 
-    def settle(self) -> None:
+    def await_visible(self) -> None:
         """As the place does it."""
-        self.place.settle()
+        self.place.await_visible()
 
     def follower(self) -> Follower:
         """Rows go that all queries have behind them."""

@@ -97,7 +97,7 @@ class TableShuffle:
             exact_text(schema.names).alias(RAW),
         )
 
-    def settle(self) -> None:
+    def await_visible(self) -> None:
         """Nothing to wait for: a commit is there for every reader at once."""
 
     def splits(self, offset: str) -> Mapping[str, str]:

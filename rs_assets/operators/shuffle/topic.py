@@ -113,7 +113,7 @@ class TopicShuffle:
         first = {} if start is None else parse_offsets(start)
         return self._checked(self._reader(schema).batch(spark, first, parse_offsets(end)))
 
-    def settle(self) -> None:
+    def await_visible(self) -> None:
         """Wait for the markers of committed transactions: brokers answer before each partition has its own."""
         with closing(self._end()) as end:
             end.note()

@@ -11,7 +11,7 @@ from pathlib import Path
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.common.home import Home
 from rs_assets.compile.planner.query_plan import QueryPlan
-from rs_assets.compile.readers import placed
+from rs_assets.compile.readers import positioned
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.splits import NO_SPLIT, BySplit, Latest, Silence, SplitNotes, later, reached
 from rs_assets.records.columns import origin_of
@@ -92,7 +92,7 @@ def marks_of(topology: Topology, plan: QueryPlan, log: CheckpointLog, folder: Pa
 
     def there(batch_id: int) -> Iterator[str]:
         for source in sources:
-            known = positions(source, log, batch_id, home) if placed(source) else {}
+            known = positions(source, log, batch_id, home) if positioned(source) else {}
             yield from (origin_of(source.name, split) for split in known)
             if not known:
                 yield origin_of(source.name)

@@ -24,7 +24,7 @@ from rs_assets.connectors.kafka.client.admin import PATIENCE
 from rs_assets.connectors.kafka.sink.by_tasks import intercepted, timed
 from rs_assets.connectors.kafka.sink.record_time import as_named
 from rs_assets.connectors.kafka.sink.records import records
-from rs_assets.connectors.source import Growing
+from rs_assets.connectors.source import Inspectable
 from rs_assets.errors import RsError
 from rs_assets.runtime.batch.query import QueryRun
 from rs_assets.runtime.job.ending import record
@@ -205,7 +205,7 @@ def _begun(session: JobSession, spark: SparkSession) -> RealTimePipeline:
 
 
 def _partitions(session: JobSession) -> int:
-    return sum(len(reader.ends(PATIENCE)) for reader in session.readers.values() if isinstance(reader, Growing))
+    return sum(len(reader.ends(PATIENCE)) for reader in session.readers.values() if isinstance(reader, Inspectable))
 
 
 def _started(session: JobSession, query: QueryRun) -> StreamingQuery:

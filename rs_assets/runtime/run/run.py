@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from rs_assets.compile.planner.plan import in_order
 from rs_assets.compile.planner.query_plan import QueryPlan
-from rs_assets.connectors.source import Settling
+from rs_assets.connectors.source import EventuallyVisible
 from rs_assets.errors import RsError
 from rs_assets.runtime.batch.query import AVAILABLE_NOW, QueryRun
 from rs_assets.runtime.job.ending import record
@@ -58,7 +58,7 @@ def run_wired(session: JobSession, *, finish: bool | None = None, stop: threadin
     before_ms = time.time_ns() // 1_000_000 - GRACE_MS
     for plans in in_order(session.topology, session.plans):
         queries = [session.queries[plan.name] for plan in plans]
-        _settle_shuffles(session, plans)
+        _await_shuffles(session, plans)
         _until_caught_up(session, queries, stop)
         stateful = [query for query in queries if query.plan.stateful]
         if ending and not _stopped(stop):
@@ -71,12 +71,12 @@ def run_wired(session: JobSession, *, finish: bool | None = None, stop: threadin
     return report
 
 
-def _settle_shuffles(session: JobSession, plans: Sequence[QueryPlan]) -> None:
+def _await_shuffles(session: JobSession, plans: Sequence[QueryPlan]) -> None:
     """See that `plans` can read all that the queries before them have written."""
     for name in {name for plan in plans for name in plan.sources}:
         reader = session.reader(name)
-        if isinstance(reader, Settling):
-            reader.settle()
+        if isinstance(reader, EventuallyVisible):
+            reader.await_visible()
 
 
 def start(topology: Topology, options: RunOptions | None = None) -> RunningPipeline:

@@ -50,7 +50,7 @@ class LinesReader:
         reader = reader.options(**form.line_options)
         if self.max_rows_per_batch:
             reader = reader.option("max_rows_per_batch", self.max_rows_per_batch)
-        return parse_lines(reader.load(), form, addressed=reading.placed)
+        return parse_lines(reader.load(), form, addressed=reading.positioned)
 
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
         """The records between the offsets of a batch."""
@@ -58,7 +58,7 @@ class LinesReader:
         return read_ranges(reading, self._form(reading), ranges_between(batch.start, end) if end is not None else [])
 
     @property
-    def placed(self) -> bool:
+    def positioned(self) -> bool:
         """True: a line has its file."""
         return True
 

@@ -41,14 +41,16 @@ class TopicsReader:
         read = self.read
         starting = "earliest" if begun else resolved(read.cluster, read.topics, read.pattern, self.group, self.starting)
         options = starting_options(starting)
-        return self._read(reading).stream(reading.spark, name=reading.name, starting=options, addressed=reading.placed)
+        return self._read(reading).stream(
+            reading.spark, name=reading.name, starting=options, addressed=reading.positioned
+        )
 
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
         """The records between the offsets of a batch."""
         return self._read(reading).batch(reading.spark, *range_of(batch))
 
     @property
-    def placed(self) -> bool:
+    def positioned(self) -> bool:
         """True: a record has its partition."""
         return True
 
