@@ -1,1 +1,1 @@
-"""The operator families: windows, joins, dimensions, shuffles and the state they keep."""
+"""The operator families: windows, joins, dimensions, shuffles and their state."""

@@ -84,6 +84,6 @@ def test_more_partitions_of_a_shuffle_than_its_topic_has_are_refused_at_the_star
         return shuffled.to_print().build()
 
     counted(2).run(options)
-    with pytest.raises(SinkError, match="has 2 partitions, and the pipeline asks for 4"):
+    with pytest.raises(SinkError, match="has 2 partitions, and the pipeline now needs 4"):
         counted(4).run(options)
     counted(2).run(options)

@@ -68,7 +68,7 @@ def test_should_refuse_to_add_up_what_is_no_number(source, drive, function, kind
         TopologyError, match=f"step 'w' cannot take the {function} of 'v', which is a {kind}"
     ) as refused:
         drive(getattr(window, function)("v").to_data_stream())
-    assert refused.value.remedy.startswith("make it a number before (text: .with_fields(v='cast(v as double)'));")
+    assert refused.value.remedy.startswith("convert it to a number first (text: .with_fields(v='cast(v as double)'));")
 
 
 def test_should_follow_the_remedy(source, drive):

@@ -75,7 +75,7 @@ def test_a_file_is_found_by_its_name_and_no_other(load, tmp_path, name):
     (tmp_path / name).write_text('{"k": "a", "tier": "right"}\n')
     assert load(Dimension.from_file(tmp_path / name, schema=SCHEMA)) == [{"k": "a", "tier": "right"}]
     (tmp_path / name).rename(tmp_path / "_hidden.jsonl")
-    with pytest.raises(SourceReadError, match="passes over"):
+    with pytest.raises(SourceReadError, match="skips files"):
         load(Dimension.from_file(tmp_path / "_hidden.jsonl", schema=SCHEMA, may_be_empty=True))
 
 

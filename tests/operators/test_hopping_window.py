@@ -18,5 +18,5 @@ def test_should_count_a_row_in_every_window_it_belongs_to(source, drive, size, s
 
 
 def test_should_refuse_a_slide_between_which_rows_would_vanish():
-    with pytest.raises(TopologyError, match="rows between windows would vanish"):
+    with pytest.raises(TopologyError, match="rows between windows would be lost"):
         HoppingWindow.of(Time.seconds(5), Time.seconds(6), "ts")

@@ -148,13 +148,13 @@ CASES = [
     Case(
         "operators/window/spec.py::_check_offset",
         lambda: TumblingWindow.of(Time.seconds(10), "ts", offset=Time.seconds(12)),
-        "take whole distances away from it",
+        "subtract multiples of that distance",
         lambda: TumblingWindow.of(Time.seconds(10), "ts", offset=Time.seconds(2)),
     ),
     Case(
         "operators/window/spec.py::CumulateWindow.__post_init__",
         lambda: CumulateWindow.of(Time.seconds(10), Time.seconds(3), "ts"),
-        "use a step that the size can be divided by",
+        "use a step that divides the size",
         lambda: CumulateWindow.of(Time.seconds(10), Time.seconds(2), "ts"),
     ),
     Case(

@@ -105,7 +105,7 @@ def test_a_table_in_which_an_early_row_would_take_another_one_with_it_is_refused
 
 
 def test_an_interval_without_time_is_refused():
-    with pytest.raises(TopologyError, match="holds no time"):
+    with pytest.raises(TopologyError, match="is empty"):
         Interval.of(before=-2 * SECOND, after=SECOND)
     with pytest.raises(TopologyError, match="whole milliseconds"):
         Interval.of(after=timedelta(microseconds=1))

@@ -1,1 +1,1 @@
-"""Dimensions: slowly changing tables that streams look rows up in, kept as immutable versions."""
+"""Dimensions: slowly changing tables for lookups from streams, kept as immutable versions."""

@@ -1,4 +1,4 @@
-"""A dimension from a database, read whole by one statement."""
+"""A dimension from a database, read completely by one statement."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rs_assets.errors import RsError, SchemaError, SourceReadError
 from rs_assets.operators.dimension.spec import DatabaseOrigin
 from rs_assets.records.rows import infer_schema, to_table
 
-# Rows that are turned into Arrow at a time.
+# Rows that are converted to Arrow at a time.
 SOME = 10_000
 
 
@@ -28,10 +28,10 @@ class DatabaseLoader:
     origin: DatabaseOrigin
 
     def mark(self) -> None:
-        """Only a load tells."""
+        """A change is seen by a load only."""
 
     def load(self, schema: StructType | None) -> pa.Table:
-        """All rows; SourceReadError, without a word of the url's secrets, if they cannot be read."""
+        """All rows; SourceReadError, without secrets of the url, if they cannot be read."""
         url = parsed_url(self.origin.url.get_value(), what="the dimension from a database")
         engine = engine_of(url)
         try:
@@ -39,10 +39,10 @@ class DatabaseLoader:
         except RsError:
             raise
         except Exception as error:  # noqa: BLE001  drivers raise errors of their own as well
-            # Without the cause: its text and its arguments are the driver's, and may hold what must not be shown.
+            # Without the cause: its text and its arguments are the driver's, and may contain secrets.
             raise SourceReadError(
                 "the database of a dimension cannot be read",
-                remedy="see that it can be reached, and that the table or the query is right",
+                remedy="check that it can be reached, and that the table or the query is right",
                 **where(url),
                 cause=without(secrets_of(url), str(getattr(error, "orig", None) or error))[:200],
             ) from None
@@ -55,8 +55,8 @@ class DatabaseLoader:
             names = list(result.keys())
             if len(set(names)) != len(names):
                 raise SchemaError(
-                    f"the query of a dimension gives two fields of one name: {', '.join(names)}",
-                    remedy="name them by AS",
+                    f"the query of a dimension returns two fields of one name: {', '.join(names)}",
+                    remedy="name them with AS",
                 )
             return _table(names, (part for part in result.partitions(SOME)), schema)
 
@@ -70,7 +70,7 @@ class DatabaseLoader:
 def _table(names: list[str], parts: Iterator[Any], schema: StructType | None) -> pa.Table:
     if schema is None:
         rows = [dict(zip(names, row, strict=True)) for row in chain.from_iterable(parts)]
-        # Also of no rows the names are known.
+        # The names are known without rows, too.
         wanted = infer_schema(rows or [dict.fromkeys(names)], step="dimension")
         return to_table(rows, wanted)
     kept = [(at, name) for at, name in enumerate(names) if name in schema.names]

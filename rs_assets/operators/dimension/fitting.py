@@ -1,4 +1,4 @@
-"""What a left join keeps of the candidates of a row, once it is known which of them fit."""
+"""The last part of a left join with a condition: keeps matching candidates, or an unmatched row."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pyspark.sql.types import StructType
 from rs_assets.records.columns import PREFIX
 from rs_assets.spark.arrow import map_in_arrow
 
-# Which candidate of its row it is, from 0, and whether it fits.
+# The number of a candidate among those of its row, from 0, and whether it matches.
 POSITION, FITS = f"{PREFIX}position", f"{PREFIX}fits"
 
 
 def keep_fitting(rows: DataFrame, right: str) -> DataFrame:
-    """The candidates that fit; of a row of which none does the first, with null as `right`.
+    """The candidates that match; for a row without any its first one, with null as `right`.
 
     The candidates of a row follow one another, as an explode leaves them.
     """
@@ -29,20 +29,20 @@ def keep_fitting(rows: DataFrame, right: str) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Keep:
-    """What a Python worker runs. A row's candidates may stand in several batches."""
+    """Runs in a Python worker. A row's candidates may be in several batches."""
 
     right: str
     names: tuple[str, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Decide on each row when its last candidate was seen."""
+        """Decide on each row after its last candidate."""
         waiting: pa.RecordBatch | None = None
         for batch in batches:
             if not batch.num_rows:
                 continue
             fits = batch.column(FITS).to_numpy(zero_copy_only=False).astype(np.bool_)
             first = batch.column(POSITION).to_numpy() == 0
-            # The rows of the stream in this batch, from 1; 0 is the one that goes on from the batch before.
+            # The rows of the stream in this batch, from 1; 0 is the one that continues from the previous batch.
             group = np.cumsum(first)
             met = np.zeros(group[-1] + 1, np.bool_)
             met[group[fits]] = True

@@ -15,9 +15,9 @@ import pyarrow.types as kinds
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 # The odd factors of SplitMix64: https://prng.di.unimi.it/splitmix64.c
 _STEP, _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-# What is kept of a word that has 0 to 8 bytes of a value.
+# Masks for words that contain 0 to 8 bytes of a value.
 _MASKS = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
-# How wide the offsets of texts and bytes are.
+# The offset widths of texts and bytes.
 OFFSETS: Mapping[pa.DataType, type] = MappingProxyType(
     {pa.string(): np.int32, pa.binary(): np.int32, pa.large_string(): np.int64, pa.large_binary(): np.int64}
 )
@@ -26,7 +26,7 @@ LONG_BYTES = 512
 
 
 def fingerprints(columns: Sequence[pa.Array]) -> Words:
-    """A fingerprint for each row of `columns`, equal where all values are; of a row with a null it means nothing.
+    """A fingerprint for each row of `columns`, equal where all values are; undefined for a row with a null.
 
     Zero and minus zero are equal, as all NaN are. Whole numbers of any width are equal if they are the same number.
 
@@ -41,7 +41,7 @@ def fingerprints(columns: Sequence[pa.Array]) -> Words:
 
 
 def comparable(column: pa.Array) -> pa.Array:
-    """`column` in a form in which equal keys, and only they, compare as equal."""
+    """`column` in a form in which keys compare as equal if and only if they are."""
     kind = column.type
     if kinds.is_floating(kind):
         return pa.Array.from_buffers(pa.int64(), len(column), [_validity(column), pa.py_buffer(_bits(column))])
@@ -71,7 +71,7 @@ def _column(column: pa.Array) -> Words:
 
 
 def _mixed(words: Words) -> Words:
-    """Each word with its bits spread over all of it."""
+    """Each word with its bits mixed."""
     words = words + _STEP
     words = (words ^ (words >> np.uint64(30))) * _FIRST
     words = (words ^ (words >> np.uint64(27))) * _SECOND
@@ -80,7 +80,7 @@ def _mixed(words: Words) -> Words:
 
 
 def _plain(column: pa.Array) -> np.ndarray[Any, Any]:
-    """The values of numbers, whatever stands in the place of nulls."""
+    """The values of numbers; those of nulls are arbitrary."""
     filled = pc.fill_null(column, 0) if column.null_count else column
     values: np.ndarray[Any, Any] = filled.to_numpy(zero_copy_only=False)
     return values
@@ -103,7 +103,7 @@ def _validity(column: pa.Array) -> pa.Buffer | None:
 
 
 def _texts(column: pa.Array, offset: type) -> Words:
-    """Of texts and bytes, eight bytes of all values at a time."""
+    """Hashes texts and bytes, eight bytes of all values at a time."""
     _, places, data = column.buffers()
     ends = np.frombuffer(places, offset)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     starts, lengths = ends[:-1], np.diff(ends)

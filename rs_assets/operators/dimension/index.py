@@ -1,7 +1,7 @@
 """The index of one version: a file of rows in the order of their keys' fingerprints, mapped into memory.
 
-Rows are sorted by a 64-bit fingerprint of the key. Its first bits say in which bucket of some four rows a key is, the
-next 16 are kept as a tag; what has the tag is compared with the key itself. All processes of a machine share the pages.
+Rows are sorted by a 64-bit fingerprint of the key. Its first bits select a bucket of some four rows, the next 16 are
+kept as a tag; rows with the tag are compared with the key itself. All processes of a machine share the pages.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ TAG = "_rs_tag"
 TAG_BITS = 16
 # Rows of a bucket, as a power of two.
 BUCKET_BITS = 2
-# What offsets of 32 bits reach.
+# The limit of 32-bit offsets.
 SHORT_BYTES = (1 << 31) - 1
 
 Places = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def build_index(table: pa.Table, keys: Sequence[str], folder: Path) -> int:
-    """Write the index of `table` over its fields `keys` into `folder`; the number of rows that it has.
+    """Write the index of `table` over its fields `keys` into `folder`; returns its number of rows.
 
     Rows without a key, null or an empty text, match nothing and are left out. Rows of one key keep their order.
     """
@@ -54,7 +54,7 @@ def build_index(table: pa.Table, keys: Sequence[str], folder: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index that is open; `find` says which rows have some keys, `values` gives fields of those rows."""
+    """An open index; `find` returns the rows of some keys, `values` the fields of those rows."""
 
     rows: pa.RecordBatch
     keys: tuple[str, ...]
@@ -91,7 +91,7 @@ class Index:
         return unpacked(self.rows.column(name).take(pa.array(rows)), self.rows.schema.field(name))
 
     def _tagged(self, prints: Words) -> tuple[Places, Places]:
-        """The first row with the tag of each fingerprint in its bucket, and how many follow."""
+        """The first row with the tag of each fingerprint in its bucket, and the number of rows with it."""
         bits = _bits(self.rows.num_rows)
         bucket, tags = (prints >> np.uint64(64 - bits)).astype(np.int64), _tags(prints, bits)
         begin, end = self.starts[bucket].astype(np.int64), self.starts[bucket + 1].astype(np.int64)
@@ -105,7 +105,7 @@ class Index:
         return firsts, counts
 
     def _bound(self, begin: Places, end: Places, tags: Any, before: Any) -> Places:
-        """Where in each stretch of rows the first one stands whose tag is not `before` the one that is looked for."""
+        """The position in each range of rows of the first tag that is not `before` the wanted one."""
         begin, size = begin.copy(), end - begin
         while len(size) and size.max() > 0:
             half = size >> 1
@@ -126,7 +126,7 @@ class Index:
 
 
 def _bits(rows: int) -> int:
-    """How many bits of a fingerprint name its bucket."""
+    """The number of fingerprint bits that select the bucket."""
     return max(1, (max(rows, 1) - 1).bit_length() - BUCKET_BITS)
 
 
@@ -135,7 +135,7 @@ def _tags(prints: Words, bits: int) -> np.ndarray[Any, np.dtype[np.uint16]]:
 
 
 def _there(keys: Sequence[pa.Array]) -> Any:
-    """Whether all parts of a key are there: neither null nor an empty text."""
+    """Whether a key is complete: no part is null or an empty text."""
     there = np.ones(len(keys[0]), np.bool_)
     for key in keys:
         full = pc.is_valid(key)
@@ -146,20 +146,20 @@ def _there(keys: Sequence[pa.Array]) -> Any:
 
 
 def with_keys(table: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """The rows of `table` that have a key: no part of it is null or an empty text."""
+    """The rows of `table` with a complete key: no part of it is null or an empty text."""
     there = _there([_whole(table[name]) for name in keys])
     return table if there.all() else table.filter(pa.array(there))
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """One array of all chunks."""
+    """All chunks as one array."""
     if column.num_chunks == 1:
         return column.chunk(0)
     return _wide(column).combine_chunks()
 
 
 def _wide(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """With offsets of 64 bits if those of 32 do not reach."""
+    """With 64-bit offsets if those of 32 bits do not reach."""
     if column.nbytes < SHORT_BYTES or not (kinds.is_string(column.type) or kinds.is_binary(column.type)):
         return column
     return column.cast(pa.large_string() if kinds.is_string(column.type) else pa.large_binary())

@@ -1,4 +1,4 @@
-"""Loading a dimension: its rows as an Arrow table, and what tells whether there are other ones by now."""
+"""Loads a dimension as an Arrow table, and detects changes of its origin."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from rs_assets.records.columns import PREFIX
 from rs_assets.records.rows import infer_schema, to_table
 from rs_assets.records.schema import quoted
 
-# What the names of files begin with that are hidden, for Spark as for Arrow.
+# Prefixes of hidden files, for Spark as for Arrow.
 HIDDEN = (".", "_")
 # How Spark reads the formats that it parses for us: a record that does not fit fails the load.
 OPTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "json": {"mode": "FAILFAST"},
-        # A line with too many values is found by a parser that looks at all of them.
+        # Only a parser that reads all columns finds a line with too many values.
         "csv": {"mode": "FAILFAST", "escape": '"', "columnPruning": "false"},
     }
 )
@@ -44,11 +44,11 @@ class Loader(Protocol):
     """Reads one dimension."""
 
     def mark(self) -> str | None:
-        """What tells of a change, None if only a load can. RsError or OSError if the origin is not there."""
+        """A text that changes with the origin, None if only a load shows changes. RsError or OSError if that fails."""
         ...
 
     def load(self, schema: StructType | None) -> pa.Table:
-        """All rows, with the fields of `schema` at least; without one as they are."""
+        """All rows, with at least the fields of `schema`; without one as they are."""
         ...
 
 
@@ -67,13 +67,13 @@ class FileLoader:
         return ";".join(f"{name}:{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ino}" for name, stat in stats)
 
     def load(self, schema: StructType | None) -> pa.Table:
-        """The rows as they are when the file does not change meanwhile; SourceReadError if it does."""
+        """The rows, if the file does not change during the load; SourceReadError if it does."""
         before = self.mark()
         table = self._parquet(schema) if self.origin.format == "parquet" else self._parsed(schema)
         if self.mark() != before:
             raise SourceReadError(
                 "the file was changed while it was read",
-                remedy="write a new file beside it and rename it into its place",
+                remedy="write a new file next to it and rename it",
                 file=self.origin.path,
             )
         return table
@@ -83,8 +83,8 @@ class FileLoader:
         path = Path(self.origin.path)
         if path.is_file() and path.name.startswith(HIDDEN):
             raise SourceReadError(
-                "Spark passes over files whose names begin with a dot or an underscore",
-                remedy="give the file of the dimension another name",
+                "Spark skips files whose names begin with a dot or an underscore",
+                remedy="give the dimension's file another name",
                 file=path,
             )
         if self.origin.format == "csv":
@@ -94,7 +94,7 @@ class FileLoader:
         return reader.format(self.origin.format).load(as_glob(self.origin.path)).toArrow()
 
     def _by_columns(self, schema: StructType) -> Mapping[Columns, list[Path]]:
-        """The files by the columns that they have; SourceReadError names one whose header lacks a field."""
+        """The files by their columns; SourceReadError names one whose header lacks a field."""
         path, found = Path(self.origin.path), dict[Columns, list[Path]]()
         declared = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema)
         by_place = Columns(tuple(range(len(schema))), len(schema))
@@ -107,7 +107,7 @@ class FileLoader:
         return found
 
     def _csv(self, schema: StructType, columns: Columns, files: Sequence[Path]) -> pa.Table:
-        """The rows of files whose fields are found in the same columns."""
+        """The rows of files with the same columns."""
         fields = dict(zip(columns.places, schema.fields, strict=True))
         there = [fields.get(place, StructField(f"{PREFIX}{place}", StringType())) for place in range(columns.width)]
         reader = (
@@ -140,12 +140,12 @@ class DeltaLoader:
 
 @dataclass(frozen=True, slots=True)
 class FunctionLoader:
-    """What a function of the user's gives."""
+    """The result of a user function."""
 
     origin: LoaderOrigin
 
     def mark(self) -> None:
-        """Only a call tells."""
+        """A change is seen by a call only."""
 
     def load(self, schema: StructType | None) -> pa.Table:
         """The rows of one call."""
@@ -153,7 +153,7 @@ class FunctionLoader:
             rows = self.origin.call()
             return rows if isinstance(rows, pa.Table) else table_of(list(rows), schema)
         except (SystemExit, CancelledError) as error:
-            # They would end the thread that loads, without a word.
+            # They would silently end the loading thread.
             raise SourceReadError(
                 f"{self.origin.text} has raised {type(error).__name__}",
                 remedy="raise an exception of another kind when a load fails",
@@ -168,7 +168,7 @@ def table_of(rows: list[Mapping[str, Any]], schema: StructType | None) -> pa.Tab
 
 
 def loader_of(dimension: Dimension, spark: SparkSession, table: Callable[[str], str]) -> Loader:
-    """The loader of a dimension; `table` gives the path of a Delta table."""
+    """The loader of a dimension; `table` returns the path of a Delta table."""
     match dimension.origin:
         case FileOrigin() as origin:
             return FileLoader(origin, spark)
@@ -181,9 +181,9 @@ def loader_of(dimension: Dimension, spark: SparkSession, table: Callable[[str], 
 
 
 def loaded(loader: Loader, schema: StructType | None, *, step: str) -> tuple[pa.Table, StructType]:
-    """The rows of a dimension with exactly the fields of `schema`, or of the one they have; RsError if that fails.
+    """The rows of a dimension with exactly the fields of `schema`, or all fields without one; RsError if that fails.
 
-    SchemaError names the first field that is not there, or whose values do not fit.
+    SchemaError names the first field that is missing or whose values do not fit.
     """
     try:
         table = loader.load(schema)
@@ -192,7 +192,7 @@ def loaded(loader: Loader, schema: StructType | None, *, step: str) -> tuple[pa.
     except Exception as error:
         raise SourceReadError(
             f"the dimension of step {step!r} cannot be loaded: {_innermost(error)}",
-            remedy="see that it is there, can be read, and has the fields of its schema",
+            remedy="check that it exists, is readable, and has the fields of its schema",
             step=step,
         ) from error
     schema = schema or _found(table, step)
@@ -205,13 +205,13 @@ def _found(table: pa.Table, step: str) -> StructType:
     except (PySparkException, TypeError, ValueError) as error:
         raise SchemaError(
             f"the dimension of step {step!r} has a type that Spark does not know: {_first_line(error)}",
-            remedy="declare a schema with types of Spark, or give other ones",
+            remedy="declare a schema with types of Spark, or load other types",
             step=step,
         ) from error
 
 
 def conformed(table: pa.Table, schema: StructType, *, step: str) -> pa.Table:
-    """`table` with exactly the fields of `schema`, none of its values changed."""
+    """`table` with exactly the fields of `schema`; no value changes."""
     wanted = to_arrow_schema(schema, timezone="UTC")
     columns = []
     for field in wanted:
@@ -227,7 +227,7 @@ def conformed(table: pa.Table, schema: StructType, *, step: str) -> pa.Table:
         except pa.ArrowException as error:
             raise SchemaError(
                 f"field {field.name!r} of the dimension of step {step!r} does not fit its type: {_first_line(error)}",
-                remedy="mend the rows, or declare another type",
+                remedy="correct the rows, or declare another type",
                 step=step,
             ) from error
     return pa.table(columns, names=list(wanted.names))
@@ -242,7 +242,7 @@ def _seen(folder: Path) -> Iterator[Path]:
 
 
 def _innermost(error: BaseException) -> str:
-    """What is the matter; of an error of Java its innermost cause."""
+    """The message; of a Java error that of its innermost cause."""
     causes = re.findall(r"^Caused by: (?:[\w.$]+: )?([^\n]{1,200})", str(error), re.MULTILINE)
     return causes[-1] if causes else _first_line(error)
 

@@ -1,4 +1,4 @@
-"""The function that Spark's Python workers look rows up with: keys in, the rows that equal each key out."""
+"""The lookup function of Spark's Python workers: keys in, the rows that equal each key out."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rs_assets.errors import CheckpointError, EngineError
 from rs_assets.operators.dimension.index import Index
 from rs_assets.operators.dimension.notes import Versions
 
-# The local property of Spark's that carries the versions of a batch to its tasks.
+# The local property of Spark that carries the versions of a batch to its tasks.
 PROPERTY = "rs_assets.dimensions"
-# Maps of files that a worker keeps open: of both sides of a change, for a few dimensions.
+# Mapped files that a worker keeps open: both versions of a change, for a few dimensions.
 MAPPED = 8
 
 _open: OrderedDict[Path, Index] = OrderedDict()
@@ -28,9 +28,9 @@ _open: OrderedDict[Path, Index] = OrderedDict()
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What a worker runs. `root` has the versions of the step's dimension; `version` None: the batch says which.
+    """Runs in a worker. `root` has the versions of the step's dimension; `version` None: that of the batch.
 
-    Keys come as the columns `keys` of the dimension, what goes out are lists of structs with the fields `fields`.
+    Keys come as the columns `keys` of the dimension, results are lists of structs with the fields `fields`.
     """
 
     step: str
@@ -40,13 +40,13 @@ class Lookup:
     version: str | None = None
 
     def column(self, keys: Sequence[Column], schema: StructType) -> Column:
-        """The rows that equal `keys`, as an array of structs of `schema`; computed once where it stands."""
+        """The rows that equal `keys`, as an array of structs of `schema`; computed once per use."""
         look = self.find
 
         def found(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
             return look(batches)
 
-        # Not deterministic: what is found hangs on the version of the batch.
+        # Not deterministic: the result depends on the version of the batch.
         made: Column = arrow_udf(found, ArrayType(schema)).asNondeterministic()(*keys)  # type: ignore[call-overload]
         return made
 
@@ -55,7 +55,7 @@ class Lookup:
         with wired():
             index = self._index()
             for keys in batches:
-                # Spark hands a single column over as it is.
+                # Spark passes a single column as it is.
                 ends, rows = index.find(keys if isinstance(keys, tuple) else (keys,))
                 values = [index.values(name, rows) for name in self.fields]
                 structs = pa.StructArray.from_arrays(values, names=list(self.fields))
@@ -79,14 +79,14 @@ class Lookup:
         return _open[folder]
 
     def _version(self) -> str:
-        """The version that was noted for the batch, of which this is a task."""
+        """The version recorded for the batch of this task."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
         told = context.getLocalProperty(PROPERTY) if context is not None else None
         noted: Versions = orjson.loads(told) if told else {}
         if self.step not in noted:
-            raise EngineError(f"no version of the dimension was noted for this batch of step {self.step!r}")
+            raise EngineError(f"no version of the dimension was recorded for this batch of step {self.step!r}")
         return noted[self.step]
 
 

@@ -1,4 +1,4 @@
-"""Which version of each dimension the batches of a query use: noted on disk before a batch is computed."""
+"""The dimension versions that each batch of a query uses: recorded on disk before a batch is computed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rs_assets.common.files import write_atomically
 from rs_assets.errors import CheckpointError
 
 FILE = "dimensions.json"
-# Versions by the name of the step that looks rows up in them.
+# Versions by the name of the lookup step.
 Versions = Mapping[str, str]
 
 
 @dataclass(slots=True)
 class DimensionNotes:
-    """The notes of the query in `folder`; an entry holds from its batch on, until the next one.
+    """The records of the query in `folder`; an entry holds from its batch on, until the next one.
 
-    Batches up to `again` are computed a second time, because the query went back: they use what they used before, over
-    the rows that they had: `plans` has where each source, by its stored name, ended in each of them.
+    Batches up to `again` are computed a second time, because the query was rolled back: they use their former versions,
+    over their former rows: `plans` has the end of each source, by its stored name, in each of them.
     """
 
     folder: Path
@@ -31,7 +31,7 @@ class DimensionNotes:
 
     @classmethod
     def load(cls, folder: Path) -> DimensionNotes:
-        """The notes in a query's folder, none if it has none; CheckpointError if the file is damaged."""
+        """The records in a query's folder, empty if there are none; CheckpointError if the file is damaged."""
         path = folder / FILE
         if not path.exists():
             return cls(folder)
@@ -42,60 +42,60 @@ class DimensionNotes:
             return cls(folder, int(stored["again"]), plans, entries)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(
-                "the notes of which version of a dimension each batch used are damaged",
+                "the record of the dimension versions that each batch used is damaged",
                 remedy="restore the file from a copy; without it a batch that was cut short might change",
                 file=path,
             ) from error
 
     def of(self, batch_id: int) -> Versions:
-        """The versions in use at a batch, {} if none are noted."""
+        """The versions in use at a batch, {} if none are recorded."""
         found = max((batch for batch in self._entries if batch <= batch_id), default=None)
         return {} if found is None else self._entries[found]
 
     def begun(self, batch_id: int) -> Versions:
-        """The versions that came into use with just this batch."""
+        """The versions that came into use with exactly this batch."""
         before, now = self.of(batch_id - 1), self.of(batch_id)
         return {step: name for step, name in now.items() if before.get(step) != name}
 
     @property
     def named(self) -> frozenset[str]:
-        """All versions that some batch may ask for, of all steps."""
+        """All versions that some batch may use, of all steps."""
         return frozenset(name for noted in self._entries.values() for name in noted.values())
 
     @property
     def steps(self) -> frozenset[str]:
-        """The steps of which some batch may ask for a version."""
+        """The steps whose versions some batch may use."""
         return frozenset(step for noted in self._entries.values() for step in noted)
 
     def note(self, batch_id: int, versions: Versions, *, first: int = 0) -> None:
-        """Write down what a batch and those after it use; entries that only batches before `first` need are dropped."""
+        """Record the versions of a batch and later ones; entries that only batches before `first` need are dropped."""
         base = max((batch for batch in self._entries if batch <= first), default=-1)
         kept = {batch: noted for batch, noted in self._entries.items() if base <= batch < batch_id}
         self._entries = {**kept, batch_id: dict(versions)}
         self.save()
 
     def end_repeating(self) -> None:
-        """No batch is computed a second time any more."""
+        """From now on no batch is computed a second time."""
         self.again, self.plans = -1, {}
         self.save()
 
     def save(self) -> None:
-        """Make the notes durable."""
+        """Make the records durable."""
         stored = {"again": self.again, "entries": sorted(self._entries.items()), "plans": sorted(self.plans.items())}
         data = orjson.dumps(stored)
         write_atomically(self.folder / FILE, data)
 
 
 def notes_of(job: Path) -> tuple[DimensionNotes, ...]:
-    """The notes of all queries, and of all generations, in the folder of a job; CheckpointError for damaged ones."""
+    """The records of all queries, and of all generations, in the folder of a job; CheckpointError for damaged ones."""
     return tuple(DimensionNotes.load(path.parent) for path in job.glob(f"g*/*/{FILE}"))
 
 
 def repeat(folder: Path, plans: Mapping[int, Mapping[str, str]]) -> None:
-    """Let the query in `folder` use for the batches of `plans` what they used before, over the rows that they had."""
+    """Let the query in `folder` use the former versions for the batches of `plans`, over their former rows."""
     if (folder / FILE).exists():
         notes = DimensionNotes.load(folder)
-        # Of a return before this one more may be left to be computed again.
+        # An earlier rollback may have left batches to be computed again.
         notes.plans |= {batch: dict(ends) for batch, ends in plans.items()}
         notes.again = max(notes.plans, default=-1)
         # The copy of a query may share its files with the original.
@@ -104,6 +104,6 @@ def repeat(folder: Path, plans: Mapping[int, Mapping[str, str]]) -> None:
 
 
 def forget_repeating(folder: Path) -> None:
-    """Let the query in `folder` read whatever comes next: what its batches of before had read is written again."""
+    """Let the query in `folder` read new input: the input of its earlier batches has been written again."""
     if (folder / FILE).exists():
         DimensionNotes.load(folder).end_repeating()

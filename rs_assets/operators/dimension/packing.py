@@ -1,4 +1,4 @@
-"""Texts and bytes of a version in less room: how a column is kept, and how some of its values are had again."""
+"""Compact storage for text and bytes of a version: packs a column, and unpacks some of its values."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 
 from rs_assets.operators.dimension.hashing import OFFSETS
 
-# The key in a field's metadata that says how it is kept. Without it values are kept as they are.
+# The key in a field's metadata with the encoding. Without it values are stored as they are.
 FORM: Final = b"rs_form"
-# All values are of one length: no offsets. All are of lower-case hexadecimal digits besides: two in a byte.
+# All values have one length: no offsets. And all are lower-case hexadecimal digits: two in a byte.
 FIXED, HEX = b"fixed", b"hex"
-# Values that many rows have are looked for in so many of them.
+# The sample size when looking for frequent values.
 SAMPLE = 100_000
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 # The digit of each byte, 255 for none; and the two bytes of each pair of digits.
@@ -25,7 +25,7 @@ _WHOLE = (pa.int8(), pa.int16(), pa.int32())
 
 
 def packed(column: pa.Array, name: str) -> tuple[pa.Array, pa.Field]:
-    """`column` in the smallest form there is for it, and its field in the file.
+    """`column` in its smallest encoding, and its field in the file.
 
     >>> array, field = packed(pa.array(["00ff", "abcd"]), "id")
     >>> array.type, unpacked(array, field).to_pylist()
@@ -41,7 +41,7 @@ def packed(column: pa.Array, name: str) -> tuple[pa.Array, pa.Field]:
 
 
 def unpacked(column: pa.Array, field: pa.Field) -> pa.Array:
-    """Values that were taken out of a packed column, as they were."""
+    """Values taken out of a packed column, in their original form."""
     form, _, kind = (field.metadata or {}).get(FORM, b"").partition(b" ")
     if isinstance(column, pa.DictionaryArray):
         return column.dictionary_decode()
@@ -57,7 +57,7 @@ def unpacked(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _even(column: pa.Array) -> tuple[pa.Array, bytes]:
-    """`column` without offsets, if all values are of one length."""
+    """`column` without offsets, if all values have one length."""
     places: Any = np.frombuffer(column.buffers()[1], OFFSETS[column.type])
     ends = places[column.offset : column.offset + len(column) + 1]
     width = int(ends[1] - ends[0])

@@ -1,4 +1,4 @@
-"""Dimensions as data: where a table comes from, what its rows are, and how often it is looked at."""
+"""Dimensions as data: the origin of a table, its rows, and how often it is checked for changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rs_assets.errors import TopologyError
 from rs_assets.records.schema import Schema, schema_text
 
 FileFormat = Literal["json", "csv", "parquet"]
-# How often a file or a Delta table is looked at, and how often is loaded what only a load tells of.
+# The interval of checks of a file or a Delta table, and of loads where only a load shows changes.
 LOOK, RELOAD = timedelta(seconds=10), timedelta(hours=1)
 
 
@@ -34,7 +34,7 @@ class FileOrigin:
 
 @dataclass(frozen=True, slots=True)
 class DeltaOrigin:
-    """A Delta table: a plain name of the pipeline's own tables, a path or a URI."""
+    """A Delta table: the name of a table of the pipeline's own, a path or a URI."""
 
     table: str
 
@@ -46,7 +46,7 @@ class DeltaOrigin:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseOrigin:
-    """A table of a database, or what a query of it gives; the url is never shown, compared or written down."""
+    """A table of a database, or the result of a query; the url is never shown, compared or written down."""
 
     url: Deferred = field(repr=False, compare=False)
     table: str | None
@@ -60,7 +60,7 @@ class DatabaseOrigin:
 
 @dataclass(frozen=True, slots=True)
 class LoaderOrigin:
-    """A function that gives all rows."""
+    """A function that returns all rows."""
 
     call: Callable[[], Any]
 
@@ -75,10 +75,10 @@ Origin = FileOrigin | DeltaOrigin | DatabaseOrigin | LoaderOrigin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dimension:
-    """A table that rows of a stream are looked up in. It is small against the stream, and changes seldom.
+    """A lookup table for the rows of a stream. It is small compared to the stream, and rarely changes.
 
-    Made by `from_file` and the like. Each load is a version that never changes; a batch uses one version of it, the
-    newest when it begins, and the same one if it is computed again.
+    Made by `from_file` and the like. Each load is an immutable version; a batch uses one version, the newest when it
+    begins, and the same one if it is computed again.
     """
 
     origin: Origin
@@ -87,7 +87,7 @@ class Dimension:
     may_be_empty: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a pause that is none."""
+        """Refuse an invalid interval."""
         if not isinstance(self.every, timedelta) or self.every <= timedelta(0):
             raise TopologyError(f"every= of a dimension is {self.every!r}", remedy="write it as every=Time.minutes(5)")
 
@@ -104,10 +104,10 @@ class Dimension:
     ) -> Self:
         """The rows of a file: lines of JSON or CSV, or Parquet (also a folder of such files).
 
-        `schema` must be given for JSON and CSV; of Parquet it may pick some of the columns. Fields of CSV are found by
-        name in the `header` of each file, in any order, and without one by place. Every so often (`every`)
-        the file is looked at, and loaded again if its size or time has changed; replace it by a rename, so that nobody
-        finds a part of it. A relative path is meant from the project. TopologyError for another format.
+        `schema` must be given for JSON and CSV; of Parquet it may select some of the columns. Fields of CSV are matched
+        by name in the `header` of each file, in any order, and without one by position. The file is checked at the
+        interval `every`, and loaded again if its size or time has changed; replace it by a rename, so that no reader
+        sees a part of it. A relative path is relative to the project. TopologyError for another format.
 
         >>> Dimension.from_file("/data/users.jsonl", schema="user string, tier string").text
         'json /data/users.jsonl'
@@ -137,10 +137,10 @@ class Dimension:
         every: timedelta = LOOK,
         may_be_empty: bool = False,
     ) -> Self:
-        """The rows of a Delta table, taken up when its version has changed.
+        """The rows of a Delta table, loaded again when its version has changed.
 
         `table` is named as for `to_delta`: a plain name is one of the namespace's tables in the home, others are paths
-        or URIs. `schema` may pick some of the columns; without one all are taken, and later versions must have them.
+        or URIs. `schema` may select some of the columns; without one all are loaded, and later versions must have them.
 
         >>> Dimension.from_delta("users").text
         'delta users'
@@ -159,11 +159,12 @@ class Dimension:
         every: timedelta = RELOAD,
         may_be_empty: bool = False,
     ) -> Self:
-        """The rows of a table (`table`, or `schema.table`) or of a query (`sql`) of any database that SQLAlchemy knows.
+        """The rows of a table (`table`, or `schema.table`) or of a query (`sql`) of any database of SQLAlchemy.
 
-        It is read whole, by one statement, every so often (`every`). `url` is text or, better, Dagster's `EnvVar`,
-        which is looked up at each load; it is never shown. Values must be of the types of `schema`; without one, types
-        are those of the first load. Times without a zone are UTC. TopologyError for both of `table` and `sql`, or none.
+        It is read completely, by one statement, at the interval `every`. `url` is text or, better, Dagster's `EnvVar`,
+        which is resolved at each load; it is never shown. Values must be of the types of `schema`; without one, types
+        are those of the first load. Times without a zone are UTC. TopologyError unless exactly one of `table` and `sql`
+        is given.
 
         >>> Dimension.from_database("sqlite:///users.db", table="users").text
         'database table users'
@@ -187,7 +188,7 @@ class Dimension:
         every: timedelta = RELOAD,
         may_be_empty: bool = False,
     ) -> Self:
-        """The rows that `loader` gives: dicts, or an Arrow table. It is called every so often, on a thread of its own.
+        """The rows that `loader` returns: dicts, or an Arrow table. It is called at the interval `every`, in a thread.
 
         Values must be of the types of `schema`; without one, types are those of the first load.
 
@@ -203,8 +204,8 @@ class Dimension:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The declared fields, None if they are found out by the first load or only Spark can read them."""
-        # Here: a pipeline without a dimension is built without Arrow.
+        """The declared fields, None if the first load infers them or only Spark can parse them."""
+        # Imported here: a pipeline without a dimension is built without Arrow.
         from rs_assets.records.ddl import arrow_schema
 
         known = arrow_schema(self.schema) if self.schema is not None else None
@@ -212,5 +213,5 @@ class Dimension:
 
     @property
     def text(self) -> str:
-        """Where it comes from, for people; never with a secret."""
+        """A readable name of the origin, without secrets."""
         return self.origin.text

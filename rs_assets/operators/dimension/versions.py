@@ -1,4 +1,4 @@
-"""The versions of a dimension on disk: folders that never change, each made whole before it gets its name."""
+"""The versions of a dimension on disk: immutable folders, each complete before it gets its name."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from rs_assets.operators.dimension.index import build_index
 
 FACTS = "version.json"
 HIDDEN = "."
-# The number of a version, from the name of its folder; what is called otherwise is none.
+# The number of a version, from the name of its folder; other names are not versions.
 NAMED = re.compile(r"v(\d{6,})-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """What is known of a version. `digest` covers its rows, `mark` is what the origin was told by when it was loaded.
+    """The facts of a version. `digest` covers its rows, `mark` identifies the state of the origin when it was loaded.
 
-    `shape` tells its fields and keys, `origin` where it came from: other versions do for a batch only if they have the
-    same shape. `bytes` is what its files take, `loaded_at` is ISO text in UTC.
+    `shape` are its fields and keys, `origin` its origin: other versions may replace it for a batch only if they have
+    the same shape. `bytes` is the size of its files, `loaded_at` is ISO text in UTC.
     """
 
     number: int
@@ -43,12 +43,12 @@ class Version:
 
     @property
     def name(self) -> str:
-        """The name of its folder, and what notes call it."""
+        """The name of its folder, which records refer to."""
         return f"v{self.number:06d}-{self.digest[:12]}"
 
 
 def shape_of(schema: pa.Schema, keys: Sequence[str]) -> str:
-    """The fields of a version, and those that it is looked up by.
+    """The fields of a version, and its keys.
 
     >>> shape_of(pa.schema([("user", pa.string()), ("age", pa.int32())]), ["user"])
     'user string, age int32 by user'
@@ -63,11 +63,11 @@ class VersionStore:
     root: Path
 
     def folder(self, name: str) -> Path:
-        """Where a version lies."""
+        """The folder of a version."""
         return self.root / name
 
     def named(self, name: str) -> Version | None:
-        """The version of this name, None if it is not there or its facts cannot be read."""
+        """The version of this name, None if it does not exist or its facts cannot be read."""
         try:
             facts = orjson.loads((self.folder(name) / FACTS).read_bytes())
             found = Version(**facts)
@@ -76,14 +76,14 @@ class VersionStore:
         return found if found.name == name and _size(self.folder(name)) == found.bytes else None
 
     def newest(self, shape: str, origin: str) -> Version | None:
-        """The version that was added last, of those of this shape and origin."""
+        """The latest version of this shape and origin."""
         found = (self.named(name) for name in reversed(self._names()))
         return next((v for v in found if v is not None and (v.shape, v.origin) == (shape, origin)), None)
 
     def add(self, table: pa.Table, keys: Sequence[str], *, origin: str = "", mark: str | None = None) -> Version:
-        """Keep `table` as a version; the newest one is returned instead if it has the same rows.
+        """Store `table` as a version; the newest one is returned instead if it has the same rows.
 
-        A process that is killed meanwhile leaves no version. CheckpointError if it cannot be written.
+        A killed process leaves no version. CheckpointError if it cannot be written.
         """
         folder = self.root / f"{HIDDEN}{uuid.uuid4().hex}.tmp"
         try:
@@ -92,7 +92,7 @@ class VersionStore:
         except OSError as error:
             raise CheckpointError(
                 f"a version of a dimension cannot be written: {error.strerror or error}",
-                remedy="see to the disk and to the permissions",
+                remedy="check the disk and the permissions",
                 file=self.root,
             ) from error
         finally:
@@ -121,22 +121,22 @@ class VersionStore:
         return version
 
     def prune(self, needed: Collection[str]) -> tuple[str, ...]:
-        """Remove all versions but the `needed` ones; the names of those that went."""
+        """Remove all versions but the `needed` ones; returns the names of the removed ones."""
         gone = tuple(name for name in self._names() if name not in needed)
         for name in gone:
-            # Renamed first: what is half removed is no version.
+            # Renamed first: a half removed folder must not look like a version.
             hidden = self.folder(f"{HIDDEN}{name}.tmp")
             self.folder(name).rename(hidden)
             shutil.rmtree(hidden, ignore_errors=True)
         return gone
 
     def sweep(self) -> None:
-        """Remove what processes that were killed have left."""
+        """Remove the files of killed processes."""
         for folder in self.root.glob(f"{HIDDEN}*.tmp"):
             shutil.rmtree(folder, ignore_errors=True)
 
     def _names(self) -> list[str]:
-        """In the order of their numbers, which may have more digits than others."""
+        """In the order of their numbers, which may differ in length."""
         there = (path.name for path in self.root.glob("v*-*") if NAMED.fullmatch(path.name) and path.is_dir())
         return sorted(there, key=lambda name: (_number(name), name))
 
@@ -155,7 +155,7 @@ def _digest(folder: Path) -> str:
 
 
 def _size(folder: Path) -> int:
-    """The bytes of its files, but for the facts."""
+    """The size of its files, without the facts."""
     return sum(file.stat().st_size for file in folder.iterdir() if file.name != FACTS)
 
 

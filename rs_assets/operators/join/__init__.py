@@ -1,1 +1,1 @@
-"""The join family: how two streams are joined, and what that means in Spark."""
+"""The join family: joins of two streams, and their translation to Spark."""

@@ -1,4 +1,4 @@
-"""Joins that Spark itself does not do, by the processors that do them."""
+"""Joins by our processors, for those that Spark's operators do not support."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rs_assets.records.schema import quoted
 from rs_assets.spark.processor.session import check_types, processors_of
 
 RETRACTED = f"{PREFIX}retracted"
-# A processor that waits for the end of input knows it a day before the time that stands for it.
+# A processor that waits for the end of input recognises it a day before the time that represents it.
 END = END_OF_TIME - timedelta(days=1)
 PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 MICROSECOND, MILLISECOND = timedelta(microseconds=1), timedelta(milliseconds=1)
@@ -50,8 +50,8 @@ def _row(frame: DataFrame) -> Column:
 def processed_join(united: DataFrame, spec: JoinSpec) -> DataFrame:
     """The rows of a join of both sides in `united`, which carries EVENT_TIME and its watermark.
 
-    With `early` they have the column `retracted`: whether a row takes back one without partner. TopologyError for a
-    condition that nobody but Spark's own operators can compute.
+    With `early` they have the column `retracted`: whether a row retracts an unmatched one. TopologyError for a
+    condition that only Spark's own operators can compute.
     """
     left, right = (_struct(united, side) for side in (LEFT, RIGHT))
     for kind in (left, right):
@@ -71,7 +71,7 @@ def _struct(united: DataFrame, side: str) -> StructType:
 
 
 def _done(keyed: DataFrame, spec: JoinSpec, ours: Sequence[str], theirs: Sequence[str]) -> Any:
-    """What the processor makes of the rows."""
+    """The processor's output."""
     processors, frame = processors_of(keyed), keyed._jdf  # noqa: SLF001  there is no public way
     if isinstance(spec.bound, AsOf):
         tolerance = spec.bound.tolerance
@@ -124,13 +124,13 @@ def _keyed(united: DataFrame, spec: JoinSpec) -> DataFrame:
     if isinstance(spec.bound, Interval | AsOf):
         return rows.select(EVENT_TIME, LEFT, RIGHT, guard, *fields)
     assert spec.bound is not None  # noqa: S101  refused when it is built
-    # Only the window carries the mark of the event time: rows are late when it is over.
+    # Only the window has the event-time metadata: rows are late when it is over.
     plain = F.timestamp_micros(F.unix_micros(EVENT_TIME)).alias(EVENT_TIME)
     return rows.select(plain, LEFT, RIGHT, guard, *fields, assigned(spec.bound, spec.lag).alias(WINDOW))
 
 
 def _key_names(fields: Sequence[str]) -> list[str]:
-    """Names of keys in state: those of the left side, as far as Spark can write them there."""
+    """Names of keys in state: those of the left side, if Spark can write them there."""
     taken = {"guard", LEFT, RIGHT, WINDOW.casefold(), PART}
     names = []
     for place, field in enumerate(fields):

@@ -12,7 +12,7 @@ from rs_assets.operators.window.durations import checked_duration
 from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
 
 JoinType = Literal["inner", "left", "right", "full", "semi", "anti"]
-# Those whose rows have the fields of both sides; the others keep rows of the left side as they are.
+# Kinds whose rows have the fields of both sides; the others keep rows of the left side as they are.
 OF_BOTH = frozenset({"inner", "left", "right", "full"})
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -21,7 +21,7 @@ PREFIXED = "put another prefix before the right side's fields: prefix='right_'"
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """How far apart in time two rows may lie, both ends included: `-before <= right - left <= after`.
+    """The distance in time of two rows, both ends included: `-before <= right - left <= after`.
 
     `before` is how long before the left row the right one may be, `after` how long after it. One of them may be
     negative: `Interval.of(before=Time.seconds(-2), after=Time.seconds(5))` takes right rows from 2 to 5 s later.
@@ -35,7 +35,7 @@ class Interval:
     after: timedelta
 
     def __post_init__(self) -> None:
-        """Refuse what is no duration of whole milliseconds, and an interval that holds no time."""
+        """Refuse anything but durations of whole milliseconds, and an empty interval."""
         for name, value in (("before", self.before), ("after", self.after)):
             if not isinstance(value, timedelta) or value % MILLISECOND:
                 raise TopologyError(
@@ -44,7 +44,7 @@ class Interval:
                 )
         if self.before + self.after < timedelta(0):
             raise TopologyError(
-                f"an interval from {-self.before} to {self.after} holds no time",
+                f"an interval from {-self.before} to {self.after} is empty",
                 remedy="before + after must be zero or more",
             )
 
@@ -60,7 +60,7 @@ class Interval:
 
     @property
     def reach(self) -> timedelta:
-        """How long after a row its last partner may come, by event time; at least zero."""
+        """How long after a row its last match may come, by event time; at least zero."""
         return max(self.before, self.after, timedelta(0))
 
 
@@ -71,13 +71,13 @@ class AsOf:
     tolerance: timedelta | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a tolerance that is none."""
+        """Refuse an invalid tolerance."""
         if self.tolerance is not None:
             checked_duration(self.tolerance, what="the tolerance of an as-of join", least=timedelta(0))
 
 
 Within = timedelta | Interval | TumblingWindow | HoppingWindow | None
-# The same with a plain duration made an interval.
+# The same with a plain duration converted to an interval.
 Bound = Interval | TumblingWindow | HoppingWindow | None
 AnyBound = Bound | AsOf
 

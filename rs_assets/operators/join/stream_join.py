@@ -1,4 +1,4 @@
-"""Spark's stream-stream join, with keys of its own against what Spark takes for equal."""
+"""Spark's stream-stream join, with corrected equality of keys."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from rs_assets.records.columns import EVENT_TIME, PREFIX, visible
 from rs_assets.records.schema import quoted
 
 LEFT, RIGHT = "left", "right"
-# 0 where all keys of a row are there, else 1 on the left and 2 on the right side: Spark's full outer join takes null
-# for equal to null. Behind the join it tells whether a row of the right side is there.
+# 0 where a row has all keys, else 1 on the left and 2 on the right side: Spark's full outer join treats nulls as equal.
+# After the join it shows whether there is a row of the right side.
 GUARD = f"{PREFIX}guard"
-# The event time without Spark's mark: for comparisons from which nothing about state must follow.
+# The event time without Spark's metadata: for comparisons that must not affect state.
 PLAIN_TIME = f"{PREFIX}plain_time"
 RENAMED = "rename it before, or join rows of windows by their times: within=Time.seconds(0), time_field='start_time'"
-# What Spark calls the stores with the rows of each side.
+# Spark's names of the stores with the rows of each side.
 STORES: Final[Mapping[str, str]] = {side: f"{side}-keyWithIndexToValue" for side in (LEFT, RIGHT)}
 SPARKS: Final[Mapping[JoinType, str]] = {
     "inner": "inner",
@@ -34,16 +34,16 @@ SPARKS: Final[Mapping[JoinType, str]] = {
     "right": "rightOuter",
     "full": "fullOuter",
     "semi": "leftSemi",
-    # Spark has no anti join of streams: rows that found a partner are dropped behind a left one.
+    # Spark has no anti join of streams: matched rows are dropped after a left join.
     "anti": "leftOuter",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinSpec:
-    """Pairs of keys, kind, bound, fields with the times, condition, and how far EVENT_TIME lies behind those times.
+    """Pairs of keys, kind, bound, fields with the times, condition, and how far EVENT_TIME lags those times.
 
-    Only processors know `early`, whether rows without partner come at once, and the `longest_delay` of a watermark.
+    Only processors use `early`, whether unmatched rows are emitted at once, and the `longest_delay` of a watermark.
     """
 
     on: Sequence[tuple[str, str]]
@@ -69,7 +69,7 @@ def stream_join(left: DataFrame, right: DataFrame, spec: JoinSpec) -> DataFrame:
 
 
 def _side(frame: DataFrame, keys: Sequence[str], spec: JoinSpec, *, absent: int) -> DataFrame:
-    """The fields of one side, its guard, and what its place in time is told by."""
+    """The fields of one side, its guard, and the columns that place it in time."""
     columns = [F.col(quoted(name)) for name in visible(frame.columns)]
     missing = [_missing(frame, name) for name in keys]
     guard = F.when(reduce(or_, missing), F.lit(absent)).otherwise(F.lit(0)).alias(GUARD)
@@ -97,9 +97,9 @@ def _condition(spec: JoinSpec) -> Column:
 
 
 def _of_pairs(spec: JoinSpec) -> Column:
-    """The condition, such that Spark takes it for one of pairs where rows without partner are kept.
+    """The condition, in a form that Spark applies to pairs in joins that emit unmatched rows.
 
-    Where it names one side alone, Spark would lose rows of that side that meet it and have no partner.
+    If it used one side alone, Spark would lose unmatched rows of that side that fulfil it.
     """
     assert spec.condition is not None  # noqa: S101  asked for before
     if spec.how in {"inner", "semi"}:
@@ -108,17 +108,17 @@ def _of_pairs(spec: JoinSpec) -> Column:
 
 
 def keys_of(on: Sequence[tuple[str, str]], bound: AnyBound) -> tuple[str, ...]:
-    """What the fields of a key in state are, in the order of the conditions: guard, keys of the left side, place."""
+    """The fields of a key in state, in the order of the conditions: guard, keys of the left side, window."""
     exact = isinstance(bound, Interval) and bound.exact
     place = ("time",) if exact else () if bound is None or isinstance(bound, Interval) else ("window",)
     return ("guard", *(left for left, _ in on), *place)
 
 
 def _near(bound: AnyBound) -> list[Column]:
-    """That two rows lie near each other.
+    """The condition that two rows are near each other in time.
 
-    Spark learns from comparisons of the marked times when it may forget a row. It must not forget one in the batch in
-    which it comes, before it has met its partners there: therefore those reach at least from and to the row's own time.
+    Spark derives from comparisons of the event-time columns when a row can be expired. A row must not be expired in the
+    batch in which it comes, before it has matched there: therefore the bounds include at least the row's own time.
     """
     if bound is None:
         return []
@@ -143,7 +143,7 @@ def side_of(side: str, name: str) -> Column:
 
 
 def joined_fields(ours: Sequence[str], theirs: Sequence[str], spec: JoinSpec) -> list[Column]:
-    """The fields of the rows: `ours`, of the left side, and `theirs` beside them or in their place."""
+    """The fields of the rows: `ours`, of the left side, and `theirs`, added or replacing them."""
     if spec.how not in OF_BOTH:
         return [side_of(LEFT, name).alias(name) for name in ours]
     if spec.prefix is not None:
@@ -155,14 +155,14 @@ def joined_fields(ours: Sequence[str], theirs: Sequence[str], spec: JoinSpec) ->
 
 
 def _merged(name: str, other: str | None) -> Column:
-    """A field of the left side, or of the right one if it has one of that name and is there."""
+    """A field of the left side, or of the right one if it has one of that name and the row exists."""
     if other is None:
         return side_of(LEFT, name).alias(name)
     return F.when(side_of(RIGHT, GUARD).isNotNull(), side_of(RIGHT, other)).otherwise(side_of(LEFT, name)).alias(name)
 
 
 def _place(spec: JoinSpec) -> list[Column]:
-    """Start and end of the window in which the rows met, or in which one met nobody."""
+    """Start and end of the window in which the rows matched, or a row stayed unmatched."""
     if not _windowed(spec):
         return []
     sides = (LEFT, RIGHT) if spec.how in OF_BOTH else (LEFT,)
@@ -170,12 +170,12 @@ def _place(spec: JoinSpec) -> list[Column]:
 
 
 def placed(window: Column, spec: JoinSpec) -> list[Column]:
-    """Start and end of a window, by the time that it is over."""
+    """Start and end of a window, in the time that it is over."""
     return [earlier(window[edge], spec.lag).alias(f"{edge}_time") for edge in ("start", "end")]
 
 
 def check_join(left: DataFrame, right: DataFrame, spec: JoinSpec, *, step: str) -> None:
-    """TopologyError for keys that Spark would compare by a cast, and for fields that would have one name."""
+    """TopologyError for keys that Spark would compare by a cast, and for duplicate field names."""
     for one, two in spec.on:
         kinds = left.schema[one].dataType, right.schema[two].dataType
         if kinds[0] != kinds[1] and not all(isinstance(kind, NumericType) for kind in kinds):
@@ -184,7 +184,7 @@ def check_join(left: DataFrame, right: DataFrame, spec: JoinSpec, *, step: str) 
 
 
 def _check_names(left: DataFrame, right: DataFrame, spec: JoinSpec, step: str) -> None:
-    """Each field of the rows must have one meaning, or, where the right side's takes its place, one type."""
+    """Each field of the rows must have one meaning, or, if the right side's replaces it, one type."""
     ours = {name.casefold(): name for name in visible(left.columns)}
     beside = visible(right.columns) if spec.how in OF_BOTH else []
     theirs = {f"{spec.prefix or ''}{name}".casefold(): name for name in beside}

@@ -1,1 +1,1 @@
-"""The shuffle family: how rows are spread over partitions."""
+"""The shuffle family: distribution of rows over partitions."""

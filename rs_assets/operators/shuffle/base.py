@@ -1,4 +1,4 @@
-"""What a durable shuffle is: a place that one query writes, each batch once, and others read as a stream."""
+"""The protocol of durable shuffles: storage that one query writes, each batch once, and others read as a stream."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from rs_assets.connectors.source import Known, Start, Watch, Watching
 
 
 class ShufflePlace(Protocol):
-    """A table or a topic that one pipeline fills and empties. Offsets are text, as Spark's log holds them."""
+    """A table or a topic that one pipeline fills and empties. Offsets are text, as in Spark's log."""
 
     def begin(self, schema: StructType) -> None:
-        """Make the place anew for rows of `schema`; what an earlier generation left in it goes."""
+        """Create the storage again for rows of `schema`; the contents of an earlier generation are deleted."""
         ...
 
     def resume(self) -> None:
-        """Let readers see what an earlier run committed, before the queries of a run start."""
+        """Let readers see the commits of an earlier run, before the queries of a run start."""
         ...
 
     def untouched(self, schema: StructType | None = None) -> bool:
-        """Whether `begin` has made the place, for rows of `schema` (None: of any), and nothing was written since."""
+        """Whether `begin` has made the storage, for rows of `schema` (None: of any), and nothing was written since."""
         ...
 
     def check(self, schema: StructType, *, step: str) -> None:
-        """TopologyError, which names the field, for rows that the place cannot hold."""
+        """TopologyError, which names the field, for rows that the storage cannot hold."""
         ...
 
     def whole(self) -> bool:
@@ -36,7 +36,7 @@ class ShufflePlace(Protocol):
         ...
 
     def writer(self, name: str) -> SinkWriter:
-        """Writes batches exactly once; they cannot be taken back."""
+        """Writes batches exactly once; they cannot be rolled back."""
         ...
 
     def stream(self, spark: SparkSession, schema: StructType, *, name: str) -> DataFrame:
@@ -48,21 +48,21 @@ class ShufflePlace(Protocol):
         ...
 
     def await_visible(self) -> None:
-        """Return when a reader that looks now sees every batch that was committed; SinkError after half a minute."""
+        """Return when new readers see every committed batch; SinkError after half a minute."""
         ...
 
     def splits(self, offset: str) -> Mapping[str, str]:
-        """The splits of the place with their offsets as JSON text."""
+        """The splits of the storage with their offsets as JSON text."""
         ...
 
     def check_reader(self, source: str, start: Start) -> Known:
-        """What the manifest shall keep of the place for the step `source`, as `SourceReader.check`."""
+        """The storage's entry in the manifest for the step `source`, as `SourceReader.check`."""
         ...
 
     def watch(self, source: str, watching: Watching) -> Watch:
-        """The guard of the place while a query reads it as the step `source`."""
+        """The guard of the storage while a query reads it as the step `source`."""
         ...
 
     def purge(self, offsets: list[str]) -> None:
-        """Drop the rows that all readers have behind them, one offset a reader."""
+        """Delete the rows that all readers have passed, one offset a reader."""
         ...

@@ -1,8 +1,7 @@
-"""The table of a durable shuffle as it was at the end of a batch of the query that writes it.
+"""Truncates the table of a durable shuffle to the end of a batch of the query that writes it.
 
-Readers go by versions of the table, its writer by batches; the log tells which batch came with which version. A table
-that is cut has the versions up to the end of a batch, under the numbers that they had, so its readers go on in it with
-the offsets that they have.
+Readers count in versions of the table, its writer in batches; the log maps versions to batches. A truncated table has
+the versions up to the end of a batch, under their numbers, so its readers continue with their offsets.
 """
 
 from __future__ import annotations
@@ -23,32 +22,32 @@ from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import CheckpointError
 
 LOG = "_delta_log"
-# A file of the log, or a checkpoint of it, by its version; what names the newest checkpoint is left out.
+# A file of the log, or a checkpoint of it, by its version; the pointer to the newest checkpoint is left out.
 _ENTRY = re.compile(r"([0-9]{20})\.(json|checkpoint(?:\.[0-9.]+)?\.parquet)")
 _CHECKPOINT = "checkpoint"
-# How many entries of a history are read at first; more, if they do not reach back far enough.
+# The entries of a history to read at first; more, if they do not reach back far enough.
 ENTRIES = 64
 
 
 def end_of(table: Path, batch: int) -> int:
-    """The version behind all that the writer's batches up to `batch` have written: the first one of a later batch.
+    """The version after the batches of the writer up to `batch`: the first one of a later batch.
 
-    Where there is no later batch it is the one that comes next. CheckpointError if there is no table.
+    Without a later batch it is the next version. CheckpointError if there is no table.
     """
     opened = _opened(table)
     return min((v for v, known in _batches(opened, batch).items() if known > batch), default=opened.version() + 1)
 
 
 def newest_within(log: CheckpointLog, source: str, end: int, *, last: int) -> int:
-    """The newest batch of a reader, `last` or one before, that has read no version from `end` on; -1 if none has not.
+    """The newest batch of a reader, up to `last`, that has read no version from `end` on; -1 if there is none.
 
-    `source` is the name that the step which reads has in `log`.
+    `source` is the name of the reading step in `log`.
     """
     for batch in range(last, -1, -1):
         planned = log.offsets(batch)
         if planned is None:
             raise CheckpointError(
-                f"nobody knows any more what {log.stored_name} had read at the end of its batch {batch}",
+                f"it is unknown what {log.stored_name} had read at the end of its batch {batch}",
                 remedy="restore a savepoint",
                 file=log.folder / "offsets",
             )
@@ -58,10 +57,10 @@ def newest_within(log: CheckpointLog, source: str, end: int, *, last: int) -> in
 
 
 def needed_files(table: Path, log: CheckpointLog, source: str, *, batch: int, end: int) -> list[Path]:
-    """The files without which a reader that stands at the end of `batch` cannot go on, nor a writer of version `end`.
+    """The files that a reader at the end of `batch` needs to continue, and a writer of version `end`.
 
-    CheckpointError, which names the first that is gone, if they are not all there: a vacuum removes those that all
-    readers have read, and a savepoint has none that its readers had read.
+    CheckpointError, which names the first missing file: a vacuum removes those that all readers have read, and a
+    savepoint has none that its readers had read.
     """
     entries = _kept_log(table, first=min(_read(log, source, batch - 1), end - 1), end=end)
     waiting = (name for version in range(_read(log, source, batch), end) for name in _added(table, version))
@@ -77,9 +76,9 @@ def needed_files(table: Path, log: CheckpointLog, source: str, *, batch: int, en
 
 
 def written_before(table: Path, writer: CheckpointLog, log: CheckpointLog, source: str, batch: int) -> int | None:
-    """The newest batch of the writer that has written nothing beyond what a reader has read at the end of `batch`.
+    """The newest batch of the writer that has written nothing beyond a reader's position at the end of `batch`.
 
-    Behind it the writer writes again whatever that reader needs. None if its log does not reach back that far.
+    After it the writer writes everything again that the reader needs. None if its log does not reach back that far.
     """
     read = _read(log, source, batch)
     opened = _opened(table)
@@ -87,7 +86,7 @@ def written_before(table: Path, writer: CheckpointLog, log: CheckpointLog, sourc
 
 
 def cut(table: Path, end: int) -> None:
-    """Take the versions from `end` on out of a table that is a copy; files with rows stay where they are."""
+    """Remove the versions from `end` on from a copy of a table; files with rows stay where they are."""
     for path in (table / LOG).iterdir():
         match = _ENTRY.fullmatch(path.name)
         if match is None or int(match[1]) >= end:
@@ -95,14 +94,14 @@ def cut(table: Path, end: int) -> None:
 
 
 def go_on(table: Path, kept: BatchMark, begun: BatchMark) -> None:
-    """Let the writer go on in the generation of `begun`, in a table that ends with the batch of `kept`."""
+    """Let the writer continue in the generation of `begun`, in a table that ends with the batch of `kept`."""
     opened = _opened(table)
     if not is_rewound(opened, begun):
         act(opened, None, kept, begun)
 
 
 def _batches(opened: DeltaTable, batch: int) -> Mapping[int, int]:
-    """The writer's batch that came with each version, back to the newest one that is not beyond `batch`."""
+    """The writer's batch of each version, back to the newest one up to `batch`."""
     limit = ENTRIES
     while True:
         entries = opened.history(limit)
@@ -113,7 +112,7 @@ def _batches(opened: DeltaTable, batch: int) -> Mapping[int, int]:
 
 
 def _written(opened: DeltaTable, batch: int) -> int:
-    """The version behind the last one that the writer's batches up to `batch` have made."""
+    """The version after the last one that the writer's batches up to `batch` have made."""
     return max((version for version, known in _batches(opened, batch).items() if known <= batch), default=-1) + 1
 
 
@@ -128,7 +127,7 @@ def _opened(table: Path) -> DeltaTable:
 
 
 def _read(log: CheckpointLog, source: str, batch: int) -> int:
-    """The version that a reader reads next at the end of a batch."""
+    """The next version of a reader at the end of a batch."""
     planned = log.offsets(batch) if batch >= 0 else None
     return 0 if planned is None else _next(planned.sources.get(source))
 
@@ -138,7 +137,7 @@ def _next(offset: str | None) -> int:
 
 
 def _kept_log(table: Path, *, first: int, end: int) -> Iterator[Path]:
-    """The files of the log from the newest checkpoint that is not behind `first`, up to the version before `end`."""
+    """The files of the log from the newest checkpoint up to `first`, to the version before `end`."""
     found = ((path, _ENTRY.fullmatch(path.name)) for path in (table / LOG).iterdir())
     entries = [(int(match[1]), match[2], path) for path, match in found if match]
     base = max((v for v, kind, _ in entries if kind.startswith(_CHECKPOINT) and v <= first), default=0)
@@ -148,7 +147,7 @@ def _kept_log(table: Path, *, first: int, end: int) -> Iterator[Path]:
 
 
 def _added(table: Path, version: int) -> list[str]:
-    """The paths of the files that a version brings to readers, relative to the table: a purge brings none."""
+    """The paths of the files that a version adds for readers, relative to the table: a purge adds none."""
     lines = (table / LOG / f"{version:020d}.json").read_bytes().splitlines()
     actions = [orjson.loads(line) for line in lines if line.strip()]
     if any("remove" in action for action in actions):
@@ -157,5 +156,5 @@ def _added(table: Path, version: int) -> list[str]:
 
 
 def _live(table: Path, version: int) -> list[str]:
-    """The paths of the files that a version of the table has, relative to it."""
+    """The paths of the files in a version of the table, relative to it."""
     return [unquote(p) for p in pa.table(DeltaTable(str(table), version=version).get_add_actions())["path"].to_pylist()]

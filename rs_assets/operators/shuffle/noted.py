@@ -1,8 +1,8 @@
-"""How far the topic of a durable shuffle is whole: noted by who writes it, obeyed by who reads it.
+"""The committed end of a durable shuffle's topic: recorded by the writer, respected by readers.
 
-Brokers end a transaction partition by partition. A reader that looks meanwhile sees a batch in one partition and not in
-another; its watermark would pass rows that it has not seen. So the writer notes the ends of all partitions behind each
-batch, and no batch of a reader goes beyond the note.
+Brokers end a transaction partition by partition. Meanwhile a reader sees a batch in one partition and not in another;
+its watermark would pass rows that it has not seen. So the writer records the ends of all partitions after each batch,
+and no batch of a reader goes beyond them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.source.offsets import dump_offsets
 from rs_assets.errors import SinkError, SourceReadError
 
-# How long the end of a transaction may take, and how often it is looked for, in seconds.
+# The longest wait for the end of a transaction, and the polling interval, in seconds.
 PATIENCE_S, LOOK_S = 30.0, 0.02
 
 
 @dataclass(slots=True, kw_only=True)
 class NotedEnd:
-    """The file at `path` holds the offsets behind the last whole batch in `topic`; connected until `close`."""
+    """The file at `path` holds the offsets after the last complete batch in `topic`; connected until `close`."""
 
     topic: str
     cluster: KafkaCluster
@@ -35,16 +35,16 @@ class NotedEnd:
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def note(self) -> None:
-        """Note the end of the batch that was committed just now; SinkError if its transaction does not end."""
+        """Record the end of the batch committed just now; SinkError if its transaction does not end."""
         if not self.noted_within(PATIENCE_S):
             raise SinkError(
                 f"a transaction in the topic {self.topic!r} does not end",
-                remedy="see that the brokers are well, then run again: nothing is lost",
+                remedy="check that the brokers are healthy, then run again: nothing is lost",
                 topic=self.topic,
             )
 
     def noted_within(self, seconds: float) -> bool:
-        """Note the end of the topic as soon as no transaction is open in it; whether that was so within `seconds`.
+        """Record the end of the topic as soon as no transaction is open in it; whether that was within `seconds`.
 
         SourceReadError if no broker answered.
         """
@@ -61,11 +61,11 @@ class NotedEnd:
             return False
 
     def forget(self) -> None:
-        """Nothing of the topic is whole."""
+        """Record that no batch of the topic is complete."""
         self.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Give the connection back; may be called twice, and the next note makes another."""
+        """Close the connection; may be called twice, and the next record opens another."""
         self._admin = None
         self._stack.close()
 

@@ -1,4 +1,4 @@
-"""A writer for the places of shuffles: like the sink's own, but what it has written is read and cannot go back."""
+"""The writer of durable shuffles: like the sink's writer, but without rollback, because the rows are read."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from rs_assets.errors import SinkError
 
 
 class WholeEnd(Protocol):
-    """Where readers learn how far a place is whole."""
+    """Lets readers know how far a shuffle is complete."""
 
     def note(self) -> None:
-        """Tell them of the batch that was committed just now."""
+        """Publish the batch committed just now."""
         ...
 
     def close(self) -> None:
-        """Give connections back; may be called twice, and `note` may follow."""
+        """Close connections; may be called twice, and `note` may follow."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class OnceWriter:
-    """Hands batches, as `prepared` makes them, to the sink's writer `inner`, and notes each at the `end`, if any."""
+    """Passes batches, after `prepared`, to the sink's writer `inner`, and records each at the `end`, if any."""
 
     inner: SinkWriter
     prepared: Callable[[DataFrame, BatchMark], DataFrame]
@@ -38,32 +38,32 @@ class OnceWriter:
         return self.inner.name
 
     def location(self) -> str:
-        """Where the rows lie."""
+        """The location of the rows."""
         return self.inner.location()
 
     def committed(self, mark: BatchMark) -> bool:
-        """Whether the batch is there."""
+        """Whether the batch is committed."""
         return self.inner.committed(mark)
 
     def last_committed(self, mark: BatchMark) -> int | None:
-        """The last batch that is there."""
+        """The last committed batch."""
         return self.inner.last_committed(mark)
 
     def last_writer(self, mark: BatchMark) -> LastWriter:
-        """Who wrote last, as the sink's writer knows it."""
+        """The last writer, as the sink's writer knows it."""
         return self.inner.last_writer(mark) if isinstance(self.inner, Fencing) else LastWriter()
 
     def raise_fence(self, mark: BatchMark) -> None:
-        """As the sink's writer does it."""
+        """Delegates to the sink's writer."""
         if isinstance(self.inner, Fencing):
             self.inner.raise_fence(mark)
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
-        """Write the batch out of sight."""
+        """Write the batch without publishing it."""
         return self._noted(self.inner.stage(self.prepared(batch, mark), mark))
 
     def close(self) -> None:
-        """Give up what was staged, where the sink's writer holds something open, and the connection."""
+        """Discard staged data, if the sink's writer holds something open, and close the connection."""
         if self.end is not None:
             self.end.close()
         if isinstance(self.inner, Closing):
@@ -85,7 +85,7 @@ class OnceWriter:
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:  # noqa: ARG002  never
         """Refused: another query has read the rows."""
         raise SinkError(
-            "the rows of a durable shuffle cannot be taken back: the query behind it has read them",
+            "the rows of a durable shuffle cannot be rolled back: the query after it has read them",
             remedy="begin a new generation (--new-generation)",
             step=self.name,
         )

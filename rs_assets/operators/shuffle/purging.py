@@ -1,4 +1,4 @@
-"""Rows that all readers of a durable shuffle have behind them go, while the pipeline runs and at its end."""
+"""Purges the rows that all readers of a durable shuffle have passed, while the pipeline runs and at its end."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from datetime import timedelta
 
 from rs_assets.operators.shuffle.base import ShufflePlace
 
-NOT_PURGED = "rows of a durable shuffle that nobody needs any more stay"
-# A purge is a commit of its own; rows that wait a little do no harm.
+NOT_PURGED = "rows of a durable shuffle that are not needed any more stay"
+# A purge is a commit of its own; a delay does no harm.
 PURGE_EVERY = timedelta(seconds=30)
 
 
 @dataclass(slots=True)
 class ShufflePurge:
-    """Purges a place by what the queries that read it have behind them."""
+    """Purges a shuffle up to the positions of the queries that read it."""
 
     place: ShufflePlace
     effect: str = NOT_PURGED
     _purged: float = 0.0
 
     def committed(self, ends: Sequence[str | None]) -> None:
-        """Purge, but not too often; RsError if the place does not let it."""
+        """Purge, but not too often; RsError if that fails."""
         if time.monotonic() - self._purged >= PURGE_EVERY.total_seconds():
             self.finish(ends)
 

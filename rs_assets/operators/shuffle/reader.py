@@ -1,4 +1,4 @@
-"""The reader of a durable shuffle, wherever its rows lie."""
+"""The reader of a durable shuffle, for tables and topics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ShuffleReader:
     def stream(self, reading: Reading) -> DataFrame:
         """The rows from the first one on.
 
-        TopologyChangedError if rows of other fields wait, CheckpointError if the query would miss rows that are gone.
+        TopologyChangedError if rows with other fields wait, CheckpointError if the query would miss purged rows.
         """
         schema = reading.written_by(self.after)
         if reading.schema_of(lambda: schema) != schema:
@@ -36,7 +36,7 @@ class ShuffleReader:
             )
         if not CheckpointLog(reading.folder / "checkpoint").begun and not self.place.whole():
             raise CheckpointError(
-                f"the query behind the shuffle {self.name!r} begins anew, but rows of it were purged",
+                f"the query after the shuffle {self.name!r} begins from scratch, but rows of it were purged",
                 remedy=BEGIN_ANEW,
                 step=self.name,
             )
@@ -48,21 +48,21 @@ class ShuffleReader:
         return self.place.batch(reading.spark, schema, start=batch.start, end=str(batch.end))
 
     def splits(self, batch: SourceBatch) -> Positions:
-        """The splits of the place."""
+        """The splits of the storage."""
         return self.place.splits(str(batch.end))
 
     def await_visible(self) -> None:
-        """As the place does it."""
+        """Delegates to the storage."""
         self.place.await_visible()
 
     def follower(self) -> Follower:
-        """Rows go that all queries have behind them."""
+        """Purges the rows that all queries have passed."""
         return ShufflePurge(self.place)
 
     def check(self, start: Start) -> Known:
-        """As the place sees it."""
+        """Delegates to the storage."""
         return self.place.check_reader(self.name, start)
 
     def watch(self, watching: Watching) -> Watch:
-        """The guard of the place."""
+        """The guard of the storage."""
         return self.place.watch(self.name, watching)

@@ -1,4 +1,4 @@
-"""The durable shuffle by a Delta table: each batch of the query above is a commit that the query below reads."""
+"""The durable shuffle in a Delta table: a commit for each batch of the upstream query, read by the downstream query."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rs_assets.records.columns import LINE, OFFSET, PREFIX, RAW, REASON, SPLIT
 from rs_assets.records.poison import exact_text
 from rs_assets.records.schema import quoted
 
-# Which batch of the query above a row came with: what is read is purged by it.
+# The upstream query's batch of a row: rows are purged by it.
 BATCH = f"{PREFIX}batch"
 
 
@@ -38,7 +38,7 @@ class TableShuffle:
     path: Path
 
     def begin(self, schema: StructType) -> None:
-        """An empty table; its change feed gives the rows of a range of versions again."""
+        """Create an empty table; its change feed returns the rows of a range of versions again."""
         if self.path.exists():
             shutil.rmtree(self.path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,17 +49,17 @@ class TableShuffle:
         )
 
     def resume(self) -> None:
-        """Nothing: a commit is there for every reader at once."""
+        """Nothing to do: readers see a commit at once."""
 
     def untouched(self, schema: StructType | None = None) -> bool:
-        """Whether the table has its first version alone."""
+        """Whether the table has its first version only."""
         table = open_table(str(self.path))
         if table is None or table.version() > 0:
             return False
         return schema is None or table.schema() == _columns(schema)
 
     def check(self, schema: StructType, *, step: str) -> None:
-        """Nothing: a table holds rows of every type that a Delta sink takes."""
+        """Nothing to check: a table holds rows of every type that a Delta sink takes."""
 
     def whole(self) -> bool:
         """Whether no row was deleted."""
@@ -67,12 +67,12 @@ class TableShuffle:
         return table is not None and all(entry.get("operation") != "DELETE" for entry in table.history())
 
     def writer(self, name: str) -> SinkWriter:
-        """Appends batches by delta-rs, with marker and fence."""
+        """Appends batches with delta-rs, with marker and fence."""
         inner = DeltaWriter(name=name, path=str(self.path))
         return OnceWriter(inner, lambda batch, mark: batch.withColumn(BATCH, F.lit(mark.batch_id).cast("bigint")))
 
     def stream(self, spark: SparkSession, schema: StructType, *, name: str) -> DataFrame:
-        """The rows of all commits from the first; purges are no news. A batch never ends within a commit."""
+        """The rows of all commits from the first; purges are not reported. A batch never ends within a commit."""
         reader = spark.readStream.name(name).format("delta").option("maxFilesPerTrigger", ALL_FILES)
         reader = reader.option("startingVersion", 0)
         rows = reader.option("skipChangeCommits", "true").load(str(self.path))
@@ -98,14 +98,14 @@ class TableShuffle:
         )
 
     def await_visible(self) -> None:
-        """Nothing to wait for: a commit is there for every reader at once."""
+        """Nothing to wait for: readers see a commit at once."""
 
     def splits(self, offset: str) -> Mapping[str, str]:
-        """The table is one split; its offset is the version to be read next."""
+        """The table is one split; its offset is the next version to read."""
         return {self.name: str(next_version(offset))}
 
     def check_reader(self, source: str, start: Start) -> Known:  # noqa: ARG002
-        """Nothing: Delta's own log tells what is missing."""
+        """Nothing: Delta's own log shows losses."""
         return start.known
 
     def watch(self, source: str, watching: Watching) -> Watch:  # noqa: ARG002
@@ -113,7 +113,7 @@ class TableShuffle:
         return Watch()
 
     def purge(self, offsets: list[str]) -> None:
-        """Delete the rows of the batches whose commits all readers have behind them."""
+        """Delete the rows of the batches whose commits all readers have passed."""
         table = open_table(str(self.path))
         behind = min((next_version(offset) for offset in offsets), default=0)
         if table is None or behind <= 1:

@@ -1,4 +1,4 @@
-"""The durable shuffle by a topic of Kafka: partitioned as asked, its records typed and versioned, read committed."""
+"""The durable shuffle in a Kafka topic: partitioned as configured, with typed and versioned records, read committed."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from rs_assets.records.schema import quoted
 
 VALUE, PARTITION, HEADERS = "value", "partition", "headers"
 HEADERS_READ = f"{PREFIX}headers"
-# How rows are written; readers refuse records of another version.
+# The format of rows; readers refuse records of another version.
 VERSION_HEADER, VERSION = "rs-shuffle", "1"
 SCHEMA_HEADER = "rs-schema"
 # Rows wait only until they are read and are purged then; nothing else may remove them.
 SETTINGS: Mapping[str, str] = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
-# How long a deleted topic may be seen, and a transaction of an earlier run may be open, in seconds.
+# How long a deleted topic may be visible, and a transaction of an earlier run may be open, in seconds.
 PATIENCE_S, LOOK_S, RESUME_S = 30, 0.1, 2.0
 
 
@@ -50,8 +50,8 @@ class TopicShuffle:
     noted: Path
     keys: tuple[str, ...] = ()
 
-    def begin(self, schema: StructType) -> None:  # noqa: ARG002  records tell their schema themselves
-        """An empty topic with the partitions that were asked for."""
+    def begin(self, schema: StructType) -> None:  # noqa: ARG002  records carry their schema
+        """Create an empty topic with the configured partitions."""
         self._end().forget()
         with connected(self.cluster) as admin:
             if self.topic in admin.topics([self.topic]):
@@ -60,13 +60,13 @@ class TopicShuffle:
             admin.create_topic(self.topic, partitions=self.partitions, settings=SETTINGS)
 
     def resume(self) -> None:
-        """Note the batches that were committed and not noted; a batch that is left open is sent and noted again."""
+        """Record batches that were committed and not recorded; an open batch is sent and recorded again."""
         self._check_partitions()
         with closing(self._end()) as end:
             end.noted_within(RESUME_S)
 
-    def untouched(self, schema: StructType | None = None) -> bool:  # noqa: ARG002  records tell their schema themselves
-        """Whether the topic is there, with the partitions that were asked for, and has no record, and had none."""
+    def untouched(self, schema: StructType | None = None) -> bool:  # noqa: ARG002  records carry their schema
+        """Whether the topic exists, with the configured partitions, and never had a record."""
         with connected(self.cluster) as admin:
             found = partitions_of(admin.topics([self.topic]))
             return len(found) == self.partitions and not any(admin.latest(found).values())
@@ -77,13 +77,13 @@ class TopicShuffle:
         has = len(found.partitions) if found is not None else self.partitions
         if has < self.partitions:
             raise SinkError(
-                f"the topic of a shuffle has {has} partitions, and the pipeline asks for {self.partitions} now",
+                f"the topic of a shuffle has {has} partitions, and the pipeline now needs {self.partitions}",
                 remedy=f"put shuffle({has}, ...) back, or begin a new generation (rs-assets run --new-generation)",
                 topic=self.topic,
             )
 
     def check(self, schema: StructType, *, step: str) -> None:
-        """Refuse maps whose keys are no text: rows are written as JSON, and Spark reads no others from it."""
+        """Refuse maps whose keys are not text: rows are written as JSON, and Spark reads no others from it."""
         for name, kind in _maps(schema):
             if not isinstance(kind.keyType, StringType):
                 raise TopologyError(
@@ -123,11 +123,11 @@ class TopicShuffle:
         return {split_name(partition): str(position) for partition, position in parse_offsets(offset).items()}
 
     def check_reader(self, source: str, start: Start) -> Known:
-        """The id of the topic; DataLossError if a record is gone that was not read."""
+        """The id of the topic; DataLossError if an unread record is gone."""
         return self._watched(source).check(start)
 
     def watch(self, source: str, watching: Watching) -> Watch:
-        """Each batch is checked against the topic as it is before it is committed."""
+        """Each batch is compared with the topic before it is committed."""
         return self._watched(source).watch(watching)
 
     def _watched(self, source: str) -> Watched:
@@ -164,7 +164,7 @@ class TopicShuffle:
         )
 
     def _checked(self, frame: DataFrame) -> DataFrame:
-        """Refuse records that this pipeline did not write, or wrote for rows of other fields."""
+        """Refuse records that this pipeline did not write, or wrote with other fields."""
         fields = [quoted(name) for name in visible(frame.columns)]
         strange = F.col(HEADERS_READ) != _headers(frame.select(*fields).schema)
         reason = F.when(F.col(HEADERS_READ).isNull() | strange, F.lit("not a record of this shuffle"))
@@ -176,7 +176,7 @@ class TopicShuffle:
 
 
 def _soon_over(lasts: Callable[[], bool]) -> bool:
-    """Whether something no longer lasts, asked again and again for half a minute."""
+    """Whether a condition ends within half a minute of polling."""
     looking: Retrying = Retrying(
         retry=retry_if_result(bool), stop=stop_after_delay(PATIENCE_S), wait=wait_fixed(LOOK_S), reraise=True
     )
@@ -187,7 +187,7 @@ def _soon_over(lasts: Callable[[], bool]) -> bool:
 
 
 def _maps(kind: DataType, name: str = "") -> Iterator[tuple[str, MapType]]:
-    """All maps in a type, with the names of the fields that they are in."""
+    """All maps in a type, with the names of their fields."""
     if isinstance(kind, StructType):
         for each in kind.fields:
             yield from _maps(each.dataType, f"{name}.{each.name}" if name else each.name)
@@ -208,7 +208,7 @@ def fingerprint(schema: StructType) -> str:
 
 
 def _headers(schema: StructType) -> Column:
-    """What every record says about itself."""
+    """The headers that identify each record's format."""
     told = {VERSION_HEADER: VERSION, SCHEMA_HEADER: fingerprint(schema)}
     pairs = [F.struct(F.lit(k).alias("key"), F.lit(v).cast("binary").alias("value")) for k, v in told.items()]
     return F.array(*pairs)

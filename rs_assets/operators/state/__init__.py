@@ -1,1 +1,1 @@
-"""The state family: what stateful steps remember, as rows of a Delta table and as a copy for quick lookups."""
+"""The state family: the state of stateful steps as rows of a Delta table and as a copy for quick lookups."""

@@ -1,4 +1,4 @@
-"""Open windows as they would fire now, and rows of joins that wait for partners, from state."""
+"""Previews from state: open windows as they would fire now, and rows of joins that wait for a match."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rs_assets.operators.window.spec import CalendarWindow, CountWindow, Cumulat
 from rs_assets.records.columns import visible
 from rs_assets.spark.processor.session import package_in
 
-# How many fields of the buffer each aggregate takes; sums of decimals take one more.
+# The buffer fields of each aggregate; sums of decimals have one more.
 WIDTH = {"count": 1, "sum": 1, "avg": 2, "min": 1, "max": 1, "distinct": 1, "count_distinct": 1, "collect": 1}
 # The sketch of an approximate count, with the accuracy that Spark has by default.
 SKETCH_FIELDS = 52
-# Spark keeps these in a form of its own that has no reader; of different values it tells how many there are.
+# Spark stores these in a form without a reader; of distinct values it shows the number.
 OPAQUE = frozenset({"distinct", "count_distinct_large", "collect"})
 # Aggregates that Spark computes from one buffer, if they are over one field.
 SHARED = {"count_distinct": "distinct"}
@@ -40,10 +40,10 @@ def open_windows(
     opaque: Iterable[str] = (),
     lag: timedelta = timedelta(0),
 ) -> DataFrame:
-    """The rows that the open windows would give if they fired now, as window rows are, and `open`, which is true.
+    """The rows that the open windows would emit now, in the form of window rows, and `open`, which is true.
 
-    `lag` is how long behind its end a window closes. Collected and different values are null, and so are the columns
-    `opaque`, whose buffers lie behind those of `aggregates`: Spark keeps them in a form that nobody else reads.
+    `lag` is how long after its end a window closes. Collected and distinct values are null, and so are the columns
+    `opaque`, whose buffers follow those of `aggregates`: Spark stores them in a form without a reader.
     """
     session, fired = isinstance(window, SessionWindow), state.variable is not None
     counted = isinstance(window, CountWindow)
@@ -52,7 +52,7 @@ def open_windows(
     frame = frame.filter(F.col(f"{VALUE}.rows") > 0) if counted else frame
     kind = frame.schema[VALUE].dataType
     assert isinstance(kind, StructType)  # noqa: S101  an aggregation keeps a struct
-    # What Spark itself keeps of a session begins with its window and its group.
+    # Spark's own state of a session begins with its window and its group.
     inside = session and not fired
     names = kind.fieldNames()[1 + (len(group_by) or 1) if inside else 0 :]
     stored = _stored_keys(frame, window) if fired else group_by
@@ -73,7 +73,7 @@ def open_windows(
 
 
 def _stored_keys(frame: DataFrame, window: Window) -> list[str]:
-    """The names of groups in the state of a processor, of windows behind the window; they may not be the fields'."""
+    """The names of groups in the state of a processor, after the window if any; they may differ from the fields'."""
     kind = frame.schema["key"].dataType
     assert isinstance(kind, StructType)  # noqa: S101  a processor's key is a struct
     return kind.fieldNames()[0 if isinstance(window, SessionWindow | InOrder) else 1 :]
@@ -82,7 +82,7 @@ def _stored_keys(frame: DataFrame, window: Window) -> list[str]:
 def waiting_rows(spark: SparkSession, state: StateOf) -> DataFrame:
     """The rows that a join keeps: `side`, whether one has been `matched`, and its fields in `left` or `right`.
 
-    A row in several windows is there for each of them. Semi joins keep left rows only until they are matched.
+    A row in several windows appears for each of them. Semi joins keep left rows only until they are matched.
     """
     if state.variable is not None:
         waiting = state_frame(spark, state)
@@ -93,7 +93,7 @@ def waiting_rows(spark: SparkSession, state: StateOf) -> DataFrame:
 
 
 def _waiting(frame: DataFrame, side: str) -> DataFrame:
-    """The rows of one side that a processor keeps."""
+    """The rows of one side in a processor's state."""
     rows = frame.select(F.explode(f"{VALUE}.{side}").alias("row")).select("row.*")
     return rows.select(F.lit(side).alias("side"), "matched", F.col("row").alias(side))
 
@@ -101,7 +101,7 @@ def _waiting(frame: DataFrame, side: str) -> DataFrame:
 def _side(frame: DataFrame, side: str) -> DataFrame:
     kind = frame.schema[VALUE].dataType
     assert isinstance(kind, StructType)  # noqa: S101  a join keeps its rows
-    # Spark's own field is the last; another of that name would be one of the row.
+    # Spark's own field is the last; another of that name belongs to the row.
     *names, matched = kind.fieldNames()
     fields = [F.col(f"{VALUE}.`{name}`").alias(name) for name in visible(names)]
     known = F.col(f"{VALUE}.`{matched}`").alias("matched")
@@ -118,7 +118,7 @@ def _place(window: Window, *, fired: bool) -> str:
 def _buffers(
     aggregates: Iterable[Aggregate], kind: StructType, names: Sequence[str]
 ) -> Iterable[tuple[Aggregate, Sequence[str]]]:
-    """Each aggregate and the fields of its buffer; Spark keeps one buffer of aggregates that are the same."""
+    """Each aggregate and the fields of its buffer; Spark keeps one buffer for equal aggregates."""
     known: dict[tuple[str, str | None], Sequence[str]] = {}
     for spec in aggregates:
         key = (SHARED.get(spec.function, spec.function), spec.field)
@@ -129,7 +129,7 @@ def _buffers(
 
 
 def _stored_count(spark: SparkSession, stored: Column) -> Column:
-    """How many values a stored collection has; null in a session of Spark without the jar of the processors."""
+    """The number of values in a stored collection; null in a session of Spark without the processors' jar."""
     package = package_in(spark)
     if package is None:
         return F.lit(None).cast("bigint")

@@ -1,4 +1,4 @@
-"""The state of a query as rows, by Spark's state reader; the query may be running."""
+"""Reads the state of a query as rows, by Spark's state reader; the query may be running."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ AS_JSON: Mapping[str, str] = MappingProxyType({"ignoreNullFields": "false"})
 DELETED = "delete"
 # The reader's option that names a store.
 STORE = "storeName"
-# What the reader calls key and value of a processor's map, of which a key of state has several.
+# The reader's names of key and value of a processor's map, of which a key of state has several.
 MAP_KEY, MAP_VALUE = "user_map_key", "user_map_value"
-# What the key of such a row is called in a key of ours.
+# The name of such a row's key in our keys.
 PART = "_part"
 
 
 @dataclass(frozen=True, slots=True)
 class StateOf:
-    """The state of one step in the checkpoint of a query, by the number that Spark gave its operator.
+    """The state of one step in the checkpoint of a query, by the number of its operator in Spark.
 
     `variable` is the name of the state of a processor, which may have several; None for Spark's own operators. `stores`
-    are the stores with the rows of an operator that has several, of a join one a side, by names of ours; `keys` are the
-    names of the fields of their keys, which Spark only numbers.
+    maps our names to the stores of an operator that has several, of a join one a side; `keys` are the names of the
+    fields of their keys, which Spark only numbers.
     """
 
     checkpoint: Path
@@ -45,7 +45,7 @@ class StateOf:
 def state_rows(spark: SparkSession, state: StateOf, *, batch_id: int | None = None) -> DataFrame:
     """Key and value (JSON text) and partition of every row of state, after batch `batch_id` (None: the last one).
 
-    A key begins with the name of its store if there are several. CheckpointError if that batch is not there any more.
+    A key begins with the name of its store if there are several. CheckpointError if that batch is gone.
     """
     options = {} if batch_id is None else {"batchId": batch_id}
     if not state.stores:
@@ -66,7 +66,7 @@ def state_changes(spark: SparkSession, state: StateOf, *, first: int, last: int)
     for several stores, where a row may change more than once in a batch.
     """
     if state.stores:
-        raise CheckpointError("the changes of a join's state are not told in order", file=state.checkpoint)
+        raise CheckpointError("the changes of a join's state have no order", file=state.checkpoint)
     options = {"readChangeFeed": "true", "changeStartBatchId": first, "changeEndBatchId": last}
     frame = _as_json(_load(spark, state, options).withColumnRenamed("change_type", CHANGE))
     newest = F.max_by(F.struct(VALUE, PARTITION, BATCH, CHANGE), BATCH).alias("_last")
@@ -74,17 +74,17 @@ def state_changes(spark: SparkSession, state: StateOf, *, first: int, last: int)
 
 
 def state_frame(spark: SparkSession, state: StateOf, *, batch_id: int | None = None) -> DataFrame:
-    """The state as Spark gives it: key and value as structs whose fields have names of their own."""
+    """The state as Spark returns it: key and value as structs whose fields have unique names."""
     return _named(_load(spark, state, {} if batch_id is None else {"batchId": batch_id}))
 
 
 def store_frame(spark: SparkSession, state: StateOf, store: str) -> DataFrame:
-    """One store of the state as Spark gives it, after the last committed batch."""
+    """One store of the state as Spark returns it, after the last committed batch."""
     return _named(_load(spark, state, {STORE: store}))
 
 
 def _load(spark: SparkSession, state: StateOf, options: Mapping[str, object]) -> DataFrame:
-    # Spark 4.2.0 makes what the reader needs only with the first look at its streams.
+    # Spark 4.2.0 initialises the reader only at the first access to its streams.
     _ = spark.streams.active
     reader = spark.read.format("statestore").option("path", str(state.checkpoint)).option("operatorId", state.operator)
     if state.variable is not None:
@@ -96,7 +96,7 @@ def _load(spark: SparkSession, state: StateOf, options: Mapping[str, object]) ->
     except Exception as error:
         raise CheckpointError(
             f"the state cannot be read: {str(error).splitlines()[0][:300]}",
-            remedy="name a batch whose state is still there; Spark keeps that of the last 100 or so",
+            remedy="name a batch whose state still exists; Spark keeps that of the last 100 or so",
             file=state.checkpoint,
             **{name: value for name, value in options.items() if "Batch" in name},
         ) from error

@@ -1,4 +1,4 @@
-"""A copy of state for point lookups, in RocksDB: never a second state, only as fresh as its last snapshot."""
+"""A copy of state for point lookups, in RocksDB: not the state itself, and only as fresh as its last snapshot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rs_assets.errors import CheckpointError
 from rs_assets.operators.state.reader import BATCH, CHANGE, DELETED, KEY, VALUE
 from rs_assets.operators.state.snapshot import StateSnapshot
 
-# Rows that go into RocksDB at once.
+# Rows that are written to RocksDB at a time.
 BLOCK_ROWS = 10_000
 POINTER = "current.json"
 
@@ -36,7 +36,7 @@ class Lookup:
 class ServedState:
     """Reads the copy in `folder`; a context manager. CheckpointError if there is none.
 
-    A refresh at the same time does no harm: this goes on with the copy that it has opened.
+    A concurrent refresh does no harm: the opened copy stays readable.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -61,7 +61,7 @@ class ServedState:
 
     @property
     def batch_id(self) -> int:
-        """The batch after which the state was like this."""
+        """The batch whose state was copied."""
         assert self.facts is not None  # noqa: S101  checked when made
         return int(self.facts[BATCH])
 
@@ -72,12 +72,12 @@ class ServedState:
         return datetime.now(UTC) - datetime.fromisoformat(self.facts["at"])
 
     def get(self, key: str) -> Lookup | None:
-        """The row with this key (JSON text, as the state has it), None without one."""
+        """The row with this key (JSON text, as in the state), None without one."""
         stored: Any = self._db.get(key.encode())
         return None if stored is None else _lookup(key.encode(), stored)
 
     def find(self, fields: Mapping[str, str], *, limit: int = 100) -> Iterator[Lookup]:
-        """Rows whose key has these fields, nested ones too; looks at every row, up to `limit` finds."""
+        """Rows whose key has these fields, nested ones too; scans all rows, up to `limit` finds."""
         found = 0
         entries: Any = self._db.items()
         for key, stored in entries:
@@ -91,9 +91,9 @@ class ServedState:
 def refresh(folder: Path, snapshot: StateSnapshot, *, table: Callable[[], pa.Table]) -> None:
     """Bring the copy in `folder` to `snapshot`.
 
-    If the snapshot knows its changes and the copy is of the version before, only those are written. In all other cases
-    (a first copy, one that missed a snapshot, a compaction between them) all rows of `table()` go into a new copy,
-    which then takes the place of the old one.
+    If the snapshot knows its changes and the copy has the previous version, only those are written. In all other cases
+    (a first copy, one that missed a snapshot, a compaction between them) all rows of `table()` are written to a new
+    copy, which then replaces the old one.
     """
     facts = _known(folder)
     if facts is not None and facts["version"] == snapshot.version:
@@ -113,7 +113,7 @@ def refresh(folder: Path, snapshot: StateSnapshot, *, table: Callable[[], pa.Tab
 
 
 def _known(folder: Path) -> dict[str, Any] | None:
-    """What is said of the copy, None if there is none that changes can be added to."""
+    """The facts of the copy, None if there is none that changes can be added to."""
     try:
         facts = _facts(folder)
     except CheckpointError:
@@ -167,7 +167,7 @@ def _facts(folder: Path) -> dict[str, Any] | None:
     except (OSError, orjson.JSONDecodeError) as error:
         raise CheckpointError(
             "the served copy of the state is damaged",
-            remedy="remove the folder: the next snapshot makes it anew",
+            remedy="remove the folder: the next snapshot makes a new one",
             file=folder,
         ) from error
     return content

@@ -1,4 +1,4 @@
-"""What is in state must not depend on the steps behind it."""
+"""An optimizer barrier: state must not depend on downstream steps."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rs_assets.records.schema import quoted
 
 
 def settled(frame: DataFrame) -> DataFrame:
-    """`frame`, of which Spark computes each field whatever the steps behind it use, and before they drop a row.
+    """`frame`, of which Spark computes every field and every row, whatever the downstream steps use.
 
-    Otherwise what is in state would depend on them: fields that nobody asks for, and rows that a filter drops, would be
-    lacking there when the next version of the pipeline asks for them. The second condition is never computed; its
-    number of repetitions keeps the optimizer from knowing its size.
+    Otherwise state would depend on them: unused fields and rows dropped by a filter would be missing when the next
+    version of the pipeline needs them. The second condition is never computed; its number of repetitions keeps the
+    optimizer from knowing its size.
     """
     every = F.struct(*(F.col(quoted(name)) for name in frame.columns))
     here = F.spark_partition_id()

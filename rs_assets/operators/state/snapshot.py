@@ -1,4 +1,4 @@
-"""State as a Delta table: a version a snapshot, so that time travel, differences and lineage come with it."""
+"""State as a Delta table: a version per snapshot, with time travel, differences and lineage."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from rs_assets.operators.state.reader import (
     state_rows,
 )
 
-# Beyond this share of changed rows writing all of them anew is the shorter way.
+# If more than this share of rows has changed, writing all of them is faster.
 MOST_CHANGED = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSnapshot:
-    """What a snapshot wrote: `rows` of state, of which `changed` were written now (all of them if `whole`)."""
+    """The result of a snapshot: `rows` of state, of which `changed` were written now (all of them if `whole`)."""
 
     path: str
     batch_id: int
@@ -55,8 +55,8 @@ class StateSnapshot:
 def write_state(spark: SparkSession, state: StateOf, *, path: str, mark: BatchMark) -> StateSnapshot:
     """Bring the table at `path` to the state after batch `mark.batch_id`; the same batch twice writes nothing.
 
-    Columns: key and value (JSON), partition, batch_id (in which the row last changed, as far as snapshots tell). The
-    changes since the last snapshot are merged in, if the files of state still have them and they are few; otherwise
+    Columns: key and value (JSON), partition, batch_id (of the row's last change, as far as snapshots show it). The
+    changes since the last snapshot are merged, if the files of state still have them and they are few; otherwise
     Spark's tasks write all rows, and nothing is collected.
     """
     table = open_table(path)
@@ -74,7 +74,7 @@ def write_state(spark: SparkSession, state: StateOf, *, path: str, mark: BatchMa
 
 
 def _few_changes(spark: SparkSession, state: StateOf, table: DeltaTable, known: int, batch_id: int) -> pa.Table | None:
-    """The changes since batch `known`, None if they cannot be had or are too many."""
+    """The changes since batch `known`, None if they are not available or too many."""
     most = max(int(table.count() * MOST_CHANGED), 1000)
     try:
         rows = state_changes(spark, state, first=known + 1, last=batch_id).limit(most + 1).toArrow()
@@ -122,7 +122,7 @@ def _whole(spark: SparkSession, state: StateOf, path: str, mark: BatchMark) -> S
 
 
 def state_at(path: str, batch_id: int | None = None) -> pa.Table:
-    """The state as it was at the newest snapshot up to `batch_id` (None: the newest); CheckpointError if none is."""
+    """The state at the newest snapshot up to `batch_id` (None: the newest); CheckpointError if there is none."""
     table = open_table(path)
     if table is None:
         raise CheckpointError("no snapshot of this state was taken yet", remedy="take one: rs-assets state --refresh")
@@ -139,7 +139,7 @@ def state_at(path: str, batch_id: int | None = None) -> pa.Table:
 
 
 def difference(before: pa.Table, after: pa.Table) -> pa.Table:
-    """What changed between two snapshots: change (added, removed, changed), key, before, after; ordered by key."""
+    """The difference between two snapshots: change (added, removed, changed), key, before, after; ordered by key."""
     joined = before.select([KEY, VALUE]).join(
         after.select([KEY, VALUE]), keys=KEY, join_type="full outer", left_suffix="_before", right_suffix="_after"
     )

@@ -1,1 +1,1 @@
-"""The window family: which window a row belongs to, what is aggregated in it, and when it fires."""
+"""The window family: assignment of rows to windows, aggregation, and firing."""

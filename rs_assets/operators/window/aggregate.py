@@ -34,14 +34,14 @@ from rs_assets.operators.window.whole import FOREVER, GlobalWindow
 from rs_assets.records.columns import EVENT_TIME, PASSED
 
 WINDOW = "_rs_window"
-# The ranked rows of a window, before each becomes a row; and one of them.
+# The ranked rows of a window, before they become rows; and one of them.
 RANKED, RANKED_ROW = "_rs_ranked", "_rs_ranked_row"
-# The row itself, of a window that is over the rows before it.
+# The row itself, of an OVER window.
 ROW = "_rs_row"
 
 
 def _collected(column: Column) -> Column:
-    """All values ordered by event time: an order that does not depend on how the input was cut into batches."""
+    """All values ordered by event time: an order that does not depend on the division into batches."""
     pairs = F.array_sort(F.collect_list(F.when(column.isNotNull(), F.struct(F.col(EVENT_TIME), column.alias("value")))))
     return F.transform(pairs, lambda pair: pair["value"])
 
@@ -63,7 +63,7 @@ FUNCTIONS: Mapping[AggregateFunction, Callable[[Column], Column]] = MappingProxy
 
 
 def collected_rows(fields: Sequence[str]) -> Column:
-    """EVENT_TIME and `fields` of all rows, in their order."""
+    """EVENT_TIME and `fields` of all rows, in order."""
     return F.array_sort(F.collect_list(F.struct(F.col(EVENT_TIME), *(F.col(f"`{name}`") for name in fields))))
 
 
@@ -78,7 +78,7 @@ def rows_of(collected: Column, fields: Sequence[str]) -> Column:
 
 # Types that Spark cannot compare.
 UNORDERED = ("map<", "variant")
-# What can be added up.
+# Types that can be added up.
 ADDED: Mapping[AggregateFunction, tuple[type[DataType], ...]] = MappingProxyType(
     {"sum": (NumericType, DayTimeIntervalType, YearMonthIntervalType), "avg": (NumericType,)}
 )
@@ -99,22 +99,22 @@ def aggregate(
 
     Those of a global window have neither start nor end.
 
-    `columns` are aggregates by name; with a `ranking` each of its rows becomes one, which has them too. `fire_time`
-    makes the last column from the window's end. EVENT_TIME lies `lag` behind the time that the windows are over, so
-    that they close that much later. `fired` fires the windows in the place of Spark. Of several windows of a row those
-    that had closed by its PASSED, if it has that, do not get it.
+    `columns` are aggregates by name; with a `ranking` each of its rows becomes a row, which has them too. `fire_time`
+    computes the last column from the window's end. EVENT_TIME lags the time that the windows are over by `lag`, so that
+    they close that much later. `fired` fires the windows instead of Spark. If a row has PASSED, those of its windows
+    that had closed by then do not get it.
     """
     keys = [F.col(f"`{name}`") for name in group_by]
     if isinstance(window, SessionWindow | InOrder | GlobalWindow) and not keys:
-        # There is no session over a whole stream: one key for all makes it one group. It must not be a literal, which
-        # the optimizer would remove again.
+        # A session needs a group: one key for all rows makes one. It must not be a literal, which the optimizer would
+        # remove.
         keys = [(F.unix_micros(EVENT_TIME) * F.lit(0)).alias("_rs_all")]
     if isinstance(window, CumulateWindow):
         frame = frame.withColumn(WINDOW, F.explode(cumulate_windows(earlier(F.col(EVENT_TIME), lag), window)))
     place = assigned(window, lag)
     several = PASSED in frame.columns and isinstance(window, HoppingWindow | CumulateWindow)
     if several or isinstance(window, CalendarWindow | CumulateWindow | InOrder | GlobalWindow):
-        # For a window that is not its own Spark wants a column that is there.
+        # With a window that is not its own, Spark needs an existing column.
         frame, place = frame.withColumn(WINDOW, place), F.col(WINDOW)
     frame = frame.filter(_open(lag)) if several else frame
     rows = frame.groupBy(place.alias(WINDOW), *keys).agg(*_computed(window, columns, ranking))
@@ -134,7 +134,7 @@ def aggregate(
 
 
 def _computed(window: Window, columns: Mapping[str, Column], ranking: Ranking | None) -> list[Column]:
-    """What is computed of a group: the row itself where it is kept, `columns`, and the ranked rows."""
+    """The results of a group: the row itself where it is kept, `columns`, and the ranked rows."""
     own = [own_row(_kept(window)).alias(ROW)] if _kept(window) else []
     ranked = [] if ranking is None else [top_rows(ranking).alias(RANKED)]
     return [*own, *(column.alias(name) for name, column in columns.items()), *ranked]
@@ -145,12 +145,12 @@ def _kept(window: Window) -> Sequence[str]:
 
 
 def _open(lag: timedelta) -> Column:
-    """Whether the WINDOW that a row was put into had not closed; nothing has PASSED before the first row."""
+    """Whether the WINDOW of a row had not closed; nothing has PASSED before the first row."""
     return F.coalesce(earlier(F.col(f"{WINDOW}.end"), lag) > F.col(PASSED), F.lit(True))  # noqa: FBT003
 
 
 def _ranked_row(ranking: Ranking, group_by: Sequence[str], others: Sequence[str]) -> list[Column]:
-    """Groups, rank and fields of a ranked row, and the columns that all rows of its window have."""
+    """Groups, rank and fields of a ranked row, and the columns that all rows of its window share."""
     return [
         *(F.col(f"`{name}`") for name in group_by),
         (F.col(RANKED) + 1).alias(ranking.rank),
@@ -160,12 +160,12 @@ def _ranked_row(ranking: Ranking, group_by: Sequence[str], others: Sequence[str]
 
 
 def own_row(fields: Sequence[str]) -> Column:
-    """`fields` of a row as one column; a function that is not asked for anything stands for it."""
+    """`fields` of a row as one column; the aggregate function is never evaluated."""
     return F.first(F.struct(*(F.col(f"`{name}`") for name in fields), F.col(EVENT_TIME)))
 
 
 def top_rows(ranking: Ranking) -> Column:
-    """The first rows of a group in their order, as an array. Rows that are equal in all fields are equal."""
+    """The first rows of a group in order, as an array. Rows that are equal in all fields are equal."""
     row = F.struct(*(F.col(f"`{name}`") for name in ranking.shown))
     return F.call_function("max_by" if ranking.descending else "min_by", row, row, F.lit(ranking.n))
 
@@ -188,18 +188,19 @@ def at_close(water_mark: timedelta) -> Callable[[Column], Column]:
 def at_clock(now: Column) -> Callable[[Column], Column]:
     """The batch's clock `now`.
 
-    Plainly it would be a constant in the code that Spark generates, which each batch compiles again; in a lambda not.
+    As a plain constant it would be in the code that Spark generates, so each batch would compile again; not in a
+    lambda.
     """
     return lambda end: F.transform(F.array(end), lambda _: now)[0]
 
 
 def needed_fields(group_by: Sequence[str], aggregates: Sequence[Aggregate], others: Iterable[str] = ()) -> list[str]:
-    """The fields a window reads, each once; `others` are those of its ranking and of aggregates of the user's own."""
+    """The fields a window reads, each once; `others` are those of its ranking and of user-defined aggregates."""
     return list(dict.fromkeys([*group_by, *(a.field for a in aggregates if a.field is not None), *others]))
 
 
 def check_numbers(frame: DataFrame, aggregates: Sequence[Aggregate], *, step: str) -> None:
-    """Raise TopologyError for the first sum or mean of what is no number: Spark would cast it without a word."""
+    """Raise TopologyError for the first sum or mean of a field that is not a number: Spark would cast it silently."""
     for spec in aggregates:
         kinds = ADDED.get(spec.function)
         kind = frame.schema[spec.field].dataType if kinds and spec.field is not None else None
@@ -208,7 +209,7 @@ def check_numbers(frame: DataFrame, aggregates: Sequence[Aggregate], *, step: st
 
 
 def check_ordered(frame: DataFrame, fields: Iterable[str], *, step: str) -> None:
-    """Raise TopologyError for the first of `fields` that rows cannot be put in order by."""
+    """Raise TopologyError for the first of `fields` that rows cannot be ordered by."""
     for name in fields:
         kind = frame.schema[name].dataType.simpleString()
         if any(part in kind for part in UNORDERED):
@@ -220,7 +221,7 @@ def check_ordered(frame: DataFrame, fields: Iterable[str], *, step: str) -> None
 
 
 def last_end(window: Window) -> Column:
-    """The end of the last window that a row belongs to: the row is late when the watermark has passed it."""
+    """The end of the last window of a row: the row is late when the watermark has passed it."""
     at = F.col(EVENT_TIME)
     match window:
         case SessionWindow():
@@ -248,15 +249,15 @@ def duration_text(duration: timedelta) -> str:
 
 
 def assigned(window: Window, lag: timedelta) -> Column:
-    """The window, or windows, of a row by EVENT_TIME, which lies `lag` behind the time that windows are over.
+    """The window, or windows, of a row by EVENT_TIME, which lags the time that windows are over by `lag`.
 
-    Spark takes the column for the place of its state.
+    Spark uses the column to expire its state.
     """
     match window:
         case SessionWindow():
             return F.session_window(EVENT_TIME, duration_text(window.gap))
         case CountWindow() | SlidingWindow() | OverWindow():
-            # The row's own place, which is late when its time is.
+            # The row's own time, which is late when its event time is.
             at = F.col(EVENT_TIME)
             return F.struct(at.alias("start"), at.alias("end")).alias(WINDOW, metadata={WATERMARK_DELAY: 0})
         case GlobalWindow():
@@ -264,13 +265,13 @@ def assigned(window: Window, lag: timedelta) -> Column:
             place = F.struct(F.col(EVENT_TIME).alias("start"), end.alias("end"))
             return place.alias(WINDOW, metadata={WATERMARK_DELAY: 0})
         case CalendarWindow() | CumulateWindow():
-            # Of windows that cumulate a row has a copy for each, which names it in WINDOW.
+            # For cumulating windows a row is copied for each, which is in WINDOW.
             place = F.col(WINDOW)
             if isinstance(window, CalendarWindow):
                 place = calendar_window(earlier(F.col(EVENT_TIME), lag), window)
             waiting = F.struct(*(later(place[edge], lag).alias(edge) for edge in ("start", "end")))
-            # Spark closes a group when the watermark has passed the second field of the marked column. The delay in
-            # the mark is read by nobody here.
+            # Spark closes a group when the watermark has passed the second field of the column with event-time
+            # metadata. The delay in the metadata is not used here.
             return waiting.alias(WINDOW, metadata={WATERMARK_DELAY: 0})
         case TumblingWindow() | HoppingWindow():
             begin = (lag + window.offset) % window.slide
@@ -279,7 +280,7 @@ def assigned(window: Window, lag: timedelta) -> Column:
 
 
 def _end_of_life(at: Column, window: GlobalWindow) -> Column:
-    """How long a row of a window without an end counts."""
+    """The end of a row's time to live in a global window."""
     return F.lit(FOREVER) if window.time_to_live is None else at + _interval(window.time_to_live)
 
 

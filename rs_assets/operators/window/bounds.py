@@ -1,4 +1,4 @@
-"""Which event times are believed."""
+"""Bounds of accepted event times."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ DEFAULT_MAX_AHEAD = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class EventTimeBounds:
-    """Which event times are believed; others are bad records and follow `policy`.
+    """The accepted event times; others are bad records and follow `policy`.
 
-    `earliest` cannot lie before 1970 (Spark's watermark starts there). `max_ahead` is how far an event may lie ahead
-    of the driver's clock at the start of its batch: without it one row of the year 2999 would move the watermark past
+    `earliest` cannot lie before 1970 (Spark's watermark starts there). `max_ahead` is how far an event may be ahead of
+    the driver's clock at the start of its batch: without it one row of the year 2999 would move the watermark past
     everything. `policy` None means the policy of the sources.
     """
 
@@ -27,7 +27,7 @@ class EventTimeBounds:
     policy: BadRecords | None = None
 
     def __post_init__(self) -> None:
-        """Refuse bounds that Spark could not honour."""
+        """Refuse bounds that Spark does not support."""
         if self.earliest.tzinfo is None or self.earliest < EPOCH:
             raise TopologyError(
                 f"the earliest event time must have a time zone and not lie before 1970, not {self.earliest}",

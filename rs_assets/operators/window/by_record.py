@@ -1,4 +1,4 @@
-"""Lateness record by record: each row with the greatest event time that came before it in its split."""
+"""Lateness by record: each row with the greatest event time before it in its split."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rs_assets.operators.window.splits import Latest
 from rs_assets.records.columns import EVENT_TIME, MARK, ORIGIN, PLACE
 from rs_assets.spark.processor.session import processors_of
 
-# The local property of Spark's that carries to the tasks of a batch how far its splits had come before.
+# The local property of Spark that carries the progress of splits before a batch to its tasks.
 PROPERTY = "rs_assets.splits"
 
 
 def with_marks(frame: DataFrame, latest: Latest | None) -> DataFrame:
     """`frame` (with EVENT_TIME, ORIGIN and PLACE) with MARK, null for the first record of a split.
 
-    It begins with `latest`, or, if that is None, with what the tasks of a batch were told.
+    It begins with `latest`, or, if that is None, with the local property of a batch's tasks.
     ConfigurationError if the session was made without the jar of the processors.
     """
     noted = None if latest is None else _text(latest)

@@ -12,7 +12,7 @@ from rs_assets.operators.window.spec import CalendarUnit, CalendarWindow
 
 DAY_MICROS = 86_400_000_000
 
-# The first date of the unit that a date lies in, and that of the next one.
+# The first date of a date's unit, and that of the next one.
 FIRST: Mapping[CalendarUnit, Callable[[Column], Column]] = MappingProxyType(
     {"day": lambda date: date, "week": lambda date: F.trunc(date, "week"), "month": lambda date: F.trunc(date, "month")}
 )
@@ -28,8 +28,8 @@ NEXT: Mapping[CalendarUnit, Callable[[Column], Column]] = MappingProxyType(
 def calendar_window(at: Column, window: CalendarWindow) -> Column:
     """The window of the instant `at`: a struct of the instants `start` and `end`.
 
-    Where clocks are set back over midnight the last hour of a date comes again, behind the first instants of the next
-    date: all of that belongs to the next date, so that windows are whole stretches of time.
+    Where clocks are set back over midnight the last hour of a date is repeated, after the first instants of the next
+    date: all of that belongs to the next date, so that windows are contiguous.
     """
     first = FIRST[window.unit](_date(at, window.zone))
     following = NEXT[window.unit](first)
@@ -40,12 +40,12 @@ def calendar_window(at: Column, window: CalendarWindow) -> Column:
 
 
 def _date(at: Column, zone: str) -> Column:
-    """The date that calendars of `zone` show at an instant; the session's own time zone plays no part."""
+    """The date in `zone` at an instant; the session's own time zone has no effect."""
     shown = F.unix_micros(F.from_utc_timestamp(at, zone))
     return F.date_from_unix_date(F.floor(shown / F.lit(DAY_MICROS)).cast("int"))
 
 
 def _begin(date: Column, zone: str) -> Column:
-    """The first instant of a date in `zone`; where midnight is left out, the instant at which clocks go over it."""
+    """The first instant of a date in `zone`; if clocks skip midnight, the instant at which they do."""
     midnight = F.timestamp_micros(F.unix_date(date).cast("bigint") * F.lit(DAY_MICROS))
     return F.to_utc_timestamp(midnight, zone)

@@ -1,4 +1,4 @@
-"""Windows that begin together and end one step after the other, as a Spark column."""
+"""Cumulating windows, with one start and an end per step, as a Spark column."""
 
 from __future__ import annotations
 

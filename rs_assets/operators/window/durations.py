@@ -10,7 +10,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Time:
-    """Durations in the words of the field; every method returns a `datetime.timedelta`.
+    """Durations in the field's words; every method returns a `datetime.timedelta`.
 
     >>> Time.minutes(10)
     datetime.timedelta(seconds=600)

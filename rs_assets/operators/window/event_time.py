@@ -1,4 +1,4 @@
-"""The event time of a record, and the control rows that move the watermark on purpose."""
+"""The event time of a record, and the control rows that advance the watermark."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.refusals import TEXT_FORMAT, no_event_time
 from rs_assets.records.columns import CONTROL, EVENT_TIME, visible
 
-# A batch that failed is computed again with the clock of its first try; that clock may be this old.
+# A failed batch is computed again with the clock of its first attempt; that clock may be this old.
 OLDEST_BATCH = timedelta(days=30)
-# Later than the end of any window, and still a timestamp for Spark and Delta; and the first one for Python.
+# Later than the end of any window, and still a timestamp for Spark and Delta; and the first timestamp of Python.
 END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 BEGIN_OF_TIME = datetime(1, 1, 1, tzinfo=UTC)
-# The key of Spark's mark on an event time column (EventTimeWatermark.delayKey): the delay in milliseconds.
+# The key of Spark's metadata of an event-time column (EventTimeWatermark.delayKey): the delay in milliseconds.
 WATERMARK_DELAY = "spark.watermarkDelayMs"
-# Text with a whole date: Spark takes `10:00` for that time of today, and `2026` for its first of January.
+# Text with a full date: Spark reads `10:00` as that time today, and `2026` as its first of January.
 DATED = r"^\s*\d{4,}-\d{1,2}-\d{1,2}(\D|$)"
 
 
 def event_time(frame: DataFrame, field: str | None, *, step: str, now: Column) -> Column:
-    """The event time of each row as a timestamp, null where it has none; `now` where `field` is None (arrival)."""
+    """The event time of each row as a timestamp, null if it has none; `now` if `field` is None (arrival)."""
     if field is None:
         return now
     if field not in frame.columns:
@@ -39,7 +39,7 @@ def event_time(frame: DataFrame, field: str | None, *, step: str, now: Column) -
 
 
 def time_reason(at: Column, bounds: EventTimeBounds, *, now: Column) -> Column:
-    """Why an event time is not believed; null for a good one."""
+    """The reason why an event time is not accepted; null for a good one."""
     text = at.cast("string")
     return F.coalesce(
         F.when(at.isNull(), F.lit("no event time")),
@@ -49,13 +49,13 @@ def time_reason(at: Column, bounds: EventTimeBounds, *, now: Column) -> Column:
 
 
 def _too_far_ahead(at: Column, bounds: EventTimeBounds, *, now: Column) -> Column:
-    """Whether `at` lies further ahead of the batch's clock than `bounds` allow.
+    """Whether `at` is further ahead of the batch's clock than `bounds` allow.
 
-    Compared plainly, the clock would be a constant in the code that Spark generates: another code to compile in each
-    batch, for 50 ms and more. An array of constants is an object that the code refers to, so arrays are compared, which
-    is slower by row: so only young times get there.
+    Compared directly, the clock would be a constant in the code that Spark generates: new code to compile in each
+    batch, for 50 ms and more. An array of constants is an object that the code refers to, so arrays are compared. That
+    is slower per row, so only recent times are compared that way.
     """
-    # Longer ones say no more, and are no interval of Spark's.
+    # Longer ones have no effect, and are not valid intervals in Spark.
     ahead = min(bounds.max_ahead, END_OF_TIME - EPOCH)
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     young = F.lit(min(today - OLDEST_BATCH, END_OF_TIME - ahead) + ahead)
@@ -64,7 +64,7 @@ def _too_far_ahead(at: Column, bounds: EventTimeBounds, *, now: Column) -> Colum
 
 
 def has_ended(watermark: datetime) -> bool:
-    """Whether a watermark, which has a delay, says that the input has come to its end."""
+    """Whether a watermark, which has a delay, means that the input has ended."""
     return watermark > END_OF_TIME - timedelta(days=365)
 
 
@@ -74,7 +74,7 @@ def moving(watermark: datetime | None) -> datetime | None:
 
 
 def watermark_in_words(watermark: datetime | None) -> str:
-    """A watermark for people.
+    """A watermark as text.
 
     >>> watermark_in_words(datetime(2026, 11, 24, 8, tzinfo=UTC)), watermark_in_words(EPOCH), watermark_in_words(None)
     ('2026-11-24 08:00:00', 'none yet', '')
@@ -86,7 +86,7 @@ def watermark_in_words(watermark: datetime | None) -> str:
 
 
 def with_control(spark: SparkSession, frame: DataFrame, folder: Path, *, name: str) -> DataFrame:
-    """`frame` (with EVENT_TIME) united with the control rows that are dropped into `folder`, marked by CONTROL."""
+    """`frame` (with EVENT_TIME) united with the control rows that are written to `folder`, marked by CONTROL."""
     folder.mkdir(parents=True, exist_ok=True)
     control = spark.readStream.name(name).schema(f"{EVENT_TIME} timestamp").json(str(folder))
     return frame.withColumn(CONTROL, F.lit(col=False)).unionByName(
@@ -95,7 +95,7 @@ def with_control(spark: SparkSession, frame: DataFrame, folder: Path, *, name: s
 
 
 def control_folder(folder: Path, name: str) -> Path:
-    """Where the control rows of the source `name` lie, in the folder of its query.
+    """The folder with the control rows of the source `name`, in the folder of its query.
 
     >>> control_folder(Path("window"), "rs_control").as_posix()
     'window/control'
@@ -104,21 +104,21 @@ def control_folder(folder: Path, name: str) -> Path:
 
 
 def drop_control(frame: DataFrame) -> DataFrame:
-    """`frame` behind its watermark, without control rows.
+    """`frame` after its watermark, without control rows.
 
-    The optimizer must leave this filter above the watermark, or the watermark never sees the control rows: therefore
-    the condition mentions the event time. And it must not push conditions from further above below it, such as one on
-    a group behind the window, for which a control row has no value: therefore the condition is not deterministic.
+    The optimizer must not push this filter below the watermark, or the watermark would never see the control rows:
+    therefore the condition uses the event time. And it must not push downstream conditions past it, such as one on a
+    group of the window, for which a control row has no value: therefore the condition is not deterministic.
     """
     control = F.col(CONTROL) & F.col(EVENT_TIME).isNotNull()
     return frame.filter(~control & (F.spark_partition_id() >= 0)).drop(CONTROL)
 
 
 def marked(frame: DataFrame, kept: timedelta) -> DataFrame:
-    """`frame` whose EVENT_TIME Spark takes for the event time of its watermark, with the delay `kept`.
+    """`frame` with EVENT_TIME as the event time of Spark's watermark, with the delay `kept`.
 
-    A column that was computed, or that came back from Python, has lost the mark that `withWatermark` gave it. A query
-    must not be given a second watermark, and the steps of a chain share one.
+    A column that was computed, or that came back from Python, has lost the metadata that `withWatermark` sets. A query
+    must not have a second watermark, and the steps of a chain share one.
     """
     delay = kept // timedelta(milliseconds=1)
     others = [F.col(f"`{name}`") for name in frame.columns if name != EVENT_TIME]
@@ -126,12 +126,12 @@ def marked(frame: DataFrame, kept: timedelta) -> DataFrame:
 
 
 def watermark_id(watched: DataFrame) -> str:
-    """By what the plan of each batch knows the operator that `withWatermark` has put on top of a frame."""
+    """The id of the operator that `withWatermark` has put on top of a frame, in the plan of each batch."""
     return str(watched._jdf.queryExecution().logical().nodeId().toString())  # noqa: SLF001  there is no public way
 
 
 def send_control(folder: Path, at: datetime) -> None:
-    """Drop a control row that moves the watermark to `at`; it takes effect in the query's next batch."""
+    """Write a control row that moves the watermark to `at`; it takes effect in the query's next batch."""
     row = json.dumps({EVENT_TIME: at.isoformat()}) + "\n"
     write_atomically(folder / f"control-{uuid.uuid4().hex}.json", row.encode())
 
@@ -149,6 +149,6 @@ def _as_timestamp(column: Column, kind: DataType, field: str, step: str) -> Colu
 
 
 def _within_time(millis: Column) -> Column:
-    """Epoch milliseconds, cut to what a timestamp can hold: nanoseconds would end the query, as an overflow."""
+    """Epoch milliseconds, limited to the range of timestamps: an overflow of nanoseconds would end the query."""
     first, last = (int(at.timestamp() * 1000) for at in (BEGIN_OF_TIME, END_OF_TIME))
     return F.when(millis > last, F.lit(last)).when(millis < first, F.lit(first)).otherwise(millis)

@@ -1,4 +1,4 @@
-"""Windows that fire more than once, by the processor that does it."""
+"""Windows that fire more than once, by a processor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rs_assets.spark.processor.session import check_types, processors_of
 
 MICROSECOND = timedelta(microseconds=1)
 FIRE_TIME, FINAL, RETRACTED = "_rs_fire_time", "_rs_final", "_rs_retracted"
-# What the processor tells of a window before it closes: 1 in each batch, 2 at each record.
+# The processor's emissions before a window closes: 1 in each batch, 2 at each record.
 _UPDATES: Mapping[EmitStrategy, int] = MappingProxyType(
     {"on_window_update": 1, "on_update_and_close": 1, "on_record": 2}
 )
@@ -36,7 +36,7 @@ _UPDATES: Mapping[EmitStrategy, int] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiredWindows:
-    """Windows that the processor fires in the place of Spark's own operator."""
+    """Windows that the processor fires instead of Spark's own operator."""
 
     window: Window
     firing: Firing
@@ -47,8 +47,8 @@ class FiredWindows:
     def rows(self, windows: DataFrame) -> DataFrame:
         """The rows of the aggregation `windows`, whose first key is the window, with FIRE_TIME and FINAL.
 
-        FIRE_TIME is null for an update, which no time has caused. Rows that may be taken back have RETRACTED besides.
-        Of the `ranked` rows of a global window, the last column, those that did not change are null.
+        FIRE_TIME is null for an update, which no time has caused. Rows that may be retracted also have RETRACTED.
+        In the last column, the `ranked` rows of a global window, unchanged rows are null.
         ConfigurationError if the session was made without the jar of the processors.
         """
         processors = processors_of(windows)
@@ -78,11 +78,11 @@ class FiredWindows:
 
     @property
     def retracts(self) -> bool:
-        """Whether a row may take back an earlier one: sessions grow and merge, and a global window has many rows."""
+        """Whether a row may retract an earlier one: sessions grow and merge, and a global window has many rows."""
         return isinstance(self.window, SessionWindow | GlobalWindow)
 
     def columns(self, at: Column) -> dict[str, Column]:
-        """The columns that tell the rows of one window apart; `at` is the time of an update."""
+        """The columns that identify the rows of one window; `at` is the time of an update."""
         columns = {"fire_time": F.coalesce(F.col(FIRE_TIME), at)}
         final = tells_final(self.firing, self.emit) and not isinstance(self.window, InOrder | GlobalWindow)
         columns |= {"final": F.col(FINAL)} if final else {}
@@ -90,7 +90,7 @@ class FiredWindows:
 
 
 def _slide(window: Window) -> timedelta:
-    """How far the late firings of a window lie apart: as the ends of others, or of a session as its gap."""
+    """The interval of a window's late firings: that of the windows' ends, or the gap of a session."""
     match window:
         case CalendarWindow() | CountWindow() | SlidingWindow() | OverWindow() | GlobalWindow():
             return NEVER

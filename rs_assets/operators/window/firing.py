@@ -1,4 +1,4 @@
-"""When windows fire more than once."""
+"""Trigger settings: when windows fire more than once."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Literal
 from rs_assets.operators.window.result import EmitStrategy
 
 NEVER = timedelta(0)
-# How long windows are held open for firings behind their water mark.
+# How long windows are held open for firings after their watermark.
 HOLD = timedelta(hours=1)
-# What a firing tells of rows that come behind the end of a window: themselves, or the window with them.
+# What a late firing emits: the late rows themselves, or the window including them.
 LateFirings = Literal["deltas", "totals"]
-# The state of the processors: one row a window, or one a group with its sessions, its rows in order, or its one window.
+# The names of the processors' states: a row per window, or a row per group with sessions, ordered rows or one window.
 STATE, SESSIONS, COUNTED, SLIDING, OVER, GLOBAL = "window", "sessions", "counted", "sliding", "over", "global"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Firing:
-    """When a window fires besides once for good: when the greatest event time has passed its end and its water mark.
+    """The firings of a window besides the final one: when the watermark has passed its end.
 
-    `before`: every so often from its start. `after`: every so often behind that, while it is held open for `hold`.
-    `limit`: so long behind the first row that it has not told of. `late`: at its end, and again for rows that come
-    later. Only windows that changed since they fired last do, but for the last time. Zero stands for never.
+    `before`: the interval of firings from its start. `after`: their interval after that, while it is held open for
+    `hold`. `limit`: the delay after the first row that is not yet emitted. `late`: at its end, and again for later
+    rows. A window without changes since its last firing does not fire, except for the final time. Zero means never.
     """
 
     before: timedelta = NEVER
@@ -34,11 +34,11 @@ class Firing:
 
     @property
     def deltas(self) -> bool:
-        """Whether each firing tells what came since the one before, and not all of the window."""
+        """Whether each firing emits the changes since the previous one, and not the entire window."""
         return self.late == "deltas"
 
     def __str__(self) -> str:
-        """In a few words, for people and for the identity of state; empty for once."""
+        """In a few words, for display and for the identity of state; empty for once."""
         times = (("before", self.before), ("after", self.after), ("for", self.hold), ("within", self.limit))
         parts = [f"{word} {time}" for word, time in times if time]
         return ", ".join([*parts, *([f"late {self.late}"] if self.late else [])])
@@ -48,10 +48,10 @@ ONCE = Firing()
 
 
 def tells_final(firing: Firing, emit: EmitStrategy) -> bool:
-    """Whether a row says if it is the last of its window: not where each tells a part, nor where none is the last."""
+    """Whether a row says if it is the last of its window: not for parts, nor if none is the last."""
     return not firing.deltas and tells_end(emit)
 
 
 def tells_end(emit: EmitStrategy) -> bool:
-    """Whether a window is told when it closes."""
+    """Whether a window is emitted when it closes."""
     return emit not in ("on_record", "on_window_update")

@@ -1,4 +1,4 @@
-"""How far the splits of a batch came, and how many rows were late by that, observed while Spark computes it."""
+"""Observes the progress of a batch's splits, and the number of rows that were late by it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from rs_assets.spark.processor.session import package_in
 
 
 def observed_splits(frame: DataFrame, *, gate: str) -> DataFrame:
-    """`frame` (with EVENT_TIME and ORIGIN, which control rows do not have), observed by the name of `gate`.
+    """`frame` (with EVENT_TIME and ORIGIN, which control rows lack), observed under the name of `gate`.
 
-    Rows that are LATE are counted, if there is that column.
+    Rows that are LATE are counted, if that column exists.
 
     ConfigurationError if the session was made without the jar of the processors.
     """
     package = package_in(frame.sparkSession)
     if package is None:
         raise ConfigurationError(
-            "this Spark session has no function for watermarks of splits",
+            "this Spark session has no function for watermarks per split",
             remedy="add the jar that `python -m rs_assets.spark.processor.library` names to spark.jars",
         )
     split, at = F.coalesce(F.col(ORIGIN), F.lit(NO_SPLIT)), F.unix_micros(F.col(EVENT_TIME))

@@ -1,4 +1,4 @@
-"""Windows of OVER as data: for each row the rows of its group that come before it."""
+"""OVER windows as data: for each row the preceding rows of its group."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MOST_BEFORE = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverWindow:
-    """For each row itself and rows of its group before it in event time, as `OVER (... ORDER BY ts)` of SQL.
+    """For each row itself and the rows of its group before it in event time, as `OVER (... ORDER BY ts)` of SQL.
 
-    Each row is told once, when the watermark has passed it, with `keep`, fields of its own. By `range` rows of one time
-    are in each other's windows; by `rows` they are not, and stand in the order of `keep`, then of what aggregates read,
+    Each row is emitted once, when the watermark has passed it, with its fields `keep`. By `range` rows of one time are
+    in each other's windows; by `rows` they are not, and are ordered by `keep`, then by the fields that aggregates read,
     nulls first. `time_field` is as for a tumbling window.
 
     >>> from rs_assets import Time
@@ -29,21 +29,21 @@ class OverWindow:
 
     time_field: str | None = None
     keep: tuple[str, ...] = ()
-    # How many rows before it a window has, or since when; all without either.
+    # The number of rows before it in a window, or their time range; all without either.
     before: int | None = None
     within: timedelta | None = None
-    # Whether rows of one time have one window.
+    # Whether rows of one time share a window.
     peers: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what is no number of rows, and no duration."""
+        """Refuse invalid numbers and durations."""
         if self.before is not None and (not isinstance(self.before, int) or not 0 <= self.before <= MOST_BEFORE):
             raise TopologyError(f"a window has 0 to {MOST_BEFORE:,} rows before its row, not {self.before!r}")
         if self.within is not None:
             checked_duration(self.within, what="the range of a window", least=timedelta(0))
         if not self.keep:
             raise TopologyError(
-                "a window of OVER keeps no field of its rows", remedy="name some: OverWindow.rows(9, 'ts', keep=['ms'])"
+                "an OVER window keeps no field of its rows", remedy="name some: OverWindow.rows(9, 'ts', keep=['ms'])"
             )
 
     @classmethod
@@ -62,7 +62,7 @@ class OverWindow:
 
     @property
     def longest(self) -> timedelta:
-        """How long a window of one row is; others have no bound."""
+        """The length of the window of one row; others have no bound."""
         return timedelta(0)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Why a field cannot be an event time or be added up: said alike where a pipeline is built and where Spark knows."""
+"""Errors for event times and numbers of wrong types: the same when a pipeline is built and when Spark analyses it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def no_event_time(field: str, kind: str, *, step: str) -> TopologyError:
 
 
 def no_number(function: str, field: str, kind: str, *, step: str) -> TopologyError:
-    """The error for the sum or the mean of a field of the type `kind`: Spark would cast it without a word."""
+    """The error for the sum or the mean of a field of the type `kind`: Spark would cast it silently."""
     return TopologyError(
         f"step {step!r} cannot take the {function} of {field!r}, which is a {kind}",
-        remedy=f"make it a number before (text: .with_fields({field}='cast({field} as double)'));"
+        remedy=f"convert it to a number first (text: .with_fields({field}='cast({field} as double)'));"
         " min, max, distinct and collect take other types too",
         step=step,
     )

@@ -1,4 +1,4 @@
-"""What the row of a window holds, and when it is given, as data."""
+"""The columns and the emit strategy of a window, as data."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Literal
 
 from rs_assets.errors import TopologyError
 
-# How many values max_by keeps at most.
+# The most values that max_by keeps.
 MOST_RANKED = 100_000
 
-# When a window gives its row: once, when it closes; in each batch that changes it, as it stands then; both; or at each
+# When a window emits its row: once, when it closes; in each batch that changes it, as it is then; both; or at each
 # record that changes it.
 EmitStrategy = Literal["on_window_close", "on_window_update", "on_update_and_close", "on_record"]
 
@@ -29,7 +29,7 @@ class Aggregate:
     alias: str
 
 
-# The column of a window's row with its rows, for functions in Python that stand behind it.
+# The column of a window's row with its rows, for Python functions downstream.
 ROWS = "rows of the window"
 
 
@@ -44,9 +44,9 @@ def rows_for(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The `fields` (none: all) of a window's rows that are kept for functions, which make `made` of them.
+    """The `fields` (none: all) of a window's rows that are kept for functions, which compute `made` from them.
 
-    `each` are the fields (none: all) that each of the functions gets, in the order of event time and of these fields.
+    `each` are the fields (none: all) of each function's rows, which are ordered by event time and by these fields.
     """
 
     fields: tuple[str, ...]
@@ -73,7 +73,7 @@ class Ranking:
     rank: str = "rank"
 
     def __post_init__(self) -> None:
-        """Refuse a number of rows that Spark cannot keep, and a ranking by nothing."""
+        """Refuse a number of rows that Spark cannot keep, and a ranking without fields."""
         if not isinstance(self.n, int) or isinstance(self.n, bool) or not 0 < self.n <= MOST_RANKED:
             raise TopologyError(f"top_n takes a number of rows from 1 to {MOST_RANKED:,}, not {self.n!r}")
         if not self.by:

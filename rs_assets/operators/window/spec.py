@@ -22,16 +22,16 @@ def _check_offset(offset: object, slide: timedelta) -> None:
     if checked_duration(offset, what="the offset of a window", least=timedelta(0)) >= slide:
         raise TopologyError(
             f"an offset of {offset} is not below {slide}, the distance between two starts",
-            remedy="take whole distances away from it: the windows are the same",
+            remedy="subtract multiples of that distance: the windows are the same",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class TumblingWindow:
-    """Windows of one size, side by side.
+    """Windows of one size, without gaps or overlap.
 
-    `time_field` names the event time (timestamp, epoch milliseconds or `yyyy-MM-dd HH:mm:ss`); without one the
-    time of arrival is used. One window starts `offset` after the epoch, and so do all by whole sizes.
+    `time_field` names the event time (timestamp, epoch milliseconds or `yyyy-MM-dd HH:mm:ss`); without one the time of
+    arrival is used. One window starts `offset` after the epoch, and all others at multiples of the size from it.
 
     >>> from rs_assets import Time
     >>> TumblingWindow.of(Time.seconds(10), "ts").size
@@ -42,11 +42,11 @@ class TumblingWindow:
 
     size: timedelta
     time_field: str | None = None
-    # Not in the text of a window, which is part of the identity of state: `WindowAggregate.identity` adds it.
+    # Not in the repr of a window, which is part of the identity of state: `WindowAggregate.identity` adds it.
     offset: timedelta = field(default=timedelta(0), kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse a size that is no positive duration, and an offset that is as long."""
+        """Refuse a size that is not a positive duration, and an offset that is as long."""
         checked_duration(self.size, what="the size of a window")
         _check_offset(self.offset, self.size)
 
@@ -62,7 +62,7 @@ class TumblingWindow:
 
     @property
     def longest(self) -> timedelta:
-        """How long a window is at most."""
+        """The greatest length of a window."""
         return self.size
 
 
@@ -82,12 +82,12 @@ class HoppingWindow:
     offset: timedelta = field(default=timedelta(0), kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse durations that are not positive, and a slide longer than the size (rows would fall between)."""
+        """Refuse durations that are not positive, and a slide longer than the size (rows would be lost)."""
         checked_duration(self.size, what="the size of a window")
         checked_duration(self.slide, what="the slide of a window")
         if self.slide > self.size:
             raise TopologyError(
-                f"a slide of {self.slide} is longer than the window of {self.size}: rows between windows would vanish",
+                f"a slide of {self.slide} is longer than the window of {self.size}: rows between windows would be lost",
                 remedy="use a slide that is at most the size",
             )
         _check_offset(self.offset, self.slide)
@@ -101,7 +101,7 @@ class HoppingWindow:
 
     @property
     def longest(self) -> timedelta:
-        """How long a window is."""
+        """The length of a window."""
         return self.size
 
 
@@ -111,9 +111,9 @@ MOST_STEPS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class CumulateWindow:
-    """Windows that begin together every `size` and end one `step` after the other, the last one with the next start.
+    """Windows that start together every `size` and end one `step` after the other, the last one with the next start.
 
-    So each tells what there was since the start: of a day by hours, the first hour, the first two, up to all of it.
+    So each covers the time since the start: of a day by hours, the first hour, the first two, up to all of it.
     `size` is a whole multiple of `step`.
 
     >>> from rs_assets import Time
@@ -128,13 +128,13 @@ class CumulateWindow:
     offset: timedelta = field(default=timedelta(0), kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse durations that are not positive, and a size that steps do not fill."""
+        """Refuse durations that are not positive, and a size that is not a multiple of the step."""
         checked_duration(self.size, what="the size of a window")
         checked_duration(self.step, what="the step of a window")
         if self.size % self.step or self.size // self.step > MOST_STEPS:
             raise TopologyError(
-                f"a window of {self.size} is no whole number of steps of {self.step}, at most {MOST_STEPS:,}",
-                remedy="use a step that the size can be divided by",
+                f"a window of {self.size} is not a whole number of steps of {self.step}, at most {MOST_STEPS:,}",
+                remedy="use a step that divides the size",
             )
         _check_offset(self.offset, self.size)
 
@@ -142,7 +142,7 @@ class CumulateWindow:
     def of(
         cls, size: timedelta, step: timedelta, time_field: str | None = None, *, offset: timedelta = timedelta(0)
     ) -> CumulateWindow:
-        """Windows of `step`, two steps and so on up to `size`, which starts every `size` from `offset` on."""
+        """Windows of `step`, two steps and so on up to `size`, which start every `size` from `offset` on."""
         return cls(size, step, time_field, offset=offset)
 
     @property
@@ -152,13 +152,13 @@ class CumulateWindow:
 
     @property
     def longest(self) -> timedelta:
-        """How long a window is at most."""
+        """The greatest length of a window."""
         return self.size
 
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
-    """Windows that go on while rows of a group follow each other within `gap`, and end `gap` after the last one.
+    """Windows that continue while rows of a group follow each other within `gap`, and end `gap` after the last one.
 
     >>> from rs_assets import Time
     >>> SessionWindow.of(Time.minutes(30), "ts").gap
@@ -169,12 +169,12 @@ class SessionWindow:
     time_field: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a gap that is no positive duration."""
+        """Refuse a gap that is not a positive duration."""
         checked_duration(self.gap, what="the gap of a session")
 
     @property
     def longest(self) -> timedelta:
-        """How long a session of one row is; others have no bound."""
+        """The length of a session of one row; others have no bound."""
         return self.gap
 
     @classmethod
@@ -191,9 +191,9 @@ UNIT_DAYS: Mapping[CalendarUnit, int] = {"day": 1, "week": 7, "month": 31}
 
 @dataclass(frozen=True, slots=True)
 class CalendarWindow:
-    """Days, weeks (from Monday) or months of the calendar in a time zone, side by side.
+    """Days, weeks (from Monday) or months of the calendar in a time zone, without gaps or overlap.
 
-    They begin at the first instant of a date there: where clocks are set back or forward a day has 25 or 23 hours.
+    They begin at the first instant of a date there: when clocks are set back or forward a day has 25 or 23 hours.
     `zone` is a name of the IANA data base. `time_field` is as for a tumbling window.
 
     >>> CalendarWindow.days("Europe/Berlin", "ts").unit
@@ -234,20 +234,20 @@ class CalendarWindow:
 
     @property
     def longest(self) -> timedelta:
-        """How long a window is at most."""
+        """The greatest length of a window."""
         return timedelta(days=UNIT_DAYS[self.unit]) + SET_BACK
 
 
-# The most rows that a window counts.
+# The most rows in a window.
 MOST_COUNTED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class CountWindow:
-    """Windows of `size` rows of a group each, side by side, in the order of event time.
+    """Windows of `size` rows of a group each, without overlap, in the order of event time.
 
-    A row is counted when the watermark has passed it. `time_field` is as for a tumbling window; rows that count by
-    their arrival stand in the order of batches.
+    A row is counted when the watermark has passed it. `time_field` is as for a tumbling window; rows counted by
+    arrival are in the order of batches.
 
     >>> CountWindow.of(100, "ts").size
     100
@@ -257,13 +257,13 @@ class CountWindow:
     time_field: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no number of rows."""
+        """Refuse an invalid number of rows."""
         if not isinstance(self.size, int) or isinstance(self.size, bool) or not 0 < self.size <= MOST_COUNTED:
             raise TopologyError(f"a window counts 1 to {MOST_COUNTED:,} rows, not {self.size!r}")
 
     @property
     def longest(self) -> timedelta:
-        """How long a window of one row is; others have no bound."""
+        """The length of the window of one row; others have no bound."""
         return timedelta(0)
 
     @classmethod
@@ -274,10 +274,10 @@ class CountWindow:
 
 @dataclass(frozen=True, slots=True)
 class SlidingWindow:
-    """Windows over rows of a group that lie at most `difference` apart, as `SlidingWindows` of Kafka Streams.
+    """Windows over rows of a group that are at most `difference` apart, as `SlidingWindows` of Kafka Streams.
 
-    Both ends are within. One ends with each row, and one begins a microsecond behind each row, if it has rows.
-    `time_field` is as for a tumbling window.
+    Both ends are inclusive. One window ends with each row, and one begins a microsecond after each row, if it has
+    rows. `time_field` is as for a tumbling window.
 
     >>> from rs_assets import Time
     >>> SlidingWindow.of(Time.seconds(10), "ts").difference
@@ -288,12 +288,12 @@ class SlidingWindow:
     time_field: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a difference that is no positive duration."""
+        """Refuse a difference that is not a positive duration."""
         checked_duration(self.difference, what="the difference of sliding windows")
 
     @property
     def longest(self) -> timedelta:
-        """How long a window is."""
+        """The length of a window."""
         return self.difference
 
     @classmethod
@@ -302,6 +302,6 @@ class SlidingWindow:
         return cls(difference, time_field)
 
 
-# Windows of rows that are taken in the order of event time, when the watermark has passed them.
+# Windows whose rows are processed in the order of event time, when the watermark has passed them.
 InOrder = CountWindow | SlidingWindow | OverWindow
 Window = TumblingWindow | HoppingWindow | CumulateWindow | SessionWindow | CalendarWindow | InOrder | GlobalWindow

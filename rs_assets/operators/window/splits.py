@@ -1,4 +1,4 @@
-"""Watermarks by split: how far each split of the input has come, and which of them are waited for."""
+"""Watermarks per split: the progress of each split of the input, and the splits that hold the watermark back."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rs_assets.common.files import write_atomically
 from rs_assets.errors import CheckpointError
 
 FILE = "splits.json"
-# How long a split that has no rows is waited for, unless it is said.
+# The default idle timeout of a split.
 IDLE_TIMEOUT = timedelta(minutes=1)
-# The columns of the observed metrics, and the name that control rows have in the place of a split.
+# The columns of the observed metrics, and the split name of control rows.
 LATEST, CAME_LATE, NO_SPLIT = "latest", "late", ""
 # The greatest event time of each split, in microseconds since the epoch.
 Latest = Mapping[str, int]
@@ -24,7 +24,7 @@ Latest = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class BySplit:
-    """A watermark that is the least of those of all splits, but for splits without rows for `idle_timeout`.
+    """A watermark that is the least of all splits', except splits without rows for `idle_timeout`.
 
     `by_record`: whether a row is late is decided by the records before it in its own split.
     """
@@ -52,7 +52,7 @@ def later(before: Latest, found: Latest) -> Latest:
 
 
 def reached(latest: Latest, waited: frozenset[str]) -> int | None:
-    """The time up to which all splits that are `waited` for have come; None while one has not begun, or none is.
+    """The time that all splits in `waited` have reached; None while one has not begun, or without splits.
 
     >>> reached({"a": 9, "b": 5}, frozenset({"a", "b"})), reached({"a": 9}, frozenset({"a", "b"}))
     (5, None)
@@ -62,9 +62,9 @@ def reached(latest: Latest, waited: frozenset[str]) -> int | None:
 
 @dataclass(slots=True)
 class Silence:
-    """Which splits have been silent for `timeout`, by seconds that never go back.
+    """Idle detection: the splits without rows for `timeout`, by monotonic seconds.
 
-    Silence counts only while other splits have rows: when none had any for so long, all of them begin again.
+    A split is idle only while others deliver rows. If the whole input pauses, all idle timers restart.
     """
 
     timeout: timedelta
@@ -73,11 +73,11 @@ class Silence:
     _rows_at: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Everybody is waited for from now on."""
+        """Wait for every split from now on."""
         self._rows_at = self.began
 
     def hear(self, splits: frozenset[str], now: float) -> None:
-        """Splits that had rows; of none nothing is learnt."""
+        """Reset the timers of splits that had rows; an empty set has no effect."""
         if not splits:
             return
         if self.paused(now):
@@ -86,11 +86,11 @@ class Silence:
         self._heard.update(dict.fromkeys(splits, now))
 
     def paused(self, now: float) -> bool:
-        """Whether no split at all had rows for the timeout."""
+        """Whether no split had rows for the timeout."""
         return now - self._rows_at >= self.timeout.total_seconds()
 
     def waited(self, splits: frozenset[str], now: float) -> frozenset[str]:
-        """Those of `splits` that are waited for."""
+        """Those of `splits` that are not idle."""
         if self.paused(now):
             return splits
         until = now - self.timeout.total_seconds()
@@ -99,9 +99,9 @@ class Silence:
 
 @dataclass(slots=True)
 class SplitNotes:
-    """How far the splits of the query in `folder` had come at the end of each batch: noted before Spark commits it.
+    """The progress of a query's splits at the end of each batch: recorded before Spark commits it.
 
-    So a batch that is computed again, or to which the query goes back, goes on from what came before it.
+    So a batch that is computed again, or that the query is rolled back to, starts from the same progress.
     """
 
     folder: Path
@@ -109,7 +109,7 @@ class SplitNotes:
 
     @classmethod
     def load(cls, folder: Path) -> SplitNotes:
-        """The notes in a query's folder, none if it has none; CheckpointError if the file is damaged."""
+        """The records in a query's folder, empty if there are none; CheckpointError if the file is damaged."""
         path = folder / FILE
         if not path.exists():
             return cls(folder)
@@ -118,23 +118,23 @@ class SplitNotes:
             return cls(folder, {int(batch): {str(k): int(v) for k, v in noted.items()} for batch, noted in stored})
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise CheckpointError(
-                "the notes of how far each split has come are damaged",
+                "the record of each split's progress is damaged",
                 remedy="restore the file from a copy, or begin a new generation (--new-generation)",
                 file=path,
             ) from error
 
     def behind(self, batch_id: int) -> Latest:
-        """How far the splits had come at the end of a batch, {} if nothing is noted until then."""
+        """The progress of the splits at the end of a batch, {} if nothing is recorded until then."""
         found = max((batch for batch in self._entries if batch <= batch_id), default=None)
         return MappingProxyType({}) if found is None else self._entries[found]
 
     def note(self, batch_id: int, latest: Latest, *, first: int) -> None:
-        """Write down where the splits are behind a batch; entries that no batch from `first` on asks for are dropped.
+        """Record the progress of the splits after a batch; entries that no batch from `first` on needs are dropped.
 
-        So are those of later batches, which were computed before the query went back.
+        So are those of later batches, which were computed before the query was rolled back.
         """
         base = max((batch for batch in self._entries if batch < first), default=-1)
         kept = {batch: noted for batch, noted in self._entries.items() if base <= batch < batch_id}
         self._entries = {**kept, batch_id: dict(latest)}
-        # The copy of a query may share its files with the original: a new one takes the place of the old.
+        # The copy of a query may share its files with the original: a new file replaces the old one.
         write_atomically(self.folder / FILE, orjson.dumps(sorted(self._entries.items())))
