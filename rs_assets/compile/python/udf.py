@@ -47,7 +47,7 @@ def _register(spark: SparkSession, body: Body) -> None:
     from pyspark.sql import functions as F
 
     runner = Runner(body, to_arrow_type(DataType.fromDDL(body.gives), timezone="UTC"))
-    check_sendable(runner, repr(body.told))
+    check_sendable(runner, repr(body.label))
 
     def run(*columns: pa.Array) -> pa.Array:
         return runner(*columns)
@@ -172,17 +172,17 @@ class Runner:
 
     def _fault(self, error: BaseException, given: Sequence[pa.Array], number: int) -> str:
         """The error as a text that a Spark message can carry."""
-        told = self.body.told
+        label = self.body.label
         if isinstance(error, MisfitError):
-            what = f"the function {told!r} returned a value that does not fit {self.body.gives}: {error.text}"
+            what = f"the function {label!r} returned a value that does not fit {self.body.gives}: {error.text}"
         else:
-            what = f"the function {told!r} raised {type(error).__name__}: {text_of(error)}"
+            what = f"the function {label!r} raised {type(error).__name__}: {text_of(error)}"
         shown = ", ".join(repr(values_of(each.slice(number, 1))[0]) for each in given)
         return to_wire(
             StepError(
                 _clean(what)[: 2 * SHOWN],
                 remedy=remedy_for(error),
-                record=_clean(f"{told}({shown})")[:SHOWN],
+                record=_clean(f"{label}({shown})")[:SHOWN],
             )
         )
 

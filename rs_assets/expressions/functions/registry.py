@@ -131,5 +131,5 @@ def _elsewhere(name: str, found: Declared | None) -> str:
 
 def _unknown(name: str, known: Iterable[str], what: str = "function") -> UnknownFunctionError:
     near = get_close_matches(name.casefold(), list(known), n=3)
-    told = f"did you mean {' or '.join(map(repr, near))}?" if near else "docs/functions.md lists all functions"
-    return UnknownFunctionError(f"there is no {what} {name!r}", remedy=told)
+    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else "docs/functions.md lists all functions"
+    return UnknownFunctionError(f"there is no {what} {name!r}", remedy=remedy)

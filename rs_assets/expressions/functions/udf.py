@@ -29,7 +29,7 @@ class Body:
     """
 
     name: str
-    told: str
+    label: str
     call: Callable[..., Any]
     takes: tuple[str, ...]
     needs: tuple[bool, ...]

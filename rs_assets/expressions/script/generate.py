@@ -29,11 +29,11 @@ def make_rows(binder: Binder, call: Call, guard: str) -> None:
     try:
         function = table_function_named(call.name, len(call.arguments))
         values = [bind(each, scope) for each in call.arguments]
-        told = [
+        converted = [
             each if function.function.kind_at(place) in AS_THEY_ARE else local(each, scope)
             for place, each in enumerate(values)
         ]
-        rows = function.rows(*(each.text for each in told), zone=scope.zone)
+        rows = function.rows(*(each.text for each in converted), zone=scope.zone)
     except TopologyError as error:
         if hasattr(error, "line"):
             raise

@@ -119,8 +119,8 @@ def _call(call: Call, scope: Scope) -> Sql:
     try:
         function = function_named(call.name, len(call.arguments))
         made = _arguments(function, call, scope)
-        told = (each if function.kind_at(p) in AS_THEY_ARE else local(each, scope) for p, each in enumerate(made))
-        sql = function.sql(*(each.text for each in told), zone=scope.zone)
+        converted = (each if function.kind_at(p) in AS_THEY_ARE else local(each, scope) for p, each in enumerate(made))
+        sql = function.sql(*(each.text for each in converted), zone=scope.zone)
     except LanguageError:
         raise
     except TopologyError as error:

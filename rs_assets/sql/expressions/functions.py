@@ -171,8 +171,8 @@ def _registered(made: Expressions, name: str, values: list[Value], tree: Any) ->
         near = (
             nearest(name, get_close_matches(name, known, n=1)) or "docs/sql.md and docs/functions.md list all functions"
         )
-        told = name in known or udf_named(name) is not None or name.casefold() in TABLE_FUNCTIONS
-        raise made.error(error.what, tree, remedy=error.remedy if told else near) from error
+        declared = name in known or udf_named(name) is not None or name.casefold() in TABLE_FUNCTIONS
+        raise made.error(error.what, tree, remedy=error.remedy if declared else near) from error
     except SqlError:
         raise
     except TopologyError as error:
