@@ -36,7 +36,7 @@ class ConsoleWriter:
         return False
 
     def last_committed(self, mark: BatchMark) -> int | None:  # noqa: ARG002  a console stores nothing
-        """Nothing."""
+        """None: printed batches are not stored."""
         return None
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
@@ -79,8 +79,8 @@ def as_table(rows: pa.Table, *, title: str, max_rows: int) -> Table:
 def _shown(value: object) -> str:
     if isinstance(value, datetime):
         # All timestamps are UTC.
-        told = str(value.replace(tzinfo=None))
-        value = told.rstrip("0") if value.microsecond else told
+        text = str(value.replace(tzinfo=None))
+        value = text.rstrip("0") if value.microsecond else text
     elif isinstance(value, float):
         value = float(f"{value:.{SURE_DIGITS}g}")
     text = "" if value is None else str(value)

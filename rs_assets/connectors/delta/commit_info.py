@@ -64,8 +64,8 @@ def last_claim(table: DeltaTable, mark: BatchMark) -> Entry:
 
 def author(entry: Entry) -> tuple[str, str] | None:
     """The pipeline and the sink that made an entry of a history, None if it does not say."""
-    told = noted(entry)
-    said = next((told[name] for name in ("rs.writer", REWOUND, FENCED) if told.get(name)), "")
+    metadata = noted(entry)
+    said = next((metadata[name] for name in ("rs.writer", REWOUND, FENCED) if metadata.get(name)), "")
     match = WRITER.fullmatch(str(said))
     return (match[1], match[3]) if match else None
 
@@ -78,7 +78,7 @@ def as_user_metadata(mark: BatchMark) -> str:
 def noted(entry: Entry) -> Entry:
     """The metadata in an entry of a history, from commits of either connector."""
     try:
-        told = json.loads(entry.get("userMetadata") or "{}")
+        metadata = json.loads(entry.get("userMetadata") or "{}")
     except (TypeError, ValueError):
         return entry
-    return {**entry, **told} if isinstance(told, dict) else entry
+    return {**entry, **metadata} if isinstance(metadata, dict) else entry

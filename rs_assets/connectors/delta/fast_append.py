@@ -74,7 +74,7 @@ def put_entry(path: str, version: int, entry: bytes, *, beside: Path) -> bool:
     return True
 
 
-def append_entry(actions: Sequence[AddAction], told: CommitProperties, partition_by: Sequence[str]) -> bytes:
+def append_entry(actions: Sequence[AddAction], metadata: CommitProperties, partition_by: Sequence[str]) -> bytes:
     """The entry of a commit that adds files and removes none, as delta-rs writes it."""
     info = {
         "timestamp": int(time.time() * 1000),
@@ -82,9 +82,9 @@ def append_entry(actions: Sequence[AddAction], told: CommitProperties, partition
         "operationParameters": {"mode": "Append", "partitionBy": orjson.dumps([*partition_by]).decode()},
         "engineInfo": "rs-assets",
         "isBlindAppend": True,
-        **(told.custom_metadata or {}),
+        **(metadata.custom_metadata or {}),
     }
-    marks = [{"txn": {"appId": mark.app_id, "version": mark.version}} for mark in told.app_transactions or ()]
+    marks = [{"txn": {"appId": mark.app_id, "version": mark.version}} for mark in metadata.app_transactions or ()]
     return b"\n".join(map(orjson.dumps, ({"commitInfo": info}, *map(_added, actions), *marks)))
 
 

@@ -72,17 +72,17 @@ def change_of(entry: Mapping[str, Any], mark: BatchMark) -> Change:
     """The change described by an entry of a history, from the point of view of the sink of `mark`."""
     version, operation = int(entry["version"]), str(entry.get("operation", "an unknown operation"))
     parameters: Mapping[str, Any] = entry.get("operationParameters") or {}
-    told = noted(entry)
-    begun = _point(told.get(REWOUND), told.get("rs.rewound_to"), mark)
+    metadata = noted(entry)
+    begun = _point(metadata.get(REWOUND), metadata.get("rs.rewound_to"), mark)
     if begun is not None:
-        kept = _point(told.get("rs.rewound_from"), told.get("rs.rewound_to"), mark)
+        kept = _point(metadata.get("rs.rewound_from"), metadata.get("rs.rewound_to"), mark)
         source = _source_of_return(version, operation, parameters)
         return Change(version, "return", operation, point=begun, kept=kept, source=source)
-    point = _point(told.get("rs.writer"), told.get("rs.batch_id"), mark)
+    point = _point(metadata.get("rs.writer"), metadata.get("rs.batch_id"), mark)
     if point is not None:
-        accepts = "rs.accepted" in told
+        accepts = "rs.accepted" in metadata
         return Change(version, "batch", operation, point=point, replaces=_overwrites(parameters), accepts=accepts)
-    return _of_others(version, operation, parameters, no_rows=REWOUND in told or FENCED in told)
+    return _of_others(version, operation, parameters, no_rows=REWOUND in metadata or FENCED in metadata)
 
 
 def _of_others(version: int, operation: str, parameters: Mapping[str, Any], *, no_rows: bool) -> Change:

@@ -43,8 +43,8 @@ def merge_jvm(
     from delta.tables import DeltaTable as JvmTable
 
     conf = frame.sparkSession.conf
-    told = {TXN_APP: mark.writer, TXN_VERSION: str(mark.batch_id), COMMENT: as_user_metadata(mark)}
-    for name, value in told.items():
+    metadata = {TXN_APP: mark.writer, TXN_VERSION: str(mark.batch_id), COMMENT: as_user_metadata(mark)}
+    for name, value in metadata.items():
         conf.set(name, value)
     try:
         merge = (
@@ -57,5 +57,5 @@ def merge_jvm(
             merge = merge.whenMatchedDelete(both(newer, f"NOT {stay}"))
         merge.whenMatchedUpdateAll(newer).whenNotMatchedInsertAll(stay).execute()
     finally:
-        for name in told:
+        for name in metadata:
             conf.unset(name)

@@ -99,5 +99,5 @@ def _known_up_to(entry: Entry) -> int:
 
 def _shown(entry: Entry) -> str:
     who = author(entry)
-    told = f"{who[1]} of pipeline {who[0]}" if who else entry.get("operation", "somebody")
-    return f"version {entry['version']}: {told}"
+    writer = f"{who[1]} of pipeline {who[0]}" if who else entry.get("operation", "an unknown writer")
+    return f"version {entry['version']}: {writer}"

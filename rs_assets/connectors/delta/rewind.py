@@ -120,9 +120,9 @@ def refuse_changes(table: DeltaTable, mark: BatchMark, *, own: int, path: str) -
     if history.last_own is None:
         return
     for change in strange_changes(history):
-        told = _described(change, history.last_own, path)
-        if told.severity == "error":
-            raise SinkError(told.what, remedy=told.remedy, step=mark.sink, table=path)
+        found = _described(change, history.last_own, path)
+        if found.severity == "error":
+            raise SinkError(found.what, remedy=found.remedy, step=mark.sink, table=path)
 
 
 def _described(change: Change, own: Change, path: str) -> SinkChange:

@@ -119,13 +119,13 @@ class TableHandle:
             return False
         if self.at_hand:
             self.sole_writer.others(self.table, mark, deep=False)
-        told = properties(mark, **self.sole_writer.facts(self.version))
-        entry = append_entry(actions, told, partition_by)
+        metadata = properties(mark, **self.sole_writer.facts(self.version))
+        entry = append_entry(actions, metadata, partition_by)
         if not put_entry(self.path, version, entry, beside=staging_of(Path(self.path), mark)):
             return False
         self.committed(self.version)
         self.version, self._entry = version, log_entry(self.path, version)
-        self._markers |= {marker.app_id: marker.version for marker in told.app_transactions or ()}
+        self._markers |= {marker.app_id: marker.version for marker in metadata.app_transactions or ()}
         return True
 
     def last(self, mark: BatchMark) -> int:
@@ -178,10 +178,10 @@ def check_fence(table: DeltaTable, mark: BatchMark) -> None:
 
 def properties(mark: BatchMark, **facts: str) -> CommitProperties:
     """The marker of a batch, token and claim, the author and more `facts`, for the commit of its rows."""
-    told = {f"rs.{name}": value for name, value in facts.items()}
+    metadata = {f"rs.{name}": value for name, value in facts.items()}
     return CommitProperties(
         app_transactions=[Transaction(mark.writer, mark.batch_id), *fence_of(mark)],
-        custom_metadata={**written_by(mark), **told},
+        custom_metadata={**written_by(mark), **metadata},
     )
 
 
@@ -192,11 +192,15 @@ def commit_fence(table: DeltaTable, mark: BatchMark) -> None:
 
 
 def commit_no_rows(
-    table: DeltaTable, told: CommitProperties, *, mode: Literal["append", "overwrite"] = "append"
+    table: DeltaTable, metadata: CommitProperties, *, mode: Literal["append", "overwrite"] = "append"
 ) -> None:
-    """Commit the properties `told` and no rows; with "overwrite" existing rows are removed."""
+    """Commit the properties `metadata` and no rows; with "overwrite" existing rows are removed."""
     table.create_write_transaction(
-        [], mode=mode, schema=table.schema(), partition_by=table.metadata().partition_columns, commit_properties=told
+        [],
+        mode=mode,
+        schema=table.schema(),
+        partition_by=table.metadata().partition_columns,
+        commit_properties=metadata,
     )
 
 

@@ -123,8 +123,8 @@ def _with_records(
     for number in quotes.within(lines):
         faults[number] = WITHIN
     made = pa.array(records, pa.binary()) if records else pa.nulls(len(batch), pa.binary())
-    told = pa.array(faults, pa.string()) if faults else pa.nulls(len(batch), pa.string())
-    return pa.RecordBatch.from_arrays([*batch.columns, made, told], schema=RECORDS)
+    reasons = pa.array(faults, pa.string()) if faults else pa.nulls(len(batch), pa.string())
+    return pa.RecordBatch.from_arrays([*batch.columns, made, reasons], schema=RECORDS)
 
 
 def _has_odd(values: pa.BinaryArray) -> bool:

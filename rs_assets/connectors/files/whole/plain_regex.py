@@ -60,7 +60,7 @@ VALUES: Mapping[pa.DataType, str] = MappingProxyType(
 
 
 def _any_value(depth: int) -> str:
-    """A value of a field that the schema does not have: passed over, but it must end where it seems to."""
+    """A value of a field that the schema does not have: skipped by the parser, but its end must be unambiguous."""
     scalar = f"{TEXT}|{NUMBER}|{BOOLEAN}|null"
     if not depth:
         return f"(?:{scalar})"

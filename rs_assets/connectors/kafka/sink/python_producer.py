@@ -220,8 +220,8 @@ def _name_of(error: Exception) -> str:
     """The class of an error; later calls name the error that has ended a client only in their text."""
     from kafka.errors import KafkaError
 
-    told = ENDED_BY.search(str(error)) if type(error) is KafkaError else None
-    return told[1] if told is not None else type(error).__name__
+    cause = ENDED_BY.search(str(error)) if type(error) is KafkaError else None
+    return cause[1] if cause is not None else type(error).__name__
 
 
 def _cause(error: Exception) -> Exception:

@@ -192,7 +192,7 @@ class TopicWatch(Watch):
     partitions: dict[str, int] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
     _admins: dict[str, Admin] = field(default_factory=dict)
-    _told: set[str] = field(default_factory=set)
+    _reported: set[str] = field(default_factory=set)
 
     @property
     def splits(self) -> int:
@@ -271,7 +271,7 @@ class TopicWatch(Watch):
         fatal = [loss for loss in found if not source.continues or loss.resume is not None]
         if fatal:
             raise source.lost(fatal, AGAIN if source.continues else "")
-        fresh = [loss for loss in found if str(loss) not in self._told]
-        self._told |= {str(loss) for loss in fresh}
+        fresh = [loss for loss in found if str(loss) not in self._reported]
+        self._reported |= {str(loss) for loss in fresh}
         if fresh:
             self.note(source.name, fresh)
