@@ -1,1 +1,1 @@
-"""This project's own pipelines."""
+"""The project's own pipelines."""

@@ -23,7 +23,7 @@ TIME_FORMAT = "dd/MMM/yyyy:HH:mm:ss Z"
 
 
 def default_log() -> Path:
-    """Where the log lies."""
+    """The path of the log."""
     return Path(os.environ.get("RS_ACCESS_LOG") or Home.default().root / "input" / "access.log")
 
 

@@ -1,4 +1,4 @@
-"""Writes an access log to try things with: the same lines on every machine, some of them malformed.
+"""Writes a sample access log: the same lines on every machine, some of them malformed.
 
 python -m pipelines.access_log_data [PATH] [LINES]
 """
@@ -14,10 +14,10 @@ from pathlib import Path
 LINES = 100_000
 SEED = 20_150_517
 START = datetime(2026, 1, 5, 6, 0, tzinfo=UTC)
-# A day of traffic in which neighbours overtake each other by at most half a minute.
+# A day of traffic in which neighbouring lines are out of order by at most half a minute.
 STEP = timedelta(milliseconds=700)
 DISORDER_S = 30
-# One line in so many cannot be used.
+# One in so many lines is malformed.
 MALFORMED_EVERY = 400
 CLIENTS = 4_000
 SECTIONS = ("", "blog", "docs", "shop", "images", "feed", "search")
@@ -40,7 +40,7 @@ def lines(count: int = LINES, *, seed: int = SEED) -> Iterator[bytes]:
 
 
 def write(path: Path, count: int = LINES, *, seed: int = SEED) -> Path:
-    """Write the log to `path` by a rename, so that nobody reads half of it."""
+    """Write the log to `path` by a rename, so that no reader sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     hidden = path.with_name(f".{path.name}.tmp")
     with hidden.open("wb") as file:
@@ -62,7 +62,7 @@ def _line(chance: random.Random, number: int, pages: list[str]) -> bytes:
 
 
 def _spoilt(chance: random.Random, line: bytes) -> bytes:
-    """A line as real logs have them now and then."""
+    """A malformed line, as in real logs."""
     return chance.choice(
         (
             line[: len(line) // 2],
@@ -75,7 +75,7 @@ def _spoilt(chance: random.Random, line: bytes) -> bytes:
 
 
 def main() -> None:
-    """Write the log unless it is there."""
+    """Write the log unless it exists."""
     from pipelines.access_log import default_log
 
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else default_log()

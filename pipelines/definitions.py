@@ -1,4 +1,4 @@
-"""What Dagster loads (workspace.yaml): this project's pipelines and Nexmark's queries, with the project's resources."""
+"""The definitions that Dagster loads (workspace.yaml): the project's pipelines, Nexmark's queries, and resources."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`make kafka-demo`: a broker, a shop's orders and payments, and the example order_totals over them, through Dagster.
 
-Everything is real: the broker is a process of its own on the loopback interface, gone when the demo ends. With `--keep`
-it stays until Ctrl-C, so that the run can be looked at in Dagster while Kafka is there.
+Everything is real: the broker is a separate process on the loopback interface, which ends with the demo. With `--keep`
+it runs until Ctrl-C, so that the run can be examined in Dagster while Kafka is available.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FIELDS = ("start_time", "ordered", "paid", "owed")
 @click.option("--orders", default=20_000, show_default=True, type=click.IntRange(min=1), help="How many orders.")
 @click.option("--keep", is_flag=True, help="Leave the broker running until Ctrl-C.")
 def main(orders: int, *, keep: bool) -> None:
-    """Start a Kafka broker, fill it, run the example order_totals through Dagster and show what came out."""
+    """Start a Kafka broker, fill it, run the example order_totals through Dagster and show the results."""
     from rs_assets.cli.console import run_and_show
     from rs_assets.dagster.runs.launch import LaunchRequest
     from rs_assets.testing import KafkaBroker
@@ -40,7 +40,7 @@ def main(orders: int, *, keep: bool) -> None:
     try:
         out.print(f"a Kafka broker answers at [bold]{broker.bootstrap_servers}[/]")
         _fill(broker, orders, out)
-        # The topics are new ones, so the checkpoint begins anew too.
+        # The topics are new ones, so the checkpoint starts from scratch too.
         run_and_show(_pipeline(broker), LaunchRequest(finish=True, new_generation=True), plain=False, as_json=False)
         _show_topic(broker, out)
         if keep:

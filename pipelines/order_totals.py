@@ -1,6 +1,6 @@
-"""A shop's orders and payments through Kafka: what each customer ordered and paid, minute by minute.
+"""A shop's orders and payments through Kafka: the totals ordered and paid by each customer, minute by minute.
 
-`make kafka-demo` runs it over a broker of its own. The brokers are those that RS_KAFKA names, else localhost:9092.
+`make kafka-demo` runs it with a broker of its own. The brokers are those that RS_KAFKA names, else localhost:9092.
 """
 
 from __future__ import annotations

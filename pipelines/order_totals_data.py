@@ -1,4 +1,4 @@
-"""Orders and payments to try things with: the same on every machine, some of them malformed."""
+"""Sample orders and payments: the same on every machine, some of them malformed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEP = timedelta(milliseconds=40)
 CUSTOMERS = 12
 # Nine of ten orders are paid, a few seconds later.
 PAID = 0.9
-# One record in so many cannot be read.
+# One in so many records is malformed.
 MALFORMED_EVERY = 1_000
 
 
@@ -31,7 +31,7 @@ class Event:
 
 
 def events(orders: int, *, seed: int = SEED) -> Iterator[Event]:
-    """`orders` orders and their payments, in order of time but for the seconds that payments take."""
+    """`orders` orders and their payments, in order of time except for the seconds that payments take."""
     chance = random.Random(seed)  # noqa: S311  the same events every time, that is the point
     for number in range(orders):
         customer = f"customer-{int(CUSTOMERS * chance.random() ** 2):02d}"

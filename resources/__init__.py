@@ -1,6 +1,6 @@
 """This project's Dagster resources: one module a family, each configured from the environment.
 
-What the environment says is the default of the runs that Dagster launches; the Launchpad may say otherwise.
+The environment sets the defaults of the runs that Dagster launches; the Launchpad may override them.
 """
 
 from __future__ import annotations

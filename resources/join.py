@@ -1,4 +1,4 @@
-"""Joins: with `RS_IDLE_TIMEOUT=60` a side that is silent for 60 s no longer holds the other back; unset: it does."""
+"""Joins: with `RS_IDLE_TIMEOUT=60` a side that is idle for 60 s no longer holds the other back; unset: it does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shuffles: `RS_PARTITIONS` is how many state and shuffle partitions a new checkpoint gets; 0: one a core."""
+"""Shuffles: `RS_PARTITIONS` is the number of state and shuffle partitions of a new checkpoint; 0: one per core."""
 
 from __future__ import annotations
 

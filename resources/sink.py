@@ -1,4 +1,4 @@
-"""Sinks: `RS_DELTA_CONNECTOR` (native or jvm) chooses the writer of all Delta sinks; else each step says."""
+"""Sinks: `RS_DELTA_CONNECTOR` (native or jvm) sets the writer of all Delta sinks; by default each step sets its own."""
 
 from __future__ import annotations
 

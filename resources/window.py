@@ -1,4 +1,4 @@
-"""Windows: they wait for event time to pass their end; `RS_FINISH=1` fires what is open at the end of a run."""
+"""Windows: they wait for event time to pass their end; `RS_FINISH=1` fires open windows at the end of a run."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ __all__ = [
     "table_function",
 ]
 
-# Where each public name lives.
+# The module of each public name.
 HOMES = {
     "Alert": "rs_assets.dagster.sensors.alerts",
     "BadRecords": "rs_assets.records.policy",

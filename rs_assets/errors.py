@@ -1,15 +1,15 @@
 """Every error this project raises, in one tree.
 
     RsError
-    ├── UserError                 what was written is wrong: nothing has run, nothing was touched
+    ├── UserError                 the definition is wrong: nothing has run, nothing was changed
     │   ├── TopologyError         a pipeline that cannot be built (names, fields, illegal combinations)
-    │   │   ├── UnknownFieldError a step names a field that is not there
-    │   │   ├── UnknownMethodError a stream is asked for a method that it has not
-    │   │   └── SqlError          streaming SQL that is refused, with line and column
+    │   │   ├── UnknownFieldError a step names a field that does not exist
+    │   │   ├── UnknownMethodError a stream has no method of this name
+    │   │   └── SqlError          streaming SQL that is rejected, with line and column
     │   ├── SchemaError           a schema that does not parse, or rows that do not fit it
     │   └── ConfigurationError    a setting, path or option that cannot be used
     ├── StartRefused              the start was refused before a row was written
-    │   ├── PipelineBusyError     another run of the pipeline is going
+    │   ├── PipelineBusyError     another run of the pipeline is active
     │   ├── SealedError           the generation ended, and there is new input for it
     │   ├── TopologyChangedError  the state on disk belongs to another topology
     │   └── CheckpointError       a file that the checkpoint needs is missing or damaged
@@ -18,10 +18,10 @@
     │   ├── DataLossError         input that was planned is gone or has changed
     │   └── SourceReadError       a source cannot be read (truncated archive, no permission)
     ├── LeaseLostError            another driver has taken over: this one must not commit any more
-    ├── StepError                 a user's function raised
+    ├── StepError                 a user function raised
     ├── SinkError                 a sink could not commit
-    │   └── CheckpointHeldError   a sink keeps rows that it has not flushed: the batch comes again
-    └── EngineError               Spark failed for a reason that none of the above explains
+    │   └── CheckpointHeldError   a sink has rows that it has not flushed: the batch is repeated
+    └── EngineError               Spark failed for another reason
 
 Errors keep their facts as attributes and build their text from them: *what* went wrong, *where*
 (step, file, offset) and the *remedy*. Values that may be secret are never put into one.
@@ -34,7 +34,7 @@ from difflib import get_close_matches
 
 
 class RsError(Exception):
-    """Root of all errors; `facts` holds what the text was built from, `remedy` what to do next.
+    """Root of all errors; `facts` holds the values in the text, `remedy` the next action.
 
     >>> error = RsError("the log is gone", remedy="restore it", step="read", file="a.log")
     >>> print(error)
@@ -55,7 +55,7 @@ class RsError(Exception):
 
 
 class UserError(RsError):
-    """What was written is wrong; nothing has run and nothing was touched."""
+    """The definition is wrong; nothing has run and nothing was changed."""
 
 
 class TopologyError(UserError):
@@ -63,7 +63,7 @@ class TopologyError(UserError):
 
 
 class UnknownFieldError(TopologyError):
-    """A step names a field that does not exist; the text lists the fields there are."""
+    """A step names a field that does not exist; the text lists the known fields."""
 
     def __init__(self, field: str, *, step: str, known: tuple[str, ...], hint: str = "") -> None:
         near = get_close_matches(field, known, n=1) or [name for name in known if name.lower() == field.lower()]
@@ -78,11 +78,11 @@ class UnknownFieldError(TopologyError):
 
 
 class UnknownMethodError(TopologyError, AttributeError):
-    """A stream has no method of this name; the text says what to write."""
+    """A stream has no method of this name; the text suggests one."""
 
 
 class SqlError(TopologyError):
-    """Streaming SQL that is refused; `line` and `column`, counted from 1, say where, `file` in which file if it is one.
+    """Streaming SQL that is rejected; `line` and `column`, counted from 1, and `file` for SQL from a file.
 
     >>> print(SqlError("there is no table 'clicks'", remedy="did you mean 'click'?", line=3, column=8))
     there is no table 'clicks' [line=3, column=8]
@@ -110,7 +110,7 @@ class StartRefused(RsError):
 
 
 class PipelineBusyError(StartRefused):
-    """Another run of the same pipeline is going; the text names the holder."""
+    """Another run of the same pipeline is active; the text names the holder."""
 
 
 class SealedError(StartRefused):
@@ -146,7 +146,7 @@ class LeaseLostError(RsError):
 
 
 class StepError(RsError):
-    """A user's function raised; the text names the step, the record and its place in the source."""
+    """A user function raised; the text names the step, the record and its position in the source."""
 
 
 class SinkError(RsError):
@@ -154,12 +154,12 @@ class SinkError(RsError):
 
 
 class CheckpointHeldError(SinkError):
-    """A sink refused a checkpoint, or has not flushed all rows before it; the batch is not done and comes again."""
+    """A sink refused a checkpoint, or has not flushed all rows before it; the batch is repeated."""
 
 
 class EngineError(RsError):
-    """Spark failed for a reason that no other class explains; the cause is chained."""
+    """Spark failed for a reason that no other class covers; the cause is chained."""
 
 
 class WorkerStartError(EngineError):
-    """Spark waited ten seconds, which is fixed, for a Python worker that did not start: the machine is too busy."""
+    """Spark gave up on a Python worker that did not start within its fixed ten seconds: the machine is too busy."""

@@ -1,11 +1,10 @@
-"""What a sink of your own is made of: an object with the methods of `SinkWriter`, given to `.to(sink)`.
+"""The protocols of a user-defined sink: an object with the methods of `SinkWriter`, passed to `.to(sink)`.
 
-A sink that stages a batch out of sight, commits it in one step and remembers its `BatchMark` in the same step has each
-row exactly once. Further protocols are for sinks that can more: `Rewinding` (go back to another batch; without it the
-pipeline cannot go anywhere), `Beginning` (say what a new generation does to the rows that are there; without it the
-sink gets them all again, in batches whose mark has that generation), `Fencing` (remember who wrote last), `Watched`
-(tell what others did to the rows), `Closing` (give a connection back) and `SystemMessageListener` (hear of splits and
-checkpoints).
+A sink that stages a batch invisibly, commits it atomically and stores its `BatchMark` in the same commit has each row
+exactly once. Further protocols are optional: `Rewinding` (go back to another batch; without it the pipeline cannot be
+rolled back), `Beginning` (handle existing rows when a new generation begins; without it the sink gets them all again,
+in batches whose mark has that generation), `Fencing` (remember the last writer), `Watched` (report what others did to
+the rows), `Closing` (close a connection) and `SystemMessageListener` (receive splits and checkpoints).
 
 >>> class Printed:
 ...     name = "printed"

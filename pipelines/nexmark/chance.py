@@ -1,6 +1,6 @@
-"""Chance that is a function of a seed and a place: any event can be made without the ones before it.
+"""Random numbers as a function of a seed and a position: any event can be made without the ones before it.
 
-The numbers are those of SplitMix64, so they are the same with each version of numpy and on each machine.
+The numbers are those of SplitMix64, so they are the same with every version of numpy and on every machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNIT = 2.0**-53
 
 
 class Chance:
-    """The draws of some events; the one with the same seed, event and number of the draw is always the same.
+    """The draws of some events; the same seed, event and number of the draw give the same value.
 
     >>> Chance(7, np.arange(3)).below(10).tolist()
     [5, 0, 6]
@@ -38,7 +38,7 @@ class Chance:
         return (draw >> np.uint64(11)).astype(np.float64) * UNIT
 
     def below(self, bound: int | Numbers) -> Numbers:
-        """The next draw, a whole number from 0 up to and without `bound`, which each event may have its own of."""
+        """The next draw, a whole number from 0 up to and without `bound`, which may differ between events."""
         return (self.unit() * bound).astype(np.int64)
 
 

@@ -1,6 +1,6 @@
-"""What Dagster shows of the queries: one group of assets, and the jobs that run and start each.
+"""The queries in Dagster: one group of assets, and for each query the jobs that run and start it.
 
-There are no sensors, and nothing that looks after state: a benchmark is run, and run again.
+There are no sensors and no maintenance of state: a benchmark is run, and run again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class OneGroup(StreamTranslator):
 
 
 def nexmark_definitions() -> Definitions:
-    """To be merged with those of the project's own pipelines."""
+    """The definitions, for merging with those of the project's own pipelines."""
     whole = build_definitions(PIPELINES, resources=RESOURCES, translator=OneGroup())
     names = {f"nexmark_{pipeline.topology.job}_{mode}" for pipeline in PIPELINES for mode in ("run", "start")}
     return Definitions(

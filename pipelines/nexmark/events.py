@@ -8,18 +8,18 @@ import numpy as np
 
 from pipelines.nexmark.chance import Chance, Numbers
 
-# Of so many events, in this order: persons, auctions, and bids for the rest.
+# Of this many events, in this order: persons, auctions, and bids for the rest.
 OF, PERSONS, AUCTIONS = 50, 1, 3
 FIRST_ID = 1_000
 FIRST_CATEGORY, CATEGORIES = 10, 5
 
-# How many people and auctions a draw may be of, and how many of those that do not exist yet.
+# The ranges of people and auctions to draw from, and of those that do not exist yet.
 ACTIVE_PEOPLE, OPEN_AUCTIONS, AHEAD = 1_000, 100, 10
-# The first of so many is the hot one, and one draw in so many is not for it.
+# The first of this many is the hot one, and one draw in this many is not for it.
 HOT_GROUP = 100
 HOT_AUCTIONS, HOT_SELLERS, HOT_BIDDERS, HOT_CHANNELS = 2, 4, 4, 2
 
-# Sizes of an event in bytes, on average, and what its other fields take about.
+# Average sizes of an event in bytes, and the approximate size of its other fields.
 PERSON_BYTES, AUCTION_BYTES, BID_BYTES = 200 - 80, 500 - 110, 100 - 32
 SPREAD = 0.2
 
@@ -31,7 +31,7 @@ FIRST_NAMES = ("Ada", "Ben", "Carla", "Dora", "Emil", "Frida", "Gus", "Hanna", "
 LAST_NAMES = ("Abel", "Brandt", "Conrad", "Decker", "Ernst", "Falk", "Gross", "Heller", "Jung")
 CHANNELS = ("Google", "Facebook", "Baidu", "Apple")
 OTHER_CHANNELS = 10_000
-# One of so many other channels has no number in its address.
+# One in this many other channels has no number in its address.
 UNNUMBERED = 10
 
 TEXT_SIZE = 1 << 16
@@ -109,17 +109,17 @@ def bid_lines(seed: int, events: Numbers, times: Numbers, horizon_ms: int) -> It
 
 
 def last_person(events: Numbers) -> Numbers:
-    """The number of the last person that came with or before each of `events`."""
+    """The number of the last person up to each of `events`."""
     return events // OF * PERSONS + np.minimum(events % OF, PERSONS - 1)
 
 
 def last_auction(events: Numbers) -> Numbers:
-    """The number of the last auction that came with or before each of `events`; -1 before the first."""
+    """The number of the last auction up to each of `events`; -1 before the first."""
     return events // OF * AUCTIONS + np.clip(events % OF - PERSONS, -1, AUCTIONS - 1)
 
 
 def _hot(chance: Chance, others: int, last: Numbers, place: int, cold: Numbers) -> Numbers:
-    """The one at `place` in the newest group, but for one draw of `others`, which is `cold`."""
+    """The one at `place` in the newest group, except for one in `others` draws, which is `cold`."""
     return np.where(chance.below(others) > 0, last // HOT_GROUP * HOT_GROUP + place, cold)
 
 
@@ -138,7 +138,7 @@ def _shown(times: Numbers) -> list[str]:
 
 
 def _piece(chance: Chance, least: int, most: int | Numbers) -> Iterator[slice]:
-    """A piece of the text for each event, from `least` letters to less than `most`."""
+    """A piece of the text for each event, from `least` characters to less than `most`."""
     sizes = least + chance.below(most - least)
     begins = chance.below(TEXT_SIZE - sizes)
     return (slice(begin, begin + size) for begin, size in zip(begins.tolist(), sizes.tolist(), strict=True))
@@ -150,7 +150,7 @@ def _extra(chance: Chance, size: int) -> Iterator[slice]:
 
 
 def _address(text: str, channel: int, hot: int) -> str:
-    """The address that belongs to a channel: three folders, and for most channels their number."""
+    """The address of a channel: three folders, and for most channels their number."""
     at = 100 * hot if channel < 0 else 1_000 + 5 * channel
     path = f"https://www.nexmark.com/{text[at : at + 4]}/{text[at + 4 : at + 8]}/{text[at + 8 : at + 12]}"
     number = f"&channel_id={channel * 7919}" if channel >= 0 and channel % UNNUMBERED else ""
@@ -158,6 +158,6 @@ def _address(text: str, channel: int, hot: int) -> str:
 
 
 def _text(seed: int) -> str:
-    """Letters by chance, which all texts are pieces of."""
+    """Random characters; all texts are pieces of them."""
     letters = Chance(seed, -1 - np.arange(TEXT_SIZE)).below(26) + ord("a")
     return letters.astype(np.uint8).tobytes().decode("ascii")

@@ -2,9 +2,9 @@
 
 python -m pipelines.nexmark.generator [FOLDER] [EVENTS]
 
-Of 50 events one is a person, three are auctions and 46 are bids. Half of the bids are on a hot auction; three of four
-auctions are a hot seller's, and three of four bids a hot bidder's. Some bids and auctions name auctions and persons
-that come later only, or never, as if events had overtaken each other on the way.
+Of 50 events one is a person, three are auctions and 46 are bids. Half of the bids are on a hot auction; three in four
+auctions are by a hot seller, and three in four bids by a hot bidder. Some bids and auctions name auctions and persons
+that come later, or never, as if events were out of order.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ EVENTS = 200_000
 SEED = 20_261_122
 START = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 FILES = 8
-# As many auctions are open at a time, on average.
+# The average number of open auctions.
 OPEN_AUCTIONS = 100
-# Neighbours in a group change places by steps of this prime.
+# Neighbours in a group are permuted by steps of this prime.
 STRIDE = 953
 SIDE_ROWS = 10_000
 
@@ -41,10 +41,10 @@ LINES: Mapping[Kind, Callable[..., Iterator[str]]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What is generated: `events` in all, `rate` a second of event time from `start` on, in `files` of each kind.
+    """The settings: `events` in all, `rate` per second of event time from `start` on, in `files` of each kind.
 
-    Events come in order of time but for groups of `disorder`, which are shuffled; 1: all in order. Files with the same
-    number hold events of the same stretch of time.
+    Events are in order of time except within groups of `disorder`, which are shuffled; 1: all in order. Files with the
+    same number hold events of the same period.
     """
 
     events: int = EVENTS
@@ -55,33 +55,33 @@ class Settings:
     start: datetime = START
 
     def __post_init__(self) -> None:
-        """Refuse what makes no events."""
+        """Refuse settings without events."""
         if min(self.events, self.rate, self.files, self.disorder) < 1:
             raise ValueError(f"events, rate, files and disorder are positive: {self}")
 
     @property
     def horizon(self) -> timedelta:
-        """How long an auction is open on average: until OPEN_AUCTIONS others have begun."""
+        """The average time that an auction is open: until OPEN_AUCTIONS others have begun."""
         return timedelta(milliseconds=OPEN_AUCTIONS * OF // AUCTIONS * 1000 // self.rate)
 
     @property
     def longest_auction(self) -> timedelta:
-        """No auction is open for longer."""
+        """The longest time that an auction is open."""
         return 2 * self.horizon + timedelta(milliseconds=1)
 
     @property
     def span(self) -> timedelta:
-        """From the first event to behind the last one."""
+        """The time from the first event until after the last one."""
         return timedelta(milliseconds=-(-self.events * 1000 // self.rate))
 
 
 def write(folder: Path, settings: Settings = Settings()) -> Path:
-    """Write the events below `folder`, by a rename, so that nobody reads half of them; FileExistsError if it is there.
+    """Write the events below `folder`, by a rename, so that no reader sees half of them; FileExistsError if it exists.
 
-    `persons`, `auctions` and `bids` get a folder each, with `settings.files` files; q13 looks up `side_input.csv`.
+    `persons`, `auctions` and `bids` have a folder each, with `settings.files` files; q13 looks up `side_input.csv`.
     """
     if folder.exists():
-        raise FileExistsError(f"{folder} is there already")
+        raise FileExistsError(f"{folder} exists already")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".nexmark-") as hidden:
         made = Path(hidden) / folder.name
@@ -99,7 +99,7 @@ def write(folder: Path, settings: Settings = Settings()) -> Path:
 def lines(kind: Kind, file: int, settings: Settings) -> Iterator[str]:
     """The lines, with their newlines, of one file."""
     first, last = (settings.events * number // settings.files for number in (file, file + 1))
-    events = _in_order_of_coming(np.arange(first, last, dtype=np.int64), settings)
+    events = _in_arrival_order(np.arange(first, last, dtype=np.int64), settings)
     place = events % OF
     low, high = {"persons": (0, PERSONS), "auctions": (PERSONS, PERSONS + AUCTIONS), "bids": (PERSONS + AUCTIONS, OF)}[
         kind
@@ -110,8 +110,8 @@ def lines(kind: Kind, file: int, settings: Settings) -> Iterator[str]:
     return LINES[kind](settings.seed, chosen, times, settings.horizon // timedelta(milliseconds=1))
 
 
-def _in_order_of_coming(numbers: Numbers, settings: Settings) -> Numbers:
-    """The events that come as the `numbers`th; a last group that is not whole stays in order."""
+def _in_arrival_order(numbers: Numbers, settings: Settings) -> Numbers:
+    """The events at the positions `numbers`; an incomplete last group stays in order."""
     size = settings.disorder
     base = numbers // size * size
     whole = base + size <= settings.events
@@ -119,7 +119,7 @@ def _in_order_of_coming(numbers: Numbers, settings: Settings) -> Numbers:
 
 
 def main() -> None:
-    """Write the events unless they are there."""
+    """Write the events unless they exist."""
     from pipelines.nexmark.sources import default_folder
 
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else default_folder()

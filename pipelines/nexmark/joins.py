@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from rs_assets.stream.data_stream import DataStream
     from rs_assets.stream.window_stream import WindowStream
 
-# An auction has one time, so it is in one window with all its bids: any size does, and a short one waits less.
+# An auction has one time, so it is in one window with all its bids: any size works, and a short one waits less.
 ONE_AUCTION = TumblingWindow.of(Time.seconds(1), "date_time")
 LAST_SALES = 10
 
 
 def q3(events: Events) -> DataStream:
-    """Who sells things of one category in three states."""
+    """The sellers of one category in three states."""
     sellers = events.persons().filter("state IN ('OR', 'ID', 'CA')", name="of_three_states")
     sales = events.auctions().filter("category = 10", name="of_one_category")
     sold = sales.join(sellers, on={"seller": "id"}, within=None, prefix="person_", name="sellers")
@@ -51,7 +51,7 @@ def q6(events: Events) -> DataStream:
 
 
 def q9(events: Events) -> DataStream:
-    """The winning bid of each auction: the highest in time, of equal ones the first."""
+    """The winning bid of each auction: the highest in time, among equal ones the first."""
     auction = ("id", "item_name", "description", "initial_bid", "reserve", "expires", "seller", "category", "extra")
     shown = ["date_time", "bid_auction", "bid_bidder", "bid_date_time", "bid_extra"]
     winners = _winners(events, *auction, shown=shown)
@@ -59,7 +59,7 @@ def q9(events: Events) -> DataStream:
 
 
 def q13(events: Events) -> DataStream:
-    """All bids, with what a file says of their auction."""
+    """All bids, with a file's value for their auction."""
     keyed = events.bids().with_fields(key="auction % 10000", name="keyed")
     looked_up = keyed.dim_join(events.side_input(), on="key", name="side_input")
     return looked_up.select_fields("auction", "bidder", "price", "date_time", "value").to_delta("q13")
@@ -74,7 +74,7 @@ def q20(events: Events) -> DataStream:
 
 
 def _bids_in_time(events: Events) -> WindowStream[DataStream]:
-    """The bids that came while their auction was open, beside it, as a window that each auction is in alone."""
+    """The bids during their auction with the fields of the auction, as a window for each auction."""
     within = Interval.of(after=events.longest_auction)
     pairs = events.auctions().join(
         events.bids(),
@@ -86,7 +86,7 @@ def _bids_in_time(events: Events) -> WindowStream[DataStream]:
         prefix="bid_",
         name="in_time",
     )
-    # Rankings go one way: of equal prices the first bid is the one whose time lies furthest back.
+    # Rankings have one direction: of equal prices the first bid is the one with the earliest time.
     earlier = pairs.with_fields(earlier="-unix_micros(bid_date_time)", name="told_apart")
     return earlier.window(ONE_AUCTION, name="winners")
 

@@ -1,7 +1,7 @@
-"""All queries by their names, and as pipelines: nexmark.q0, nexmark.q1...
+"""All queries by name, and as pipelines: nexmark.q0, nexmark.q1...
 
-`python -m pipelines.nexmark.generator` writes the events that they read. With NEXMARK_SOURCE=kafka they are read from
-the brokers in RS_KAFKA, which `python -m pipelines.nexmark.topics` fills.
+`python -m pipelines.nexmark.generator` writes their events. With NEXMARK_SOURCE=kafka they are read from the brokers in
+RS_KAFKA, which `python -m pipelines.nexmark.topics` fills.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ QUERIES: Mapping[str, Callable[[Events], DataStream]] = MappingProxyType(
 
 
 def nexmark(query: str, origin: Origin, *, longest_auction: timedelta = LONGEST_AUCTION) -> Pipeline:
-    """The pipeline of one query over the events of `origin`, of which no auction is open for longer than told."""
+    """The pipeline of one query over the events of `origin`, with no auction open for longer than `longest_auction`."""
     begin = StreamBuilder.data_stream("nexmark", query)
     return QUERIES[query](Events(begin=begin, origin=origin, longest_auction=longest_auction)).build()
 

@@ -1,4 +1,4 @@
-"""Where Nexmark's events come from: the files of the generator, or topics of Kafka with the same lines."""
+"""The origins of Nexmark's events: the files of the generator, or topics of Kafka with the same lines."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from rs_assets.stream.builder import DataStreamSource
     from rs_assets.stream.data_stream import DataStream
 
-# How far events may be out of order, as the benchmark has it.
+# How far events may be out of order, as in the benchmark.
 WATER_MARK = Time.seconds(4)
 # Twice the time in which a hundred auctions begin, at a thousand events a second, and some more.
 LONGEST_AUCTION = Time.seconds(4)
 
 
 class Origin(Protocol):
-    """A place that has the events of each kind, and the file that q13 looks up."""
+    """An origin of the events of each kind, and of the file that q13 looks up."""
 
     @property
     def side_input(self) -> Path:
@@ -37,7 +37,7 @@ class Origin(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """The files below `folder`, and the side input beside them.
+    """The files below `folder`, with the side input in it.
 
     A batch reads at most `files_per_batch` of each kind (None: all there are).
     """
@@ -47,7 +47,7 @@ class Files:
 
     @property
     def side_input(self) -> Path:
-        """Beside the events."""
+        """The file in `folder`."""
         return self.folder / SIDE_INPUT
 
     def read(self, begin: DataStreamSource, kind: Kind, name: str) -> DataStream:
@@ -73,7 +73,7 @@ class Topics:
 class Events:
     """The events of one pipeline, each kind a stream.
 
-    No auction is open for longer than `longest_auction`: winners are looked for that long.
+    No auction is open for longer than `longest_auction`: winners are sought for that long.
     """
 
     begin: DataStreamSource
@@ -81,19 +81,19 @@ class Events:
     longest_auction: timedelta = LONGEST_AUCTION
 
     def persons(self) -> DataStream:
-        """Who sells and bids."""
+        """Sellers and bidders."""
         return self.origin.read(self.begin, "persons", "persons")
 
     def auctions(self) -> DataStream:
-        """What is for sale, from when to when."""
+        """Items for sale, with the start and the end of the auction."""
         return self.origin.read(self.begin, "auctions", "auctions")
 
     def bids(self, name: str = "bids") -> DataStream:
-        """What is offered; a pipeline that reads them twice gives the second source a name of its own."""
+        """Bids; a pipeline that reads them twice gives the second source a different name."""
         return self.origin.read(self.begin, "bids", name)
 
     def side_input(self) -> Dimension:
-        """What q13 looks up, as it is when a batch begins."""
+        """The side input of q13, as it is when a batch begins."""
         return Dimension.from_file(self.origin.side_input, format="csv", schema=SIDE)
 
 
@@ -108,7 +108,7 @@ def default_servers() -> str:
 
 
 def default_folder() -> Path:
-    """Where the generator writes: the folder that RS_NEXMARK names, else `input/nexmark` in RS_HOME."""
+    """The generator's folder: the one that RS_NEXMARK names, else `input/nexmark` in RS_HOME."""
     return Path(os.environ.get("RS_NEXMARK") or Home.default().root / "input" / "nexmark")
 
 

@@ -1,4 +1,4 @@
-"""The queries that look at one bid at a time: q0, q1, q2, q10, q14, q18, q21 and q22."""
+"""The queries over single bids: q0, q1, q2, q10, q14, q18, q21 and q22."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def q10(events: Events) -> DataStream:
 
 
 def q14(events: Events) -> DataStream:
-    """The bids of some prices, with the time of day, and how often a letter is in them."""
+    """The bids in a price range, with the time of day, and the number of times a character occurs in them."""
     return (
         events.bids()
         .filter("0.908 * price > 1000000 AND 0.908 * price < 50000000", name="dear")
@@ -57,13 +57,13 @@ def q14(events: Events) -> DataStream:
 
 
 def q18(events: Events) -> DataStream:
-    """The last bid of each bidder on each auction; of bids of one time the dearest."""
+    """The last bid of each bidder on each auction; of bids at the same time the highest."""
     last = ["date_time", "price", "channel", "url", "extra"]
     return events.bids().to_delta("q18", mode="upsert", keys=["bidder", "auction"], order_by=last)
 
 
 def q21(events: Events) -> DataStream:
-    """The bids that came over a known channel, with its number."""
+    """The bids from a known channel, with its number."""
     numbered = events.bids().map(
         "auction", "bidder", "price", "channel", f"{CHANNEL_ID} AS channel_id", name="numbered"
     )

@@ -1,4 +1,4 @@
-"""Writes Nexmark's events into topics of Kafka, which must be there: the lines that the generator writes into files.
+"""Writes Nexmark's events into existing Kafka topics: the lines that the generator writes into files.
 
 python -m pipelines.nexmark.topics [BROKERS] [EVENTS]
 
@@ -20,7 +20,7 @@ KEY = re.compile(r'\{"\w+":(\d+)')
 
 
 def send(cluster: KafkaCluster, settings: Settings) -> int:
-    """Send the events of all kinds; how many there were. Raises the first error that a broker reported."""
+    """Send the events of all kinds; returns their number. Raises the first error that a broker reported."""
     from kafka import KafkaProducer
 
     producer = KafkaProducer(**cluster.for_python(), linger_ms=5, batch_size=1 << 18)

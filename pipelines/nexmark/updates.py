@@ -57,7 +57,7 @@ def q19(events: Events) -> DataStream:
 
 
 def _by_rank(events: Events, *fields: str, **more: str) -> DataStream:
-    """Counts of bids, and of their different bidders and auctions, by the rank of the price."""
+    """Counts of bids, and of their distinct bidders and auctions, by the rank of the price."""
     marked = {
         f"{rank}_{what}s": f"CASE WHEN {condition} THEN {what} END"
         for rank, condition in RANKS.items()

@@ -16,7 +16,7 @@ SLIDE = Time.seconds(2)
 
 
 def q5(events: Events) -> DataStream:
-    """The auctions with the most bids of ten seconds, every two seconds; all of those that have equally many."""
+    """The auctions with the most bids in ten seconds, every two seconds; including ties."""
     counts = (
         events.bids()
         .window(HoppingWindow.of(TEN, SLIDE, "date_time"), name="counts")
@@ -33,7 +33,7 @@ def q5(events: Events) -> DataStream:
 
 
 def q7(events: Events) -> DataStream:
-    """The highest bids of each ten seconds; all of those that are equally high."""
+    """The highest bids of each ten seconds; including ties."""
     highest = (
         events.bids("bids_again")
         .window(TumblingWindow.of(TEN, "date_time"), name="highest")
@@ -58,7 +58,7 @@ def q7(events: Events) -> DataStream:
 
 
 def q8(events: Events) -> DataStream:
-    """The persons who had an auction within the ten seconds in which they came."""
+    """The persons who opened an auction in the ten seconds in which they appeared."""
     new_sellers = events.persons().join(
         events.auctions(),
         on={"id": "seller"},
@@ -71,12 +71,12 @@ def q8(events: Events) -> DataStream:
 
 
 def q11(events: Events) -> DataStream:
-    """How many bids a bidder makes in a session: until ten seconds without one."""
+    """The number of a bidder's bids in a session: until ten seconds without one."""
     sessions = events.bids().window(SessionWindow.of(TEN, "date_time"), name="sessions").group_by("bidder")
     return sessions.count("bid_count").water_mark(WATER_MARK).to_data_stream().to_delta("q11")
 
 
 def q12(events: Events) -> DataStream:
-    """How many bids of a bidder arrive in ten seconds of the clock."""
+    """The number of a bidder's bids that arrive in ten seconds of processing time."""
     arrivals = events.bids().window(TumblingWindow.of(TEN), name="arrivals").group_by("bidder")
     return arrivals.count("bid_count").to_data_stream().to_delta("q12")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokerSecurity", "KafkaBroker", "KafkaRecord", "PipelineDriver", "run_rows"]
 
-# Where each public name lives.
+# The module of each public name.
 HOMES = {
     "BrokerSecurity": "rs_assets.testing.kafka_security",
     "KafkaBroker": "rs_assets.testing.kafka",

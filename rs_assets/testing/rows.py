@@ -1,4 +1,4 @@
-"""Rows in, rows out: steps without state, computed over a table instead of a stream."""
+"""Rows in, rows out: stateless steps, computed over a table instead of a stream."""
 
 from __future__ import annotations
 
@@ -18,23 +18,22 @@ from rs_assets.topology.nodes.source import ArraySource
 from rs_assets.topology.topology import Topology
 
 Rows = Iterable[Mapping[str, Any]]
-# The sink at the end of the steps that are run; nothing is written to it.
+# The sink after the tested steps; nothing is written to it.
 SINK = "rows_out"
 
 
 def run_rows(
     stream: DataStream, rows: Rows | Mapping[str, Rows] | None = None, *, spark: SparkDriver | None = None
 ) -> list[Record]:
-    """The rows that `stream` makes of `rows`, in their order: one job of Spark, no query, no checkpoint, no sink.
+    """The output of `stream` for `rows`, in their order: one Spark job, no query, no checkpoint, no sink.
 
     `rows`: those of the only source, or a dict from the name of each source to its rows; None for sources that have
-    rows of their own (`from_array`). `spark`: the driver to use (default: the process's own).
+    their own rows (`from_array`). `spark`: the driver to use (default: the process's own).
 
-    The steps are those that a query runs: SQL, Columns, Python functions, scripts, unions, splits. Steps that keep
-    state (windows, joins, distinct) and lookups in dimensions need batches: TopologyError says to use
-    `PipelineDriver`. A row that does not fit the schema of its source raises SchemaError. A function that raises ends
-    in StepError; under `bad_records="quarantine"` its record is left out. Counts, dead letters and late rows are not
-    there.
+    The steps are those of a query: SQL, Columns, Python functions, scripts, unions, splits. Stateful steps (windows,
+    joins, distinct) and lookups in dimensions need batches: TopologyError names `PipelineDriver`. A row that does not
+    fit the schema of its source raises SchemaError. A function that raises ends in StepError; under
+    `bad_records="quarantine"` its record is left out. There are no counts, dead letters and late rows.
 
     >>> from rs_assets import StreamBuilder
     >>> hits = StreamBuilder.data_stream("shop", "slow").from_file("hits.jsonl", schema="page string, ms bigint")
@@ -57,7 +56,7 @@ def _check(topology: Topology) -> None:
     for node in topology:
         if node.stateful or isinstance(node, DimJoin | ShuffleRead):
             raise TopologyError(
-                f"step {node.name!r} needs batches: run_rows computes steps without state",
+                f"step {node.name!r} needs batches: run_rows computes stateless steps only",
                 remedy="use rs_assets.testing.PipelineDriver",
                 step=node.name,
             )
