@@ -58,7 +58,7 @@ def test_what_is_replaced_must_be_there() -> None:
 
 
 def test_the_docs_tell_what_differs() -> None:
-    told = Path(__file__).parents[2].joinpath("docs", "nexmark.md").read_text().split("## Beside Flink")[1]
+    told = Path(__file__).parents[2].joinpath("docs", "nexmark.md").read_text().split("## Compared with Flink")[1]
     assert re.findall(r"^\| (q\d+) \|", told, flags=re.MULTILINE) == list(flink_sql.DIFFERS)
 
 
