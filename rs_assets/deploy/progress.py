@@ -86,7 +86,7 @@ class Proof:
         for plan in waiting:
             if plan.name not in self._asked:
                 self._asked.add(plan.name)
-                driver.call(lambda _, q=session.queries[plan.name]: q.look_anew())  # type: ignore[misc]
+                driver.call(lambda _, q=session.queries[plan.name]: q.look_again())  # type: ignore[misc]
         queries = [session.queries[plan.name] for plan in waiting]
         found: bool = driver.call(lambda _: all(query.found_nothing() for query in queries))
         return found

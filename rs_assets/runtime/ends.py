@@ -1,6 +1,6 @@
-"""Sources and outputs under other names, and outputs whose rows would replace others than they did.
+"""Refuses renamed inputs and outputs, and outputs with changed rules for replacing rows.
 
-What sources read and where outputs write tells that they are the same ones.
+Sources are identified by what they read, outputs by where they write.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from rs_assets.topology.topology import Topology
 
 
 def origins_of(topology: Topology, plan: QueryPlan) -> Mapping[str, tuple[str, ...]]:
-    """What each source of a query reads, as far as that can be told."""
+    """The input of each source of a query, as far as it can be identified."""
     return {name: origin for name in plan.sources if (origin := _origin(topology, name))}
 
 
 def targets_of(topology: Topology, plan: QueryPlan) -> Mapping[str, str]:
-    """Where each output of a query writes, of those in files and tables; late rows are no output of their own."""
+    """The location of each file or table output of a query; late rows are not an output of their own."""
     return {name: target for name in plan.sinks if (target := _target(topology, name)) is not None}
 
 
 def rules_of(topology: Topology, plan: QueryPlan) -> Mapping[str, tuple[str, ...]]:
-    """The table of each Delta output of a query, and how its rows replace others there, in words."""
+    """The table of each Delta output of a query, and how its rows replace others there, as text."""
     return {name: rule for name in plan.sinks if (rule := _rule(topology, name))}
 
 
 def refuse_reread(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None:
-    """TopologyChangedError for a source that would read again what a query that goes on has read under another name.
+    """TopologyChangedError for a source that would re-read input of a continuing query under another name.
 
-    The other name may be that of a source that is still there and reads something else by now.
+    The other name may be that of a source that still exists and now reads something else.
     """
     here = {node.name for node in topology}
     now = {name: _origin(topology, name) for name in here}
@@ -46,14 +46,14 @@ def refuse_reread(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> Non
         if former is None or not known or facts.origins.get(name) == now[name]:
             continue
         declared = _declared(former, name) if former in facts.sources else ""
-        remedy = f"call it {former} as before{declared}"
+        remedy = f"name it {former} as before{declared}"
         if former in here:
-            remedy = f"let {former} and {name} read what each of them has read before"
+            remedy = f"let {former} and {name} each read the same input as before"
         raise read_again(topology, plan, name, former, remedy=f"{remedy}; or {_afresh(plan)}")
 
 
 def refuse_renamed(topology: Topology, queries: Mapping[str, QueryFacts]) -> None:
-    """TopologyChangedError for an output that writes where one that is gone did: it knows nothing of its rows."""
+    """TopologyChangedError for an output that writes to the location of a removed output."""
     here = {node.name for node in topology}
     known = {sink for facts in queries.values() for sink in (*facts.sinks, *facts.targets)}
     gone = {
@@ -68,16 +68,16 @@ def refuse_renamed(topology: Topology, queries: Mapping[str, QueryFacts]) -> Non
             continue
         former, stands = gone[target]
         declared = _declared(former, sink.name) if stands else ""
-        remedy = f"call it {former} as before{declared}; or write to another place"
+        remedy = f"name it {former} as before{declared}; or write to another location"
         raise beside(topology, sink.name, former, remedy=remedy)
 
 
 def refuse_ruled(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None:
-    """TopologyChangedError for an output of a query that goes on whose rows would replace others than they did.
+    """TopologyChangedError for an output of a continuing query with changed rules for replacing rows.
 
-    Nothing is known of an output that a release before this one wrote last; one that had no row has none to replace.
+    Outputs that were last written by an earlier release are not checked; outputs without rows have none to replace.
     """
-    # Without a step or an output in common it would be another query, over the same checkpoint.
+    # Without a common step or output it would be another query, with the same checkpoint.
     may_leave = plan.stateful or len(plan.sinks) > 1
     elsewhere = "write the rows from now on to another table under another name; or " if may_leave else ""
     for name in (name for name in plan.sinks if facts.sinks.get(name, -1) >= 0):
@@ -93,7 +93,7 @@ def refuse_ruled(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None
 
 
 def read_again(topology: Topology, plan: QueryPlan, source: str, former: str, *, remedy: str) -> TopologyChangedError:
-    """The error for a source of a query that goes on with what was read as `former`, which may be its own name."""
+    """The error for a source that would re-read input which was read as `former`, which may be its own name."""
     called = f", as those of {former!r}" if former != source else ""
     return TopologyChangedError(
         f"the source {source!r} would be read from its beginning for {', '.join(plan.sinks)}, where its rows are"
@@ -104,20 +104,20 @@ def read_again(topology: Topology, plan: QueryPlan, source: str, former: str, *,
 
 
 def beside(topology: Topology, output: str, former: str, *, remedy: str) -> TopologyChangedError:
-    """The error for an output in the place of `former`, which is gone."""
+    """The error for an output at the location of `former`, which was removed."""
     return TopologyChangedError(
-        f"the output {output!r} writes where {former!r} did, and knows nothing of its rows",
+        f"the output {output!r} writes to the location of the removed output {former!r}",
         remedy=remedy,
         pipeline=topology.name,
     )
 
 
 def _afresh(plan: QueryPlan) -> str:
-    return f"begin afresh (--reset-step {plan.forgettable[-1]}, or --new-generation)"
+    return f"start over (--reset-step {plan.forgettable[-1]}, or --new-generation)"
 
 
 def _declared(former: str, name: str) -> str:
-    return f", or say that it was renamed: .build(renamed={{{former!r}: {name!r}}})"
+    return f", or declare that it was renamed: .build(renamed={{{former!r}: {name!r}}})"
 
 
 def _origin(topology: Topology, name: str) -> tuple[str, ...]:
@@ -130,13 +130,13 @@ def _target(topology: Topology, name: str) -> str | None:
     if not isinstance(sink, Sink) or (isinstance(sink, DeltaSink) and sink.late):
         return None
     if isinstance(sink, SqliteSink):
-        # SQLite finds a table by its name in any case.
+        # SQLite table names ignore case.
         return f"{sink.path}:{sink.table.lower()}"
     return target_of(sink)
 
 
 def _rule(topology: Topology, name: str) -> tuple[str, ...]:
-    """The table of an output and what it does there; nothing of what is no table."""
+    """The table of an output and its rule; empty if it is not a table."""
     sink = topology[name]
     if not isinstance(sink, DeltaSink):
         return ()

@@ -1,4 +1,4 @@
-"""Which checkpoint each query goes on with, and whether it may: names, shapes, generations."""
+"""Matches queries with stored checkpoints, and decides whether they may continue: names, shapes, generations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from rs_assets.topology.shape import (
 from rs_assets.topology.topology import Topology
 
 CHOICES = (
-    "go back to that version; or forget the state of a step (--reset-step NAME); or use the state as it is, if you know"
+    "go back to that version; or drop the state of a step (--reset-step NAME); or use the state as it is, if you know"
     " that it still fits (--keep-state); or begin a new generation (--new-generation)"
 )
 
@@ -42,7 +42,7 @@ CHOICES = (
 def resumed(
     topology: Topology, plans: tuple[QueryPlan, ...], stored: Manifest, options: RunOptions
 ) -> tuple[Manifest, Mapping[str, str]]:
-    """The manifest to go on with, and the folder of each query.
+    """The manifest to continue with, and the folder of each query.
 
     TopologyChangedError, with the difference and the choices, if state would be read with another meaning.
     """
@@ -75,16 +75,16 @@ def resumed(
 
 
 def matched(topology: Topology, plans: tuple[QueryPlan, ...], stored: Manifest) -> tuple[Manifest, Mapping[str, str]]:
-    """`stored` with the names that its sources and sinks have now, and the folder of each query; nothing is refused."""
+    """`stored` with the current names of its sources and sinks, and the folder of each query; nothing is refused."""
     names = _renames(topology, stored)
     known = replace(stored, aliases=_aliases(topology, stored, names), queries=queries_of_now(topology, stored))
     return known, _folders(topology, plans, stored, names)
 
 
 def queries_of_now(topology: Topology, stored: Manifest) -> Mapping[str, QueryFacts]:
-    """The stored queries with their sources and sinks by the names that these have now, and places as `written_place`.
+    """The stored queries with current source and sink names, and locations as `written_place`.
 
-    Releases before this one noted a place as the code had it: `file:///data/t`, `s3://bucket/t/`.
+    Earlier releases stored a location as written in the code: `file:///data/t`, `s3://bucket/t/`.
     """
     names = _renames(topology, stored)
     return {
@@ -105,7 +105,7 @@ def _rules_of_now(rules: Mapping[str, tuple[str, ...]], names: Mapping[str, str]
 
 
 def _renames(topology: Topology, stored: Manifest) -> Mapping[str, str]:
-    """Old names and new ones, for the steps that the checkpoint still knows by the old name."""
+    """Old and new names of renamed steps that the checkpoint still has by the old name."""
     known = {n for f in stored.queries.values() for n in (*f.sources, *f.sinks, *(node["name"] for node in f.shape))}
     here = {node.name for node in topology}
     return {old: new for old, new in topology.renamed if old in known and old not in here and new in here}
@@ -114,9 +114,9 @@ def _renames(topology: Topology, stored: Manifest) -> Mapping[str, str]:
 def _folders(
     topology: Topology, plans: Sequence[QueryPlan], stored: Manifest, names: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """The folder of each query: that of the stored query with the same stateful step, or with a sink in common.
+    """The folder of each query: that of the stored query with the same stateful step, or with a common sink.
 
-    A query whose sinks were parted goes on where its name stands.
+    A query whose sinks were split up continues in the query with its name.
     """
     free = dict(stored.queries)
     found: dict[str, str] = {}
@@ -134,12 +134,12 @@ def _folders(
 
 
 def _taken(topology: Topology, plan: QueryPlan, facts: QueryFacts, names: Mapping[str, str]) -> TopologyChangedError:
-    """The error for a query in the folder of another one: only a name tells them apart, or they have none in common."""
+    """The error for a query in the folder of another one: only a name distinguishes them, or nothing connects them."""
     before = renamed(_shape(facts), names)
     declared = _declared(names_between(before, shape_of(topology, plan.stateful, through=looks_through(before))))
     was = f"the state of {facts.stateful!r}" if facts.stateful else f"what was read for {', '.join(facts.sinks)}"
     return TopologyChangedError(
-        f"the query of {', '.join(plan.sinks)} would use the checkpoint of another one, which has {was}",
+        f"the query of {', '.join(plan.sinks)} would use the checkpoint of another query, which has {was}",
         remedy=f"{declared}go back to the version with that; or give the step {plan.name!r} another name (name=...), or"
         " begin a new generation (--new-generation): both read the input from its beginning",
         pipeline=topology.name,
@@ -151,16 +151,16 @@ def _declared(names: Mapping[str, str]) -> str:
 
 
 def folder_of(manifest: Manifest, plan: QueryPlan) -> str | None:
-    """The stored name of the query that `plan` went by when it last ran, None before its first start.
+    """The stored name of the query of `plan` at its last run, None before its first start.
 
-    By its stateful step or a sink in common, as a start decides; a step that was renamed since must run once first.
+    Matched by stateful step or common sink, as at a start; after a rename the pipeline must run once first.
     """
     alike = [name for name, facts in manifest.queries.items() if _same(plan, facts, {})]
     return plan.name if plan.name in alike else next(iter(alike), None)
 
 
 def log_of(manifest: Manifest | None, plan: QueryPlan, job: Path) -> CheckpointLog | None:
-    """Spark's log of the query that `plan` went by, below the folder of the job; None before its first start."""
+    """Spark's log of the query of `plan`, in the folder of the job; None before its first start."""
     name = folder_of(manifest, plan) if manifest is not None else None
     if manifest is None or name is None:
         return None
@@ -172,7 +172,7 @@ def _same(plan: QueryPlan, facts: QueryFacts, names: Mapping[str, str]) -> bool:
         return (
             facts.stateful is not None
             and names.get(facts.stateful, facts.stateful) == plan.stateful
-            # Append or update is a matter of the window's shape, which is compared below; complete is another query.
+            # Append or update belongs to the window's shape, which is compared later; complete is another query.
             and (facts.mode == "complete") == (plan.output_mode == "complete")
         )
     return facts.stateful is None and bool({names.get(s, s) for s in facts.sinks} & set(plan.sinks))
@@ -193,7 +193,7 @@ def _shapes(
     names: Mapping[str, str],
     options: RunOptions,
 ) -> list[tuple[Shape, Shape]]:
-    """What the state of each query was made with and what would use it, but for state that is to be forgotten."""
+    """The shapes that made the state of each query and that would use it, except for state to be dropped."""
     kept = [(plan, stored.queries.get(folders[plan.name])) for plan in plans if not _is_reset(plan, options)]
     stood = [(plan, renamed(_shape(facts), names)) for plan, facts in kept if facts is not None and facts.shape]
     return [(shape, shape_of(topology, plan.stateful, through=looks_through(shape))) for plan, shape in stood]
@@ -212,20 +212,20 @@ def _refuse_changes(
 
 
 def _refuse_moved(topology: Topology, shapes: list[tuple[Shape, Shape]]) -> None:
-    """Windows that would lie elsewhere in state cannot be used, whatever somebody knows of them."""
+    """Windows with another state layout cannot be used, whatever a person knows about them."""
     for before, now in ((lags(before), lags(now)) for before, now in shapes):
         moved = [step for step in before if step in now and before[step] != now[step]]
         if moved:
             raise TopologyChangedError(
-                f"the windows of {', '.join(moved)} lie elsewhere in state than this version looks for them: they wait"
-                " for other rows than those did, or another operator keeps them",
-                remedy=f"forget that state (--reset-step {moved[0]}), or begin a new generation (--new-generation)",
+                f"the state of {', '.join(moved)} was written with another watermark delay or by another operator, and"
+                " cannot be read by this version",
+                remedy=f"drop that state (--reset-step {moved[0]}), or begin a new generation (--new-generation)",
                 pipeline=topology.name,
             )
 
 
 def _removed(stored: Manifest, used: set[str], names: Mapping[str, str], options: RunOptions) -> Iterator[str]:
-    """The stored stateful queries that the new version of the pipeline has not, but for steps that are reset."""
+    """Stored stateful queries that the new version of the pipeline lacks, except for steps that are reset."""
     for folder, facts in stored.queries.items():
         if folder in used or facts.stateful is None:
             continue
@@ -245,7 +245,7 @@ def _facts(
     topology: Topology, plan: QueryPlan, stored: Manifest, facts: QueryFacts | None, options: RunOptions
 ) -> QueryFacts:
     known = facts or QueryFacts(generation=stored.generation)
-    # What begins may find rows of another query in its sinks: also then a reset is a generation of its own.
+    # A new query may find rows of another query in its sinks: a reset has a generation of its own then too.
     if stored.queries and _is_reset(plan, options):
         known = QueryFacts(generation=stored.last_generation + 1)
     return replace(
@@ -262,7 +262,7 @@ def _facts(
 
 
 def _is_reset(plan: QueryPlan, options: RunOptions) -> bool:
-    """Whether the state of one of its steps is to be forgotten: then that of those behind it has no meaning either."""
+    """Whether the state of one of its steps is to be dropped: the state of later steps is then invalid too."""
     return not set(plan.forgettable).isdisjoint(options.reset_steps)
 
 

@@ -1,4 +1,4 @@
-"""How a pipeline is run."""
+"""Options of a run."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rs_assets.runtime.report import BatchProgress
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.topology.nodes.sink import Connector
 
-# Less often than this a driver would mostly poll; more often helps no file or table.
+# More often, a driver would mostly poll, and no file or table is ready sooner.
 DEFAULT_INTERVAL = timedelta(seconds=1)
 LAST_PORT = 65535
 
 
 def default_metrics_port() -> int | None:
-    """The port of RS_METRICS_PORT; None if it is not set. ConfigurationError if it is no port."""
+    """The port of RS_METRICS_PORT; None if it is not set. ConfigurationError for an invalid port."""
     text = os.environ.get("RS_METRICS_PORT", "")
     if not text:
         return None
@@ -39,18 +39,18 @@ def default_metrics_endpoint() -> str:
 
 
 def _ignore(progress: BatchProgress) -> None:
-    """Nobody asked for progress."""
+    """The default, which ignores progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointPolicy:
-    """When savepoints are taken without being asked for, and how many stay.
+    """When savepoints are taken automatically, and how many are kept.
 
-    `every` is the time between two of a started pipeline, `at_end` takes one when a run ends that had batches; None and
-    False: never. The newest `keep` stay, and of those the ones younger than `max_age`; the newest stays always. `uri`
-    is where they go (None: RS_SAVEPOINTS, else the home). `local_storage_only` keeps checkpoints on this disk alone: no
-    savepoint is taken by itself, and a lost disk is not recovered from one. With `state_rows` state is written out as
-    rows whenever a savepoint is taken by itself.
+    `every` is the time between two savepoints of a started pipeline, `at_end` takes one when a run with batches ends;
+    None and False: never. The newest `keep` are kept, unless they are older than `max_age`; the newest is always kept.
+    `uri` is their location (None: RS_SAVEPOINTS, else the home). `local_storage_only` keeps checkpoints on this disk
+    alone: no savepoint is taken automatically, and a lost disk is not recovered from one. With `state_rows` each
+    automatic savepoint also exports state as rows.
     """
 
     every: timedelta | None = None
@@ -64,24 +64,24 @@ class SavepointPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """Where and with what a pipeline runs.
+    """The environment and the settings of a run.
 
     `home` defaults to RS_HOME; `driver` to the process's own Spark. `on_progress` is called after each batch, from a
-    thread of the runtime. `interval` is the least time between two batches of a started pipeline. In one, a side of a
-    join that had no rows for `idle_timeout` does not hold the watermark back any more (None: it does), and in a query
-    that had none for `close_on_idle` event time goes on with the wall clock, so that windows close (None: they wait).
-    `new_generation` begins a fresh checkpoint, `reset_steps` one for the named stateful steps only; `keep_state` uses
-    state that another version of the pipeline made. `run_id` names the run in the catalog and in reports. `partitions`
-    is the number of state partitions of a new checkpoint (None: what Spark's session says). `max_line_bytes` caps the
-    lines of followed files. `connector` overrides the writer of all Delta sinks. `lease_ttl` is how long a silent
-    driver keeps its pipeline before another may take over. `checkpoint_storage` is delta, memory or db, `storage_url`
-    the SQLAlchemy URL of db: offsets are noted there for others to read, and no start reads them; `catalog_keep` is how
-    long rows of the catalog are kept. `preview_rows` is how many open windows of each step the report shows.
-    `savepoints` says when savepoints are taken by themselves. `max_poisons` is how many different records of a batch
-    may go into quarantine because a step cannot compute them; more end the run. Without `trace` every Python function
-    runs in Python, also where it is understood well enough for Spark's plan. `metrics_port` is a port of loopback that
-    serves the run's numbers to Prometheus (0: any free one; None: none does), `metrics_endpoint` the address of a
-    collector of OpenTelemetry that gets them, `http://host:4318/v1/metrics`.
+    thread of the runtime. `interval` is the least time between two batches of a started pipeline. In a started
+    pipeline, a side of a join that had no rows for `idle_timeout` no longer holds the watermark back (None: it does),
+    and the event time of a query that had no rows for `close_on_idle` advances with the wall clock, so that windows
+    close (None: they wait). `new_generation` begins a new checkpoint, `reset_steps` one for the named stateful steps
+    only; `keep_state` uses state of another version of the pipeline. `run_id` names the run in the catalog and in
+    reports. `partitions` is the number of state partitions of a new checkpoint (None: the setting of Spark's session).
+    `max_line_bytes` caps the lines of followed files. `connector` overrides the writer of all Delta sinks. `lease_ttl`
+    is how long a silent driver keeps its pipeline before another may take over. `checkpoint_storage` is delta, memory
+    or db, `storage_url` the SQLAlchemy URL of db: offsets are stored there for other programs, and not read by starts;
+    `catalog_keep` is the retention of catalog rows. `preview_rows` is how many open windows of each step the report
+    shows. `savepoints` is the policy of automatic savepoints. `max_poisons` is how many different records of a batch
+    may be quarantined because a step cannot compute them; more end the run. Without `trace` every Python function runs
+    in Python, even if it could be translated to Spark's plan. `metrics_port` is a loopback port that serves the run's
+    metrics to Prometheus (0: any free one; None: no metrics), `metrics_endpoint` the address of an OpenTelemetry
+    collector that gets them, `http://host:4318/v1/metrics`.
     """
 
     home: Home = field(default_factory=Home.default)
@@ -109,8 +109,8 @@ class RunOptions:
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     def __post_init__(self) -> None:
-        """Refuse the address of a collector that is none."""
+        """Refuse an invalid address of a collector."""
         if self.metrics_endpoint and not self.metrics_endpoint.startswith(("http://", "https://")):
             raise ConfigurationError(
-                "the address of the collector is none of HTTP", remedy="write it as http://collector:4318/v1/metrics"
+                "metrics_endpoint must be an http(s) URL", remedy="write it as http://collector:4318/v1/metrics"
             )

@@ -1,8 +1,8 @@
-"""Where the durable shuffles of a pipeline lie: chosen before the first row goes through them, and kept for good.
+"""Locations of the durable shuffles of a pipeline: chosen before the first row, and never changed.
 
-A table lies beside the checkpoint of the query that writes it, and goes wherever that goes: into a savepoint, back to
-an earlier batch, into a fork. A topic is shared by all who reach its cluster, so its name holds the id of the pipeline:
-another home that runs a pipeline of the same name has another id.
+A table is stored next to the checkpoint of the query that writes it, and shares its fate: savepoints, rollbacks, forks.
+A topic is visible to all clients of its cluster, so its name contains the id of the pipeline: another home that runs a
+pipeline of the same name has another id.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from rs_assets.recovery.savepoints.listing import SHUFFLES as TABLES
 from rs_assets.topology.nodes.shuffle import ShuffleRead, ShuffleWrite
 from rs_assets.topology.topology import Topology
 
-# What the topics of shuffles began with when their names had no id.
+# The prefix of shuffle topics when their names had no id.
 FORMER = "rs."
-# Of the query that writes into a step: its stored name, and whether it has planned a batch.
+# The query that writes into a step: its stored name, and whether it has planned a batch.
 Writer = tuple[str, bool]
 
 
 def placed(
     topology: Topology, manifest: Manifest, home: Home, writer: Callable[[str], Writer]
 ) -> tuple[Topology, Manifest]:
-    """`topology` with the places of its durable shuffles, and the manifest that knows them.
+    """`topology` with the locations of its durable shuffles, and the manifest with them.
 
-    Before the query that writes into one has planned a batch, the place is made anew: nothing is known of what it
-    holds. A table that an earlier release made elsewhere is moved to where this one has it.
+    Until the writing query has planned a batch, the location is chosen again, and its content counts as unknown. A
+    table that an earlier release created elsewhere is moved to its current location.
     """
     places, inputs = dict(manifest.places), dict(manifest.inputs)
     nodes = {node.name: node for node in topology}
@@ -59,13 +59,13 @@ def placed(
 
 
 def table_at(job: Path, manifest: Manifest, place: str) -> Path:
-    """The folder of a table, in the generation that the query which writes it is in."""
+    """The folder of a table, in the current generation of the query that writes it."""
     query, _, inside = place.partition("/")
     return manifest.place(job, query) / inside
 
 
 def _query(place: str) -> str:
-    """The stored name of the query beside whose checkpoint a table lies, "" for a place of another kind."""
+    """The stored name of the query of a table, "" for other locations."""
     query, found, _ = place.partition("/")
     return query if found else ""
 

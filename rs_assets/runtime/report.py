@@ -1,4 +1,4 @@
-"""What a run did, in numbers."""
+"""Reports of a run, in numbers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from rs_assets.errors import ConfigurationError
 class BatchProgress:
     """One finished batch of one query.
 
-    `steps` are those that rows went through: sources that had some, sinks that got some, state that moved. `rows_out`
-    and `offsets` are by sink and by source; times are UTC.
-    `rows_shuffled` came from other queries through a durable shuffle and are not in `rows_in`. `rows_in_again` of
-    `rows_in`, and `rows_dead_again` of `rows_dead`, are counted by another query too. `rows_refused` are rows of
-    windows that a step behind the window could not compute. `replayed`: an earlier run had planned it and not
-    finished it.
+    `steps` are those that rows went through: sources with rows, sinks with rows, changed state. `rows_out` and
+    `offsets` are by sink and by source; times are UTC. `rows_shuffled` came from other queries through a durable
+    shuffle and are not in `rows_in`. `rows_in_again` of `rows_in`, and `rows_dead_again` of `rows_dead`, are counted by
+    another query too. `rows_refused` are rows of windows that a step after the window could not compute. `replayed`: an
+    earlier run had planned the batch and not completed it.
     """
 
     query: str
@@ -45,7 +44,7 @@ class BatchProgress:
     generation: int = 1
 
 
-# What a query's report adds up over its batches, besides the rows by sink.
+# The fields that a query's report sums up over its batches, besides the rows by sink.
 ADDED = (
     "rows_in",
     "rows_in_again",
@@ -61,8 +60,8 @@ ADDED = (
 class QueryReport:
     """The sums of one query over a run; `rows_in` + `rows_shuffled` = `rows_on` + `rows_dead` + `rows_late`.
 
-    All numbers are of this query alone, whatever other queries read and refuse; see `BatchProgress` for those that
-    another query has as well.
+    All numbers are of this query alone, whatever other queries read and reject; see `BatchProgress` for rows that
+    another query counts as well.
     """
 
     query: str
@@ -95,7 +94,7 @@ class QueryReport:
 
 
 def unused(queries: Iterable[QueryReport]) -> tuple[str, ...]:
-    """A warning for each query that could use no row of those that it read.
+    """A warning for each query that could use none of its input rows.
 
     >>> unused([QueryReport(query="w", rows_in=5, rows_dead=5), QueryReport(query="v", rows_in=5, rows_dead=4)])
     ("query 'w' could use none of the 5 rows that it read; with bad_records='dead_letter' the dead letters say why",)
@@ -124,7 +123,7 @@ def unread(queries: Iterable[QueryReport], *, changed: bool) -> tuple[str, ...]:
 
 
 def unwaited(queries: Iterable[QueryReport], steps: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """A warning for each query with late rows whose `steps`, by query, wait for no row that is out of order.
+    """A warning for each query with late rows whose `steps`, by query, have no watermark delay.
 
     >>> unwaited([QueryReport(query="w", rows_in=9, rows_late=2), QueryReport(query="v")], {"w": ["w"], "v": ["v"]})
     ("2 rows came too late for step 'w', which has no water_mark: .water_mark(...) says how long it waits for others",)
@@ -152,17 +151,17 @@ def unfired(queries: Iterable[QueryReport]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """What a run did.
+    """The report of a run.
 
-    Rows that several queries read count once, and so do records that one step refuses in several queries. Each window
-    judges event times for itself: a row that two windows refuse is dead twice, and late twice if it is late for both.
-    So `rows_in` = rows used + `rows_dead` + `rows_late` holds for each of `queries` by its own numbers, and for their
-    sum; for the pipeline's numbers if it has one query.
+    Rows that several queries read count once, and so do records that one step rejects in several queries. Each window
+    judges event times independently: a row that two windows reject is dead twice, and late twice if it is late for
+    both. So `rows_in` = rows used + `rows_dead` + `rows_late` holds for each of `queries` by its own numbers, and for
+    their sum; for the pipeline's numbers if it has one query.
 
-    `rows_open` are groups whose windows have not fired and wait in state for the next run. `sealed` says
-    that the input has ended for good. `recovered_from` names the savepoint that a lost checkpoint came back from.
-    `shuffles` names the sinks that feed other queries. `previews` are the first open windows of each step of the
-    queries that had a batch, as they would fire now; `warnings` tell what went wrong beside.
+    `rows_open` are groups in state whose windows have not fired and wait for the next run. `sealed` says that the input
+    has ended. `recovered_from` names the savepoint from which a lost checkpoint was restored. `shuffles` names the
+    sinks that feed other queries. `previews` are the first open windows of each step of the queries with a batch, as
+    they would fire now; `warnings` lists background failures.
     """
 
     pipeline: str
@@ -178,14 +177,14 @@ class RunReport:
     warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """What it did, in one line."""
+        """The report in one line."""
         tables = f"; tables: {', '.join(self.tables)}" if self.tables else ""
         return (
             f"<RunReport {self.pipeline}: {self.rows_in_words}; {self.batches} batches in {self.seconds:.1f} s{tables}>"
         )
 
     def _repr_html_(self) -> str:
-        """The same for notebooks, with the place of each table and what went wrong beside."""
+        """The same for notebooks, with the location of each table and the warnings."""
         lines = [
             f"<b>{escape(self.pipeline)}</b>: {self.rows_in_words}; {self.batches} batches in {self.seconds:.1f} s",
             *(f"report.table({escape(repr(step))}): <code>{escape(path)}</code>" for step, path in self.tables.items()),
@@ -195,17 +194,17 @@ class RunReport:
 
     @property
     def rows_in_words(self) -> str:
-        """What became of the rows, in words."""
+        """The row counts as text."""
         return (
             f"{self.rows_in:,} rows in, {self.rows_out:,} out, {self.rows_dead:,} dead, {self.rows_late:,} late, "
             f"{self.rows_open:,} groups open"
         )
 
     def table(self, name: str) -> pa.Table:
-        """The rows of a Delta table that the pipeline writes, as they are now; by its name or that of its step.
+        """The current rows of a Delta table that the pipeline writes, by table name or step name.
 
-        An Arrow table: `.to_pandas()`, `polars.from_arrow(...)` and DuckDB take it. ConfigurationError if there
-        is no such table, or none yet.
+        An Arrow table: `.to_pandas()`, `polars.from_arrow(...)` and DuckDB accept it. ConfigurationError if there is no
+        such table, or none yet.
         """
         from rs_assets.connectors.delta.rows import dataset_of
         from rs_assets.connectors.delta.table import open_table
@@ -219,7 +218,7 @@ class RunReport:
         table = open_table(path)
         if table is None:
             raise ConfigurationError(
-                f"{name!r} has got no rows yet, or is no Delta table", remedy="look into its folder"
+                f"{name!r} has no rows yet, or is not a Delta table", remedy="look into its folder"
             )
         return dataset_of(table, path).to_table()
 
@@ -230,7 +229,7 @@ class RunReport:
 
     @property
     def rows_dead(self) -> int:
-        """Rows that could not be used, once for each step that refused them."""
+        """Rows that could not be used, once for each step that rejected them."""
         return sum(q.rows_dead - q.rows_dead_again for q in self.queries)
 
     @property
@@ -240,17 +239,17 @@ class RunReport:
 
     @property
     def rows_refused(self) -> int:
-        """Rows of windows that a step behind the window could not compute; under quarantine they are letters."""
+        """Rows of windows that a later step could not compute; under quarantine they are dead letters."""
         return sum(q.rows_refused for q in self.queries)
 
     @property
     def rows_out(self) -> int:
-        """Rows written, over all sinks; what goes into durable shuffles stays in the pipeline."""
+        """Rows written, over all sinks; rows into durable shuffles stay in the pipeline."""
         return sum(rows for q in self.queries for sink, rows in q.rows_out.items() if sink not in self.shuffles)
 
     @property
     def rows_open(self) -> int:
-        """Groups of windows that wait in state, over all queries."""
+        """Groups of windows in state, over all queries."""
         return sum(q.rows_open for q in self.queries)
 
     @property

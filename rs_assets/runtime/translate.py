@@ -1,4 +1,4 @@
-"""From Spark's exceptions to ours."""
+"""Translates Spark's exceptions to ours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from rs_assets.common.errors_wire import from_wire
 from rs_assets.errors import CheckpointError, DataLossError, EngineError, RsError, SourceReadError, WorkerStartError
 
-# Parts of Spark's texts that say what happened; the first that is found decides.
+# Parts of Spark's texts that identify errors; the first match decides.
 FILE = re.compile(r"file:[^\s,;]+?(?=[.]?\s|[,;]|$)")
 KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
     ("FAILED_READ_FILE.FILE_NOT_EXIST", DataLossError, "a file that was planned for the batch is gone", "put it back"),
@@ -18,21 +18,21 @@ KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
     (
         "KAFKA_DATA_LOSS",
         DataLossError,
-        "records of Kafka are gone that were not read",
+        "unread records of Kafka are gone",
         "see on_data_loss of from_kafka",
     ),
-    # Spark's connector on an executor, and in the plan of a batch, where it has no condition.
+    # Spark's connector on an executor, and in the plan of a batch, where it has no error condition.
     (
         "Some data may have been lost because they are not available in Kafka",
         DataLossError,
-        "records of Kafka are gone that were not read",
+        "unread records of Kafka are gone",
         "see on_data_loss of from_kafka",
     ),
     (
         "UnknownTopicOrPartitionException",
         SourceReadError,
-        "a topic of Kafka is not there",
-        "make it, or correct its name; on_data_loss='continue' goes on without it",
+        "a Kafka topic does not exist",
+        "create it, or correct its name; on_data_loss='continue' continues without it",
     ),
     (
         "TopicAuthorizationException",
@@ -80,23 +80,23 @@ KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
 )
 
 
-# Classes of SQLSTATE that speak of values, not of the engine: 22 data, P0 raise_error(), 38 and 39 functions of users.
+# SQLSTATE classes of invalid values, not of the engine: 22 data, P0 raise_error(), 38 and 39 user functions.
 OF_VALUES = re.compile(r"SQLSTATE: (22|P0|38|39)[0-9A-Z]{3}")
-OF_VALUES_REMEDY = "mend the expression, or let bad_records='quarantine' find such records, with step and line"
-# How the plan begins that Spark adds to an error: of a running query, and of one that it refuses to start.
+OF_VALUES_REMEDY = "correct the expression, or let bad_records='quarantine' find such records, with step and line"
+# The beginning of the plan that Spark adds to an error: of a running query, and of one that it refuses to start.
 PLAN = re.compile(r"=== Streaming Query ===|;\n~")
-# How py4j begins a text, before it says what happened.
+# The beginning of a py4j text, before the error.
 CALLING = "An error occurred while calling"
 
 
 def translate(error: BaseException, *, query: str) -> RsError:
-    """`error` as one of ours: carried over the wire by a worker, recognised by Spark's condition, or an EngineError.
+    """`error` as one of ours: sent by a worker, recognised by Spark's condition, or an EngineError.
 
     The cause of EngineError is `error` itself; its text is the first line of Spark's.
     """
     if isinstance(error, RsError):
         return error
-    # What follows is the query's plan, which holds the texts of errors that did not happen.
+    # After that comes the query's plan, which contains the texts of errors that did not happen.
     text = PLAN.split(str(error), maxsplit=1)[0]
     carried = from_wire(text)
     if carried is not None:
@@ -116,10 +116,10 @@ def _cause(text: str) -> str | None:
 
 
 def _first_line(text: str) -> str:
-    """The line that says most: the last of a worker's Python traceback, else the first."""
+    """The most useful line: the last of a worker's Python traceback, else the first."""
     told = (line.removeprefix(": ") for line in text.split("JVM stacktrace", maxsplit=1)[0].splitlines())
     lines = [line for line in told if line.strip() and not line.startswith(CALLING)]
     python = [line for line in lines if re.match(r"[A-Za-z_.]+(Error|Exception|Interrupt)\b", line)]
-    line = python[-1] if python else lines[0] if lines else "Spark failed without a word"
+    line = python[-1] if python else lines[0] if lines else "Spark failed without a message"
     cause = _cause(text)
     return f"{line[:400]} ({cause})" if cause else line[:400]

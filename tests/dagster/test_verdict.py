@@ -266,7 +266,7 @@ class TestSession:
     def test_a_start_that_recovery_asked_for_is_refused_behind_another_word(self, session, folder):
         seen = wished_on(folder, "before")
         write_wish(folder, seen.stop(now=time.time()))
-        with pytest.raises(PipelineBusyError, match="started or stopped by somebody else"):
+        with pytest.raises(PipelineBusyError, match="started or stopped by another request"):
             session.run_on(answers=seen.id)
         assert read_wish(folder).run_id == "before"
         session.run_on(answers=read_wish(folder).id)
@@ -284,7 +284,7 @@ class TestSession:
 
         monkeypatch.setattr("rs_assets.runtime.job.session.write_wish", full)
         session.stop_wished()
-        assert any("could not be written down" in warning for warning in session.failures.warnings)
+        assert any("could not be recorded" in warning for warning in session.failures.warnings)
 
 
 def test_recovery_gives_its_run_the_last_word_that_it_saw(instance, job, folder):

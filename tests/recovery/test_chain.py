@@ -178,7 +178,7 @@ def test_state_of_one_step_that_is_gone_is_found_before_the_start(world):
 def test_state_is_not_kept_where_its_windows_lie_elsewhere(world):
     world.run(40)
     keep = replace(world.options, keep_state=True)
-    with pytest.raises(TopologyChangedError, match=r"(?s)windows of minutes lie elsewhere.*--reset-step minutes"):
+    with pytest.raises(TopologyChangedError, match=r"(?s)state of minutes was written with.*--reset-step minutes"):
         world.pipeline(hop=7).run(keep)
     # Any step of the chain names its state.
     world.pipeline(hop=7).run(replace(world.options, reset_steps=("hops",)))

@@ -148,7 +148,7 @@ def test_the_catalog_tells_which_batch_began_to_use_which_version(world):
 
 
 def test_a_start_goes_on_with_the_version_before_if_the_load_fails_and_says_so(world):
-    with pytest.raises(SourceReadError, match="(?s)cannot be found.*put it there"):
+    with pytest.raises(SourceReadError, match="(?s)cannot be found.*create it"):
         world.run(1)
     world.tier()
     with pytest.raises(SourceReadError, match="(?s)has no rows.*may_be_empty=True"):
@@ -287,7 +287,7 @@ def test_a_first_load_that_hangs_is_told_of_and_can_be_interrupted(options, monk
     finally:
         signal.signal(signal.SIGINT, before)
         LOG.removeHandler(handler)
-    assert "step 'users' waits for its dimension, users(): the load has not ended for 0.1 s" in told[0]
+    assert "step 'users' waits for its dimension, users(): the load has been running for 0.1 s" in told[0]
     out = MemoryChannel()
     StreamBuilder.data_stream("shop", "free").from_array([{"k": "a"}]).to_memory(out).build().run(options)
     assert out.take() == [{"k": "a"}]

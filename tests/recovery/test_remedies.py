@@ -53,7 +53,7 @@ def test_a_new_generation_over_a_sqlite_table_of_a_lost_home_doubles_no_row(copi
     copied.run(options)
     blank = replace(options, home=Home.at(str(tmp_path / "blank")))
     remedy = refused(copied.run, blank)
-    assert "remove what hits_table holds, which is not replaced, and begin afresh: --new-generation" in remedy
+    assert "remove the rows of hits_table, which stay otherwise, and start over: --new-generation" in remedy
     afresh = replace(blank, new_generation=True)
     remedy = refused(copied.run, afresh)
     assert asked(path) == [1, 2, 3]

@@ -142,7 +142,7 @@ def test_state_that_would_differ_is_put_back(options, monkeypatch):
     with monkeypatch.context() as lossy:
         sums = iter([module.StateSum(7, 1), module.StateSum(6, 1)])
         lossy.setattr(module, "state_sum", lambda *_: next(sums))
-        with pytest.raises(CheckpointError, match="6 rows behind the rescale, 7 before"):
+        with pytest.raises(CheckpointError, match="6 rows after the rescale, 7 before"):
             rescale(job.topology, 5, options)
     manifest = manifests.load(folder(options))
     assert manifest.partitions == 2
@@ -153,14 +153,14 @@ def test_state_that_would_differ_is_put_back(options, monkeypatch):
 
 @pytest.mark.parametrize("number", [0, -1, True, 1.5, "3", 10_000])
 def test_a_number_that_is_none_is_refused(options, number):
-    with pytest.raises(ConfigurationError, match="is no number of partitions"):
+    with pytest.raises(ConfigurationError, match="is not a number of partitions"):
         rescale(pipeline(MemoryChannel(schema=SCHEMA), WINDOWS["tumbling"]).topology, number, options)
 
 
 def test_a_step_that_cannot_be_rescaled_is_refused_before_anything_happens(options, monkeypatch):
     job = pipeline(MemoryChannel(schema=SCHEMA), WINDOWS["tumbling"])
     monkeypatch.setattr(type(job.topology["window"]), "rescalable", False)
-    with pytest.raises(ConfigurationError, match="the state of window cannot be spread"):
+    with pytest.raises(ConfigurationError, match="the state of window cannot be redistributed"):
         rescale(job.topology, 3, options)
     assert not options.home.root.exists()
 

@@ -225,7 +225,7 @@ def test_a_table_that_was_restored_by_hand_is_refused_until_it_is_as_it_was(worl
     DeltaTable(world.table).delete("n = 4")
     assert any("DELETE by another writer" in warning for warning in world.run().warnings)
     DeltaTable(world.table).delete()
-    assert repair(world.topology, "accept_changes", world.options) == ("a: the sink 'out' is taken as it is",)
+    assert repair(world.topology, "accept_changes", world.options) == ("a: the sink 'out' is accepted as it is",)
     world.run()
     assert world.result() == list(range(world.written - 3, world.written))
 
@@ -279,7 +279,7 @@ def test_a_renamed_sink_goes_back_under_its_stored_name(world):
 def test_a_checkpoint_with_a_sink_that_the_pipeline_has_not_is_not_gone_back_with(world):
     facts = QueryFacts(generation=1, sinks={"out": 3, "old": 2, "printed": -1})
     known = Manifest(pipeline_id="p1", queries={"a": facts})
-    with pytest.raises(TopologyChangedError, match="knows 'old', which this version of the pipeline has not"):
+    with pytest.raises(TopologyChangedError, match="has 'old', which this version of the pipeline does not have"):
         matching(world.topology, known)
     renamed = world.source().to_delta("out", name="out").to_delta("new", name="new").build(renamed={"old": "new"})
     manifest, folders = matching(renamed.topology, known)

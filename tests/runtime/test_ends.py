@@ -40,7 +40,7 @@ def stored(topology: Topology, place: str) -> Manifest:
 @pytest.mark.parametrize(("noted", "place"), PLACES)
 def test_refuse_renamed_output_of_a_release_before_is_known_by_its_place(noted: str, place: str) -> None:
     manifest, now = stored(upserts(place, "out", "id"), noted), upserts(place, "written", "id")
-    with pytest.raises(TopologyChangedError, match="'written' writes where 'out' did"):
+    with pytest.raises(TopologyChangedError, match="'written' writes to the location of the removed output 'out'"):
         refuse_renamed(now, queries_of_now(now, manifest))
 
 
@@ -76,7 +76,7 @@ def test_refuse_reread_deployed_version_whose_sources_exchange_their_paths_is_re
         (plan,) = plan_queries(now)
         with pytest.raises(TopologyChangedError, match=f"already, as those of '{former}'") as refused:
             deployed.refuse_reread(before, now, plan, known)
-        assert "read what each of them has read before; or begin afresh: `reset`" in refused.value.remedy
+        assert "each read the same input as before; or start over: `reset`" in refused.value.remedy
     for now in (before, union(one="/a", two="/c")):
         (plan,) = plan_queries(now)
         deployed.refuse_reread(before, now, plan, known)

@@ -108,7 +108,7 @@ def test_a_fault_of_the_disk_leaves_no_hole_and_is_told_until_it_is_over(catalog
     assert disk.refused.wait(20)
     journal.put(entry(10))
     wait_for(lambda: failures.warnings)
-    assert failures.warnings[0].startswith("the catalog is behind: a table of the catalog cannot be written")
+    assert failures.warnings[0].startswith("the catalog lags behind: a table of the catalog cannot be written")
     disk.error = None
     wait_for(lambda: journal.written.get("totals") == 10)
     for batch in range(11, 15):
@@ -130,7 +130,7 @@ def test_what_could_not_be_written_until_the_end_is_left_to_the_next_start(catal
     journal.close()
     journal.close()
     assert journal.written == {"totals": 4}
-    assert any("the catalog is behind" in warning for warning in journal.failures.warnings)
+    assert any("the catalog lags behind" in warning for warning in journal.failures.warnings)
 
 
 def test_a_write_that_was_cut_short_is_not_repeated_for_what_is_there(catalog, storage, disk, monkeypatch):

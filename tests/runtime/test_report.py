@@ -25,7 +25,7 @@ def test_a_report_is_a_line_and_shows_its_tables(flow, tmp_path, driver):
         assert sorted(report.table(name)["ms"].to_pylist()) == [0, 1, 2, 3], name
     with pytest.raises(ConfigurationError, match=r"(?s)no table 'al'.*use one of: "):
         report.table("al")
-    with pytest.raises(ConfigurationError, match="'slow' has got no rows yet"):
+    with pytest.raises(ConfigurationError, match="'slow' has no rows yet"):
         report.table("slow")
 
 

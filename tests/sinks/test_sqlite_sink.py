@@ -166,7 +166,7 @@ def test_an_output_of_another_name_over_the_same_table_is_refused(options, tmp_p
     channel.put({"id": 1})
     pipeline(channel, path).run(options)
     for how in (options, replace(options, new_generation=True)):
-        with pytest.raises(TopologyChangedError, match="'new' writes where 'out' did"):
+        with pytest.raises(TopologyChangedError, match="'new' writes to the location of the removed output 'out'"):
             pipeline(channel, path, "new", "Hits").run(how)
     assert asked(path) == [1]
 

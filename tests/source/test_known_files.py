@@ -201,7 +201,7 @@ def test_run_sources_that_exchange_their_paths_are_refused(tmp_path: Path, optio
     assert both("a", "b") == [1, 2]
     with pytest.raises(TopologyChangedError, match="would be read from its beginning") as refused:
         both("b", "a")
-    assert "read what each of them has read before" in refused.value.remedy
+    assert "each read the same input as before" in refused.value.remedy
     assert both("a", "b") == []
 
 

@@ -1,4 +1,4 @@
-"""How many rows of a batch a query read and refused, by the counters of its gates."""
+"""Row counts of a batch: how many rows a query read and rejected, by the counters of its gates."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from rs_assets.topology.topology import Topology
 
 
 class NotPlainError(Exception):
-    """A batch was read by halves, and cannot stand: there may be a bad record in it that nobody has seen."""
+    """A batch of pruned sources cannot be committed: it may contain a bad record that was not parsed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Rows that one batch of one query read and refused.
+    """Rows that one batch of one query read and rejected.
 
-    `in_again` are those of `rows_in`, and `dead_again` those of `rows_dead`, that an earlier query counts as well;
-    `sources` are those that rows came from, `clean` the gates that refused no row but those.
+    `in_again` is the part of `rows_in`, and `dead_again` the part of `rows_dead`, that an earlier query counts as well;
+    `sources` are those with rows, `clean` the gates that rejected no other rows.
     """
 
     rows_in: int = 0
@@ -41,7 +41,7 @@ def counts_of(
     wiring: Wiring,
     watches: Mapping[str, Watch],
 ) -> Counts:
-    """The counts of the batch that `execution` has computed; waits for what `watches` count beside Spark."""
+    """The counts of the batch that `execution` has computed; waits for the counts of `watches`."""
     found = {gate: execution.observed(gate) for gate in _gates(topology, plan, wiring)}
     plain = plain_rows(wiring, watches)
     rows_in = in_again = shuffled = 0
@@ -70,14 +70,14 @@ def counts_of(
 
 
 def acts_at_once(topology: Topology, plan: QueryPlan) -> bool:
-    """Whether somebody sees rows of a batch before it is committed: those of one that cannot stand must not be seen."""
+    """Whether rows of a batch are visible before it is committed: a batch that may be discarded must not be."""
     return any(topology[name].at_once for name in plan.nodes)
 
 
 def plain_rows(wiring: Wiring, watches: Mapping[str, Watch]) -> Mapping[str, int]:
-    """The records of each source that is pruned; waits for its watch.
+    """The number of records of each pruned source; waits for its watch.
 
-    NotPlainError if that cannot answer for all of them.
+    NotPlainError if a watch cannot vouch for all records.
     """
     found = {source: watches[source].plain() for source in wiring.pruned}
     known = {source: rows for source, rows in found.items() if rows is not None}
@@ -87,7 +87,7 @@ def plain_rows(wiring: Wiring, watches: Mapping[str, Watch]) -> Mapping[str, int
 
 
 def _gates(topology: Topology, plan: QueryPlan, wiring: Wiring) -> list[str]:
-    """The names of all gates that the query may have."""
+    """The names of all possible gates of the query."""
     gates = [*plan.sources, *plan.entries]
     if wiring.quarantines:
         gates += [name for name in plan.nodes if topology[name].family == "step"]

@@ -1,4 +1,4 @@
-"""The steps below the trunk of a query: they run on each micro-batch, inside foreachBatch."""
+"""The steps downstream of the trunk of a query: they run on each micro-batch, inside foreachBatch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rs_assets.topology.user_code.expression import calls_python
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What stands behind the trunk of one query. `letters` makes rows of the dead-letter table."""
+    """The steps downstream of the trunk of one query. `letters` makes rows of the dead-letter table."""
 
     topology: Topology
     plan: QueryPlan
@@ -36,10 +36,10 @@ class Behind:
     def stage(
         self, batch: DataFrame, sinks: Mapping[str, tuple[SinkWriter, BatchMark]]
     ) -> tuple[dict[str, Staged], pa.Table]:
-        """Compute `batch`, the rows of the trunk, once and hand it to `sinks`.
+        """Compute `batch`, the rows of the trunk, once and stage it for `sinks`.
 
-        In quarantine rows of windows on which a Python step raises are left out and returned as letters. Other rows on
-        which a step fails end the batch: they can be traced to the record of a source.
+        In quarantine, rows of windows on which a Python step raises are left out and returned as dead letters. Other
+        rows on which a step fails end the batch: they can be traced to the record of a source.
         """
         guarded = self._guards
         paths = paths_from(self.topology, self.plan.trunk)
@@ -51,14 +51,14 @@ class Behind:
 
         try:
             if guarded:
-                # State is computed here and nowhere else, whatever becomes of the steps behind it.
+                # State is computed here and nowhere else, whatever happens to the steps after it.
                 shared.write.format("noop").mode("overwrite").save()
             try:
                 return hand_out(self._frames(replace(self.wiring, quarantines=False), shared)), self.letters(())
             except Exception as error:
                 if not (guarded and isinstance(translate(error, query=self.plan.name), StepError)):
                     raise
-            # Seldom enough that the batch is not judged before it has failed.
+            # Rare enough that rows are checked one by one only after the batch has failed.
             frames, refused = self._guarded_frames(shared)
             return hand_out(frames), _once(self.letters(refused))
         finally:
@@ -72,7 +72,7 @@ class Behind:
         return self.wiring.quarantines and self.plan.stateful is not None and any(map(calls_python, below))
 
     def _frames(self, wiring: Wiring, batch: DataFrame) -> dict[str, DataFrame]:
-        """`batch` as each sink sees it."""
+        """The rows of `batch` for each sink."""
         below = self.plan.below_trunk(self.topology)
         if all(isinstance(node, Sink) for node in below):
             return {node.name: shown(batch, node) for node in below}
@@ -84,8 +84,8 @@ class Behind:
     def _guarded_frames(self, batch: DataFrame) -> tuple[Mapping[str, DataFrame], list[Dead]]:
         """The same, without the rows on which a Python step raises, and those rows.
 
-        A row of a window has no place in a source: its split is empty, line and offset are null, its record is the row
-        that the window made, as JSON.
+        A row of a window has no position in a source: its split is empty, line and offset are null, its record is the
+        row of the window, as JSON.
         """
         row = exact_text(visible(batch.columns))
         nowhere = F.lit(None).cast("bigint")
@@ -97,17 +97,17 @@ class Behind:
 
 
 def _once(letters: pa.Table) -> pa.Table:
-    """`letters` without those that a row got in several branches, and without the numbers that tell rows apart."""
+    """`letters` without duplicates from several branches, and without the numbers that identify rows."""
     distinct = letters.group_by(letters.column_names, use_threads=False).aggregate([])
     nowhere = pa.nulls(distinct.num_rows, pa.int64())
     return distinct.set_column(distinct.schema.get_field_index("line"), "line", nowhere).cast(letters.schema)
 
 
 def before_python(topology: Topology, plan: QueryPlan) -> QueryPlan:
-    """`plan` with a trunk that ends before the first Python step behind its window.
+    """`plan` with a trunk that ends before the first Python step after its window.
 
-    Inside the streaming query what such a step refuses could be counted, but not be read again. Spark hands a Python
-    step all columns that it is given, so the columns in state are the same either way.
+    Inside the streaming query, rows that such a step rejects could be counted, but not read again. Spark passes all
+    columns to a Python step, so the columns in state are the same either way.
     """
     if plan.stateful is None:
         return plan

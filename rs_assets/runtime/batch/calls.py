@@ -1,4 +1,4 @@
-"""What Spark calls for each batch of a query, and how a batch that is not done is told to it."""
+"""The callback of foreachBatch, and how it reports a batch that was not completed."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Process = Callable[[DataFrame, int], None]
 
 
 class BatchNotDone(Exception):
-    """What Spark is told of a batch that failed or was not begun.
+    """The error that Spark gets for a batch that failed or was not begun.
 
-    Only that: Spark looks for interrupts in the text by a pattern that overflows its stack on a long one, such as the
-    trace of an error in Java. The error itself is in `QueryRun.failure`.
+    It has a short text only: Spark searches the text for interrupts with a pattern that overflows its stack on a long
+    one, such as a Java stack trace. The error itself is in `QueryRun.failure`.
     """
 
 
 class Calls:
-    """What Spark calls for each batch of a query.
+    """The callback that Spark calls for each batch of a query.
 
-    Both processes would keep a query for ever if the other one held it, so it is known here by `process` alone, weakly.
-    The thread of Java that computes the batches has a connection of its own, where a thread of Python waits for calls.
-    Java forgets both without a word when its thread ends: see `end`.
+    If both processes held a query through it, the query would never be freed, so it has only a weak reference to
+    `process`. The Java thread that computes the batches has its own connection, on which a Python thread waits for
+    calls. Java forgets both silently when its thread ends: see `end`.
     """
 
     def __init__(self, process: WeakMethod[Process]) -> None:
@@ -35,17 +35,17 @@ class Calls:
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """One micro-batch."""
-        self._connection = batch._jdf._gateway_client.get_thread_connection()  # noqa: SLF001  nobody else knows it
+        self._connection = batch._jdf._gateway_client.get_thread_connection()  # noqa: SLF001  only the gateway has it
         process = self._process()
         if process is None:
             raise BatchNotDone("the run of the query is over")
         process(batch, batch_id)
 
     def end(self) -> None:
-        """Let the thread that waits for calls end, and close its connection, once Spark calls no more."""
+        """End the thread that waits for calls, and close its connection, after Spark's last call."""
         connection, self._connection = self._connection, None
         waited_on = connection and connection.socket
         if waited_on:
-            # To close it here would wait for that thread, which reads from it.
+            # Closing it here would wait for that thread, which reads from it.
             with contextlib.suppress(OSError):
                 waited_on.shutdown(socket.SHUT_RDWR)

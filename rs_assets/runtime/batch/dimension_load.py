@@ -1,4 +1,4 @@
-"""Loading a dimension for a run: once for all steps that look rows up in it."""
+"""Loads a dimension for a run: once for all steps that use it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from rs_assets.operators.dimension.loading import Loader, loaded
 from rs_assets.operators.dimension.spec import Dimension
 from rs_assets.runtime.batch.dimensions import RunDimension
 
-# A load that takes longer is told of, and again whenever it has taken twice as long.
+# A load that takes longer is reported, and again whenever its time has doubled.
 SLOW = timedelta(seconds=10)
 
 
 @dataclass(slots=True, kw_only=True)
 class DimensionLoad:
-    """A dimension and the steps `used` that look rows up in it; a load is taken up by all of them in one step.
+    """A dimension and the steps `used` that look rows up in it; a new version is taken up by all of them at once.
 
-    `pinning` is held while a version is chosen for a batch and noted, while versions are exchanged, and while they are
-    removed.
+    `pinning` is held while a version is chosen for a batch and recorded, while versions are exchanged, and while they
+    are removed.
     """
 
     dimension: Dimension
@@ -42,18 +42,18 @@ class DimensionLoad:
 
     @property
     def step(self) -> str:
-        """The first of the steps, for what is said of the load."""
+        """The first of the steps, for messages about the load."""
         return self.used[0].node.name
 
     @property
     def effect(self) -> str:
-        """What is not done while loads fail."""
+        """The effect of failing loads."""
         several = len(self.used) > 1
         names = ", ".join(repr(each.node.name) for each in self.used)
         return f"the dimension of step{'s' if several else ''} {names} is as old as its last load"
 
     def begin(self) -> None:
-        """Load it for a start. A load that fails leaves the versions of the run before, and is told of.
+        """Load it for a start. If a load fails, the versions of the previous run are used, and the failure is reported.
 
         If a step has no such version the start is refused: RsError.
         """
@@ -67,19 +67,19 @@ class DimensionLoad:
             self.reload()
 
     def reload(self) -> None:
-        """Load it if there is something new. RsError, and all stays as it was, if that fails or gives no row."""
+        """Load it if there is something new. RsError, without any change, if that fails or gives no row."""
         with self._loading, self._telling():
             mark = self._marked()
             if mark is None or mark != self._mark:
                 self._load(mark)
 
     def end(self) -> None:
-        """Take up nothing any more: another run may do so now. A load that has begun goes on for nothing."""
+        """Take up no more versions: another run may do so now. The result of a running load is discarded."""
         with self._adding:
             self._ended = True
 
     def prune(self) -> None:
-        """Remove the versions that neither the next batch nor one that may be computed again asks for."""
+        """Remove the versions that are needed neither by the next batch nor by one that may be computed again."""
         with self._adding, self.pinning:
             for each in () if self._ended else self.used:
                 each.prune()
@@ -91,7 +91,7 @@ class DimensionLoad:
             why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
             raise SourceReadError(
                 f"the dimension of step {self.step!r} cannot be found: {why}",
-                remedy="put it there, or mend its place",
+                remedy="create it, or correct its location",
                 step=self.step,
                 file=getattr(error, "filename", None),
             ) from error
@@ -113,7 +113,7 @@ class DimensionLoad:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Warn of a load that takes long while it does."""
+        """Warn while a load takes long."""
         over = threading.Event()
         effect = f"step {self.step!r} waits for its dimension, {self.dimension.text}"
         watch = threading.Thread(target=self._watch, args=(over, effect), name="rs-dimension-watch", daemon=True)
@@ -128,8 +128,8 @@ class DimensionLoad:
         waited = pause = SLOW
         while not over.wait(pause.total_seconds()):
             told = SourceReadError(
-                f"the load has not ended for {waited.total_seconds():g} s",
-                remedy="see whether its source answers; a loader may have a timeout of its own",
+                f"the load has been running for {waited.total_seconds():g} s",
+                remedy="check that its source responds; a loader may have its own timeout",
             )
             self.failures.failed(effect, told)
             if over.is_set():

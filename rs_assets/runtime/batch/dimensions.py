@@ -1,4 +1,4 @@
-"""What the steps of a run look rows up in, and which version of it each batch uses."""
+"""The dimensions of the steps of a run, and the version that each batch uses."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rs_assets.operators.dimension.notes import DimensionNotes, Versions, notes_
 from rs_assets.operators.dimension.versions import Version, VersionStore, shape_of
 from rs_assets.topology.nodes.dim_join import DimJoin
 
-MAY_BE_EMPTY = "mend it; if it may have no rows, say so: may_be_empty=True"
+MAY_BE_EMPTY = "correct it; if it may have no rows, declare that: may_be_empty=True"
 
 
 @dataclass(slots=True, kw_only=True)
 class RunDimension:
-    """What one step of a run looks rows up in. `current` is the version that new batches use.
+    """The dimension of one step of a run. `current` is the version for new batches.
 
-    `job` is the folder of the job, where the notes say which versions are still needed.
+    `job` is the folder of the job, whose notes list the versions that are still needed.
     """
 
     node: DimJoin
@@ -38,53 +38,53 @@ class RunDimension:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The fields of the dimension that it is looked up by."""
+        """The key fields of the dimension."""
         return tuple(right for _, right in self.node.on)
 
     @property
     def shape(self) -> str:
-        """What versions must have in common for one to do in the place of another."""
+        """The shape that versions must share to replace each other."""
         return shape_of(to_arrow_schema(self.held.schema, timezone="UTC"), self.keys)
 
     @property
     def current(self) -> Version:
-        """The version that new batches use."""
+        """The version for new batches."""
         assert self._current is not None  # noqa: S101  loaded before queries are made
         return self._current
 
     @property
     def undeclared(self) -> bool:
-        """Whether its schema was found out by a load."""
+        """Whether its schema was inferred by a load."""
         return self.node.dimension.schema is None
 
     @property
     def held(self) -> HeldDimension:
-        """What the compiler needs."""
+        """The dimension for the compiler."""
         assert self.schema is not None  # noqa: S101  loaded before queries are made
         return HeldDimension(self.store.root, self.schema)
 
     def restored(self) -> Version | None:
-        """Go on with the version of the run before, and return it; None if there is none that does."""
+        """Continue with the version of the previous run, and return it; None if there is no usable one."""
         self.store.sweep()
         self._current = self.store.newest(self.shape, self.node.dimension.text) if self.schema is not None else None
         return self._current
 
     def added(self, table: pa.Table, mark: str | None) -> Version:
-        """`table` as a version that nobody uses yet."""
+        """Store `table` as a version that is not in use yet."""
         return self.store.add(table, self.keys, origin=self.node.dimension.text, mark=mark)
 
     def use(self, version: Version, schema: StructType) -> None:
-        """Let new batches use `version`."""
+        """Use `version` for new batches."""
         self.schema, self._current = schema, version
 
     def check(self, table: pa.Table) -> None:
-        """SchemaError if rows cannot be looked up by their keys, SourceReadError if there are none that could."""
+        """SchemaError if rows cannot be looked up by the keys, SourceReadError if there are no rows to look up."""
         step, text = self.node.name, self.node.dimension.text
         missing = [name for name in self.keys if name not in table.schema.names]
         if missing:
             raise SchemaError(
                 f"the dimension of step {step!r} has no field {missing[0]!r} to look rows up by: {text}",
-                remedy="name its fields in on=, or declare its schema: of no rows it is not known",
+                remedy="name its fields in on=, or declare its schema: without rows it is unknown",
                 step=step,
                 fields=", ".join(table.schema.names),
             )
@@ -94,23 +94,23 @@ class RunDimension:
         raise SourceReadError(f"the dimension of step {step!r} {none}: {text}", remedy=MAY_BE_EMPTY, step=step)
 
     def prune(self) -> None:
-        """Remove the versions that neither the next batch nor one that may be computed again asks for."""
+        """Remove the versions that are needed neither by the next batch nor by one that may be computed again."""
         self.store.prune({self.current.name}.union(*(notes.named for notes in notes_of(self.job))))
 
 
 @dataclass(slots=True)
 class BatchVersions:
-    """Which versions the batches of one query use. `steps` are those of its steps that look rows up."""
+    """The dimension versions of the batches of one query. `steps` are its lookup steps."""
 
     notes: DimensionNotes
     dimensions: Mapping[str, RunDimension]
     pinning: threading.Lock
 
     def ends_of(self, batch_id: int) -> Mapping[str, str]:
-        """Where the sources ended in a batch that is computed again, by their stored names; {} for another one.
+        """The ends of the sources in a batch that is computed again, by stored name; {} for a new batch.
 
-        If all that are left to be computed again have used what new batches use now, they are new ones from here on:
-        it is all one what each of them reads.
+        If all batches that are left to be computed again used the versions of new batches, they are treated as new from
+        here on, and may read other input.
         """
         if batch_id > self.notes.again:
             return {}
@@ -120,10 +120,10 @@ class BatchVersions:
         return self.notes.plans.get(batch_id, {})
 
     def settle(self, batch_id: int, *, planned_before: bool, first: Callable[[], int]) -> Versions:
-        """The versions of a batch, noted on disk before it is computed.
+        """The versions of a batch, recorded on disk before it is computed.
 
-        A batch that was planned before the start may have reached some sinks: it uses the versions that it used. So
-        does one that is computed again because the query went back. `first` gives the first batch one can go back to.
+        A batch that was planned before the start may have reached some sinks: it uses the same versions again. So does
+        a batch that is computed again after a rollback. `first` returns the first batch that the query can go back to.
         CheckpointError if such a version is gone.
         """
         if not self.dimensions:
@@ -145,7 +145,7 @@ class BatchVersions:
         why, mend = ("gone", "put its folder back") if found is None else ("of other fields", "run as before once")
         if again:
             raise CheckpointError(
-                f"version {noted} of the dimension of step {step!r}, which a batch cut short has used, is {why}",
+                f"version {noted} of the dimension of step {step!r}, which an interrupted batch used, is {why}",
                 remedy=f"{mend}, or begin a new generation (--new-generation)",
                 file=dimension.store.folder(noted),
             )

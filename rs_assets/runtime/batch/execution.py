@@ -1,4 +1,4 @@
-"""What Spark measured in the batch that has just been computed, before it is committed."""
+"""Spark's metrics of the batch that has just been computed, before it is committed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHANGED = ("numUpdatedStateRows", "numRemovedStateRows")
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The counters of one gate: the rows that came, those it refused, and of these the ones another query counts."""
+    """The counters of one gate: incoming rows, rejected rows, and the rejected rows that another query counts."""
 
     rows: int
     dead: int
@@ -35,7 +35,7 @@ class Observed:
 class StateMetrics:
     """How much was `dropped` as late (for aggregates Spark counts groups, not rows), and the `rows` left in state.
 
-    `size`: bytes of memory that state takes. `moved`: rows of state came, changed or went.
+    `size`: memory used by state, in bytes. `moved`: rows of state were added, changed or removed.
     """
 
     dropped: int = 0
@@ -46,13 +46,13 @@ class StateMetrics:
 
 @dataclass(frozen=True, slots=True)
 class BatchExecution:
-    """The JVM's execution of the current batch. Public progress events come after the commit: too late for us."""
+    """The JVM's execution of the current batch. Public progress events come after the commit, which is too late."""
 
     execution: Any
 
     @classmethod
     def of(cls, query: StreamingQuery) -> BatchExecution:
-        """The execution that `query` is in."""
+        """The current execution of `query`."""
         return cls(query._jsq.streamingQuery().lastExecution())  # noqa: SLF001  there is no public way
 
     def observed(self, gate: str) -> Observed | None:
@@ -62,25 +62,25 @@ class BatchExecution:
             return None
         values = row.get()
         dead = int(values.getAs(DEAD))
-        # Only a gate that lets a batch go on refuses rows, and of those only some have the third counter.
+        # Only a gate that lets a batch continue rejects rows, and only some of those have the third counter.
         shared = int(values.getAs(SHARED)) if dead and values.size() > len((ROWS, DEAD)) else 0
         return Observed(int(values.getAs(ROWS)), dead, shared)
 
     def latest(self, gate: str) -> Mapping[str, int]:
-        """The greatest event time of each split that came to `gate`, in microseconds."""
+        """The greatest event time of each split at `gate`, in microseconds."""
         row = self.execution.observedMetrics().get(splits_metric(gate))
         return {} if row.isEmpty() else orjson.loads(row.get().getAs(LATEST))
 
     def late(self, gate: str) -> int:
-        """How many rows that came to `gate` were late by the records before them; 0 where that is not judged."""
+        """How many rows at `gate` were late by the records before them; 0 if lateness is not judged by record."""
         row = self.execution.observedMetrics().get(splits_metric(gate))
-        # The count stands behind the times, if it is there.
+        # The count comes after the times, if it is there.
         return int(row.get().getAs(CAME_LATE)) if not row.isEmpty() and row.get().size() > 1 else 0
 
     def move_event_time(self, at: int | None) -> None:
-        """Let Spark take `at` (microseconds) for the greatest event time of the batch; None: for one without rows.
+        """Set the greatest event time of the batch to `at` (microseconds); None: as for a batch without rows.
 
-        The watermark behind the batch follows from that; it never goes back.
+        The watermark after the batch follows from that; it never goes back.
         """
         for plan in _walk(self.execution.executedPlan()):
             if plan.nodeName() == WATERMARK:
@@ -90,9 +90,9 @@ class BatchExecution:
                     stats.add(at // 1000)
 
     def event_times(self) -> Mapping[str, datetime]:
-        """The greatest event time that came to each operator of a watermark, to the millisecond, by the operator's id.
+        """The greatest event time at each watermark operator, to the millisecond, by the operator's id.
 
-        One that no row came to is not there.
+        Operators without rows are missing.
         """
         found = {}
         for plan in _walk(self.execution.executedPlan()):
@@ -109,14 +109,14 @@ class BatchExecution:
                 rows += int(metrics.apply(STATE_ROWS).value())
                 size += int(metrics.apply(STATE_BYTES).value())
                 changed += sum(int(metrics.apply(name).value()) for name in CHANGED if metrics.contains(name))
-            # Sessions drop late rows in an operator of its own, which keeps no state.
+            # Sessions drop late rows in a separate operator without state.
             if metrics.contains(DROPPED):
                 dropped += int(metrics.apply(DROPPED).value())
         return StateMetrics(dropped=dropped, rows=rows, size=size, moved=changed > 0)
 
 
 def _walk(plan: Any) -> Iterator[Any]:
-    """A physical plan's nodes, from the top."""
+    """The nodes of a physical plan, from the top."""
     yield plan
     children = plan.children()
     for index in range(children.size()):
@@ -125,7 +125,7 @@ def _walk(plan: Any) -> Iterator[Any]:
 
 @contextmanager
 def planning_held(query: StreamingQuery) -> Iterator[None]:
-    """Spark plans no batch of `query` meanwhile; it plans under a lock, which its own tests hold for the same end."""
+    """Spark plans no batch of `query` meanwhile: it plans under a lock, which its own tests hold as well."""
     lock = query._jsq.streamingQuery().awaitProgressLock()  # noqa: SLF001  there is no public way
     lock.lock()
     try:
@@ -135,7 +135,7 @@ def planning_held(query: StreamingQuery) -> Iterator[None]:
 
 
 def forget_look(query: StreamingQuery) -> None:
-    """Let `found_nothing` tell of looks at the sources that begin from now on, as `processAllAvailable` does."""
+    """Let `found_nothing` report only looks at the sources that begin from now on, as `processAllAvailable` does."""
     with planning_held(query):
         found = getattr(query._jsq.streamingQuery(), "noNewData_$eq")  # noqa: SLF001  there is no public way
         found(False)  # noqa: FBT003  Spark's own method

@@ -12,15 +12,15 @@ from rs_assets.records.policy import BadRecords
 
 @dataclass(frozen=True, slots=True)
 class StreamGates:
-    """Bad rows fail the batch, or are counted in the first pass and written from a second one over that batch.
+    """Bad rows fail the batch, or are counted in the first pass and written by a second pass over that batch.
 
-    `shared` are the steps whose refusals another query counts: see `QueryPlan.shared`.
+    `shared` are the steps whose rejected rows another query counts: see `QueryPlan.shared`.
     """
 
     shared: frozenset[str] = frozenset()
 
     def admit(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:
-        """`frame` without bad rows; the gate's counters carry the name `step`: of a step, or of one of its sides."""
+        """`frame` without bad rows; the gate's counters have the name `step`: of a step, or of one of its sides."""
         own = step_of(step)
         shared = refusing_step(own).isin(*self.shared) if self.shared else None
         return admit(frame, gate=step, step=own, policy=policy, counted=counted, shared=shared)

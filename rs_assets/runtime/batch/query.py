@@ -61,7 +61,7 @@ class QueryRun:
     given_up: bool = False  # quarantine was tried for that batch
     restarts_left: int = RESTARTS
     misread: bool = False  # the batch must be read again, with every field of its records
-    planned_anew: bool = False  # the batch must be read again, by the plan that it has by now
+    planned_anew: bool = False  # the batch must be read again, by its current plan
     _query: StreamingQuery | None = None
     _calls: Calls = field(init=False)
     _started: threading.Event = field(default_factory=threading.Event)
@@ -74,7 +74,7 @@ class QueryRun:
 
     @property
     def topology(self) -> Topology:
-        """The pipeline that it is a part of."""
+        """The pipeline of the query."""
         return self.work.topology
 
     @property
@@ -88,7 +88,7 @@ class QueryRun:
         return self.work.log
 
     def wire(self, name: str) -> Flow:
-        """Compile the node `name`; its inputs were wired before. A worker may be asked for the schema of a source."""
+        """Compile the node `name`, after its inputs. A worker may be asked for the schema of a source."""
         flow = trying_again()(wire_node, self.work.wiring, self.topology, self.plan.trunk, name, self.flows)
         self.flows[name] = flow
         return flow
@@ -120,16 +120,16 @@ class QueryRun:
         self._started.set()
 
     def _go_by_watermark(self) -> None:
-        """Let the next batch come, with input or without, if the watermark that the last one left has closed nothing.
+        """Request a batch, with or without input, if the last watermark has not been applied to state yet.
 
-        Spark makes an empty batch for that, but only of a query that has moved the watermark since its start.
+        Spark makes an empty batch for that, but only in a query that has moved the watermark since its start.
         """
         if self.plan.output_mode != "complete" and self.log.watermark_waits:
             # Any control row makes a batch; this one moves no watermark.
             self.move_watermark(EPOCH, [*self.plan.controls][:1])
 
     def _wait_until_gone(self) -> None:
-        """Wait until Spark has let go of the query that ended before: for a moment its name is still taken."""
+        """Wait until Spark has released the query that ended before: its name stays taken for a moment."""
         if self._query is not None and not self._query.isActive:
             self.ended(wait_s=None)
 
@@ -141,7 +141,7 @@ class QueryRun:
     def ended(self, *, wait_s: float | None) -> bool:
         """Whether the query has ended; waits up to `wait_s` seconds for it (None: as long as it takes).
 
-        `raise_failure` tells how it ended.
+        `raise_failure` raises its failure.
         """
         from pyspark.errors import StreamingQueryException
 
@@ -155,12 +155,12 @@ class QueryRun:
 
     @property
     def examinable(self) -> bool:
-        """Whether it has failed on a batch whose records may be put into quarantine."""
+        """Whether it has failed on a batch whose records may be quarantined."""
         return self.failure is not None and self.failed_batch >= 0 and not self.given_up
 
     @property
     def starved(self) -> bool:
-        """Whether it has ended because the machine was too busy to start a Python worker; False after some restarts."""
+        """Whether it ended because the machine was too busy to start a Python worker; False after some restarts."""
         if self._cut_off or not self.restarts_left:
             return False
         error = self.failure or (self._query.exception() if self._query is not None and not self.active else None)
@@ -170,24 +170,24 @@ class QueryRun:
     def goes_on(self) -> bool:
         """Whether it has ended and may be started again.
 
-        As it was, over another plan, with whole records, or without those that fail.
+        Unchanged, with another plan, with whole records, or without the records that fail.
         """
         return self.examinable or self.starved or ((self.misread or self.planned_anew) and not self._cut_off)
 
     def raise_failure(self) -> None:
-        """Raise what ended the query, if it was a failure."""
+        """Raise the failure that ended the query, if there was one."""
         if self.failure is not None:
             raise self.failure
         error = self._query.exception() if self._query is not None else None
         if error is not None and not self._cut_off:
-            # Spark plans the reading of a batch before it hands it to us.
+            # Spark plans the reading of a batch before it calls us.
             batch_id = self.log.last_committed() + 1
             self.failure = self.work.explained(error, batch_id)
             self.work.withdraw(self.failure, batch_id)
             raise self.failure from error
 
     def process_all(self) -> None:
-        """Wait until everything that is there now has been processed."""
+        """Wait until all current input has been processed."""
         assert self._query is not None  # noqa: S101  started before
         try:
             self._query.processAllAvailable()
@@ -196,17 +196,17 @@ class QueryRun:
             raise translate(error, query=self.plan.name) from error
 
     def planning_held(self) -> AbstractContextManager[None]:
-        """No batch is planned meanwhile: what several sources get in that time goes into one."""
+        """Hold back planning meanwhile, so that new input of several sources goes into one batch."""
         assert self._query is not None  # noqa: S101  started before
         return planning_held(self._query)
 
-    def look_anew(self) -> None:
-        """Forget that nothing was found in its sources; `found_nothing` tells what the next look at them finds."""
+    def look_again(self) -> None:
+        """Forget that its sources had nothing new; `found_nothing` reports the next look at them."""
         if self._query is not None:
             forget_look(self._query)
 
     def found_nothing(self) -> bool:
-        """Whether its sources had nothing new when it last looked, since the start or `look_anew`."""
+        """Whether its sources had nothing new at the last look, since the start or `look_again`."""
         return self._query is not None and found_nothing(self._query)
 
     def idle(self) -> bool:
@@ -214,18 +214,18 @@ class QueryRun:
         return self._query is None or not self._query.status["isTriggerActive"]
 
     def begin_no_more(self) -> None:
-        """Let the batch in flight be the last one; may be called on any thread."""
+        """Make the batch in flight the last one; may be called on any thread."""
         self._last.set()
 
     def stop(self) -> None:
-        """Stop at once; a batch in flight is given up and computed again at the next start."""
+        """Stop at once; a batch in flight is abandoned and computed again at the next start."""
         if self._query is not None:
             self._cut_off = True
             self._query.stop()
             self._calls.end()
 
     def status(self) -> dict[str, Any]:
-        """Spark's word on what the query does, and how far its sources lie behind their ends."""
+        """Spark's status of the query, and the offsets read and available for each source."""
         if self._query is None:
             return {"message": "not started"}
         progress = self._query.lastProgress
@@ -235,7 +235,7 @@ class QueryRun:
 
     @property
     def computing_s(self) -> float:
-        """For how many seconds the batch in flight has been computed, 0 if there is none; may be read on any thread."""
+        """For how many seconds the batch in flight has been computed, 0 without one; may be read on any thread."""
         begun = self._begun_at
         return 0.0 if begun is None else time.monotonic() - begun
 
@@ -244,7 +244,7 @@ class QueryRun:
         self.move_watermark(END_OF_TIME)
 
     def move_watermark(self, at: datetime, gates: Iterable[str] | None = None) -> None:
-        """Let the next batch move the watermark to `at`, if it is not there yet; that of some `gates`, or of all."""
+        """Make the next batch move the watermark of some `gates`, or of all, to `at`, if it is not there yet."""
         for gate in self.plan.controls if gates is None else gates:
             send_control(control_folder(self.work.wiring.folder, self.plan.controls[gate]), at)
 
@@ -252,9 +252,9 @@ class QueryRun:
         """One micro-batch, called by Spark on a thread of its own."""
         self._started.wait()
         if self._last.is_set():
-            # To wait here for the stop would hold it up, to return would let Spark commit the batch.
+            # Waiting here for the stop would delay it; returning would let Spark commit the batch.
             self._cut_off = True
-            raise BatchNotDone("the query was told to stop")
+            raise BatchNotDone("the query was asked to stop")
         assert self._query is not None  # noqa: S101  waited for above
         self._begun_at = time.monotonic()
         try:
@@ -264,7 +264,7 @@ class QueryRun:
                 raise BatchNotDone("the query was stopped") from None
             if isinstance(error, PlannedAnew):
                 self.planned_anew = True
-                raise BatchNotDone("the batch is planned anew") from None
+                raise BatchNotDone("the batch is planned again") from None
             if self.work.is_misread():
                 self.misread = True
                 raise BatchNotDone("the batch is read again") from None

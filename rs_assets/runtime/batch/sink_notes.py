@@ -1,6 +1,6 @@
-"""What the sinks of a query have had, noted in the manifest while the run goes on: a run that is killed notes nothing.
+"""Progress of the sinks of a query, recorded in the manifest during the run, since a killed run records nothing.
 
-A start holds the notes against what each sink remembers. So it finds that a table was lost, or replaced by an old copy.
+A start compares the record with the marker of each sink, and so finds a table that was lost or replaced by an old copy.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-# The first rows of a sink are noted at once, later ones at most so often, in seconds: a note is a file that is synced.
+# The first rows of a sink are recorded at once, later ones at most this often, in seconds: each record syncs a file.
 EVERY_S = 60.0
 
 
 @dataclass(slots=True)
 class SinkNotes:
-    """`had` is the last batch with rows of each sink that remembers its batches, -1 for none; `save` stores it."""
+    """`had` is the last batch with rows of each sink that stores its batches, -1 for none; `save` stores it."""
 
     had: dict[str, int]
     save: Callable[[Mapping[str, int]], None]
     _saved: float = field(default_factory=time.monotonic)
 
     def note(self, batch_id: int, rows: Mapping[str, int]) -> None:
-        """Take down what a batch gave to each sink; called before Spark commits it, so that its log is never ahead."""
+        """Record the rows of a batch by sink; called before Spark commits it, so that Spark's log is never ahead."""
         written = [name for name, count in rows.items() if count and name in self.had]
         first = any(self.had[name] < 0 for name in written)
         self.had |= dict.fromkeys(written, batch_id)

@@ -1,4 +1,4 @@
-"""The watermark of a query as far as the slowest of its splits has come."""
+"""The watermark of a query by its slowest split."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from rs_assets.topology.topology import Topology
 class SplitMarks:
     """Moves the watermark of a query's only gate; `now` gives seconds that never go back.
 
-    `there` gives the splits that its sources have at the end of a batch, with rows or without; of a source of which
-    no split is known yet it gives the source, which is waited for as one.
+    `there` returns the splits of its sources at the end of a batch, with rows or without; for a source without known
+    splits it returns the source itself, which counts as one split.
     """
 
     gate: str
@@ -44,13 +44,13 @@ class SplitMarks:
         self._silence = Silence(self.by_split.idle_timeout, self.now())
 
     def before(self, batch_id: int) -> Latest:
-        """How far the splits had come before a batch."""
+        """The greatest event time of each split before a batch."""
         return self.notes.behind(batch_id - 1)
 
     def settle(self, execution: BatchExecution, batch_id: int, *, first: int) -> None:
-        """Let Spark take for the greatest event time of a computed batch what all splits have come to by then.
+        """Set the greatest event time of a computed batch to the time that all splits have reached.
 
-        It is noted before Spark commits the batch, `first` is the first batch that one can go back to. Control rows
+        It is recorded before Spark commits the batch; `first` is the first batch that one can go back to. Control rows
         move the watermark for all splits.
         """
         found = dict(execution.latest(self.gate))
@@ -65,7 +65,7 @@ class SplitMarks:
         execution.move_event_time(self._moved_to)
 
     def due(self) -> datetime | None:
-        """How far event time may go on because splits have fallen silent since the last batch; None if it may not."""
+        """The event time to advance to because splits have become idle since the last batch; None if there is none."""
         at = self._reached()
         if at is None or (self._moved_to is not None and at <= self._moved_to):
             return None
@@ -77,13 +77,13 @@ class SplitMarks:
 
 
 def by_split_of(topology: Topology, plan: QueryPlan) -> BySplit | None:
-    """How the watermark of the query `plan` goes by splits; None if it does not."""
+    """The settings by which the watermark of the query `plan` follows splits; None if it does not."""
     roots = (topology[name] for name in plan.roots)
     return next((node.by_split for node in roots if isinstance(node, TimedState) and node.by_split), None)
 
 
 def marks_of(topology: Topology, plan: QueryPlan, log: CheckpointLog, folder: Path, home: Home) -> SplitMarks | None:
-    """What moves the watermark of the query in `folder`; None if Spark does, to the greatest time of all splits."""
+    """The split watermarks of the query in `folder`; None if Spark uses the greatest time of all splits."""
     by_split = by_split_of(topology, plan)
     if by_split is None:
         return None

@@ -1,4 +1,4 @@
-"""What a query does with a batch: compute it once, hand it to each sink, check it, commit it, and tell what failed."""
+"""The processing of a batch: compute it once, stage it for each sink, check it, commit it, and report failures."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
 
 
 class PlannedAnew(Exception):
-    """The plan of the batch is another one by now: the query has to begin it again."""
+    """The plan of the batch has changed: the query has to begin it again."""
 
 
 @dataclass(slots=True, kw_only=True)
 class BatchWork:
     """The batches of one query, from the checkpoint in `folder` into its sinks, under the lease of the pipeline.
 
-    `read` is what its sources have learnt of their input in this run, `heard` when each of them last had rows, by the
-    monotonic clock. `reached`: the greatest event time since the start at each gate of a query with several.
+    `read` is the new input state of its sources in this run, `heard` the monotonic time of the last row of each.
+    `reached`: the greatest event time since the start at each gate, for a query with several.
     """
 
     topology: Topology
@@ -81,7 +81,7 @@ class BatchWork:
         return CheckpointLog(self.folder / "checkpoint", self.aliases)
 
     def begin(self) -> None:
-        """Get ready for the first batch behind a start of the query, which may be one that was planned before."""
+        """Prepare for the first batch after a start of the query, which may have been planned before."""
         self.book.listeners = tuple(w for w in self.writers.values() if isinstance(w, SystemMessageListener))
         self.reached.clear()
         last = self.log.last_committed()
@@ -90,7 +90,7 @@ class BatchWork:
             watch.begin()
 
     def commit(self, batch: DataFrame, batch_id: int, query: StreamingQuery, *, rows_open: int) -> BatchProgress | None:
-        """Do one batch of `query`, before which `rows_open` waited in state; None if that did nothing."""
+        """Process one batch of `query`, with `rows_open` in state before it; None if that did nothing."""
         began = time.monotonic()
         self._prepare(batch_id)
         staged, out, refused = self._stage(batch, batch_id)
@@ -110,7 +110,8 @@ class BatchWork:
             self.lease.check()
             out[name] = part.commit()
         self._settle(execution, batch_id, out)
-        # State can shrink without a row: a window in update mode closes in silence, a later filter may drop its row.
+        # State can shrink without an output row: a window in update mode closes silently, a later filter may drop its
+        # row.
         moved = state.rows != rows_open
         if counts == Counts() and not (late or moved or any(out.values())):
             return None
@@ -136,12 +137,12 @@ class BatchWork:
         )
 
     def untouched(self, batch_id: int) -> bool:
-        """Whether neither a sink nor the dead letters have anything of the batch."""
+        """Whether neither a sink nor the dead-letter table has anything of the batch."""
         has_letters = self.letters.committed(self._mark("dead_letters", batch_id))
         return not has_letters and len(self._waiting(self.plan.sinks, batch_id)) == len(self.plan.sinks)
 
     def is_misread(self) -> bool:
-        """Whether a batch that failed was read by halves, so that its failure says nothing."""
+        """Whether a failed batch was read without parsing all fields, so that its failure is not conclusive."""
         try:
             plain_rows(self.wiring, self.watches)
         except NotPlainError:
@@ -149,10 +150,10 @@ class BatchWork:
         return False
 
     def _prepare(self, batch_id: int) -> None:
-        """Note what the batch goes by, before a row of it is computed; PlannedAnew if it must be planned otherwise."""
+        """Record the inputs of the batch before any row is computed; PlannedAnew if its plan must change."""
         ends = self.dimensions.ends_of(batch_id)
         if ends and self.log.plan_as(batch_id, ends):
-            raise PlannedAnew(f"batch {batch_id} reads what it read before")
+            raise PlannedAnew(f"batch {batch_id} reads the same input as before")
         for watch in self.watches.values():
             watch.planned(batch_id)
         if acts_at_once(self.topology, self.plan):
@@ -162,15 +163,15 @@ class BatchWork:
         self.book.before(batch_id)
 
     def _check(self, batch_id: int) -> None:
-        """Raise if the pipeline is another driver's by now, or a source is no longer what was planned."""
+        """Raise if another driver has taken over the pipeline, or a source no longer has the planned input."""
         self.lease.check()
         for watch in self.watches.values():
             watch.check(batch_id)
 
     def _settle(self, execution: BatchExecution, batch_id: int, out: Mapping[str, int]) -> None:
-        """Note a committed batch: what the sinks have, how far its splits have come, what its sources have learnt.
+        """Record a committed batch: progress of sinks and splits, and input state of sources.
 
-        Before anything is noted, sinks that keep rows are asked: one that has not flushed them holds the batch.
+        Before that, sinks that buffer rows are asked: one that has not flushed them holds the batch.
         """
         self.book.ask()
         self.notes.note(batch_id, out)
@@ -182,7 +183,7 @@ class BatchWork:
                 self.read.setdefault(name, {}).update(known)
 
     def _reach(self, execution: BatchExecution) -> None:
-        """See how far event time has come at each of several gates."""
+        """Update the greatest event time of each gate, if there are several."""
         if len(self.plan.entries) > 1:
             came, watermarks = execution.event_times(), self.wiring.watermarks
             found = {gate: came[watermarks[gate]] for gate in self.plan.entries if watermarks.get(gate) in came}
@@ -197,12 +198,12 @@ class BatchWork:
         return self.marks is not None and self.marks.by_split.by_record
 
     def _tell_marks(self, batch_id: int) -> None:
-        """Tell the tasks of this thread how far the splits had come before the batch, if rows are judged by that."""
+        """Pass the event times of the splits before the batch to the tasks, if rows are judged by them."""
         if self.marks is not None and self._by_record:
             tell_latest(self.wiring.spark, self.marks.before(batch_id))
 
     def _settle_versions(self, batch_id: int) -> None:
-        """Note which versions of its dimensions the batch uses, and tell the tasks of this thread."""
+        """Record the dimension versions of the batch, and pass them to the tasks of this thread."""
         if self.dimensions.dimensions:
             again = batch_id == self._planned_before
             settled = self.dimensions.settle(
@@ -216,14 +217,14 @@ class BatchWork:
         return frozenset({*counts.sources, *moved, *(sink for sink, rows in out.items() if rows)})
 
     def _stage(self, batch: DataFrame, batch_id: int) -> tuple[dict[str, Staged], dict[str, int], pa.Table]:
-        """Compute the batch once and hand it to each sink that has not got it yet.
+        """Compute the batch once and stage it for each sink that does not have it yet.
 
-        The table has the letters of rows that a step behind a window refused.
+        The table has the dead letters of rows that a step after a window rejected.
         """
         waiting = self._waiting(self.plan.outputs, batch_id)
         out = dict.fromkeys(self.plan.sinks, 0)
         if not waiting:
-            # All these sinks have it, Spark does not know: the state still has to move on.
+            # All these sinks have it, but Spark does not know: the state still has to advance.
             batch.write.format("noop").mode("overwrite").save()
             return {}, out, SCHEMA.empty_table()
         letters = partial(self._replay(batch_id).dead_letters_of, **self._job)
@@ -231,7 +232,7 @@ class BatchWork:
         return staged, out, refused
 
     def _waiting(self, sinks: Iterable[str], batch_id: int) -> dict[str, tuple[SinkWriter, BatchMark]]:
-        """Those of `sinks` that have not got the batch yet."""
+        """Those of `sinks` that do not have the batch yet."""
         marked = {name: (self.writers[name], self._mark(name, batch_id)) for name in sinks}
         return {name: (writer, mark) for name, (writer, mark) in marked.items() if not writer.committed(mark)}
 
@@ -242,7 +243,7 @@ class BatchWork:
         if not self.letters.committed(mark):
             rows = pa.concat_tables([replay.letters(clean=clean, late=late, **self._job), refused])
             if rows.num_rows:
-                # First the topics: what the table remembers is not sent again.
+                # Topics first: dead letters that are in the table are not sent again.
                 send_dead_letters(self.topology, self.plan, self.wiring, self.log, batch_id, rows)
                 self.letters.write(rows, mark)
 
@@ -257,21 +258,21 @@ class BatchWork:
         return Replay(self.topology, self.plan, wiring, self.log, batch_id)
 
     def explained(self, error: Exception, batch_id: int) -> RsError:
-        """Our error for `error`; a bad record or a failing step gets its address by reading the batch again."""
+        """Our error for `error`; a bad record or a failing step is located by reading the batch again."""
         found = translate(error, query=self.plan.name)
         if isinstance(found, DataLossError):
             return next((why for w in self.watches.values() if (why := w.explain(batch_id))), found)
         if isinstance(found, BadRecordError):
             return self._replay(batch_id).first_bad() or found
-        # In quarantine a replay raises nothing; there the records are looked for once the query has ended.
+        # In quarantine a replay raises nothing; the records are searched after the query has ended.
         if isinstance(found, StepError) and "line" not in found.facts and not self.wiring.quarantines:
             return self._replay(batch_id).failing(lambda e: translate(e, query=self.plan.name)) or found
         return found
 
     def withdraw(self, failure: RsError, batch_id: int) -> None:
-        """Give up the plan of a batch if a source asks for it and none forbids it.
+        """Remove the plan of a batch if a source asks for it and none objects.
 
-        What a sink has got must be computed again.
+        A batch that a sink has must be computed again as planned.
         """
         asked = {watch.plans_again(failure) for watch in self.watches.values()}
         if True in asked and False not in asked and self.untouched(batch_id):
@@ -281,12 +282,12 @@ class BatchWork:
         letters = sink == "dead_letters"
         name = f"{self.log.stored_name}.{sink}" if letters else sink
         stored = self.aliases.get(name, name)
-        # The dead letters lie in the home itself.
+        # The dead-letter table is in the home itself.
         claim = None if letters else self.claim
         return BatchMark(self.pipeline_id, self.generation, stored, batch_id, self.lease.token, claim)
 
     def _watermark(self, batch_id: int) -> datetime | None:
-        """The watermark of a batch; None before one with an event time, when Spark has the epoch."""
+        """The watermark of a batch; None before any event time, when Spark has the epoch."""
         offsets = self.log.offsets(batch_id) if self.plan.stateful else None
         return offsets.watermark if offsets and offsets.watermark > EPOCH else None
 

@@ -1,1 +1,1 @@
-"""What a run holds before the first row: lease, manifest, checks, queries."""
+"""Preparation of a run: lease, manifest, checks, queries."""

@@ -1,4 +1,4 @@
-"""What Spark says of a pipeline before there is any input: every step is analysed over empty streams."""
+"""Analyses every step of a pipeline with Spark over empty streams, before there is any input."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rs_assets.topology.topology import Topology
 
 
 def analyse(topology: Topology, driver: SparkDriver) -> Mapping[str, str]:
-    """The fields behind each step, as Spark shows them; the UserError of the first step that it does not accept.
+    """The fields after each step, as Spark shows them; the UserError of the first step that it rejects.
 
     Nothing is read, written or connected to. SchemaError for a source whose schema would be inferred.
     """
@@ -52,7 +52,7 @@ def _analysed(spark: SparkSession, topology: Topology) -> Mapping[str, str]:
 def reading_nothing(
     spark: SparkSession, topology: Topology, plan: QueryPlan, folder: Path, flows: Mapping[str, Flow]
 ) -> Wiring:
-    """A wiring whose sources are empty and whose gates are open; `flows` are those wired so far."""
+    """A wiring with empty sources and open gates; `flows` are those wired so far."""
     return Wiring(
         spark=spark,
         folder=folder / plan.name,
@@ -76,14 +76,14 @@ class _Open:
 
 
 def _empty(wiring: Wiring, source: Source) -> DataFrame:
-    """A stream with the fields of `source`, which nobody starts."""
+    """A stream with the fields of `source`, which is never started."""
     fields = [F.lit(None).cast(field.dataType).alias(field.name) for field in declared_schema(wiring, source)]
     ticks = wiring.spark.readStream.name(source.name).format("rate").load()
     return ticks.select(*fields, F.lit(None).cast("string").alias(REASON))
 
 
 def declared_schema(wiring: Wiring, source: Source) -> StructType:
-    """The fields of a source as its step declares them; SchemaError if they would be inferred."""
+    """The declared fields of a source; SchemaError if they would be inferred."""
     if isinstance(source, ShuffleRead):
         return wiring.behind(source.after)
     if source.row_schema is not None:
@@ -102,7 +102,7 @@ def _unknown(source: Source, infer: object) -> StructType:  # noqa: ARG001  the 
 
 
 def without_brokers(topology: Topology) -> Topology:
-    """The same, with durable shuffles in tables: places are made, and brokers must not be asked."""
+    """The topology with durable shuffles in tables: locations are created, and brokers must not be used."""
     return replace(topology, nodes=tuple(_in_table(node) for node in topology))
 
 

@@ -1,4 +1,4 @@
-"""The dimensions of a run: loaded before its queries start, and again beside them."""
+"""The dimensions of a run: loaded before its queries start, and reloaded in the background."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from rs_assets.runtime.batch.dimensions import BatchVersions, RunDimension
 from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.topology import Topology
 
-# How long an end waits for a load that has begun.
+# How long an end waits for a running load.
 PATIENCE_S = 3.0
 
 
 @dataclass(slots=True)
 class Dimensions:
-    """All dimensions of a run: `loads`, and by the step that looks rows up in them. `root` is the folder of all."""
+    """All dimensions of a run: `loads`, and by lookup step. `root` is the folder of all."""
 
     root: Path | None = None
     job: Path = Path()
@@ -44,9 +44,9 @@ class Dimensions:
     _loops: list[PeriodicTask] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Load all of them, and go on doing so beside the batches; RsError if one of them has no version.
+        """Load all of them, and reload them in the background; RsError if one of them has no version.
 
-        The loads are made on a thread of their own, so that one that hangs is left alone when the run is closed.
+        Loads run on a thread of their own, so that a hanging load is abandoned when the run is closed.
         """
         self._forget()
         done: Future[None] = Future()
@@ -68,12 +68,12 @@ class Dimensions:
         next(each for each in self.loads if self.by_step[step] in each.used).reload()
 
     def of_query(self, folder: Path, steps: Collection[str]) -> BatchVersions:
-        """What chooses the versions for the batches of the query in `folder`, which has the steps `steps`."""
+        """The versions for the batches of the query in `folder`, which has the steps `steps`."""
         mine = {step: each for step, each in self.by_step.items() if step in steps}
         return BatchVersions(DimensionNotes.load(folder), mine, self.pinning)
 
     def close(self) -> None:
-        """End loading; may be called twice. A load that does not end is left alone: its rows are not taken up."""
+        """End loading; may be called twice. A load that does not end is abandoned: its rows are not used."""
         self._closed.set()
         for each in self.loads:
             each.end()
@@ -99,7 +99,7 @@ class Dimensions:
         done.result()
 
     def _forget(self) -> None:
-        """Remove the versions of steps that are no longer there, if no batch that may be computed again used them."""
+        """Remove the versions of removed steps, unless a batch that may be computed again used them."""
         folders = [path for path in self.root.glob("*") if path.name not in self.by_step] if self.root else []
         needed = frozenset[str]().union(*(notes.steps for notes in notes_of(self.job))) if folders else frozenset()
         for folder in folders:
@@ -118,7 +118,7 @@ def _renewing(load: DimensionLoad) -> Callable[[], None]:
 def dimensions_of(
     topology: Topology, home: Home, spark: SparkSession, failures: BackgroundFailures, pinned: Mapping[str, str]
 ) -> Dimensions:
-    """The dimensions of a topology, not loaded yet; `pinned` are schemas that were inferred once, JSON by step."""
+    """The dimensions of a topology, not loaded yet; `pinned` are inferred schemas, JSON by step."""
     job = home.job(topology.namespace, topology.job)
     nodes = [node for node in topology if isinstance(node, DimJoin)]
     made = Dimensions(home.dimensions(topology.namespace, topology.job), job)
@@ -140,7 +140,7 @@ def dimensions_of(
 
 
 def _together(held: Iterable[RunDimension]) -> Iterable[Sequence[RunDimension]]:
-    """Those that share a dimension, and the fields that it is known to have."""
+    """Groups of steps with the same dimension and the same known fields."""
     shared: dict[tuple[int, str | None], list[RunDimension]] = {}
     for each in held:
         schema = each.schema.json() if each.schema is not None else None
@@ -158,7 +158,7 @@ def _known(node: DimJoin, nodes: Iterable[DimJoin], pinned: Mapping[str, str]) -
 
 
 def versions_begun(topology: Topology, home: Home, folder: Path) -> Callable[[int], Sequence[Row]]:
-    """What the catalog shall have of the versions that came into use with a batch of the query in `folder`."""
+    """The catalog rows of the versions first used by a batch of the query in `folder`."""
     nodes = {node.name: node for node in topology if isinstance(node, DimJoin)}
 
     def begun(batch_id: int) -> Sequence[Row]:

@@ -1,4 +1,4 @@
-"""The end of a run: what was read, what waits in state and where the sinks stand go into the manifest."""
+"""The end of a run: records input, open state and sink progress in the manifest."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rs_assets.runtime.report import RunReport
 from rs_assets.runtime.upkeep.state import previews, snapshot_state
 from rs_assets.runtime.upkeep.travel import savepoint
 
-# What is not done when work beside the batches fails.
+# Effects of failing background tasks.
 NOT_SAVED, NOT_AS_ROWS = "no savepoint was taken", "the state was not written as rows"
 
 
 def record(session: JobSession, *, sealed: bool) -> RunReport:
-    """Write down what was read, and sum up. `sealed`: the input of the generation has ended."""
+    """Record the input, and sum up. `sealed`: the input of the generation has ended."""
     assert session.journal is not None  # noqa: S101  made on entry
     if sealed and not session.manifest.sealed:
         for query in session.queries.values():
@@ -47,14 +47,14 @@ def record(session: JobSession, *, sealed: bool) -> RunReport:
     session.save()
     _save_by_policy(session)
     reports = [(plan, session.queries[plan.name].report) for plan in session.plans]
-    # A query without a batch holds what it held: showing that again would be most of what such a run does.
+    # A query without a batch has unchanged state: showing it again would be most of the work of such a run.
     open_now = [plan for plan, report in reports if report.batches and report.rows_open]
     session.previews = previews(session.topology, open_now, session.options)
     return session.report()
 
 
 def _inputs(session: JobSession) -> dict[str, dict[str, int]]:
-    """What the manifest keeps of each source's input, with what this run has read."""
+    """The input state of each source in the manifest, with the input of this run."""
     inputs = {name: dict(kept) for name, kept in session.manifest.inputs.items()}
     for query in session.queries.values():
         for name, kept in query.work.read.items():
@@ -63,7 +63,7 @@ def _inputs(session: JobSession) -> dict[str, dict[str, int]]:
 
 
 def _save_by_policy(session: JobSession) -> None:
-    """A savepoint at the end, if the policy says so; one that fails is told of and does not undo the run."""
+    """Take a savepoint at the end, if the policy requires it; a failure is reported and does not undo the run."""
     policy, queries = session.options.savepoints, session.queries.values()
     if not policy.at_end or policy.local_storage_only or not any(query.report.batches for query in queries):
         return

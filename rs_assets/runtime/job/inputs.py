@@ -1,4 +1,4 @@
-"""The input of a pipeline against what it has read: before a run begins, and while its queries read."""
+"""Compares the input of a pipeline with what it has read: before a run begins, and while its queries read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.source import Complete, Known, SourceReader, Start, Watch, Watched, Watching
 
-# Told of records of a source that are lost and are no error.
+# Called with lost records of a source that are not an error.
 NoteLoss = Callable[[str, Sequence[object]], None]
 
 
@@ -21,19 +21,19 @@ def check_inputs(
     logs: Sequence[tuple[QueryPlan, CheckpointLog]],
     note: NoteLoss,
 ) -> dict[str, Known]:
-    """What the manifest shall keep of the input of each source.
+    """The input state of each source for the manifest.
 
     `logs` are the queries with their logs. SealedError or DataLossError if input has changed that this generation will
-    not look at again, or is gone; SourceReadError if a source cannot be read.
+    not read again, or is gone; SourceReadError if a source cannot be read.
     """
     kept, noted = dict(manifest.inputs), set[str]()
     for name, reader in readers.items():
         found = [(plan, log) for plan, log in logs if name in plan.sources]
-        # A source that several queries read belongs to one of them.
+        # A source of several queries belongs to one of them.
         found.sort(key=lambda each: name not in each[0].owns)
         known = reader.check(
             Start(
-                # A source that was renamed is known by its former name.
+                # A renamed source is stored under its former name.
                 known=manifest.inputs.get(name) or manifest.inputs.get(manifest.stored_name(name), {}),
                 logs=[SourceLog(log, name) for _, log in found],
                 sealed=manifest.sealed,
@@ -55,7 +55,7 @@ def _note_once(note: NoteLoss, noted: set[str], source: str, losses: Sequence[ob
 def check_all_read(
     readers: Mapping[str, SourceReader], logs: Sequence[tuple[QueryPlan, CheckpointLog]], before_ms: int
 ) -> None:
-    """SourceReadError for input that was there before a run and that its queries, now at their end, did not read."""
+    """SourceReadError for input that existed before a run and that its queries, now at their end, did not read."""
     for plan, log in logs:
         for name in plan.sources:
             reader = readers[name]
@@ -73,7 +73,7 @@ def watches_of(
     max_line_bytes: int,
     pruned: Collection[str] = (),
 ) -> dict[str, Watch]:
-    """The guards of the sources that one query reads; `log` is its log, `known` and `keep` are about the manifest."""
+    """The watches of the sources of one query; `log` is its log, `known` and `keep` access the manifest."""
     return {
         name: reader.watch(
             Watching(

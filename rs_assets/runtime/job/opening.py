@@ -1,4 +1,4 @@
-"""What happens between taking the lease of a job and its first row: the manifest, the checks, the catalog."""
+"""The steps between taking the lease of a job and its first row: the manifest, the checks, the catalog."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from rs_assets.topology.topology import Topology
 
 
 def opened(topology: Topology, options: RunOptions) -> JobSession:
-    """A session that holds the lease and may go on with what is there; its queries are not made yet.
+    """A session that holds the lease and may continue from the stored state; its queries are not made yet.
 
-    What is refused is refused before anything is written, and before Spark is started: StartRefused and UserError.
+    Refusals come before anything is written, and before Spark is started: StartRefused and UserError.
     """
     session = JobSession(topology, options)
     try:
@@ -59,7 +59,7 @@ def _open(session: JobSession) -> None:
     elif stored.queries:
         returning.refuse(session.folder)
     elif cut:
-        # Sinks may have noted the generation of the return already.
+        # Sinks may have recorded the generation of the rollback already.
         stored = replace(stored, generation=max(stored.generation, cut.generation + 1))
     session.manifest, session.folders = resumed(session.topology, session.plans, stored, session.options)
     session.topology, session.manifest = placed(
@@ -79,16 +79,16 @@ def _open(session: JobSession) -> None:
     session.manifest = replace(session.manifest, inputs=inputs)
     _reconcile(session)
     session.save()
-    # Not before: a pipeline that the catalog knows and that has no manifest is taken for one that has lost it.
+    # Not earlier: a pipeline that is in the catalog without a manifest counts as one that has lost it.
     _register(session, known)
     _undo_letters(session)
     returning.finish(session.folder)
 
 
 def _stored(session: JobSession) -> Manifest:
-    """The manifest that the start goes on with; a recovery that was cut off is done again, as it was begun by a start.
+    """The manifest to continue with; an interrupted recovery is repeated, as it was begun by a start.
 
-    CheckpointError if a restore was cut off while folders were exchanged.
+    CheckpointError if a restore was interrupted while folders were exchanged.
     """
     cut = returning.under_way(session.folder)
     if cut is not None and cut.recovery and not session.options.new_generation:
@@ -104,15 +104,15 @@ def _writer_of(session: JobSession, step: str) -> tuple[str, bool]:
 
 
 def _next_generation(session: JobSession, stored: Manifest, *, above: int) -> Manifest:
-    """A fresh checkpoint of the same pipeline, of a generation that no sink knows."""
+    """A new checkpoint of the same pipeline, in a generation that no sink has seen."""
     claimed = claim_sinks(session.topology, stored, session.held, session.options, trust=Trust.PERSON, above=above)
     return claimed.settled(replace(stored.next_generation(), generation=claimed.generation))
 
 
 def _without_manifest(session: JobSession) -> Manifest:
-    """A new manifest for a pipeline that never ran. If it did, its checkpoint is gone: recover it, or fail.
+    """A new manifest for a pipeline that never ran. If it did, its checkpoint is lost: recover it, or fail.
 
-    With `new_generation` it begins again from scratch.
+    With `new_generation` it starts over.
     """
     topology, options = session.topology, session.options
     known = known_of(options, topology.namespace, topology.job)
@@ -125,15 +125,15 @@ def _without_manifest(session: JobSession) -> Manifest:
     recovered = _recover_lost(session, known.pipeline_id)
     if recovered is None:
         raise CheckpointError(
-            f"the checkpoint of {topology.name} is gone, generation {known.generation} by the catalog",
-            remedy="put it back or restore a savepoint (rs-assets restore); or begin afresh with --new-generation",
+            f"the checkpoint of {topology.name} is gone; the catalog has generation {known.generation}",
+            remedy="put it back or restore a savepoint (rs-assets restore); or start over with --new-generation",
             file=session.folder,
         )
     return recovered
 
 
 def _afresh(session: JobSession) -> Manifest:
-    """A new generation of the pipeline whose home was lost, if its outputs tell of one; else a first one."""
+    """A new generation of the pipeline whose home was lost, if its outputs show one; else a first one."""
     lost = lost_pipeline(session.topology, session.options)
     if lost is None:
         return Manifest.new()
@@ -143,12 +143,12 @@ def _afresh(session: JobSession) -> Manifest:
 
 
 def _first(session: JobSession) -> Manifest:
-    """A first generation; refused where savepoints tell of a home that was lost. A store that is away is told of."""
+    """A first generation; refused if savepoints show that a home was lost. An unreachable store is reported."""
     try:
         found = savepoints_of(session.options).savepoints(session.topology.namespace, session.topology.job)
     except (RsError, OSError) as error:
         what = error.what if isinstance(error, RsError) else str(error)
-        session.warnings = (*session.warnings, f"whether there are savepoints of it is not known: {what}")
+        session.warnings = (*session.warnings, f"cannot check for savepoints of it: {what}")
         return Manifest.new()
     if found:
         raise not_lost(session.topology, found)
@@ -156,7 +156,7 @@ def _first(session: JobSession) -> Manifest:
 
 
 def _recover_lost(session: JobSession, pipeline_id: str) -> Manifest | None:
-    """The manifest of the newest savepoint, brought back with the sinks; None if there is none of this pipeline."""
+    """The manifest of the newest savepoint, restored with the sinks; None if this pipeline has no savepoint."""
     topology, options = session.topology, session.options
     if options.savepoints.local_storage_only:
         return None
@@ -170,7 +170,7 @@ def _recover_lost(session: JobSession, pipeline_id: str) -> Manifest | None:
 
 
 def _reconcile(session: JobSession) -> None:
-    """Bring the catalog up to Spark's log: a driver that was killed left the last batches out."""
+    """Complete the catalog from Spark's log: a killed driver has not written its last batches."""
     assert session.journal is not None  # noqa: S101  made on entry
     for plan in session.plans:
         facts, last = session.facts(plan), session.log(plan).last_committed()
@@ -182,7 +182,7 @@ def _reconcile(session: JobSession) -> None:
 
 
 def _register(session: JobSession, known: Row | None) -> None:
-    """Note a new generation or another topology in the catalog."""
+    """Record a new generation or another topology in the catalog."""
     row = row_of(
         session.topology.name,
         generation=session.manifest.last_generation,
@@ -201,9 +201,9 @@ def _register(session: JobSession, known: Row | None) -> None:
 
 
 def _undo_letters(session: JobSession) -> None:
-    """Mark the letters of queries that begin anew: they read their records again.
+    """Mark the dead letters of queries that start over: they read their records again.
 
-    If all of them do, so does the pipeline, and letters count no more of which no query has the name now.
+    If all queries do, the pipeline does, and dead letters under unused query names no longer count either.
     """
     home, generation = session.options.home, session.manifest.generation
     anew = [plan for plan in session.plans if session.facts(plan).generation > 1 and not session.log(plan).begun]
@@ -216,12 +216,12 @@ def _undo_letters(session: JobSession) -> None:
 
 
 def _begun(session: JobSession, generation: int) -> BatchMark:
-    """The mark of a generation that this run begins."""
+    """The marker of a generation that this run begins."""
     return BatchMark(session.manifest.pipeline_id, generation, "", -1, session.held.token)
 
 
 def _return_sources(session: JobSession, stored: Manifest) -> None:
-    """Note the offsets of sources that were taken out, and hand them back to those that return."""
+    """Store the offsets of removed sources, and return them to sources that are added again."""
     for plan in session.plans:
         facts, log = session.facts(plan), session.log(plan)
         before = stored.queries.get(session.folders[plan.name], facts)
@@ -238,9 +238,9 @@ def _return_sources(session: JobSession, stored: Manifest) -> None:
 
 
 def _check_rules(session: JobSession, stored: Manifest) -> None:
-    """TopologyChangedError for an output that has rows by other rules, by its own word; else note until when it had.
+    """TopologyChangedError for an output with rows by other rules; else record the end of the old rules.
 
-    A run that was killed behind the first commit of an output has not noted that it has rows.
+    The output's own record counts: a run that was killed after its first commit has not recorded that it has rows.
     """
     known = queries_of_now(session.topology, stored)
     for plan in session.plans:
@@ -255,7 +255,7 @@ def _check_rules(session: JobSession, stored: Manifest) -> None:
 
 
 def _check_shuffles(session: JobSession) -> None:
-    """A query that has read what another wrote goes on with it only: where that begins anew, so must this one.
+    """A query that has read the rows of another starts over with it, and does not continue without it.
 
     A reader that has begun before the writer has read nothing, as long as nothing was written.
     """
@@ -265,7 +265,7 @@ def _check_shuffles(session: JobSession) -> None:
         for name in sorted(written if session.log(plan).begun else ()):
             if not session.log(writers[name]).begun and not _untouched(session, name):
                 raise CheckpointError(
-                    f"query {writers[name].name!r} begins anew, but {plan.name!r} has read what it wrote before",
+                    f"query {writers[name].name!r} starts over, but {plan.name!r} has read its earlier rows",
                     remedy="begin a new generation of the whole pipeline (--new-generation)",
                     pipeline=session.topology.name,
                 )
@@ -279,7 +279,7 @@ def _untouched(session: JobSession, step: str) -> bool:
 
 
 def _preflight(session: JobSession) -> None:
-    """Refuse a checkpoint that does not hold, warn of what others did to a sink, and note what the sinks have."""
+    """Refuse an invalid checkpoint, warn about changes of sinks by others, and record the progress of sinks."""
     found: list[Finding] = []
     for plan in session.plans:
         writers = {name: session.writer(name) for name in plan.sinks}
@@ -291,7 +291,7 @@ def _preflight(session: JobSession) -> None:
         wanted = expected(plan, session.manifest, facts, writers)
         found += verify_query(session.query_folder(plan) / "checkpoint", wanted)
         session.remembering |= wanted.sinks.keys()
-        # A sink that forgets has nothing that could be missed.
+        # A sink without stored batches has none that could be lost.
         had = {
             name: max(batch, wanted.sinks[name]) if name in wanted.sinks else -1 for name, batch in facts.sinks.items()
         }
@@ -301,7 +301,7 @@ def _preflight(session: JobSession) -> None:
 
 
 def _begin_again(session: JobSession, plan: QueryPlan, writers: Mapping[str, SinkWriter]) -> None:
-    """StartRefused where a query that begins a later generation would write beside the rows of earlier ones."""
+    """StartRefused if a query that begins a later generation would write next to the rows of earlier ones."""
     generation = session.facts(plan).generation
     wished = session.options.new_generation or session.options.reset_steps
     if generation == 1 or not wished or session.log(plan).begun:

@@ -1,4 +1,4 @@
-"""The look at a pipeline's checkpoints before they are used, with what its manifest and its sinks know."""
+"""Checks a pipeline's checkpoints before their use, with the state of its manifest and its sinks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rs_assets.topology.topology import Topology
 
 
 def expected(plan: QueryPlan, manifest: Manifest, facts: QueryFacts, writers: Mapping[str, SinkWriter]) -> Expected:
-    """What the checkpoint of `plan` should look like."""
+    """The expected checkpoint of `plan`."""
     marks = _marks(manifest, facts, writers)
     remembered = {name: writer.last_committed(marks[name]) for name, writer in writers.items()}
     return Expected(
@@ -31,7 +31,7 @@ def expected(plan: QueryPlan, manifest: Manifest, facts: QueryFacts, writers: Ma
         sources=(*(manifest.stored_name(s) for s in plan.sources), *plan.controls.values()),
         stateful=plan.stateful is not None,
         operators=len(plan.states),
-        # A rescale that was cut short is finished behind this look; until then each query has its own number.
+        # An interrupted rescale is completed after this check; until then each query has its own number.
         partitions=0 if manifest.rescaling else manifest.partitions,
         query_id=facts.query_id,
         sinks={name: batch for name, batch in remembered.items() if batch is not None},
@@ -47,7 +47,7 @@ def expected(plan: QueryPlan, manifest: Manifest, facts: QueryFacts, writers: Ma
 
 
 def _marks(manifest: Manifest, facts: QueryFacts, sinks: Iterable[str]) -> dict[str, BatchMark]:
-    """The marks by which sinks know the query."""
+    """The markers of the query in its sinks."""
     return {
         name: BatchMark(manifest.pipeline_id, facts.generation, manifest.stored_name(name), batch_id=0)
         for name in sinks
@@ -56,7 +56,7 @@ def _marks(manifest: Manifest, facts: QueryFacts, sinks: Iterable[str]) -> dict[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What was looked at and found for one query."""
+    """The checked checkpoint of one query, and the findings."""
 
     query: str
     checkpoint: Path
@@ -66,10 +66,10 @@ class Verified:
 
 
 def verify(topology: Topology, options: RunOptions | None = None) -> tuple[Verified, ...]:
-    """Look at the checkpoints of a pipeline that is not running, as every start does; nothing is changed.
+    """Check the checkpoints of a pipeline that is not running, as every start does; nothing is changed.
 
     () before the first start. TopologyChangedError if the state was made by another version of the pipeline,
-    CheckpointError if a return was cut off.
+    CheckpointError if a rollback was interrupted.
     """
     options = options or RunOptions()
     job = options.home.job(topology.namespace, topology.job)
@@ -83,31 +83,31 @@ def verify(topology: Topology, options: RunOptions | None = None) -> tuple[Verif
 
 
 def repair(topology: Topology, name: str, options: RunOptions | None = None) -> tuple[str, ...]:
-    """Apply the repair `name` to each query with a finding that it mends; returns what was done.
+    """Apply the repair `name` to each query with a finding that it fixes; returns a description of each repair.
 
-    The pipeline must not run. ConfigurationError for an unknown repair, CheckpointError if no finding asks for it.
+    The pipeline must not run. ConfigurationError for an unknown repair, CheckpointError if no finding requires it.
     """
     known = (*REPAIRS, ACCEPT)
     if name not in known:
         raise ConfigurationError(f"there is no repair {name!r}", remedy=f"use one of: {', '.join(known)}")
     asking = [query for query in verify(topology, options) if any(f.repair == name for f in query.found)]
     if not asking:
-        raise CheckpointError(f"nothing in the checkpoints of {topology.name} asks for the repair {name}")
+        raise CheckpointError(f"no finding in the checkpoints of {topology.name} requires the repair {name}")
     if name == ACCEPT:
         return tuple(line for query in asking for line in _accepted(topology, query, options or RunOptions()))
     return tuple(f"{query.query}: {REPAIRS[name](query.checkpoint, query.expected)}" for query in asking)
 
 
 def _accepted(topology: Topology, query: Verified, options: RunOptions) -> Iterator[str]:
-    """Let the sinks of a query that others changed be taken as they are; what was done to each."""
+    """Accept the sinks of a query as others have changed them; describes each."""
     for name, mark in query.marks.items():
         changes = query.expected.sinks_changed.get(name, ())
         node = topology[name]
         if any(change.acceptable for change in changes) and isinstance(node, Sink):
             writer = writer_of(node, options.home, topology.namespace)
-            assert isinstance(writer, Watched)  # noqa: S101  it told of the changes
+            assert isinstance(writer, Watched)  # noqa: S101  it reported the changes
             writer.accept_changes(mark)
-            yield f"{query.query}: the sink {name!r} is taken as it is"
+            yield f"{query.query}: the sink {name!r} is accepted as it is"
 
 
 def _verified(

@@ -1,4 +1,4 @@
-"""The queries of a session: made of its plans, by what the manifest knows and the run asks for."""
+"""Makes the queries of a session from its plans, its manifest and its options."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ def book_of(session: JobSession, plan: QueryPlan) -> Bookkeeper:
 
 
 def poisons_of(session: JobSession, plan: QueryPlan) -> Mapping[str, Mapping[str, str]]:
-    """What `Wiring.poisons` of a query must be: all that the manifest knows, if a batch is not committed yet.
+    """The value for `Wiring.poisons` of a query: all that are in the manifest, if a batch is not committed yet.
 
-    Its dead letters may have been written with all of them. Otherwise they have served: the plan stays small, and a
+    Its dead letters may have been written with all of them. Otherwise they are not needed: the plan stays small, and a
     poison that comes again is found again.
     """
     log = session.log(plan)
@@ -99,7 +99,7 @@ def poisons_of(session: JobSession, plan: QueryPlan) -> Mapping[str, Mapping[str
 
 
 def _noting(session: JobSession, plan: QueryPlan) -> Callable[[Mapping[str, int]], None]:
-    """Writes down what the sinks of a query have had; called by batches."""
+    """Records the progress of the sinks of a query; called by batches."""
     folder = session.folders[plan.name]
 
     def save(had: Mapping[str, int]) -> None:
@@ -113,7 +113,7 @@ def _noting(session: JobSession, plan: QueryPlan) -> Callable[[Mapping[str, int]
 
 
 def _watches(session: JobSession, plan: QueryPlan, wiring: Wiring) -> dict[str, Watch]:
-    """The guards of the sources that a query reads."""
+    """The watches of the sources of a query."""
     made = watches_of(
         {name: session.reader(name) for name in plan.sources},
         session.log(plan),
@@ -130,7 +130,7 @@ def _watches(session: JobSession, plan: QueryPlan, wiring: Wiring) -> dict[str, 
 
 def _wiring(session: JobSession, spark: SparkSession, plan: QueryPlan, folder: Path) -> Wiring:
     read = session.topology.origins
-    # What comes through a shuffle has come from any of them.
+    # Rows of a shuffle may have come from any of them.
     own = [source for source in read if source.name in plan.sources]
     by_split = by_split_of(session.topology, plan)
     policies = {source.bad_records for source in (own if len(own) == len(plan.sources) else read)}
@@ -161,18 +161,18 @@ def _wiring(session: JobSession, spark: SparkSession, plan: QueryPlan, folder: P
 
 
 def _pruned(session: JobSession, plan: QueryPlan) -> frozenset[str]:
-    """The sources of a query whose records need not be parsed as a whole."""
+    """The sources of a query whose records need not be parsed completely."""
     readers = ((name, session.reader(name)) for name in plan.sources)
     return frozenset(n for n, r in readers if isinstance(r, Pruning) and r.prunes(session.options.max_line_bytes))
 
 
 def _behind(session: JobSession, step: str) -> StructType:
-    """The schema of what goes into a durable shuffle; the query that writes it was wired before."""
+    """The schema of the input of a durable shuffle; the query that writes it was wired before."""
     return next(query.flows[step] for query in session.queries.values() if step in query.flows).df.schema
 
 
 def _pinned(session: JobSession, source: Source, infer: Callable[[], StructType]) -> StructType:
-    """The schema that was inferred once for `source`; a restart must read the same one."""
+    """The schema that was inferred once for `source`; a restart must use the same one."""
     stored = session.manifest.schemas.get(source.name)
     if stored is not None:
         return StructType.fromJson(json.loads(stored))

@@ -1,4 +1,4 @@
-"""One attempt to run a pipeline: the lease, the manifest, the checks before it, its queries, and the end of it."""
+"""One attempt to run a pipeline: the lease, the manifest, the checks, its queries, and its end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from rs_assets.topology.nodes.sink import DeltaSink, FileSink, Sink
 from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.topology import Topology
 
-NOT_WRITTEN = "the stream may be started again, for that it was stopped could not be written down"
+NOT_WRITTEN = "the stream may be started again, because its stop could not be recorded"
 
 
 class JobSession:
@@ -67,7 +67,7 @@ class JobSession:
         self.claim: Claim | None = None
         self.catalog = Catalog(options.home.catalog)
         self.recovered_from = ""
-        # The sinks that remember their batches.
+        # The sinks that store their batches.
         self.remembering: frozenset[str] = frozenset()
         self.warnings: tuple[str, ...] = ()
         self.previews: Mapping[str, pa.Table] = {}
@@ -78,7 +78,7 @@ class JobSession:
         self._changing = threading.RLock()
 
     def begin(self) -> None:
-        """Take the lease, and begin to write down what happens; `opening.opened` does this and all that follows."""
+        """Take the lease, and begin to record events; `opening.opened` calls this and does all that follows."""
         options = self.options
         name, ttl = self.topology.name, options.lease_ttl
         lease = Lease.acquire(options.home.leases, pipeline=name, run_id=options.run_id, ttl=ttl, within=self._stack)
@@ -94,30 +94,30 @@ class JobSession:
         self.at_end(self.journal.close)
 
     def _note_end(self, before: LeaseRow | None) -> None:
-        """Keep how long the stream has lived: its lease, which tells it, is another one's from now on."""
+        """Record how long the stream has lived: its lease, which shows it, is replaced now."""
         wish = read_wish(self.folder)
         if before is not None and wish is not None and not wish.stopped and wish.run_id == before.run_id:
             with self.failures.guarding(NOT_WRITTEN):
                 write_wish(self.folder, replace(wish, at=max(wish.at, before.renewed_at.timestamp())))
 
     def run_on(self, *, answers: str | None = None) -> None:
-        """Write down that this run is to go on as the stream of its pipeline, until it fails or `stop_wished`.
+        """Record that this run is to go on as the stream of its pipeline, until it fails or `stop_wished`.
 
-        With `answers` it is to start a stream again, and that is the id of the last word on it then, empty if there was
-        none: PipelineBusyError if there was another word since, for that stream is not to be started again.
+        With `answers` it restarts a stream; the value is the id of the last request at that time, empty without one.
+        PipelineBusyError if there was another request since, since the stream is not to be restarted then.
         """
         wish = read_wish(self.folder)
         if answers is not None and answers != (wish.id if wish is not None else ""):
             raise PipelineBusyError(
-                f"{self.topology.name} was started or stopped by somebody else meanwhile",
-                remedy="nothing to do: this start is not wished for any more",
+                f"{self.topology.name} was started or stopped by another request meanwhile",
+                remedy="nothing to do: this start is no longer requested",
                 run=wish.run_id if wish is not None else None,
             )
         self.held.check()
         self.wish = wished_on(self.folder, self.options.run_id)
 
     def stop_wished(self) -> None:
-        """Write down that somebody wished for the end of this stream, so that nobody starts it again."""
+        """Record that a stop of this stream was requested, so that it is not started again."""
         if self.wish is None or self.wish.stopped:
             return
         with self.failures.guarding(NOT_WRITTEN):
@@ -126,11 +126,11 @@ class JobSession:
             write_wish(self.folder, self.wish)
 
     def at_end(self, do: Callable[[], None]) -> None:
-        """Call `do` when the session is closed, before what was asked for earlier."""
+        """Call `do` when the session is closed, before earlier callbacks."""
         self._stack.callback(do)
 
     def close(self) -> None:
-        """Stop what still runs and give the lease back; may be called twice."""
+        """Stop running queries and release the lease; may be called twice."""
         try:
             # Without a query there may be no Spark either, and none is started for this.
             if self.queries:
@@ -149,7 +149,7 @@ class JobSession:
         self.close()
 
     def facts(self, plan: QueryPlan) -> QueryFacts:
-        """What the manifest knows of the query."""
+        """The stored state of the query in the manifest."""
         return self.manifest.queries[self.folders[plan.name]]
 
     def log(self, plan: QueryPlan) -> CheckpointLog:
@@ -157,7 +157,7 @@ class JobSession:
         return CheckpointLog(self.query_folder(plan) / "checkpoint", self.manifest.aliases)
 
     def query_folder(self, plan: QueryPlan) -> Path:
-        """The folder of one query, in the generation that it is in."""
+        """The folder of one query, in its generation."""
         return self.manifest.place(self.folder, self.folders[plan.name])
 
     @property
@@ -172,14 +172,14 @@ class JobSession:
         """Make the queries, so that nodes can be wired."""
         if self.manifest.rescaling:
             self.finish_rescale(spark)
-            self.note("rescale", f"finished what was cut short: {self.manifest.partitions} partitions")
+            self.note("rescale", f"completed an interrupted rescale: {self.manifest.partitions} partitions")
         self._pin_partitions(spark)
         self._follow_sources()
         self._load_dimensions(spark)
         self.queries = {plan.name: query_of(self, spark, plan) for plan in self.plans}
 
     def _load_dimensions(self, spark: SparkSession) -> None:
-        """Load what rows are looked up in, and keep the schemas that were found out by that."""
+        """Load the dimensions, and store their inferred schemas."""
         home = self.options.home
         self.dimensions = dimensions_of(self.topology, home, spark, self.failures, self.manifest.schemas)
         self.at_end(self.dimensions.close)
@@ -193,7 +193,7 @@ class JobSession:
         """Give every stateful query the number of partitions that the manifest is being changed to."""
         logs = {plan.name: self.log(plan) for plan in self.plans if plan.stateful is not None}
         before, wanted = self.manifest.partitions, self.manifest.rescaling
-        sums = repartition(spark, logs, before, wanted, behind=self.held.check)
+        sums = repartition(spark, logs, before, wanted, after_each=self.held.check)
         self.manifest = replace(self.manifest, partitions=wanted, rescaling=0)
         self.save()
         return sums
@@ -209,11 +209,11 @@ class JobSession:
             self.journal.follow(following.effect, following)
 
     def _pin_partitions(self, spark: SparkSession) -> None:
-        """State keeps the number of partitions it was begun with, whatever this session or machine would choose."""
+        """State keeps its first number of partitions, whatever this session or machine would choose."""
         asked, kept = self.options.partitions, self.manifest.partitions
         if asked and kept and asked != kept:
             raise ConfigurationError(
-                f"the state of this pipeline has {kept} partitions, {asked} were asked for",
+                f"the state of this pipeline has {kept} partitions, {asked} were requested",
                 remedy="leave the number out, or begin a new generation (--new-generation)",
                 pipeline=self.topology.name,
             )
@@ -222,9 +222,9 @@ class JobSession:
             self.save()
 
     def wire(self, name: str, inputs: Mapping[str, Mapping[str, Flow]] | None = None) -> Mapping[str, Flow]:
-        """Compile the node `name` for every query that it belongs to; gives its flows, by query.
+        """Compile the node `name` for every query that has it; returns its flows, by query.
 
-        `inputs` are the flows of its inputs; those that were wired in this session are known anyway.
+        `inputs` are the flows of its inputs; those wired in this session are known anyway.
         """
         members = [query for query in self.queries.values() if name in query.plan.nodes]
         for query in members:
@@ -251,8 +251,8 @@ class JobSession:
     def writer(self, name: str) -> SinkWriter:
         """The writer of a sink, with the connector that the run asks for.
 
-        One for the whole session, so that it knows at each batch what the start has seen; those that hold a connection
-        are made anew with their query.
+        One for the whole session, so that each batch can use what the start has read; writers with a connection are
+        made again with their query.
         """
         if name in self._writers:
             return self._writers[name]
@@ -268,7 +268,7 @@ class JobSession:
         return made
 
     def report(self) -> RunReport:
-        """What happened so far."""
+        """The report so far."""
         reports = tuple(query.report for query in self.queries.values())
         timed = [query.report for query in self.queries.values() if closing(self.topology, query.plan)]
         ended = unfired(timed) if self.manifest.sealed else ()
@@ -290,29 +290,29 @@ class JobSession:
 
     @property
     def computing_s(self) -> float:
-        """For how many seconds the batch that was begun first is being computed, 0 if none is; on any thread."""
+        """For how many seconds the oldest batch in flight has been computed, 0 without one; on any thread."""
         return max((query.computing_s for query in tuple(self.queries.values())), default=0.0)
 
     def tables(self) -> dict[str, str]:
-        """Where each sink's rows lie."""
+        """The location of each sink's rows."""
         return {
             s.name: self.writer(s.name).location() for s in self.topology.sinks if isinstance(s, DeltaSink | FileSink)
         }
 
     def note(self, kind: str, summary: str, **details: object) -> None:
-        """Write what was done to the pipeline, besides running it, into the catalog."""
+        """Record an operation on the pipeline, besides running it, in the catalog."""
         generation, run_id = self.manifest.generation, self.options.run_id
         row = operation(self.topology.name, generation=generation, run_id=run_id, kind=kind, summary=summary, **details)
         self.catalog.append("operations", [row])
 
     def note_loss(self, source: str, lost: Sequence[object]) -> None:
-        """Write down what was lost, and say it at the end of the run."""
+        """Record lost records, and report them at the end of the run."""
         summary = f"records of {source} were lost: {listed(lost)}"
         self.note("data_loss", summary, source=source, ranges=[str(loss) for loss in lost])
         self.warnings = (*self.warnings, summary)
 
     def keep_input(self, source: str, facts: Known) -> None:
-        """Add to what the manifest has of a source's input, from a batch that has read it and is not committed yet."""
+        """Add to the input state of a source in the manifest, for a batch that has read it and is not committed yet."""
 
         def with_input(manifest: Manifest) -> Manifest:
             kept = {**manifest.inputs.get(source, {}), **facts}
@@ -321,19 +321,19 @@ class JobSession:
         self.change(with_input)
 
     def change(self, made: Callable[[Manifest], Manifest]) -> None:
-        """Replace the manifest by what `made` makes of it, and save it; while queries run, each on its own thread."""
+        """Replace the manifest by the result of `made`, and save it; queries call this, each on its own thread."""
         with self._changing:
             self.manifest = made(self.manifest)
             self.save()
 
     def save(self) -> None:
-        """Make the manifest durable; LeaseLostError if it is another driver's by now."""
+        """Make the manifest durable; LeaseLostError if another driver has taken over."""
         self.held.check()
         manifests.save(self.folder, self.manifest)
 
 
 def default_partitions(spark: SparkSession) -> int:
-    """What the session was made with; a query that ran in it before may have set another number since."""
-    # The public getConf() copies every setting, by half of all the calls to the JVM that a small pipeline needs.
+    """The session's configured number; an earlier query in it may have set another number since."""
+    # The public getConf() copies every setting, which would be half of all JVM calls of a small pipeline.
     made_with = spark.sparkContext._conf.get(PARTITIONS, None)  # noqa: SLF001
     return int(made_with or spark.conf.get(PARTITIONS) or 1)

@@ -1,1 +1,1 @@
-"""What happened, into the catalog and to those who follow a source."""
+"""Records events in the catalog, and informs the followers of sources."""

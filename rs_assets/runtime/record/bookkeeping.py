@@ -1,4 +1,4 @@
-"""The system messages of a query: sinks hear them and may hold the batch by their answers, the journal keeps them."""
+"""The system messages of a query: sinks may hold the batch by their answers, and the journal stores them."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from rs_assets.runtime.record.positions import positions
 from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.topology import Topology
 
-# A sink may flush in a thread of its own, or its database may be gone for a moment: it is asked again within 2 s.
+# A sink may flush in its own thread, or its database may be unavailable for a moment: it is asked again within 2 s.
 ASKED = 5
 PAUSE = wait_exponential(multiplier=0.125, max=1)
 
 
 @dataclass(slots=True, kw_only=True)
 class Bookkeeper:
-    """Knows the splits of one query's sources.
+    """Tracks the splits of one query's sources.
 
-    Of each batch `before` is called ahead of its rows, `ask` after the commits of its sinks, and `after` once Spark may
-    commit it.
+    For each batch, `before` is called ahead of its rows, `ask` after the commits of its sinks, and `after` when Spark
+    may commit it.
 
-    `versions` gives what the catalog shall have of dimensions whose version came into use with a batch.
+    `versions` returns the catalog rows of dimension versions first used by a batch.
     """
 
     topology: Topology
@@ -60,13 +60,13 @@ class Bookkeeper:
     _told: int = 0
 
     def before(self, batch_id: int) -> None:
-        """Work out the batch's messages, and tell the listeners of new splits before their rows come."""
+        """Compute the batch's messages, and notify the listeners of new splits before their rows come."""
         self._messages = self._advance(batch_id)
         for message in (m for messages in self._messages for m in messages.before):
             self._tell(message)
 
     def ask(self) -> None:
-        """Send listeners the messages that follow the rows; CheckpointHeldError if one keeps rows of them."""
+        """Send listeners the messages that follow the rows; CheckpointHeldError if a listener has unflushed rows."""
         first = sum(len(each.before) for each in self._messages)
         after = (m for each in self._messages for m in each.after)
         self._replies = {number: self._tell(message) for number, message in enumerate(after, first)}
@@ -89,17 +89,17 @@ class Bookkeeper:
         self.journal.put(self._entry(batch_id, messages, first_number=self._told))
 
     def reconcile(self, *, catalogued: int, catalog: Catalog, storage: CheckpointStorage) -> int:
-        """Bring the catalog up to Spark's log, from the batch after `catalogued`; the number of batches it lacked."""
+        """Complete the catalog from Spark's log, after batch `catalogued`; returns the number of missing batches."""
         missing = [batch for batch in self.log.committed_batches() if batch > catalogued]
         if missing:
-            # A driver that was killed has written some of them, or a part of one.
+            # A killed driver may have written some of them, or a part of one.
             write_entries(catalog, storage, list(self._found(missing)), again=True)
         return len(missing)
 
     def _found(self, missing: Sequence[int]) -> Iterator[JournalEntry]:
         for batch_id in missing:
             made = self._advance(batch_id)
-            # In the order in which they were told.
+            # In the order of delivery.
             messages = [*(m for each in made for m in each.before), *(m for each in made for m in each.after)]
             yield self._entry(batch_id, messages, reconciled=True)
 
@@ -112,7 +112,7 @@ class Bookkeeper:
         return made
 
     def _resumed(self, source: str, batch_id: int) -> SplitTracker:
-        """The tracker behind the batch before: a batch that is computed again gives the same messages."""
+        """The tracker after the previous batch, so that a batch that is computed again gives the same messages."""
         return SplitTracker(source=source, query=self.plan.name, known=self._positions(source, batch_id - 1))
 
     def _positions(self, name: str, batch_id: int) -> Positions:
@@ -153,7 +153,7 @@ class Bookkeeper:
 
 
 def _answer(listener: SystemMessageListener, message: SystemMessage) -> CheckPointState:
-    """What `listener` answers; it is asked again while it holds a checkpoint back, then CheckpointHeldError."""
+    """The answer of `listener`; it is asked again while it holds a checkpoint back, then CheckpointHeldError."""
     if not isinstance(message, CheckPoint):
         return listener.on_system_message(message)
     asking = Retrying(
@@ -166,7 +166,7 @@ def _answer(listener: SystemMessageListener, message: SystemMessage) -> CheckPoi
     if why := held_back(reply, proposed=message.offsets):
         raise CheckpointHeldError(
             f"the sink has not flushed all rows of the batch: {why}",
-            remedy="mend what keeps the sink from flushing and start again: the batch comes again; to a CheckPoint it"
+            remedy="fix what keeps the sink from flushing and start again: the batch comes again; to a CheckPoint it"
             " must answer CheckPointState.normal(message.offsets) once it has flushed, or .any() if it keeps no rows",
             step=getattr(listener, "name", None),
             source=message.source,

@@ -1,4 +1,4 @@
-"""The numbers of a run for those outside: served to Prometheus, sent by OpenTelemetry, both or neither."""
+"""Metrics of a run for other systems: served to Prometheus, sent by OpenTelemetry, both or neither."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rs_assets.runtime.report import BatchProgress
 
 
 class Counting(Protocol):
-    """Numbers of a run that are kept by its batches."""
+    """Metrics of a run that are updated by its batches."""
 
     def count(self, progress: BatchProgress) -> None:
-        """Take a finished batch into account."""
+        """Add a finished batch."""
         ...
 
 
@@ -25,12 +25,12 @@ class Counting(Protocol):
 def counted(
     options: RunOptions, pipeline: str, failures: BackgroundFailures, queries: Mapping[str, Sequence[str]]
 ) -> Iterator[RunOptions]:
-    """`options` whose listener also counts each batch, for those who asked for it, until the block is left.
+    """`options` whose listener also updates the requested metrics with each batch, until the block ends.
 
     `queries` are those of the pipeline, with their sinks.
     """
     with ExitStack() as stack:
-        # Imported here, for most runs count nothing.
+        # Imported here, since most runs have no metrics.
         if options.metrics_port is not None:
             from rs_assets.runtime.record.metrics import Metrics
 

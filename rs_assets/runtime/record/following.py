@@ -1,4 +1,4 @@
-"""What follows the journal: sources are told what Spark and the catalog have of them."""
+"""Followers of the journal: sources are notified of offsets that Spark and the catalog have."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Following:
     _written: dict[str, int] = field(default_factory=dict)
 
     def follow(self, source: str, follower: Follower, logs: Mapping[str, CheckpointLog]) -> None:
-        """Tell `follower` of `source`; what was committed before this run the catalog has."""
+        """Notify `follower` for `source`; batches committed before this run are in the catalog already."""
         self.followers[source] = follower
         self.logs[source] = {query: SourceLog(log, source) for query, log in logs.items()}
         self._written.update({query: log.last_committed() for query, log in logs.items()})
 
     def __call__(self, entries: Sequence[JournalEntry]) -> None:
-        """Tell all of them, then raise the last RsError of one."""
+        """Notify all of them, then raise the last RsError."""
         for entry in entries:
             self._written[entry.query] = max(entry.batch_id, self._written.get(entry.query, -1))
         ends = {q: self._written.get(q, -1) for logs in self.logs.values() for q in logs}
         self._each(lambda follower, logs: follower.committed([log.offset(ends[q]) for q, log in logs.items()]))
 
     def finish(self) -> None:
-        """Tell all of them that the run ends, then raise the last RsError of one."""
+        """Notify all of them of the end of the run, then raise the last RsError."""
         self._each(lambda follower, logs: follower.finish([log.committed for log in logs.values()]))
 
     def _each(self, tell: Callable[[Follower, Mapping[str, SourceLog]], None]) -> None:
@@ -50,13 +50,13 @@ class Following:
             raise failure
 
     def close(self) -> None:
-        """Give back what they hold."""
+        """Release their resources."""
         for follower in self.followers.values():
             follower.close()
 
 
 def followings(readers: Mapping[str, SourceReader], logs: Sequence[tuple[QueryPlan, CheckpointLog]]) -> list[Following]:
-    """The followers of sources that have one, together where their faults are told together."""
+    """The followers of the sources that have one, grouped by the effect of their failures."""
     made: dict[str, Following] = {}
     for name, reader in readers.items():
         follower = reader.follower() if isinstance(reader, Followed) else None

@@ -16,18 +16,18 @@ from rs_assets.catalog.offsets.messages import CheckPoint, CheckPointState, NewS
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.common.background import BackgroundFailures, PeriodicTask
 
-# A commit of a table costs about what a small batch does, so batches share one.
+# A commit of a table costs about as much as a small batch, so batches share one.
 FLUSH_BATCHES = 50
 FLUSH_AFTER = timedelta(seconds=10)
-# How often it is looked whether batches have to be written.
+# How often the thread checks for batches to write.
 LOOK = timedelta(seconds=0.2)
-# As many batches as one commit takes: behind a fault there may be many.
+# The most batches in one commit: after a failure there may be many.
 MOST_AT_ONCE = 500
-# Batches that wait for a catalog that cannot be written; of more than these only Spark's log knows.
+# The most batches that wait for an unavailable catalog; further ones are only in Spark's log.
 MOST_WAITING = 10_000
-BEHIND = "the catalog is behind"
+BEHIND = "the catalog lags behind"
 
-# What tells a row of the catalog from others of its pipeline.
+# The columns that identify a row of the catalog within its pipeline.
 IDENTITIES: Mapping[str, tuple[str, ...]] = {
     "splits": ("query", "generation", "batch_id", "source", "split", "event"),
     "system_messages": ("query", "generation", "batch_id", "number"),
@@ -38,9 +38,9 @@ Follower = Callable[[Sequence["JournalEntry"]], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """One batch of one query: its messages in order, and what sinks answered to each CheckPoint.
+    """One batch of one query: its messages in order, and the answers of sinks to each CheckPoint.
 
-    `versions` are those of dimensions that came into use with it, as columns of the catalog.
+    `versions` are the dimension versions first used by it, as columns of the catalog.
     """
 
     namespace: str
@@ -61,12 +61,12 @@ class JournalEntry:
 
 
 class Journal:
-    """Takes entries from batches and writes them when Spark's log has them too; one a run.
+    """Takes entries from batches and writes them when Spark has committed them; one per run.
 
-    A write that fails is noted in `failures` and tried again, with pauses that grow up to a minute; the batches wait
-    for it in order. Entries of a batch that Spark never commits are dropped: the batch will be computed again.
-    `written` maps each query's folder to the batch up to which the catalog has all: what is to be written again by
-    the next start, from Spark's log, comes behind it.
+    A failed write is reported in `failures` and retried, with pauses that grow up to a minute; the batches wait for it
+    in order. Entries of a batch that Spark never commits are dropped: the batch will be computed again. `written` maps
+    each query's folder to the batch up to which the catalog is complete: the next start writes later ones again, from
+    Spark's log.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Journal:
         self._guard = threading.Lock()
         self._waiting: list[JournalEntry] = []
         self._since = time.monotonic()
-        # By folder: the first batch that was dropped, and the last one.
+        # By folder: the first and the last dropped batch.
         self._dropped: dict[str, tuple[int, JournalEntry]] = {}
         self._uncertain = False
         self._closed = False
@@ -88,7 +88,7 @@ class Journal:
         self._loop.start()
 
     def follow(self, effect: str, follower: Follower) -> None:
-        """Call `follower` with entries that were written; if it raises, that is noted under `effect`."""
+        """Call `follower` with written entries; its errors are reported under `effect`."""
         self._followers[effect] = follower
 
     def put(self, entry: JournalEntry) -> None:
@@ -104,7 +104,7 @@ class Journal:
         self.failures.lost(f"journal {entry.folder}", _gap(first, entry))
 
     def flush(self) -> None:
-        """Write what Spark has committed by now. Raises what failed; what could not be written goes on waiting."""
+        """Write the batches that Spark has committed. Errors are raised; unwritten entries stay queued."""
         while ready := self._ready():
             again, self._uncertain = self._uncertain, True
             write_entries(self.catalog, self.storage, ready, again=again)
@@ -115,12 +115,12 @@ class Journal:
                     follower(ready)
 
     def close(self) -> None:
-        """Write what Spark has committed by now, and end; may be called twice. What fails is in `failures`."""
+        """Write the batches that Spark has committed, and end; may be called twice. Errors go to `failures`."""
         self._loop.stop()
         if not self._closed:
             self._closed = True
             self._loop.once()
-            with self.failures.guarding("what the catalog lacks was not noted in it"):
+            with self.failures.guarding("gaps of the catalog were not recorded in it"):
                 self.catalog.append("operations", self._gaps())
             with self.failures.guarding("the storage of checkpoints was not closed"):
                 self.storage.finish()
@@ -134,7 +134,7 @@ class Journal:
             self.flush()
 
     def _ready(self) -> list[JournalEntry]:
-        """The first of those that wait and are committed; of a batch that was computed twice the last entry."""
+        """The first committed entries in the queue; the last entry of a batch that was computed twice."""
         with self._guard:
             latest = {(e.folder, e.batch_id, e.first_number): e for e in self._waiting}
         folders = {entry.folder: entry.log for entry in latest.values()}
@@ -142,7 +142,7 @@ class Journal:
         return [e for e in latest.values() if e.batch_id <= last.get(e.folder, e.batch_id)][:MOST_AT_ONCE]
 
     def _note(self, ready: Sequence[JournalEntry]) -> None:
-        """Let go of what was written; `written` never moves past a batch that was dropped."""
+        """Remove written entries; `written` never moves past a dropped batch."""
         done = {(entry.folder, entry.batch_id, entry.first_number) for entry in ready}
         with self._guard:
             self._waiting = [e for e in self._waiting if (e.folder, e.batch_id, e.first_number) not in done]
@@ -153,7 +153,7 @@ class Journal:
                 self.written[entry.folder] = max(self.written.get(entry.folder, -1), reached)
 
     def _gaps(self) -> list[Row]:
-        """What was dropped, as rows of the table of operations."""
+        """The dropped batches, as rows of the table of operations."""
         return [
             operation(
                 f"{last.namespace}.{last.job}",
@@ -181,7 +181,7 @@ def write_entries(
 ) -> None:
     """Write `entries` to the storage of checkpoints and to the tables of splits, versions and messages.
 
-    `again`: some of it may be there, from a write that was cut short; that is not written twice.
+    `again`: some of it may exist already, from an interrupted write; that is not written twice.
     """
     messages: list[Row] = []
     splits: list[Row] = []
@@ -193,7 +193,7 @@ def write_entries(
     versions = [_row(entry, **version) for entry in entries for version in entry.versions]
     for table, rows in (("splits", splits), ("dimensions", versions), ("system_messages", messages)):
         catalog.append(table, _absent(catalog, table, rows) if again else rows)
-    # Last: what is here counts as written, and the storage itself knows a batch that comes twice.
+    # Last: a batch in this storage counts as written, and the storage itself detects repeated batches.
     storage.save([row for entry in entries for row in checkpoint_rows(entry)])
 
 
@@ -208,7 +208,7 @@ def _absent(catalog: Catalog, table: str, rows: Sequence[Row]) -> list[Row]:
 
 
 def checkpoint_rows(entry: JournalEntry) -> list[Any]:
-    """A row for each split that the sinks agree on, for each CheckPoint of the batch; none for one that was refused."""
+    """A row for each split that the sinks agree on, for each CheckPoint of the batch; none if one was refused."""
     return [
         row
         for number, message in enumerate(entry.messages)
@@ -237,7 +237,7 @@ def checkpoint_key(entry: JournalEntry, source: str) -> str:
 
 
 def queue_of(split: str) -> str:
-    """A split's name as part of a key, which must not hold the separator `^^^`.
+    """A split's name as part of a key, which must not contain the separator `^^^`.
 
     >>> queue_of("logs/a^^^b.log")
     'logs/a%5E%5E%5Eb.log'

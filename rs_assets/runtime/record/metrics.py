@@ -19,12 +19,11 @@ SECONDS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 
 
 class Metrics:
-    """Counts the batches of one run, and serves the numbers; a context manager that ends the server.
+    """Counts the batches of one run, and serves the metrics; a context manager that ends the server.
 
     `queries` are those of the pipeline with their sinks: they have series from the start, watermarks and last batches
-    as soon as there are some. Counters begin at nothing with each run, as Prometheus expects of a process that starts
-    again. Port 0 is any that is
-    free: see `port`. ConfigurationError if the port is taken.
+    as soon as there are some. Counters begin at 0 with each run, as Prometheus expects of a restarted process. Port 0
+    uses any free port: see `port`. ConfigurationError if the port is taken.
     """
 
     def __init__(self, pipeline: str, port: int, queries: Mapping[str, Sequence[str]] = MappingProxyType({})) -> None:
@@ -48,7 +47,7 @@ class Metrics:
             ) from error
 
     def _begin(self, query: str, sinks: Sequence[str]) -> None:
-        """Series of nothing: before its first batch a run that is up looks otherwise than one that is not there."""
+        """Empty series: so a run before its first batch differs from one that is down."""
         names = (self._pipeline, query)
         for kind in ("in", "dead", "late"):
             self._rows.labels(*names, kind)
@@ -73,7 +72,7 @@ class Metrics:
         self._thread.join()
 
     def count(self, progress: BatchProgress) -> None:
-        """Take a finished batch into account."""
+        """Add a finished batch."""
         names = (self._pipeline, progress.query)
         counts = {"in": progress.rows_in, "dead": progress.rows_dead, "late": progress.rows_late}
         for kind, rows in counts.items():

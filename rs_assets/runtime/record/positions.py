@@ -1,4 +1,4 @@
-"""Where each source stood at the end of a batch, split by split, from Spark's own log."""
+"""The position of each source at the end of a batch, by split, from Spark's own log."""
 
 from __future__ import annotations
 

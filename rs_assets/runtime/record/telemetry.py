@@ -1,4 +1,4 @@
-"""Metrics of a run by OpenTelemetry: pushed to a collector, over HTTP."""
+"""Metrics of a run by OpenTelemetry, pushed to a collector over HTTP."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from rs_assets.operators.window.event_time import moving
 from rs_assets.runtime.record.metrics import SECONDS
 from rs_assets.runtime.report import BatchProgress
 
-# How long a collector that does not answer may hold the end of a run up, in seconds.
+# How long an unresponsive collector may delay the end of a run, in seconds.
 PATIENCE_S = 5.0
 
 
 class Telemetry:
     """Counts the batches of one run, as `Metrics` does under the same names, and sends the numbers to `endpoint`.
 
-    A context manager, which sends what is left at its end. How often, with which headers and attributes is said by
+    A context manager, which sends the remaining metrics at its end. Interval, headers and attributes are set by
     OpenTelemetry's own variables (OTEL_METRIC_EXPORT_INTERVAL, OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES).
-    A collector that is away ends nothing: it is among the `failures`.
+    An unavailable collector does not end the run: it is reported in `failures`.
     """
 
     def __init__(self, pipeline: str, endpoint: str, failures: BackgroundFailures) -> None:
@@ -50,11 +50,11 @@ class Telemetry:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Send what is left."""
+        """Send the remaining metrics."""
         self._provider.shutdown(timeout_millis=PATIENCE_S * 1000)
 
     def count(self, progress: BatchProgress) -> None:
-        """Take a finished batch into account."""
+        """Add a finished batch."""
         names = {"pipeline": self._pipeline, "query": progress.query}
         counts = {"in": progress.rows_in, "dead": progress.rows_dead, "late": progress.rows_late}
         for kind, rows in counts.items():
@@ -71,7 +71,7 @@ class Telemetry:
 
 
 class _Exporter(OTLPMetricExporter):
-    """Tells when the collector does not take what is sent."""
+    """Reports metrics that the collector does not accept."""
 
     def __init__(self, endpoint: str, failures: BackgroundFailures) -> None:
         super().__init__(endpoint=endpoint, timeout=PATIENCE_S)

@@ -1,1 +1,1 @@
-"""Reading a batch again: for its dead letters, and for the record that made it fail."""
+"""Reads a batch again: for its dead letters, and for the record that made it fail."""

@@ -1,4 +1,4 @@
-"""Finding what makes a whole fail by trying its parts."""
+"""Finds the failing parts of a whole by bisection."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def culprits(
 ) -> Iterator[tuple[Part, Error]]:
     """The smallest parts of `whole` that fail by themselves, in order, each with its error.
 
-    `fails` tries a part, `halves` cuts it in two (None: it is one piece). Where the left half runs through, the right
-    one must be to blame and is not tried as a whole, so that one culprit among n pieces costs about log2(n) trials. A
-    whole that fails though each of its pieces runs through has no culprit. After each culprit the whole is tried again:
-    `fails` may leave out what was found, and then nothing more need be looked at once the rest runs through.
+    `fails` tries a part, `halves` splits it in two (None: it is a single piece). If the left half succeeds, the right
+    one must be to blame and is not tried as a whole, so one culprit among n pieces costs about log2(n) trials. A whole
+    that fails although each of its pieces succeeds has no culprit. After each culprit the whole is tried again: `fails`
+    may leave out the culprits found, and the search ends when the rest succeeds.
 
     >>> def fails(numbers):
     ...     return "seven" if 7 in numbers else None
@@ -28,7 +28,7 @@ def culprits(
     [(range(7, 8), 'seven')]
     """
     error = fails(whole)
-    # What is still to be looked into: it is known to fail, or must be by what its other half did, or is unknown.
+    # Parts to examine: known to fail, or to blame because the other half succeeded, or unknown.
     waiting: list[tuple[Part, Error | None, bool]] = [(whole, error, True)] if error is not None else []
     while waiting:
         part, error, to_blame = waiting.pop()

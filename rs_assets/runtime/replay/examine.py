@@ -1,4 +1,4 @@
-"""Looking for the records on which a batch fails: by computing smaller and smaller parts of it again."""
+"""Finds the records on which a batch fails, by computing smaller and smaller parts of it again."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.topology import Topology
 
 DIGEST = "_rs_digest"
-# Java's own word on a value has no SQLSTATE.
+# Java's own errors about values have no SQLSTATE.
 OF_FUNCTIONS = ("org.apache.spark.api.python.PythonException", "java.lang.ArithmeticException")
-# Spark logs each error of an expression to the terminal; those of an examination are its way of finding out.
+# Spark logs each error of an expression to the terminal; an examination provokes them.
 SPARK_LOGGER = "SQLQueryContextLogger"
-# How much of Spark's word on a record is kept, in characters.
+# The most characters of Spark's message that are kept for a record.
 SHOWN = 500
 
 
@@ -52,7 +52,7 @@ class Poison:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The first and the last line of a split that a batch has."""
+    """The first and the last line of a split in a batch."""
 
     split: str
     first: int
@@ -61,9 +61,9 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Neighbouring records of one source: some whole splits, in order, or lines of one, or of a line one record.
+    """Adjacent records of one source: whole splits, in order, or lines of one split, or one record of a line.
 
-    Files of one name in several folders are one split, so that a line may have more than one.
+    Files of the same name in several folders are one split, so a line may have more than one record.
     """
 
     source: str
@@ -71,7 +71,7 @@ class Stretch:
     digest: str | None = None
 
     def halves(self) -> tuple[Stretch, Stretch] | None:
-        """Two stretches, None for a single line."""
+        """Two halves, None for a single line."""
         if len(self.extents) > 1:
             middle = len(self.extents) // 2
             return replace(self, extents=self.extents[:middle]), replace(self, extents=self.extents[middle:])
@@ -82,7 +82,7 @@ class Stretch:
         return replace(self, extents=(replace(one, last=line),)), replace(self, extents=(replace(one, first=line + 1),))
 
     def of(self, rows: DataFrame) -> DataFrame:
-        """Those of `rows` that belong to it."""
+        """The part of `rows` that belongs to it."""
         kept = rows.filter(F.col(SPLIT).between(self.extents[0].split, self.extents[-1].split))
         if len(self.extents) == 1:
             kept = kept.filter(F.col(LINE).between(self.extents[0].first, self.extents[0].last))
@@ -90,7 +90,7 @@ class Stretch:
 
 
 def blames_a_record(error: BaseException | None) -> bool:
-    """Whether `error` speaks of values that a step could not compute, not of the machine, the files or a sink.
+    """Whether `error` is about values that a step could not compute, not about the machine, the files or a sink.
 
     >>> blames_a_record(RuntimeError("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012"))
     True
@@ -110,10 +110,10 @@ def blames_a_record(error: BaseException | None) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Examination:
-    """One planned batch of a stopped query, read again with addresses; to be used on the Spark driver's thread.
+    """One planned batch of a stopped query, read again with positions; used on the Spark driver's thread.
 
-    The steps of a part run just as in the stream: the same gates, the same columns in use, and behind a window's own
-    gate the aggregation. Functions of users are called again, with whatever they do besides.
+    The steps of a part run as in the stream: the same gates, the same columns, and the aggregation after a window's own
+    gate. User-defined functions are called again, with any side effects.
     """
 
     topology: Topology
@@ -141,7 +141,7 @@ class Examination:
                     yield from self._blamed(part, error)
 
     def _load(self, stack: ExitStack) -> None:
-        """Keep the usable records of the batch at hand, so that they are read and parsed once."""
+        """Cache the usable records of the batch, so that they are read and parsed once."""
         wiring = self._wired(self.wiring, batch_reader(self.log, self.batch_id), gates=CollectingGates())
         for name in self.plan.sources:
             node = self.topology[name]
@@ -156,7 +156,7 @@ class Examination:
         return replace(wiring, read=read, streaming=False, now=batch_clock(offsets), versions=noted, **changed)
 
     def _fails(self, part: Stretch) -> BaseException | None:
-        """What computing `part` ends with, None if it runs through; RsError if that says nothing of its records."""
+        """The error of computing `part`, None if it succeeds; RsError if the error is not about its records."""
         return next((error for _, error in self._failures(self._targets(part))), None)
 
     def _failures(self, frames: Mapping[str, DataFrame]) -> Iterator[tuple[str, BaseException]]:
@@ -169,7 +169,7 @@ class Examination:
                 yield name, error
 
     def _targets(self, part: Stretch) -> Mapping[str, DataFrame]:
-        """What the stream computes: the windows, or the trunk and what stands behind it, with just its columns."""
+        """The frames that the stream computes: the windows, or the trunk and the steps after it."""
         flows = self._flows(part)
         if self.plan.roots:
             nodes = [self.topology[name] for name in self.plan.roots]
@@ -186,7 +186,7 @@ class Examination:
             return rows.drop(SPLIT, LINE, DIGEST).withColumn(REASON, F.lit(None).cast("string"))
 
         above = self._wired(self.wiring, read, poisons={})
-        # Behind the trunk a step that raises is not kept apart in the stream: that is what is looked for.
+        # After the trunk the stream does not isolate a step that raises: such steps are searched here.
         behind = replace(above, quarantines=False)
         flows: dict[str, Flow] = {}
         for name in self.plan.nodes:
@@ -199,7 +199,7 @@ class Examination:
         return flows
 
     def _blamed(self, part: Stretch, error: BaseException) -> Iterator[Poison]:
-        """The records of one line that fail: the one that is there, or some of several."""
+        """The failing records of one line: its only record, or some of several."""
         known = {poison.digest for poison in self.found}
         rows = part.of(self._rows[part.source]).select(DIGEST, SPLIT, LINE).distinct().collect()
         rows = [row for row in rows if row[DIGEST] not in known]
@@ -232,13 +232,13 @@ class Examination:
 
 
 def _extents(rows: DataFrame) -> tuple[Extent, ...]:
-    """Where the records of each split lie, in the order in which Spark compares texts."""
+    """The lines of each split, in Spark's order of texts."""
     found = rows.groupBy(SPLIT).agg(F.min(LINE), F.max(LINE)).collect()
     return tuple(sorted((Extent(*row) for row in found), key=lambda extent: extent.split.encode()))
 
 
 def _reason(step: str, error: BaseException) -> str:
-    """In the form that a letter's step is read from."""
+    """In the format from which the step of a dead letter is parsed."""
     ours = translate(error, query="")
     if re.match(BLAMED, ours.what):
         return ours.what[:SHOWN]
@@ -247,8 +247,8 @@ def _reason(step: str, error: BaseException) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without Spark's log lines about errors of expressions."""
-    # Asked for by its own class: a plain logger of that name would break Spark's calls.
+    """Suppress Spark's log lines about errors of expressions."""
+    # Requested by its own class: a plain logger of that name would break Spark's calls.
     logger = PySparkLogger.getLogger(SPARK_LOGGER)
     before, logger.disabled = logger.disabled, True
     try:

@@ -1,4 +1,4 @@
-"""Rows of a batch that was read again: dead letters for the systems they came from, late rows for their sinks."""
+"""Rows of a replayed batch: dead letters for their source systems, late rows for their sinks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rs_assets.topology.topology import Topology
 def send_dead_letters(
     topology: Topology, plan: QueryPlan, wiring: Wiring, log: CheckpointLog, batch_id: int, letters: pa.Table
 ) -> None:
-    """Hand `letters` (rows of the dead-letter table) to the sources that send theirs on."""
+    """Pass `letters` (rows of the dead-letter table) to the sources that forward their dead letters."""
     nodes = [topology[name] for name in plan.sources]
     for node in (n for n in nodes if isinstance(n, Source)):
         reader = reader_of(node, wiring.home)
@@ -32,7 +32,7 @@ def send_dead_letters(
 def stage_late(
     topology: Topology, sinks: Mapping[str, tuple[SinkWriter, BatchMark]], replay: Replay
 ) -> dict[str, Staged]:
-    """Hand each of `sinks` the rows of the batch that were late for the step before it."""
+    """Stage for each of `sinks` the rows of the batch that were late for its input step."""
     return {
         name: writer.stage(replay.rows_late_for(topology[name].inputs[0]), mark)
         for name, (writer, mark) in sinks.items()

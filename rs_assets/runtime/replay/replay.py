@@ -1,4 +1,4 @@
-"""Reading a batch again, with the address of every record: to write dead letters, and to find what failed."""
+"""Reads a batch again, with the position of every record: to write dead letters, and to find failing records."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CAME_LATE = {
 
 @dataclass(frozen=True, slots=True)
 class Wired:
-    """A batch that was wired again: the flows down to the first state, the bad rows of each gate, and the late ones.
+    """A batch that was wired again: the flows up to the first state, the bad rows of each gate, and the late rows.
 
     `late_rows` are those of each step, with all fields that the wiring keeps.
     """
@@ -52,7 +52,7 @@ class Wired:
 
 @dataclass(frozen=True)
 class Replay:
-    """One batch of a query, wired again over a bounded read of the same input, once for all that is asked of it."""
+    """One batch of a query, wired again over a bounded read of the same input, once for all its uses."""
 
     topology: Topology
     plan: QueryPlan
@@ -61,10 +61,10 @@ class Replay:
     batch_id: int
 
     def letters(self, *, clean: frozenset[str], late: bool, namespace: str, job: str, generation: int) -> pa.Table:
-        """The bad and late records of the batch as rows of the dead-letter table, but for what another query tells.
+        """The bad and late records of the batch as dead letters, except for those that another query writes.
 
-        Each gate is a pass over the batch. Those that are known to be `clean` are spared, and with `late` false those
-        for late rows.
+        Each gate is a pass over the batch. Those known to be `clean` are skipped, and with `late` false those for late
+        rows.
         """
         refused = [each for each in self._wired.dead if each.step not in clean]
         told = (*refused, *self._wired.late) if late else refused
@@ -82,17 +82,17 @@ class Replay:
         return sum(each.rows.count() for each in self._wired.late)
 
     def rows_late_for(self, step: str) -> DataFrame:
-        """The rows that were late for `step`, as a table of late rows has them."""
+        """The rows that were late for `step`, as in a table of late rows."""
         return late_rows(self._wired.late_rows[step])
 
     def first_bad(self) -> BadRecordError | None:
-        """The first record that cannot be used, with its address; None if all can."""
+        """The first record that cannot be used, with its position; None if all can."""
         for dead in self._wired.dead:
             row = dead.rows.orderBy(SPLIT, LINE).limit(1).collect()
             if row:
                 return BadRecordError(
                     f"a record cannot be used: {row[0][REASON]}",
-                    remedy="mend the input, or choose bad_records='dead_letter' or 'skip'",
+                    remedy="correct the input, or choose bad_records='dead_letter' or 'skip'",
                     step=step_of(dead.step),
                     split=row[0][SPLIT],
                     line=row[0][LINE],
@@ -102,10 +102,10 @@ class Replay:
         return None
 
     def failing(self, translate: Callable[[BaseException], RsError]) -> RsError | None:
-        """The error of a Python step, raised again with the record's address; None if the batch runs through."""
+        """The error of a Python step, raised again with the record's position; None if the batch succeeds."""
         for node in self.plan.nodes:
             flow = self._wired.flows.get(node)
-            # A map that is compiled in part runs its function at once: nothing waits there.
+            # A partly compiled map runs its function immediately: it never waits.
             if flow is None or not (flow.waiting or function_of(self.topology[node])):
                 continue
             try:
@@ -135,7 +135,7 @@ class Replay:
             if self.plan.behind_state(self.topology, name) and not root:
                 continue
             if not self.plan.stateful and name in self.plan.sinks:
-                # Python steps wait for somebody who wants their frame; only then their gate is met.
+                # Python steps are compiled when their frame is first used; only then their gate is reached.
                 _ = [flows[i].df for i in node.inputs]
                 continue
             flows[name] = COMPILE[type(node)](wiring, node, tuple(flows[i] for i in node.inputs if i in flows))
@@ -146,7 +146,7 @@ class Replay:
         return Wired(flows, gates.dead, late, came_late)
 
     def _late(self, step: str, rows: DataFrame) -> DataFrame:
-        """Those of `rows` that were late for `step`, and as PASSED the watermark that refused them."""
+        """Those of `rows` that were late for `step`, with the watermark that rejected them as PASSED."""
         node, passed = self.topology[step], F.lit(self._passed(step))
         late = LATE[type(node)](node, passed)
         if PASSED in rows.columns:
@@ -154,9 +154,9 @@ class Replay:
         return rows.filter(late).withColumn(PASSED, passed)
 
     def _passed(self, step: str) -> datetime:
-        """The watermark by which Spark judges rows of `step`: of a chain that of the batch before.
+        """The watermark by which Spark judges rows of `step`: in a chain that of the previous batch.
 
-        What the steps before it hold back, and what it waits for their rows, is taken off.
+        Delays of earlier steps, and the time that it waits for their rows, are subtracted.
         """
         chained = len(self.plan.states) > 1
         offsets = self.log.offsets(self.batch_id - 1) if chained else self._offsets()
@@ -180,7 +180,7 @@ class Replay:
         return self.wiring.policy
 
     def _letter(self, dead: Dead, offsets: BatchOffsets, namespace: str, job: str, generation: int) -> DataFrame:
-        # Fused steps share a gate; the reason names the one that raised.
+        # Fused steps share a gate; the reason names the step that raised.
         by = F.lit(dead.step) if dead.late else refusing_step(step_of(dead.step))
         shared = frozenset() if dead.late else self.plan.shared(self.topology)
         told = dead.rows.filter(~by.isin(*shared)) if shared else dead.rows
@@ -201,5 +201,5 @@ class Replay:
 
 
 def batch_clock(offsets: BatchOffsets) -> Callable[[], Column]:
-    """The clock of the batch as Spark wrote it down, so that a replay judges as the first pass did."""
+    """The clock of the batch as Spark recorded it, so that a replay gives the same result as the first pass."""
     return lambda: F.lit(offsets.started)

@@ -1,1 +1,1 @@
-"""What `run()` and `start()` do: triggers, stops, quarantine, idle clocks."""
+"""Implements `run()` and `start()`: triggers, stops, quarantine, idle clocks."""

@@ -1,4 +1,4 @@
-"""Time goes on while input does not: windows by arrival time fire, and a silent side of a join is not waited for."""
+"""Advances time without input: windows by arrival time fire, and idle sides of a join are not waited for."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from rs_assets.operators.window.event_time import END_OF_TIME
 from rs_assets.runtime.batch.query import QueryRun
 from rs_assets.topology.nodes.window import WindowAggregate
 
-# A tenth of a window late is soon enough, and a control row costs a batch. But nobody waits days for a month.
+# A tenth of the window is a short enough delay, and a control row costs a batch. The maximum is for very long windows.
 PARTS = 10
 SHORTEST, LONGEST = timedelta(milliseconds=200), timedelta(minutes=10)
 
 
 @dataclass(slots=True)
 class IdleClock:
-    """Moves the watermark of arrival-time windows to the clock while a query is idle and has windows open.
+    """Moves the watermark of arrival-time windows to the clock while a query is idle and has open windows.
 
-    Event-time windows are left alone: only their events know how late it is.
+    Event-time windows are not affected: only their events determine event time.
     """
 
     queries: tuple[QueryRun, ...]
@@ -33,7 +33,7 @@ class IdleClock:
 
     @classmethod
     def over(cls, queries: Iterable[QueryRun], failures: BackgroundFailures | None = None) -> IdleClock:
-        """A clock for those of `queries` that aggregate by arrival time; it runs once it is started."""
+        """A clock for those of `queries` that aggregate by arrival time; it runs after `start`."""
         found = [(q, node.window) for q in queries if (node := _arrival_window(q)) is not None]
         lengths = [window.longest for _, window in found]
         tick = min(max(min(lengths, default=SHORTEST) / PARTS, SHORTEST), LONGEST)
@@ -42,7 +42,7 @@ class IdleClock:
     def start(self) -> None:
         """Begin, on a thread of its own, if there is anything to do."""
         if self.queries:
-            effect = "windows that nothing arrives for stay open"
+            effect = "windows without new rows stay open"
             loop = PeriodicTask(
                 self._look, name="rs-idle-clock", every=self.tick, failures=self.failures, effect=effect
             )
@@ -69,17 +69,17 @@ def _arrival_window(query: QueryRun) -> WindowAggregate | None:
 
 @dataclass(slots=True)
 class IdleSplits:
-    """Lets go of splits that have fallen silent, where no batch comes that would."""
+    """Releases idle splits if no batch comes that would do so."""
 
     queries: tuple[QueryRun, ...]
 
     @property
     def shortest(self) -> timedelta | None:
-        """The shortest time after which a split is silent; None if no query waits for splits."""
+        """The shortest idle timeout of a split; None if no query waits for splits."""
         return min((query.work.marks.by_split.idle_timeout for query in self.queries if query.work.marks), default=None)
 
     def look(self) -> None:
-        """Look once at all queries; a control row is sent where event time may go on."""
+        """Check all queries once; a control row is sent if event time may advance."""
         for query in self.queries:
             at = query.work.marks.due() if query.work.marks is not None else None
             if at is not None:
@@ -88,11 +88,11 @@ class IdleSplits:
 
 @dataclass(slots=True)
 class IdleSides:
-    """Moves the watermark of a side that had no rows for `timeout` to those of the sides of its query that had some.
+    """Moves the watermark of a side that had no rows for `timeout` to those of the other sides of its query.
 
-    Spark's watermark is that of the side which is behind, so that a silent one would hold back all others. It goes by
-    their event time and not by the clock: rows of the silent side that come later are late only behind what the others
-    have come to. `now` gives seconds that never go back.
+    Spark's watermark is that of the slowest side, so an idle one would hold back all others. It moves by their event
+    time and not by the clock: later rows of the idle side are late only if they are older than the progress of the
+    others. `now` gives seconds that never go back.
     """
 
     queries: tuple[QueryRun, ...]
@@ -101,16 +101,16 @@ class IdleSides:
     _began: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """A side that gets no row at all is silent from now on."""
+        """A side without any rows is idle from now on."""
         self._began = self.now()
 
     def look(self) -> None:
-        """Look once at all queries; a control row is sent for each silent side that is behind the others."""
+        """Check all queries once; a control row is sent for each idle side that lags behind the others."""
         for query in self.queries:
             heard = {gate: self._heard(query, sources) for gate, sources in query.plan.feeding(query.topology).items()}
             silent = self._silent(heard)
             others = heard.keys() - silent
-            # How far a side has come that had no row since the start, nobody knows.
+            # The progress of a side without rows since the start is unknown.
             if silent and others and others <= query.work.reached.keys():
                 self._let_go(query, silent, others)
 
@@ -129,5 +129,5 @@ class IdleSides:
         return frozenset(gate for gate, at in heard.items() if at < until)
 
     def _heard(self, query: QueryRun, sources: Iterable[str]) -> float:
-        """When one of `sources` had rows last, at the earliest the start."""
+        """The time of the last row of `sources`, at the earliest the start."""
         return max((query.work.heard.get(source, self._began) for source in sources), default=self._began)

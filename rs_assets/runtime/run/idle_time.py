@@ -1,4 +1,4 @@
-"""Event time goes on with the wall clock while nothing comes, for those who wish it."""
+"""Advances event time with the wall clock while there is no input, if requested."""
 
 from __future__ import annotations
 
@@ -14,26 +14,25 @@ from rs_assets.topology.nodes.timed import Side, TimedState
 
 @dataclass(slots=True)
 class IdleTime:
-    """Lets the event time of a query that had no rows for `timeout` go on as the wall clock does.
+    """Advances the event time of a query without rows for `timeout` with the wall clock.
 
-    So its windows close as they would if time had gone on in the input. Rows that come later, and lie behind the
-    watermark by then, are late. A query without state, or one that never had a row, is left alone. `now` gives seconds
-    that never go back.
+    So its windows close as if time had advanced in the input. Later rows before the watermark of that time are late. A
+    query without state, or one that never had a row, is not affected. `now` gives seconds that never go back.
     """
 
     queries: tuple[QueryRun, ...]
     timeout: timedelta
     now: Callable[[], float] = time.monotonic
     _began: float = field(init=False)
-    # For each query when it was heard of last, and its watermark when that began to be long ago.
+    # For each query the time of its last row, and its watermark when the query became idle.
     _reached: dict[str, tuple[float, datetime]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """A query that gets no row at all is silent from now on."""
+        """A query without any rows is idle from now on."""
         self._began = self.now()
 
     def look(self) -> None:
-        """Look once at all queries; a control row is sent for each that is silent and has state."""
+        """Check all queries once; a control row is sent for each that is idle and has state."""
         for query in self.queries:
             heard = max(query.work.heard.values(), default=self._began)
             silence = timedelta(seconds=self.now() - heard)
@@ -56,7 +55,7 @@ class IdleTime:
         return planned.watermark if planned is not None else None
 
     def _sides(self, query: QueryRun) -> list[Side]:
-        """The inputs with event times; arrival time goes on by itself."""
+        """The inputs with event times; arrival time advances by itself."""
         roots = (query.topology[name] for name in query.plan.roots)
         timed = [node for node in roots if isinstance(node, TimedState) and node.goes_by_time]
         return [side for node in timed for side in node.sides if side.time_field]

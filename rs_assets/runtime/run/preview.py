@@ -1,4 +1,4 @@
-"""The rows that one step gives for the first records of the input: nothing of it stays."""
+"""The rows of one step for the first records of the input; nothing is stored."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rs_assets.topology.topology import Topology
 
 
 def preview(topology: Topology, records: int, driver: SparkDriver) -> Mapping[str, list[Record]]:
-    """What each sink would get of the first `records` of each source, to the end of all windows."""
+    """The rows of each sink for the first `records` of each source, to the end of all windows."""
     if records < 1:
         raise TopologyError("a preview needs at least one record")
     with scratch_folder("rs-preview-") as folder:
@@ -63,7 +63,7 @@ def _array(node: ArraySource, records: int, folder: Path) -> Node:  # noqa: ARG0
 
 
 def _files(node: FileSource, records: int, folder: Path) -> Node:
-    """The first lines, whole ones, in the order of the files' names; lines under the same header make one file."""
+    """The first lines, unabridged, by file name; lines with the same header make one file."""
     place = folder / f"records of {node.name}"
     if node.format == "parquet":
         pq.write_table(ds.dataset(existing_files(node.path), format="parquet").head(records), place)
@@ -78,7 +78,7 @@ def _files(node: FileSource, records: int, folder: Path) -> Node:
 
 
 def _delta(node: DeltaSource, records: int, folder: Path) -> Node:
-    """The first rows of the table as it is now, as a file of Parquet."""
+    """The first rows of the table as it is now, as a Parquet file."""
     table = None if node.changes else open_table(path := Home.default().table(node.namespace, node.table))
     if table is None:
         raise _not_alone(node)
@@ -88,7 +88,7 @@ def _delta(node: DeltaSource, records: int, folder: Path) -> Node:
 
 
 def _first_lines(node: FileSource, records: int) -> Mapping[bytes, list[bytes]]:
-    """By header, or all under none; ConfigurationError for a file that is not there, SourceReadError for a header."""
+    """By header, or all under none; ConfigurationError for a missing file, SourceReadError for a header."""
     with_header = node.format == "csv" and node.header
     found: dict[bytes, list[bytes]] = {}
     left = records
@@ -97,7 +97,7 @@ def _first_lines(node: FileSource, records: int) -> Mapping[bytes, list[bytes]]:
     for file in existing_files(node.path, follow=node.tail):
         head = first_line(LineRange(file=str(file), split=file.name)) if with_header else None
         if head:
-            # The short files have other names than those that the error should tell.
+            # Checked here, since the error should name the original file.
             check_header(file, node.schema)
         header, skipped = (head.text + b"\n", head.number) if head else (b"", 0)
         with opened(file) as content:

@@ -1,4 +1,4 @@
-"""Going on after a batch that failed on some of its records: find them, keep them out, compute the batch again."""
+"""Continues after a batch that failed on some of its records: find them, exclude them, compute the batch again."""
 
 from __future__ import annotations
 
@@ -23,19 +23,18 @@ from rs_assets.runtime.translate import translate
 if TYPE_CHECKING:
     from rs_assets.runtime.job.session import JobSession
 
-# How often the watcher looks for a query that has failed.
+# How often the watcher checks for failed queries.
 LOOK = timedelta(seconds=0.1)
 
 
 def go_on(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> bool:
     """Whether `query`, which a batch has ended, runs again without the records on which it failed.
 
-    To be called on the Spark driver's thread. A query for which no Python worker could be started, or whose batch has
-    another plan now, runs again as it was, and one that was misread with whole records, from then on.
-    The records are in the manifest before the batch is tried again; a crash before that leaves nothing behind, and the
-    next start finds them once more. False leaves the query as it ended: nothing to blame was found, or more than
-    `RunOptions.max_poisons` records of the batch, which tells of a fault of the pipeline. Of that the failure gets the
-    first record's address.
+    Called on the Spark driver's thread. A query for which no Python worker could be started, or whose batch has a new
+    plan, runs again unchanged, and a misread one with whole records from then on. The records are in the manifest
+    before the batch is tried again; after a crash before that the next start finds them again. False leaves the query
+    ended: no record was found to be at fault, or more than `RunOptions.max_poisons` records of the batch, which
+    indicates a fault of the pipeline; the failure then gets the position of the first record.
     """
     if query.misread or query.planned_anew or query.starved:
         query.restarts_left -= query.starved
@@ -50,7 +49,7 @@ def go_on(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> b
     query.given_up = True
     query.stop()
     if not query.work.untouched(batch_id):
-        # What a sink or the dead letters have was computed with every record that is still there.
+        # Output in a sink or the dead-letter table was computed with every remaining record.
         return False
     before = [p for p in session.facts(query.plan).poisons if p["batch"] == batch_id]
     most = session.options.max_poisons - len(before)
@@ -58,7 +57,7 @@ def go_on(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> b
         with closing(_examination(query, batch_id).poisons()) as poisons:
             found = list(islice(poisons, most + 1))
     except RsError:
-        # The batch cannot be read again, or the machine is in trouble: what ended the query says more.
+        # The batch cannot be read again, or the machine has a problem: the original failure is more useful.
         return False
     if len(found) > most:
         query.failure = _too_many(failure, found[0], most=session.options.max_poisons)
@@ -70,13 +69,13 @@ def go_on(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> b
 
 
 def _read_whole(query: QueryRun) -> None:
-    """Read whole records where the last batch was misread; nothing changes where it was not."""
+    """Read whole records where the last batch was misread; other sources are unchanged."""
     plain = (name for name in query.work.wiring.pruned if query.work.watches[name].plain() is not None)
     query.work.wiring = replace(query.work.wiring, pruned=frozenset(plain))
 
 
 def process_all(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> None:
-    """Wait until `query` has processed all that is there now, whatever it takes; raises what ends it for good."""
+    """Wait until `query` has processed all current input, with restarts; raises its final failure."""
     while True:
         try:
             return query.process_all()
@@ -87,7 +86,7 @@ def process_all(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]
 
 
 def restart(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> None:
-    """Wire a query that has ended once more, with what the manifest says now, and start it."""
+    """Wire an ended query again, with the current manifest, and start it."""
     query.work.wiring = replace(query.work.wiring, poisons=poisons_of(session, query.plan))
     query.flows.clear()
     # Its trackers have seen the batch that comes again.
@@ -104,14 +103,14 @@ def _examination(query: QueryRun, batch_id: int) -> Examination:
 
 
 def _keep(session: JobSession, query: QueryRun, found: Iterable[Poison], batch_id: int) -> None:
-    """Make `found` durable, and note it in the catalog."""
+    """Make `found` durable, and record it in the catalog."""
     found = list(found)
     rows = [{"batch": batch_id, **{k: asdict(p)[k] for k in ("source", "digest", "reason")}} for p in found]
     folder = session.folders[query.plan.name]
 
     def with_poisons(manifest: Manifest) -> Manifest:
         facts = manifest.queries[folder]
-        # Those of the batch are the last ones, and not more than may stay.
+        # Those of the batch are the last ones, and no more than may be kept.
         poisons = (*facts.poisons, *rows)[-session.options.max_poisons :]
         return manifest.with_query(folder, replace(facts, poisons=poisons))
 
@@ -129,9 +128,9 @@ def _keep(session: JobSession, query: QueryRun, found: Iterable[Poison], batch_i
 
 
 def _too_many(failure: RsError, first: Poison, *, most: int) -> RsError:
-    """`failure` with the address of the first record, and why it was not put into quarantine."""
+    """`failure` with the position of the first record, and why it was not quarantined."""
     facts = {**failure.facts, "step": first.step, "split": first.split, "line": first.line}
-    remedy = f"mend the step: more than {most} records of the batch fail, too many for the quarantine"
+    remedy = f"correct the step: more than {most} records of the batch fail, too many for the quarantine"
     made = type(failure)(failure.what, remedy=remedy, **facts)
     made.__cause__ = failure.__cause__
     return made
@@ -139,20 +138,20 @@ def _too_many(failure: RsError, first: Poison, *, most: int) -> RsError:
 
 @dataclass(slots=True)
 class Warden:
-    """Watches the queries of a started pipeline on a thread of its own, and lets those go on that can."""
+    """Watches the queries of a started pipeline on a thread of its own, and restarts those that can continue."""
 
     session: JobSession
     trigger: Mapping[str, Any]
     _loop: PeriodicTask | None = None
 
     def start(self) -> None:
-        """Begin to look for queries that have ended and may go on."""
-        effect, failures = "a batch that failed was not looked into", self.session.failures
+        """Begin to check for ended queries that can continue."""
+        effect, failures = "a failed batch was not examined", self.session.failures
         loop = PeriodicTask(self._look, name="rs-quarantine", every=LOOK, failures=failures, effect=effect)
         self._loop = loop.start()
 
     def stop(self) -> None:
-        """No query is started any more by calls that come after this one; may be called twice."""
+        """No query is started after this call; may be called twice."""
         if self._loop is not None:
             self._loop.stop()
 
@@ -163,7 +162,7 @@ class Warden:
 
     def _look_after(self, query: QueryRun) -> None:
         def look(_: SparkSession) -> None:
-            # Asked on the thread that also stops the queries, so that none comes to life behind a stop.
+            # Checked on the thread that also stops the queries, so that none is started after a stop.
             if self._loop is not None and not self._loop.stopping:
                 go_on(self.session, query, self.trigger)
 

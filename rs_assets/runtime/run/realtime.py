@@ -1,7 +1,7 @@
-"""A pipeline in Spark's real-time mode: each record goes through at once, and offsets are written every few seconds.
+"""A pipeline in Spark's real-time mode: each record is processed at once, and offsets are written every few seconds.
 
-There are no batches of ours in it: Spark's own sink sends the records, at least once, and the catalog is filled from
-Spark's log when the pipeline stops, or at the next start.
+It has no batches of ours: Spark's own sink sends the records, at least once, and the catalog is completed from Spark's
+log when the pipeline stops, or at the next start.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from rs_assets.topology.topology import Topology
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-# Spark takes no less; it is the time between two commits of offsets, not what a record waits.
+# Spark's minimum; it is the time between two commits of offsets, not the delay of a record.
 SHORTEST = timedelta(seconds=5)
 LOOK_S = 0.5
-# How often the brokers are asked what became of the topics.
+# How often the brokers are asked about the topics.
 TOPICS_EVERY_S = 5.0
 
 
 def start_real_time(topology: Topology, options: RunOptions) -> RealTimePipeline:
     """Start `topology` in real-time mode.
 
-    TopologyError names the step that forbids it, ConfigurationError a session with fewer slots than partitions.
+    TopologyError for an unsupported step, ConfigurationError for a session with fewer slots than partitions.
     """
     check_real_time(topology)
     session = opened(_unlimited(topology), options)
@@ -83,7 +83,7 @@ class RealTimePipeline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop; by an error it ends, and it is not a wish that it stays so."""
+        """Stop; after an error it only ends, and its desired state stays running."""
         (self.stop if kind is None or issubclass(kind, KeyboardInterrupt) else self.end)()
 
     @property
@@ -92,7 +92,7 @@ class RealTimePipeline:
         return not self._ended.is_set()
 
     def status(self) -> dict[str, Any]:
-        """What Spark says of the query, and the sums so far."""
+        """Spark's status of the query, and the sums so far."""
         progress = self.session.options.driver.call(lambda _: self.spark_query.lastProgress)
         made = orjson.loads(progress.json) if progress is not None else {}
         return {"query": made, **self.report().as_dict()}
@@ -108,7 +108,7 @@ class RealTimePipeline:
         return self.session.report()
 
     def await_termination(self, timeout_s: float | None = None, *, stop: threading.Event | None = None) -> bool:
-        """Wait until it ends; False if `timeout_s` or `stop` came first. Raises what ended it."""
+        """Wait until it ends; False if `timeout_s` or `stop` came first. Raises its failure."""
         waited = 0.0
         while not self._ended.wait(LOOK_S):
             waited += LOOK_S
@@ -119,13 +119,13 @@ class RealTimePipeline:
         return True
 
     def stop(self, *, drain: bool = True, patience_s: float = 60) -> RunReport:  # noqa: ARG002  as a started pipeline
-        """Stop at once; what was sent since the last commit of offsets is sent again by the next start."""
+        """Stop at once; records sent since the last commit of offsets are sent again by the next start."""
         if not self._closed and requests.asked(self.session.folder, "stop") is None:
             self.session.stop_wished()
         return self.end()
 
     def end(self) -> RunReport:
-        """Stop as `stop` does, while it is still wished that the stream runs on."""
+        """Stop as `stop` does, while the desired state stays running."""
         if self._closed:
             return self.session.report()
         self._closed = True
@@ -138,7 +138,7 @@ class RealTimePipeline:
             self.session.close()
 
     def watch(self) -> None:
-        """Gather what Spark reports, and end if the lease is lost, somebody asks for it, or the query has failed."""
+        """Collect Spark's reports, and end if the lease is lost, a stop is requested, or the query has failed."""
         while not self._ended.wait(LOOK_S):
             try:
                 self.session.held.check()
@@ -152,7 +152,7 @@ class RealTimePipeline:
                 self._ended.set()
 
     def _look_at_topics(self) -> None:
-        """Raise for topics that were made again or have lost what was not read, and for partitions without a slot."""
+        """Raise for topics that were recreated or have lost unread records, and for partitions without a slot."""
         if time.monotonic() - self._asked < TOPICS_EVERY_S:
             return
         self._asked = time.monotonic()
@@ -187,7 +187,7 @@ class RealTimePipeline:
 
 
 def _unlimited(topology: Topology) -> Topology:
-    """The pipeline without limits of batches, which real-time mode has not."""
+    """The pipeline without batch limits, which real-time mode does not support."""
     return replace(topology, nodes=tuple(n.unlimited() if isinstance(n, Source) else n for n in topology))
 
 
@@ -212,11 +212,11 @@ def _started(session: JobSession, query: QueryRun) -> StreamingQuery:
     (sink,) = session.topology.sinks
     assert isinstance(sink, KafkaSink)  # noqa: S101  checked before
     rows = query.flows[sink.name].df
-    # A batch lasts: what Spark takes for the clock is the time at which it began.
+    # A batch lasts: Spark's clock in it is its start time.
     made = timed(records(rows, as_named(sink.shape, rows.columns), step=sink.name))
     options = {f"kafka.{name}": value for name, value in intercepted(sink.options).items()}
     interval = max(session.options.interval, SHORTEST)
-    # PySpark's types do not know the newest trigger yet.
+    # PySpark's types do not have the newest trigger yet.
     trigger: Any = {"realTime": f"{interval // timedelta(milliseconds=1)} milliseconds"}
     writer = (
         made.writeStream.format("kafka")

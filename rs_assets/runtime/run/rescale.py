@@ -1,7 +1,6 @@
-"""Rescaling: the state of a pipeline in another number of partitions, with nothing lost and nothing twice.
+"""Rescaling: changes the number of partitions of a pipeline's state, without loss or duplicates.
 
-The number that is being changed to stands in the manifest until every query has it, so a rescale that is cut short is
-finished by the next start.
+The target number is in the manifest until every query has it, so an interrupted rescale is completed by the next start.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run.run import run_wired, wire_all
 from rs_assets.topology.topology import Topology
 
-# More partitions than this are no scaling but a mistake: each is a RocksDB with files and memory of its own.
+# More partitions than this are a mistake: each is a RocksDB with its own files and memory.
 MOST_PARTITIONS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescaleReport:
-    """What a rescale did; `state_rows` are by query, equal before and after."""
+    """The report of a rescale; `state_rows` are by query, equal before and after."""
 
     pipeline: str
     before: int
@@ -34,8 +33,8 @@ class RescaleReport:
 def rescale(topology: Topology, partitions: int, options: RunOptions | None = None) -> RescaleReport:
     """Drain the pipeline, rewrite its state in `partitions` partitions, and leave it stopped.
 
-    ConfigurationError for a number that is none and for steps whose state cannot be spread anew; PipelineBusyError if
-    it runs; CheckpointError if rows or sums over the state differ afterwards, which leaves the state as it was.
+    ConfigurationError for an invalid number and for steps whose state cannot be redistributed; PipelineBusyError if it
+    runs; CheckpointError if rows or sums over the state differ afterwards, which leaves the state unchanged.
     """
     options = options or RunOptions()
     began = datetime.now(UTC)
@@ -43,7 +42,7 @@ def rescale(topology: Topology, partitions: int, options: RunOptions | None = No
     with opened(topology, options) as session:
         options.driver.call(lambda spark: wire_all(session, spark))
         before = session.manifest.partitions
-        # What a crash left half done is done first: state moves between two batches only.
+        # An incomplete batch of a crash is completed first: state moves between two batches only.
         run_wired(session, finish=False, stop=threading.Event())
         session.manifest = replace(session.manifest, rescaling=partitions)
         session.save()
@@ -60,13 +59,13 @@ def rescale(topology: Topology, partitions: int, options: RunOptions | None = No
 
 
 def check_partitions(topology: Topology, partitions: int) -> None:
-    """ConfigurationError for a number of partitions that is none, and for state that cannot be spread anew."""
+    """ConfigurationError for an invalid number of partitions, and for state that cannot be redistributed."""
     if not isinstance(partitions, int) or isinstance(partitions, bool) or not 1 <= partitions <= MOST_PARTITIONS:
-        raise ConfigurationError(f"{partitions!r} is no number of partitions", remedy=f"use 1 to {MOST_PARTITIONS}")
+        raise ConfigurationError(f"{partitions!r} is not a number of partitions", remedy=f"use 1 to {MOST_PARTITIONS}")
     fixed = [node.name for node in topology if node.stateful and not node.rescalable]
     if fixed:
         raise ConfigurationError(
-            f"the state of {', '.join(fixed)} cannot be spread over other partitions",
+            f"the state of {', '.join(fixed)} cannot be redistributed over other partitions",
             remedy="begin a new generation with another number (--new-generation)",
             pipeline=topology.name,
         )

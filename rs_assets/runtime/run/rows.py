@@ -1,4 +1,4 @@
-"""Steps without state over a table: what a query computes of each row, without a query."""
+"""Stateless steps over a table: the rows that a query computes from each row, without a query."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ Given = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def computed(driver: SparkDriver, topology: Topology, given: Given) -> list[Record]:
-    """The rows that come to the only sink of `topology`, in their order, if its sources have those of `given`.
+    """The rows at the only sink of `topology`, in their order, if its sources have the rows of `given`.
 
-    No step may keep state. Nothing is written. What a function raises is the error that would end a query.
+    No step may keep state. Nothing is written. An error of a function is the error that would end a query.
     """
     return driver.call(lambda spark: _computed(spark, topology, given))
 
@@ -68,7 +68,7 @@ def _computed(spark: SparkSession, topology: Topology, given: Given) -> list[Rec
 
 
 def _frame(wiring: Wiring, source: Source, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
-    """The rows of a source as a frame of its schema, with a REASON that is null: they were checked."""
+    """The rows of a source as a frame of its schema, with a null REASON: they were checked."""
     schema = declared_schema(wiring, source)
     table = to_table(rows, to_arrow_schema(schema, timezone="UTC"))
     return wiring.spark.createDataFrame(table, schema).withColumn(REASON, F.lit(None).cast("string"))

@@ -1,4 +1,4 @@
-"""Running a pipeline to the end of its input, and starting it for good."""
+"""Runs a pipeline to the end of its input, or starts it as a continuous stream."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from rs_assets.runtime.run.running import RunningPipeline
 from rs_assets.runtime.run.stopping import drain_and_stop
 from rs_assets.topology.topology import Topology
 
-# How long a run waits for the end of its queries before it looks for a failure or a stop, in seconds.
+# How often a run checks its queries for an end, a failure or a stop, in seconds.
 LOOK_S = 0.2
-# A file that is younger than this when a run begins may be left for the next one.
+# Files younger than this at the beginning of a run may be left for the next one.
 GRACE_MS = 2_000
 
 
@@ -47,7 +47,7 @@ def wire_all(session: JobSession, spark: SparkSession) -> None:
 
 
 def run_wired(session: JobSession, *, finish: bool | None = None, stop: threading.Event | None = None) -> RunReport:
-    """Run the wired queries to the end of what there is; `stop` ends them early, between two batches.
+    """Run the wired queries to the end of the current input; `stop` ends them early, between two batches.
 
     `finish` None means: fire all windows if the topology is bounded.
     """
@@ -72,7 +72,7 @@ def run_wired(session: JobSession, *, finish: bool | None = None, stop: threadin
 
 
 def _await_shuffles(session: JobSession, plans: Sequence[QueryPlan]) -> None:
-    """See that `plans` can read all that the queries before them have written."""
+    """Make sure that `plans` can read all rows that earlier queries have written."""
     for name in {name for plan in plans for name in plan.sources}:
         reader = session.reader(name)
         if isinstance(reader, EventuallyVisible):
@@ -103,7 +103,7 @@ def _stopped(stop: threading.Event | None) -> bool:
 
 
 def _until_caught_up(session: JobSession, queries: Sequence[QueryRun], stop: threading.Event | None) -> None:
-    """Run the queries over what there is now; all at once, they share Spark's cores."""
+    """Run the queries over the current input, concurrently: they share Spark's cores."""
     driver = session.options.driver
     if _stopped(stop):
         return

@@ -1,4 +1,4 @@
-"""A pipeline that has been started and runs until somebody stops it."""
+"""A pipeline that has been started and runs until it is stopped."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from rs_assets.runtime.run.stopping import drain_and_stop
 from rs_assets.runtime.upkeep.state import snapshot_state
 from rs_assets.runtime.upkeep.travel import savepoint
 
-# How often the watcher looks at the queries, in seconds.
+# How often the watcher checks the queries, in seconds.
 LOOK_S = 0.2
-NOT_FORGOTTEN = "an upkeep job may start the pipeline again, for what it asked for could not be taken back"
-# A commit of the catalog every ten seconds leaves 360 files in between.
+NOT_FORGOTTEN = "an upkeep job may start the pipeline again, because its request could not be withdrawn"
+# A catalog commit every ten seconds leaves 360 files in this time.
 TIDY_EVERY = timedelta(hours=1)
 
 
@@ -46,14 +46,14 @@ class RunningPipeline:
 
     @classmethod
     def over(cls, session: JobSession) -> Self:
-        """The handle of what `session` has wired; nothing runs yet."""
+        """The handle of the queries that `session` has wired; nothing runs yet."""
         clock = IdleClock.over(session.queries.values(), session.failures)
         return cls(session, clock, Warden(session, every(session.options.interval)))
 
     def begin(self) -> Self:
         """Start the queries. If that is interrupted or fails, `end` stops those that run."""
         session = self.session
-        # Requests to a run before this one.
+        # Requests to an earlier run.
         requests.clear(session.folder, "stop")
         requests.clear(session.folder, "resume")
         for query in session.queries.values():
@@ -70,11 +70,11 @@ class RunningPipeline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Drain and stop; by an error it ends, and it is not a wish that it stays so."""
+        """Drain and stop; after an error it only ends, and its desired state stays running."""
         (self.stop if kind is None or issubclass(kind, KeyboardInterrupt) else self.end)()
 
     def status(self) -> dict[str, Any]:
-        """What each query does, and the sums so far."""
+        """The status of each query, and the sums so far."""
         queries = self.session.options.driver.call(lambda _: {n: q.status() for n, q in self.session.queries.items()})
         return {"queries": queries, **self.session.report().as_dict()}
 
@@ -83,7 +83,7 @@ class RunningPipeline:
         return savepoint(self.session.topology, self.session.options, note=note)
 
     def _begin_tasks(self) -> None:
-        """Tidy the catalog, take savepoints and write the state as rows, by the clock and each on its own."""
+        """Tidy the catalog, take savepoints and export the state as rows, each periodically in the background."""
         policy, failures = self.session.options.savepoints, self.session.failures
         tasks: list[tuple[Callable[[], object], str, timedelta, str]] = [
             (partial(tidy, self.session), "rs-catalog", TIDY_EVERY, NOT_TIDY)
@@ -94,15 +94,15 @@ class RunningPipeline:
                 tasks.append((self._write_state, "rs-state", policy.every, NOT_AS_ROWS))
         idle, queries = self.session.options.idle_timeout, tuple(self.session.queries.values())
         if idle is not None:
-            tasks.append((IdleSides(queries, idle).look, "rs-idle-sides", idle / 4, "silent sides hold joins back"))
+            tasks.append((IdleSides(queries, idle).look, "rs-idle-sides", idle / 4, "idle sides hold joins back"))
         splits = IdleSplits(queries)
         if splits.shortest is not None:
             pause = max(splits.shortest / PARTS, SHORTEST)
-            tasks.append((splits.look, "rs-idle-splits", pause, "silent splits hold windows back"))
+            tasks.append((splits.look, "rs-idle-splits", pause, "idle splits hold windows back"))
         close = self.session.options.close_on_idle
         if close is not None:
             look = IdleTime(queries, close).look
-            tasks.append((look, "rs-idle-time", max(close / PARTS, SHORTEST), "windows of silent sources stay open"))
+            tasks.append((look, "rs-idle-time", max(close / PARTS, SHORTEST), "windows of idle sources stay open"))
         for work, name, pause, effect in tasks:
             task = PeriodicTask(work, name=name, every=pause, failures=failures, effect=effect)
             self._tasks.append(task.start())
@@ -127,9 +127,9 @@ class RunningPipeline:
         return self.session.options.driver.call(lambda _: all(q.active or q.goes_on for q in queries))
 
     def await_termination(self, timeout_s: float | None = None, *, stop: threading.Event | None = None) -> bool:
-        """Wait until a query ends or somebody asks for a stop; False if `timeout_s` or `stop` came first.
+        """Wait until a query ends or a stop is requested; False if `timeout_s` or `stop` came first.
 
-        Raises what ended a query.
+        Raises the failure of a query.
         """
         waited = 0.0
         while self.active:
@@ -146,27 +146,27 @@ class RunningPipeline:
     def stop(self, *, drain: bool = True, patience_s: float = 60) -> RunReport:
         """Stop; with `drain` the batches in flight end first, for at most `patience_s` seconds.
 
-        Without it they are given up: the next start computes them again. May be called twice. Dagster does not start
-        the stream again by itself.
+        Without it they are abandoned: the next start computes them again. May be called twice. Dagster does not restart
+        the stream by itself.
         """
         if not self._closed and requests.asked(self.session.folder, "stop") is None:
             self.session.stop_wished()
         return self.end(drain=drain, patience_s=patience_s)
 
     def end(self, *, drain: bool = True, patience_s: float = 60) -> RunReport:
-        """Stop as `stop` does, while it is still wished that the stream runs on: it failed, or makes room."""
+        """Stop as `stop` does, while the desired state stays running: it failed, or makes room."""
         if not self._closed:
             self._closed = True
             try:
                 self._end(patience_s=patience_s if drain else 0)
                 return record(self.session, sealed=False)
             finally:
-                # Whatever fails on the way: a lease that went on beating would keep all other runs out.
+                # Whatever fails before: a lease that is still renewed would keep all other runs out.
                 self.session.close()
         return self.session.report()
 
     def _end(self, *, patience_s: float) -> None:
-        """Drain and stop the queries, then all that runs beside their batches, whatever fails."""
+        """Drain and stop the queries, then all background tasks, whatever fails."""
         with ExitStack() as tasks:
             for task in reversed(self._tasks):
                 tasks.callback(task.stop)
@@ -175,6 +175,6 @@ class RunningPipeline:
                 watchers.callback(self.clock.stop)
                 wish = self.session.wish
                 if requests.asked(self.session.folder, "stop") is None or (wish is not None and wish.stopped):
-                    # Stopped by a person: what an upkeep job asked for before must not start it again.
+                    # Stopped by a person: an earlier request of an upkeep job must not start it again.
                     requests.clear(self.session.folder, "resume")
             drain_and_stop(self.session, patience_s=patience_s)

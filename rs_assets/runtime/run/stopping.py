@@ -1,4 +1,4 @@
-"""Stopping a run between two batches."""
+"""Stops a run between two batches."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 from rs_assets.runtime.job.session import JobSession
 
-# How often a batch in flight is looked at, in seconds.
+# How often a batch in flight is checked, in seconds.
 LOOK_S = 0.05
 
 

@@ -1,4 +1,4 @@
-"""A pipeline over some given rows: nothing of it stays, and neither sources nor sinks are touched."""
+"""A pipeline over given rows: nothing is stored, and neither sources nor sinks are used."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Rows = Iterable[Mapping[str, Any]]
 
 
 def try_rows(topology: Topology, rows: Rows | Mapping[str, Rows], driver: SparkDriver) -> Mapping[str, list[Record]]:
-    """What each sink would get of `rows`, to the end of all windows."""
+    """The rows of each sink for `rows`, to the end of all windows."""
     given = _by_source(topology, rows)
     nodes = tuple(_array(topology, n.name, given[n.name]) if n.name in given else n for n in topology)
     return collected(replace(topology, nodes=nodes), driver)
 
 
 def collected(topology: Topology, driver: SparkDriver) -> Mapping[str, list[Record]]:
-    """Run a topology in a home of its own that goes again, to the end of all windows; what each sink would get."""
+    """Run a topology in a temporary home, to the end of all windows; the rows of each sink."""
     channels: dict[str, MemoryChannel] = {}
 
     def replaced(node: Node) -> Node:
@@ -53,7 +53,7 @@ def _by_source(topology: Topology, rows: Rows | Mapping[str, Rows]) -> Mapping[s
         if len(names) > 1:
             raise TopologyError(
                 f"pipeline {topology.name!r} has several sources: {', '.join(names)}",
-                remedy=f"say whose rows they are: try_({{{names[0]!r}: [...]}})",
+                remedy=f"give the rows by source: try_({{{names[0]!r}: [...]}})",
             )
         return {names[0]: tuple(rows)}
     unknown = [name for name in rows if name not in names]

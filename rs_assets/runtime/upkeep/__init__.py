@@ -1,1 +1,1 @@
-"""Savepoints and the ways back, state as rows, and whose the sinks are."""
+"""Savepoints and rollbacks, state as rows, and the ownership of sinks."""

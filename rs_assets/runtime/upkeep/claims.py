@@ -1,8 +1,8 @@
-"""Which home a pipeline belongs to: each sink is asked who wrote to it last, before the first of them is written to.
+"""The home of a pipeline: each sink is asked for its last writer, before the first of them is written to.
 
-A sink remembers the greatest token of the pipeline's id and, under the pipeline's name, the claim of the start that
-wrote last, a random number. The manifest has the numbers of its own home. So a home that was lost, copied or overtaken
-is told from this one, although each of them counts its tokens from 1.
+A sink stores the greatest token of the pipeline's id and, under the pipeline's name, the claim of the start that wrote
+last, a random number. The manifest has the numbers of its own home. So a home that was lost, copied or overtaken is
+distinguished from this one, although each of them counts its tokens from 1.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from rs_assets.topology.nodes.shuffle import ShuffleWrite
 from rs_assets.topology.nodes.sink import Sink
 from rs_assets.topology.topology import Topology
 
-# A table is brought back from a copy that is at most so many starts old; an older one is taken for another home's.
+# A table may be restored from a copy that is at most this many starts old; an older one counts as another home's.
 CLAIMS_KEPT = 50
 
 
 class Trust(Enum):
-    """On whose word a start takes the sinks for its own."""
+    """The authority by which a start takes over the sinks."""
 
-    # The manifest's, which has the claims that they may remember.
+    # The manifest, which has the claims that they may have stored.
     CLAIMS = auto()
-    # The leases', where the manifest is gone: no other home may have counted further.
+    # The leases, if the manifest is gone: no other home may have greater tokens.
     LEASES = auto()
-    # A person's, who brings the pipeline here: whoever wrote before is fenced off.
+    # A person, who moves the pipeline here: the earlier writer is fenced off.
     PERSON = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """What a start may write with.
+    """The rights of a start to write.
 
-    `generation` is the greatest of the start: for one that goes back that of its own, which no sink knows yet. `seen`
-    has the last claim of each sink, by its stored name. `aliases` are the names of before under which alone some sinks
-    know this pipeline: what begins afresh must go by them, or it would write beside the rows that it replaces.
+    `generation` is the greatest of the start: after a rollback its own new one, which no sink has seen yet. `seen` has
+    the last claim of each sink, by its stored name. `aliases` are the only names under which some sinks know this
+    pipeline: a new generation must use them, or it would write next to the rows that it replaces.
     """
 
     claim: Claim
@@ -53,14 +53,14 @@ class Claimed:
     aliases: Mapping[str, str] = field(default_factory=dict)
 
     def settled(self, manifest: Manifest, sinks: Iterable[str] | None = None) -> Manifest:
-        """`manifest` once `sinks` (stored names; None: all) are this start's, with what they remember now or will."""
+        """`manifest` after `sinks` (stored names; None: all) belong to this start, with their stored and new claims."""
         mine = self.seen.keys() if sinks is None else self.seen.keys() & set(sinks)
         claims = {name: self._newest(name, manifest) for name in mine}
         aliases = {**manifest.aliases, **self.aliases}
         return replace(manifest, token=self.token, claims={**manifest.claims, **claims}, aliases=aliases)
 
     def _newest(self, name: str, manifest: Manifest) -> tuple[int, ...]:
-        """The claims of this home that a sink may remember; an older copy of its table has an older one."""
+        """The claims of this home that a sink may have stored; an older copy of its table has an older one."""
         numbers = (*manifest.claims.get(name, ()), self.seen[name], self.claim.number)
         return tuple(dict.fromkeys(number for number in numbers if number))[-CLAIMS_KEPT:]
 
@@ -75,11 +75,11 @@ def claim_sinks(
     above: int = 0,
     first: bool = False,
 ) -> Claimed:
-    """Ask every sink who wrote last, and take a token above all that they remember, and a claim of this start.
+    """Ask every sink for its last writer, and take a token above all stored ones, and a claim of this start.
 
-    Without the word of the manifest a generation is begun, above those of the sinks, the manifest and `above`. At the
-    `first` start of a pipeline nothing may have been written under its name.
-    CheckpointError, with the other home and what to do, if `trust` does not cover what a sink remembers.
+    Without the authority of the manifest a new generation is begun, above those of the sinks, the manifest and `above`.
+    At the `first` start of a pipeline nothing may have been written under its name. CheckpointError, with the other
+    home and a remedy, if `trust` does not cover the last writer of a sink.
     """
     home = home_name(options)
     asking = Claim(pipeline=topology.name, number=0, home=home)
@@ -92,7 +92,7 @@ def claim_sinks(
         generation = 1 + max(generation, above, *(each.generation for each in asked.values()))
     if trust is Trust.LEASES and fence > lease.token:
         newest = max(asked.values(), key=lambda each: each.token)
-        raise _not_here(f"{topology.name} has no checkpoint any more", topology, options, newest.home)
+        raise _not_here(f"{topology.name} no longer has a checkpoint", topology, options, newest.home)
     lease.outrank(max(fence, manifest.token))
     if lease.taken_over:
         _raise_fences(topology, manifest, lease, options, known=asked)
@@ -110,7 +110,7 @@ def claim_sinks(
 def lost_pipeline(topology: Topology, options: RunOptions) -> str | None:
     """The id of the pipeline that has written to the sinks under this name, None if none has.
 
-    CheckpointError if that were several, or nobody knows which: what they wrote cannot be replaced.
+    CheckpointError if there are several, or an unknown one: their rows cannot be replaced.
     """
     asking = Claim(pipeline=topology.name, number=0)
     asked = _asked(topology, Manifest.new(), options, asking, first=True)
@@ -133,10 +133,10 @@ def home_name(options: RunOptions) -> str:
 def _asked(
     topology: Topology, manifest: Manifest, options: RunOptions, claim: Claim, *, first: bool
 ) -> dict[str, LastWriter]:
-    """What each sink remembers, by the names under which it may know this pipeline."""
+    """The last writer of each sink, by the names under which it may know this pipeline."""
     found: dict[str, LastWriter] = {}
     for node, writer in _fencing(topology, options):
-        # What a shuffle holds of others goes when it is begun.
+        # Rows of others in a shuffle are removed when it is begun.
         begins = isinstance(node, ShuffleWrite) and first
         for name in _names(topology, manifest, node.name):
             mark = BatchMark(manifest.pipeline_id, manifest.generation, name, -1, claim=claim)
@@ -147,9 +147,9 @@ def _asked(
 def _raise_fences(
     topology: Topology, manifest: Manifest, lease: Lease, options: RunOptions, *, known: Mapping[str, LastWriter]
 ) -> None:
-    """Let each sink that remembers this pipeline know the token of the lease, which was taken from a silent driver.
+    """Store the token of the lease, which was taken from a silent driver, in each sink that knows this pipeline.
 
-    That one may be asleep between two looks: where it takes rows back, only a token in the sink stops it.
+    That driver may sleep between two checks: when it rolls rows back, only a token in the sink stops it.
     """
     for node, writer in _fencing(topology, options):
         for name in _names(topology, manifest, node.name):
@@ -159,7 +159,7 @@ def _raise_fences(
 
 
 def _fencing(topology: Topology, options: RunOptions) -> Iterator[tuple[Sink, Fencing]]:
-    """The sinks that remember who wrote last, each with a writer that is closed behind its turn."""
+    """The sinks that store their last writer, each with a writer that is closed after use."""
     for node in topology.sinks:
         assert isinstance(node, Sink)  # noqa: S101  sinks are
         writer = writer_of(node, options.home, topology.namespace)
@@ -172,12 +172,12 @@ def _fencing(topology: Topology, options: RunOptions) -> Iterator[tuple[Sink, Fe
 
 
 def _names(topology: Topology, manifest: Manifest, sink: str) -> set[str]:
-    """The names that a sink may know the step by: as it is stored, and those that were declared to be its old ones."""
+    """The names by which a sink may know the step: its stored name, and its declared former names."""
     return {manifest.stored_name(sink), *(old for old, new in topology.renamed if new == sink)}
 
 
 def _known_by(topology: Topology, manifest: Manifest, asked: Mapping[str, LastWriter]) -> Iterator[tuple[str, str]]:
-    """The outputs that are known by a name of before alone, each with that name."""
+    """The outputs that are known only by a former name, each with that name."""
     here, known = {node.name for node in topology}, {name for name, each in asked.items() if each.claim}
     for node in topology.sinks:
         former = sorted((_names(topology, manifest, node.name) & known) - here)
@@ -194,10 +194,10 @@ def _refuse_strangers(
         if first:
             raise _not_here(f"{topology.name} has not run in this home", topology, options, seen.home, sink=name)
         raise CheckpointError(
-            f"the sinks of {topology.name} were written to since by a start that the checkpoint does not know:"
-            " from another home, from a copy of this one, or by a restore or rewind that was cut off",
-            remedy="go on in that home; or stop it there and rewind the pipeline here, which undoes what was written"
-            f" behind a batch: rs-assets rewind {topology.name} --to BATCH; or restore a savepoint: rs-assets restore"
+            f"the sinks of {topology.name} were written to since by a start that is not in the checkpoint:"
+            " from another home, from a copy of this one, or by an interrupted restore or rewind",
+            remedy="continue in that home; or stop it there and rewind the pipeline here, which undoes the rows written"
+            f" after a batch: rs-assets rewind {topology.name} --to BATCH; or restore a savepoint: rs-assets restore"
             f" {topology.name}; or {_afresh(topology, options)}",
             sink=name,
             written_from=seen.home or None,
@@ -205,17 +205,17 @@ def _refuse_strangers(
 
 
 def _afresh(topology: Topology, options: RunOptions) -> str:
-    """How to begin afresh, and what becomes of the rows that are there."""
+    """A remedy: how to start over, and what happens to the existing rows."""
     staying = [node.name for node, writer in _fencing(topology, options) if isinstance(writer, Beginning)]
     if not staying:
-        return "begin afresh, which replaces them: --new-generation"
-    return f"remove what {', '.join(staying)} holds, which is not replaced, and begin afresh: --new-generation"
+        return "start over, which replaces them: --new-generation"
+    return f"remove the rows of {', '.join(staying)}, which stay otherwise, and start over: --new-generation"
 
 
 def _not_here(what: str, topology: Topology, options: RunOptions, home: str, **facts: object) -> CheckpointError:
     return CheckpointError(
         f"{what}, but its outputs were written from another one",
-        remedy=f"bring it here from its newest savepoint: rs-assets restore {topology.name}; or go on in its own home"
+        remedy=f"restore its newest savepoint here: rs-assets restore {topology.name}; or continue in its own home"
         f" (RS_HOME); or give this pipeline other outputs; or {_afresh(topology, options)}",
         **facts,
         written_from=home or None,

@@ -1,4 +1,4 @@
-"""Which pipeline a home, a savepoint and a name stand for: the pipeline's id decides, never its name alone."""
+"""Identifies the pipeline of a home, a savepoint and a name: the pipeline's id decides, never its name alone."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ LISTED = 5
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A pipeline as the catalog knows it, with the greatest generation that was begun."""
+    """A pipeline in the catalog, with its greatest generation."""
 
     pipeline_id: str
     generation: int
 
 
 def savepoints_of(options: RunOptions) -> SavepointStore:
-    """The store that savepoints go to."""
+    """The store of savepoints."""
     return SavepointStore(options.savepoints.uri or options.home.savepoints)
 
 
 def known_of(options: RunOptions, namespace: str, job: str) -> Known | None:
-    """What the catalog knows of the pipeline, None if it never ran here or the catalog is lost."""
+    """The pipeline in the catalog, None if it never ran here or the catalog is lost."""
     catalog, name = Catalog(options.home.catalog), f"{namespace}.{job}"
     rows = catalog.rows("pipelines", pipeline=name)
     if not rows:
         return None
-    # Not the newest: a clock may have been set back between two of them.
+    # Not the newest: the clock may have been set back between two of them.
     latest = max(rows, key=lambda row: int(row["generation"]))
     went_back = catalog.rows("operations", pipeline=name)
     return Known(latest["pipeline_id"], max(row["generation"] for row in (latest, *went_back)))
 
 
 def readable(options: RunOptions, namespace: str, job: str) -> Manifest | None:
-    """The manifest in this home; a damaged one is none, since bringing it back is what a restore is for."""
+    """The manifest in this home; None if it is damaged, since a restore replaces it."""
     try:
         return manifests.load(options.home.job(namespace, job))
     except CheckpointError:
@@ -51,9 +51,9 @@ def readable(options: RunOptions, namespace: str, job: str) -> Manifest | None:
 
 
 def savepoint_to_restore(topology: Topology, options: RunOptions, savepoint_id: str | None) -> Savepoint:
-    """The savepoint with this id, or the newest of this home's pipeline; CheckpointError for one of another pipeline.
+    """The savepoint with this id, or the newest of this home's pipeline; CheckpointError for another pipeline.
 
-    If this home does not know which of several pipelines of that name it had, a person has to choose.
+    If this home cannot identify its pipeline among several of that name, a person has to choose.
     """
     if savepoint_id is None:
         return newest_savepoint(options, topology.namespace, topology.job)
@@ -64,9 +64,9 @@ def savepoint_to_restore(topology: Topology, options: RunOptions, savepoint_id: 
 
 
 def newest_savepoint(options: RunOptions, namespace: str, job: str) -> Savepoint:
-    """The newest savepoint of the pipeline that this home calls by that name.
+    """The newest savepoint of the pipeline that has this name in this home.
 
-    CheckpointError without one, and with a list if there are some of several pipelines and the home knows none of them.
+    CheckpointError if there is none, and with a list if there are several pipelines and the home knows none of them.
     """
     name, pipeline_id = f"{namespace}.{job}", _pipeline_id(options, namespace, job)
     found = savepoints_of(options).savepoints(namespace, job)
@@ -95,7 +95,7 @@ def newest_of(options: RunOptions, namespace: str, job: str, pipeline_id: str) -
 
 
 def not_lost(topology: Topology, savepoints: Sequence[Savepoint]) -> CheckpointError:
-    """The refusal of a first start in a home that knows nothing of `savepoints`: another home may have been lost."""
+    """The refusal of a first start in a home without records of `savepoints`: another home may have been lost."""
     return CheckpointError(
         f"{topology.name} has not run in this home, but there are savepoints of it:\n    {listed(savepoints)}",
         remedy=f"bring it here: rs-assets restore {topology.name}; or begin another pipeline of that name with"
@@ -114,7 +114,7 @@ def listed(savepoints: Sequence[Savepoint]) -> str:
 
 def _another(name: str, *savepoints: Savepoint) -> CheckpointError:
     return CheckpointError(
-        f"{name} of this home is another pipeline than the one that was saved:\n    {listed(savepoints)}",
+        f"{name} of this home is not the pipeline of the savepoint:\n    {listed(savepoints)}",
         remedy="restore it into a home of its own (RS_HOME, with this store in RS_SAVEPOINTS), or fork it into a job of"
         " another name (rs-assets fork)",
     )

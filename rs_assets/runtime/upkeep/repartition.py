@@ -1,6 +1,6 @@
-"""The state of stopped queries, written anew by Spark in another number of partitions.
+"""Rewrites the state of stopped queries, with Spark, in another number of partitions.
 
-Spark does it as a batch of its own that reads no input. Rows and a sum over their contents must be the same behind it.
+Spark does it as a batch that reads no input. Rows and a sum over their contents must be the same afterwards.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from rs_assets.errors import CheckpointError
 from rs_assets.operators.state.reader import STORE
 from rs_assets.recovery.preflight.state import DEFAULT_STORE
 
-# The column of the partition, which a rescale changes; and the wish for the timers of a processor.
+# The column of the partition, which a rescale changes; and the option for the timers of a processor.
 PARTITION, TIMERS = "partition_id", "readRegisteredTimers"
 
 
 @dataclass(frozen=True, slots=True)
 class StateSum:
-    """What a rescale must not change: how many rows the state has, and a sum over their contents."""
+    """The invariants of a rescale: the number of state rows, and a sum over their contents."""
 
     rows: int
     digest: int
 
 
 def repartition(
-    spark: SparkSession, logs: Mapping[str, CheckpointLog], begun: int, wanted: int, *, behind: Callable[[], None]
+    spark: SparkSession, logs: Mapping[str, CheckpointLog], begun: int, wanted: int, *, after_each: Callable[[], None]
 ) -> dict[str, StateSum]:
-    """Rewrite the state of the queries with these `logs` in `wanted` partitions; what each state holds, by query.
+    """Rewrite the state of the queries with these `logs` in `wanted` partitions; the sum of each state, by query.
 
-    `begun` is the number that the states were begun with, which the log of a query's first run does not have. States
-    that have the wanted number are left alone, and so are those without a batch. `behind` is called behind each query
-    and ends it all by raising. CheckpointError, with the state as it was, if Spark fails or rows differ.
+    `begun` is the number that the states were begun with, which is missing in the log of a query's first run. States
+    with the wanted number, and those without a batch, are left alone. `after_each` is called after each query and ends
+    the call by raising. CheckpointError, with the state unchanged, if Spark fails or rows differ.
     """
     sums: dict[str, StateSum] = {}
     for query, log in logs.items():
         if log.last_committed() >= 0:
             log.pin_partitions(begun)
             sums[query] = _rewritten(spark, query, log, wanted)
-            behind()
+            after_each()
     return sums
 
 
@@ -55,9 +55,9 @@ def _rewritten(spark: SparkSession, query: str, log: CheckpointLog, wanted: int)
     unfinished = log.offsets(last + 1) is not None
     before = state_sum(spark, log)
     spark.conf.set(PARTITIONS, log.partitions(last))
-    # Spark 4.2.0 makes what the repartition needs only with the first look at its streams.
+    # Spark 4.2.0 initializes a prerequisite of the repartition only when its streams are first accessed.
     _ = spark.streams.active
-    manager: Any = spark._streamingCheckpointManager  # noqa: SLF001  its only door
+    manager: Any = spark._streamingCheckpointManager  # noqa: SLF001  there is no public way
     try:
         manager.repartition(str(log.folder), wanted, enforce_exactly_once_sink=True)
     except Exception as error:
@@ -65,22 +65,22 @@ def _rewritten(spark: SparkSession, query: str, log: CheckpointLog, wanted: int)
             log.withdraw(last + 1)
         raise CheckpointError(
             f"Spark could not rewrite the state of {query}: {str(error).splitlines()[0][:300]}",
-            remedy="the state is as it was; see the cause, then rescale again",
+            remedy="the state is unchanged; check the cause, then rescale again",
             file=log.folder,
         ) from error
     after = state_sum(spark, log)
     if after != before:
         log.take_away(last + 1)
         raise CheckpointError(
-            f"the state of {query} has {after.rows} rows behind the rescale, {before.rows} before it",
-            remedy="the state was put back as it was: report this with the pipeline's describe()",
+            f"the state of {query} has {after.rows} rows after the rescale, {before.rows} before it",
+            remedy="the state was restored: report this with the pipeline's describe()",
             file=log.folder,
         )
     return after
 
 
 def state_sum(spark: SparkSession, log: CheckpointLog) -> StateSum:
-    """Rows of all states at the last committed batch, and the sum of a hash of each with its key, timers too."""
+    """Rows of all states at the last committed batch, and the sum of a hash of each with its key, including timers."""
     rows, digest = 0, 0
     for options in _states(spark, log):
         frame = spark.read.format("statestore").options(**options).load(str(log.folder))
@@ -94,7 +94,7 @@ def state_sum(spark: SparkSession, log: CheckpointLog) -> StateSum:
 
 
 def _states(spark: SparkSession, log: CheckpointLog) -> Iterator[dict[str, str]]:
-    """What Spark's state reader must be told for each state of the query: operators of Spark's own keep one a store."""
+    """Options of Spark's state reader for each state of the query: Spark's own operators have one per store."""
     found = spark.read.format("state-metadata").load(str(log.folder)).orderBy("operatorId").collect()
     for operator, store, properties in {(r["operatorId"], r["stateStoreName"], r["operatorProperties"]) for r in found}:
         which = {"operatorId": str(operator)}

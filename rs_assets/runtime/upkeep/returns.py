@@ -1,4 +1,4 @@
-"""The sinks of a pipeline that goes back, or forward again: all are asked before the first of them acts."""
+"""Rollback of the sinks of a pipeline, backwards or forwards: all are checked before the first of them changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rs_assets.topology.topology import Topology
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkReturn:
-    """What one sink is asked to do."""
+    """The rollback of one sink."""
 
     name: str
     writer: Rewinding
@@ -35,17 +35,17 @@ class SinkReturn:
     had: int
 
     def check(self) -> None:
-        """SinkError if it cannot be done."""
+        """SinkError if it is impossible."""
         self.writer.check_rewind(self.kept, self.begun, self.had)
 
     def act(self) -> str:
-        """Do it; says what was done."""
+        """Do it; returns a description."""
         return self.writer.rewind(self.kept, self.begun, self.had)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryReturn:
-    """One query that goes to the end of a batch: its stored name, and what is known of it there."""
+    """One query that goes to the end of a batch: its stored name, and its state there."""
 
     plan: QueryPlan
     folder: str
@@ -54,13 +54,13 @@ class QueryReturn:
 
     @property
     def path(self) -> Mapping[int, int]:
-        """The generations that lead to the batch, each with its last batch that counts."""
+        """The generations that lead to the batch, each with its last valid batch."""
         return path_of(self.facts, self.batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Return:
-    """A pipeline that goes to the end of other batches, as `manifest` (that of then, by names of now) knew it."""
+    """A pipeline that goes to the end of other batches, with the `manifest` of that time, by current names."""
 
     topology: Topology
     options: RunOptions
@@ -70,7 +70,7 @@ class Return:
 
     @contextmanager
     def checked(self) -> Iterator[tuple[SinkReturn, ...]]:
-        """The returns of all sinks, every one of which has said that it can; SinkError if one cannot."""
+        """The rollbacks of all sinks, all of which have been checked; SinkError if one is impossible."""
         with ExitStack() as stack:
             sinks = tuple(self._sinks(stack))
             for sink in sinks:
@@ -78,7 +78,7 @@ class Return:
             yield sinks
 
     def act(self, sinks: tuple[SinkReturn, ...]) -> Mapping[str, str]:
-        """Let all sinks act, then the dead letters; says what each has done."""
+        """Roll back all sinks, then the dead letters; returns descriptions."""
         done = {sink.name: sink.act() for sink in sinks}
         home = self.options.home
         begun = BatchMark(self.manifest.pipeline_id, self.claimed.generation, "", -1, self.claimed.token)
@@ -92,7 +92,7 @@ class Return:
                 node = self.topology[name]
                 assert isinstance(node, Sink)  # noqa: S101  plans name sinks
                 if isinstance(node, ShuffleWrite):
-                    # Its table is a part of the checkpoint, and goes back with that.
+                    # Its table is part of the checkpoint, and is rolled back with it.
                     continue
                 writer = writer_of(node, self.options.home, self.topology.namespace)
                 if isinstance(writer, Closing):
@@ -123,7 +123,7 @@ class Return:
 
 
 def undo_letters(topology: Topology, home: Home, folders: Iterable[str], begun: BatchMark) -> None:
-    """Let no letter of the job count, whatever its query was called: all of them begin anew in `begun`'s generation."""
+    """Invalidate all dead letters of the job, of any query name: all queries start over in `begun`'s generation."""
     for folder in folders:
         _lead_letters(topology, home, folder, path={}, begun=begun, names=None)
 
@@ -131,9 +131,9 @@ def undo_letters(topology: Topology, home: Home, folders: Iterable[str], begun: 
 def return_letters(
     topology: Topology, home: Home, plan: QueryPlan, folder: str, *, path: Mapping[int, int], begun: BatchMark
 ) -> None:
-    """Let those letters of a query count that lead along `path`; none does if it begins anew, in `begun`'s generation.
+    """Validate only dead letters of a query along `path`; none if it starts over, in `begun`'s generation.
 
-    A letter has the stored name of its query; one of an earlier release has the name that the query had just then.
+    A dead letter has the stored name of its query; those of earlier releases have the name at that time.
     """
     old = {new: name for name, new in topology.renamed}
     names = [plan.name]
@@ -156,23 +156,23 @@ def _lead_letters(
 
 
 def path_of(facts: QueryFacts, batch: int) -> dict[int, int]:
-    """The generations that lead to the end of `batch`, newest first, each with its last batch that counts."""
+    """The generations that lead to the end of `batch`, newest first, each with its last valid batch."""
     chain = (*facts.path, (facts.generation, 0))
     began = {later[0]: Point(*before) for before, later in pairwise(chain)}
     return Lineage(began).path(Point(facts.generation, batch))
 
 
 def begun_with(facts: QueryFacts, batch: int, generation: int) -> QueryFacts:
-    """The facts of a query that begins `generation` at the end of `batch`; of its sinks none had more."""
+    """The state of a query that begins `generation` at the end of `batch`; none of its sinks had more."""
     path = tuple(reversed(path_of(facts, batch).items()))
     sinks = {sink: min(had, batch) for sink, had in facts.sinks.items()}
     return replace(facts, generation=generation, path=path, sinks=sinks)
 
 
 def matching(topology: Topology, manifest: Manifest) -> tuple[Manifest, Mapping[str, str]]:
-    """`manifest` by the names of now, and the stored name of each query.
+    """`manifest` by current names, and the stored name of each query.
 
-    TopologyChangedError if it knows a query or a sink that the topology has not: what that wrote would stay as it is.
+    TopologyChangedError if it has a query or a sink that the topology lacks: its rows would not be rolled back.
     """
     plans = plan_queries(topology)
     known, folders = matched(topology, plans, manifest)
@@ -186,7 +186,7 @@ def matching(topology: Topology, manifest: Manifest) -> tuple[Manifest, Mapping[
     ]
     if strays:
         raise TopologyChangedError(
-            f"the checkpoint knows {', '.join(map(repr, strays))}, which this version of the pipeline has not",
+            f"the checkpoint has {', '.join(map(repr, strays))}, which this version of the pipeline does not have",
             remedy="go back with the version of the pipeline that wrote it, or declare what was renamed"
             " (build(renamed={'old': 'new'}))",
             pipeline=topology.name,

@@ -1,4 +1,4 @@
-"""The checkpoint of one query as it was at the end of an earlier batch, in the folder of a new generation."""
+"""The checkpoint of one query at the end of an earlier batch, in the folder of a new generation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rs_assets.runtime.upkeep.returns import QueryReturn, begun_with
 
 
 def refuse_batch(plan: QueryPlan, place: Path, to_batch: int) -> None:
-    """CheckpointError, which names those that it can go to, if the query in `place` cannot go back to a batch."""
+    """CheckpointError, with the possible batches, if the query in `place` cannot go back to a batch."""
     possible = rewindable(place / "checkpoint")
     if to_batch not in possible:
         span = f"{possible[0]} to {possible[-1]}" if possible else "none"
@@ -38,7 +38,7 @@ def refuse_batch(plan: QueryPlan, place: Path, to_batch: int) -> None:
 
 
 def partitions_at(queries: Sequence[QueryReturn], manifest: Manifest, folder: Path) -> int:
-    """The number of state partitions of the pipeline once the queries are at their batches."""
+    """The number of state partitions of the pipeline after the queries are rewound."""
     known = {query.folder: _partitions(query, manifest.place(folder, query.folder)) for query in queries}
     stateful = [name for name, facts in manifest.queries.items() if facts.stateful is not None]
     by_query = {name: known.get(name) or manifest.partitions for name in stateful}
@@ -47,7 +47,7 @@ def partitions_at(queries: Sequence[QueryReturn], manifest: Manifest, folder: Pa
         raise CheckpointError(
             f"at batch {first.batch} the state of {first.plan.name} had {known[first.folder]} partitions, and that of"
             f" the other queries of the pipeline has {manifest.partitions}",
-            remedy="go back to a batch behind the rescale, or restore a savepoint from before it",
+            remedy="go back to a batch after the rescale, or restore a savepoint from before it",
             file=folder,
         )
     return next(iter(by_query.values()), manifest.partitions)
@@ -58,7 +58,7 @@ def _partitions(query: QueryReturn, place: Path) -> int:
 
 
 def rewind_queries(folder: Path, stored: Manifest, queries: Sequence[QueryReturn], begun: int) -> Manifest:
-    """Make the checkpoints, and the manifest that names them; the folders that they had go to the trash."""
+    """Make the checkpoints, and the manifest that names them; the old folders go to the trash."""
     made = replace(stored, sealed=False)
     for query in queries:
         made = made.with_query(query.folder, _rewound(folder, stored, query, begun))
@@ -70,7 +70,7 @@ def rewind_queries(folder: Path, stored: Manifest, queries: Sequence[QueryReturn
 
 
 def _rewound(folder: Path, stored: Manifest, query: QueryReturn, begun: int) -> QueryFacts:
-    """The facts of a query whose checkpoint of an earlier batch is made."""
+    """The stored state of a query, after its earlier checkpoint is made."""
     facts = stored.queries[query.folder]
     place, target = stored.place(folder, query.folder), folder / generation_folder(begun) / query.folder
     _rewound_copy(place, target, query.batch)
@@ -84,7 +84,7 @@ def _rewound(folder: Path, stored: Manifest, query: QueryReturn, begun: int) -> 
 
 
 def left_at(facts: QueryFacts, log: CheckpointLog, to_batch: int) -> Mapping[str, str]:
-    """Where the sources stood at the end of a batch that were taken out, before it or since."""
+    """The offsets, at the end of a batch, of sources that were removed before it or since."""
     then: dict[str, str] = {}
     later: set[str] = set()
     for batch in log.planned_batches():
@@ -100,15 +100,15 @@ def left_at(facts: QueryFacts, log: CheckpointLog, to_batch: int) -> Mapping[str
     found = {
         name: offset for name, offset in then.items() if name in known and (name in facts.left or name not in there)
     }
-    # Of one that is in no batch that Spark still remembers, only we know; one that came later begins anew.
+    # Sources in no batch of Spark's log are known only here; one that was added later starts over.
     kept = {name: offset for name, offset in facts.left.items() if name not in later and name not in found}
     return {**kept, **found}
 
 
 def _rewound_copy(place: Path, target: Path, to_batch: int) -> None:
-    """The query's folder up to `to_batch`, as links: Spark never changes a file, and the old ones stay as they are."""
+    """The query's folder up to `to_batch`, as links: Spark never changes a file, and the old ones stay unchanged."""
     if target.exists():
-        # Of a rewind that was cut short.
+        # From an interrupted rewind.
         shutil.rmtree(target)
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
     shutil.copytree(place, target, copy_function=_linked, ignore=shutil.ignore_patterns(STAGING))
@@ -124,7 +124,7 @@ def _rewound_copy(place: Path, target: Path, to_batch: int) -> None:
 
 
 def _undo_control(log: CheckpointLog, source: str, to_batch: int) -> None:
-    """Empty the control rows that came behind `to_batch`: of a finish that did not happen."""
+    """Empty the control rows after `to_batch`: those of a finish that is undone."""
     kept = log.source_offset(source, to_batch)
     for file in log.planned_files(source):
         if file.batch > kept and file.local.exists():

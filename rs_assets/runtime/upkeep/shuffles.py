@@ -1,7 +1,7 @@
-"""The durable shuffles of a pipeline that is saved, or goes back: who reads from whom, and who goes back with whom.
+"""Durable shuffles in savepoints and rollbacks: which queries read from which, and which must be rolled back together.
 
-A table lies in the folder of the query that writes it, so it is restored, rewound and forked with that; what is left to
-do is to end it where its writer ends, and to let its readers go back that have read what is behind.
+A table is in the folder of the query that writes it, so it is restored, rewound and forked with that. It remains to end
+the table where its writer ends, and to roll back readers that have read later rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rs_assets.topology.topology import Topology
 
 
 def refuse_topics(topology: Topology) -> None:
-    """ConfigurationError for a pipeline whose rows wait in topics: no savepoint has them, and they cannot be unread."""
+    """ConfigurationError for a pipeline with rows in topics: they are not in savepoints, and cannot be rolled back."""
     if not topology.savable:
         raise ConfigurationError(
             "a pipeline with a durable shuffle through Kafka has no savepoints and cannot go back",
@@ -38,7 +38,7 @@ def refuse_topics(topology: Topology) -> None:
 
 
 def links_of(topology: Topology, manifest: Manifest, job: Path) -> tuple[Link, ...]:
-    """The tables between the queries that the stored `manifest` knows, one entry a reader."""
+    """The tables between the queries of the stored `manifest`, one entry per reader."""
     if not topology.shuffled:
         return ()
     plans = plan_queries(topology)
@@ -62,9 +62,9 @@ def links_of(topology: Topology, manifest: Manifest, job: Path) -> tuple[Link, .
 
 
 def with_readers(topology: Topology, manifest: Manifest, job: Path, first: QueryReturn) -> tuple[QueryReturn, ...]:
-    """`first`, and the returns of all queries that have read rows which its return takes back, each behind its writer.
+    """`first`, and the rollbacks of all queries that have read rows which it removes, each after its writer.
 
-    CheckpointError if such a query, or a row that one has to read again, does not go back that far.
+    CheckpointError if such a query, or a row that must be read again, does not go back that far.
     """
     plans = plan_queries(topology)
     _, folders = matched(topology, plans, manifest)
@@ -88,9 +88,9 @@ def with_readers(topology: Topology, manifest: Manifest, job: Path, first: Query
 def begin_tables(
     topology: Topology, manifest: Manifest, job: Path, queries: Mapping[str, QueryReturn], claimed: Claimed
 ) -> None:
-    """Let the writers of `manifest`, in which the queries are where they went back to, go on in their tables.
+    """Let the writers of `manifest`, whose queries have been rolled back, continue in their tables.
 
-    What they write again has other versions there, so their readers do not read by those that they had read before.
+    Rows that are written again have other versions there, so readers do not reuse the versions they had read.
     """
     for link in links_of(topology, manifest, job):
         query = queries.get(link.writer)
@@ -101,12 +101,12 @@ def begin_tables(
             forget_repeating(link.checkpoint.parent)
 
 
-# Beyond the last batch of any query.
+# After the last batch of any query.
 _NEWEST = 2**62
 
 
 def _batch_of(links: tuple[Link, ...], going: Mapping[str, QueryReturn], reader: str) -> int | None:
-    """The batch that a reader goes back to with the writers in `going`, None if it has read nothing that they lose."""
+    """The batch to roll a reader back to, with the writers in `going`; None if it has read none of the removed rows."""
     read = (link for link in links if link.reader == reader and link.writer in going)
     batches = (_unread(link, going[link.writer].batch) for link in read)
     return min((batch for batch in batches if batch is not None), default=None)
@@ -120,7 +120,7 @@ def _unread(link: Link, written: int) -> int | None:
     batch = newest_within(log, link.source, end, last=last)
     if batch < 0:
         raise CheckpointError(
-            f"the first batch of {link.reader} has read rows that {link.writer} has written behind its batch {written}",
+            f"the first batch of {link.reader} has read rows that {link.writer} has written after its batch {written}",
             remedy=f"go back to a later batch of {link.writer}, or begin a new generation (--new-generation)",
             file=link.checkpoint,
         )
@@ -128,7 +128,7 @@ def _unread(link: Link, written: int) -> int | None:
 
 
 def _check_there(link: Link, going: Mapping[str, QueryReturn]) -> None:
-    """CheckpointError if rows are gone that a reader has to read again."""
+    """CheckpointError if rows that a reader has to read again are gone."""
     written = going.get(link.writer)
     end = end_of(link.table, written.batch if written else _NEWEST)
     needed_files(link.table, CheckpointLog(link.checkpoint), link.source, batch=going[link.reader].batch, end=end)
@@ -137,7 +137,7 @@ def _check_there(link: Link, going: Mapping[str, QueryReturn]) -> None:
 def _brought_by(
     topology: Topology, manifest: Manifest, job: Path, writer: QueryPlan, link: Link, batch: int
 ) -> str | None:
-    """The rewind by which rows come again that a reader lacks at the end of `batch`: of who writes them, or above."""
+    """The rewind that restores rows missing for a reader at the end of `batch`: of their writer, or upstream."""
     place, log = manifest.place(job, link.writer), CheckpointLog(link.checkpoint)
     to = written_before(link.table, CheckpointLog(place / "checkpoint"), log, link.source, batch)
     if to is None:
@@ -149,14 +149,14 @@ def _brought_by(
     except CheckpointError as error:
         return error.remedy
     step = writer.stateful or writer.name
-    return f"bring {step}, which writes them, back with it: rs-assets rewind {topology.name} --step {step} --to {to}"
+    return f"rewind {step}, which writes them, as well: rs-assets rewind {topology.name} --step {step} --to {to}"
 
 
 def _table(job: Path, manifest: Manifest, write: str) -> Path:
     place = manifest.places[write]
     if "/" not in place:
         raise CheckpointError(
-            "the table of a durable shuffle is where an earlier release has made it",
+            "the table of a durable shuffle is at its location of an earlier release",
             remedy="run the pipeline once, which moves it",
             step=write,
         )

@@ -1,4 +1,4 @@
-"""The state of a pipeline's steps, as rows: snapshots, served copies, previews. The pipeline may be running."""
+"""The state of a pipeline's steps, as rows: snapshots, lookup copies, previews. The pipeline may be running."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def state_path(topology: Topology, step: str, home: Home) -> str:
 
 
 def served_folder(topology: Topology, step: str, home: Home) -> Path:
-    """The folder of the copy that answers lookups."""
+    """The folder of the copy for lookups."""
     return home.served / topology.namespace / topology.job / step
 
 
 def snapshot_state(topology: Topology, options: RunOptions | None = None) -> tuple[StateSnapshot, ...]:
-    """Write the state of every stateful step as rows, refresh the copies for lookups, and note it in the catalog.
+    """Export the state of every stateful step as rows, refresh the copies for lookups, and record it in the catalog.
 
     CheckpointError before the first batch.
     """
@@ -57,7 +57,7 @@ def snapshot_state(topology: Topology, options: RunOptions | None = None) -> tup
 
 
 def _keepers(topology: Topology) -> dict[str, QueryPlan]:
-    """The query that keeps the state of each step: of several the one in which it is the last."""
+    """The query with the state of each step: of several, the one in which it is the last."""
     plans = plan_queries(topology)
     ends = {plan.stateful: plan for plan in reversed(plans)}
     return {step: ends.get(step, plan) for plan in reversed(plans) for step in plan.states}
@@ -91,14 +91,14 @@ def _snapshot(topology: Topology, plan: QueryPlan, step: str, options: RunOption
 
 
 def previews(topology: Topology, plans: Iterable[QueryPlan], options: RunOptions) -> dict[str, pa.Table]:
-    """The first `preview_rows` open windows of each window of `plans`; none if the run wishes for none."""
+    """The first `preview_rows` open windows of each window of `plans`; none if the run requests none."""
     steps = dict.fromkeys(step for plan in plans for step in plan.states)
     windows = [step for step in steps if options.preview_rows and _has_windows(topology[step])]
     return {step: preview(topology, step, options, rows=options.preview_rows) for step in windows}
 
 
 def state_of(log: CheckpointLog, topology: Topology, plan: QueryPlan, step: str) -> StateOf:
-    """Where the state of `step` lies in the checkpoint of the query."""
+    """The location of the state of `step` in the checkpoint of the query."""
     node, number = topology[step], operator_of(topology, plan, step)
     if isinstance(node, StreamJoin) and node.variable is None:
         return StateOf(log.folder, number, stores=STORES, keys=keys_of(node.on, node.bound))
@@ -106,7 +106,7 @@ def state_of(log: CheckpointLog, topology: Topology, plan: QueryPlan, step: str)
 
 
 def operator_of(topology: Topology, plan: QueryPlan, step: str) -> int:
-    """The number that Spark gives the state of `step` in the query: it counts from the last step upwards."""
+    """Spark's number of the state of `step` in the query: it counts from the last step upstream."""
     waiting, met = [plan.states[-1]], list[str]()
     while step not in met:
         name = waiting.pop(0)
@@ -116,10 +116,10 @@ def operator_of(topology: Topology, plan: QueryPlan, step: str) -> int:
 
 
 def preview(topology: Topology, step: str, options: RunOptions | None = None, *, rows: int | None = None) -> pa.Table:
-    """What `step` keeps, from the last committed batch; at most `rows` of it.
+    """The state of `step`, from the last committed batch; at most `rows` rows of it.
 
-    Of a window the open ones as they would fire now, marked by the column `open`, those that end first; of a join the
-    rows that wait for partners. Columns that Spark keeps in a form of its own are null; of a ranking there is one row a
+    For a window, the open windows as they would fire now, marked by the column `open`, those that end first; for a
+    join, the rows that wait for partners. Columns in a format of Spark's own are null; a ranking has one row per
     window. ConfigurationError for other steps.
     """
     options = options or RunOptions()
@@ -150,7 +150,7 @@ def _windows(spark: SparkSession, node: WindowAggregate, state: StateOf, link: L
 
 
 def _has_windows(node: Node) -> bool:
-    """Whether state has windows that close: else it has rows of them, or one that has told what there is."""
+    """Whether its state has windows that close, and not rows of windows or one window that has emitted already."""
     return isinstance(node, WindowAggregate) and not isinstance(node.window, SlidingWindow | OverWindow | GlobalWindow)
 
 
@@ -174,7 +174,7 @@ def _log(topology: Topology, plan: QueryPlan, options: RunOptions) -> tuple[Mani
         lease = read_lease(options.home.leases, topology.name)
         if lease is not None and not lease.free and lease.run_id != options.run_id:
             raise CheckpointError(
-                "Spark cannot read the state of a query in its first run", remedy="try again when it was started anew"
+                "Spark cannot read the state of a query in its first run", remedy="try again after its next start"
             )
         log.pin_partitions(manifest.partitions)
     return manifest, log

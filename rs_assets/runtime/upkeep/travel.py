@@ -1,9 +1,9 @@
-"""Savepoints of a pipeline, and the ways back: restore, rewind, fork, recovery of a lost disk.
+"""Savepoints of a pipeline, and rollbacks: restore, rewind, fork, recovery of a lost disk.
 
-Whatever goes back begins a new generation: its sinks have the rows of the point that is gone to, by one
-transaction each, and no late write of the old one can reach it. All sinks are asked first, and then go first. A note in
-the job's folder says that this is under way: if it is cut short, the next start is refused, and going back once more
-ends it.
+Every rollback begins a new generation: its sinks get the rows of the target, each in one transaction, and no late write
+of the old generation can reach it. All sinks are checked first, and then rolled back first. A marker in the job's
+folder records that this is in progress: if it is interrupted, the next start is refused, and another rollback completes
+it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from rs_assets.topology.topology import Topology
 def savepoint(
     topology: Topology, options: RunOptions | None = None, *, note: str = "", on_progress: OnProgress | None = None
 ) -> Savepoint:
-    """Copy the pipeline's checkpoints, running or stopped, and note that in the catalog; old ones go by the policy.
+    """Copy the pipeline's checkpoints, running or stopped, and record that in the catalog; the policy removes old ones.
 
     CheckpointError if there is nothing to copy yet.
     """
@@ -86,11 +86,11 @@ def savepoint(
 
 
 def restore(topology: Topology, options: RunOptions | None = None, *, savepoint_id: str | None = None) -> Savepoint:
-    """Bring the stopped pipeline back to a savepoint (None: its newest); its sinks go back with it.
+    """Restore the stopped pipeline to a savepoint (None: its newest); its sinks are rolled back with it.
 
-    Into a home that knows nothing of the pipeline it brings it as well: whoever ran it elsewhere is fenced off. It is a
-    new generation then. CheckpointError or SinkError, and the checkpoint is as it was, if something is damaged
-    or rows of others are in the way.
+    It also moves the pipeline into a home without records of it: writers in other homes are fenced off. The result is a
+    new generation. CheckpointError or SinkError, with the checkpoint unchanged, if something is damaged or rows of
+    others are in the way.
     """
     options = options or RunOptions()
     chosen = check_restore(topology, options, savepoint_id=savepoint_id)
@@ -102,15 +102,15 @@ def restore(topology: Topology, options: RunOptions | None = None, *, savepoint_
 
 
 def check_restore(topology: Topology, options: RunOptions, *, savepoint_id: str | None = None) -> Savepoint:
-    """The savepoint that `restore` would take; CheckpointError if there is none. The pipeline may run."""
+    """The savepoint that `restore` would use; CheckpointError if there is none. The pipeline may run."""
     refuse_topics(topology)
     return savepoint_to_restore(topology, options, savepoint_id)
 
 
 def bring_back(topology: Topology, options: RunOptions, chosen: Savepoint, *, lease: Lease, trust: Trust) -> Manifest:
-    """Sinks and checkpoints as they were at a savepoint, as a new generation.
+    """Restore sinks and checkpoints to a savepoint, as a new generation.
 
-    Everything is looked at first: that the savepoint is whole, and that every sink can go where it was.
+    Everything is checked first: that the savepoint is complete, and that every sink can be rolled back.
     """
     folder = options.home.job(topology.namespace, topology.job)
     saved, folders = matching(topology, Manifest.from_body(chosen.manifest))
@@ -146,11 +146,11 @@ def bring_back(topology: Topology, options: RunOptions, chosen: Savepoint, *, le
 
 
 def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None, *, step: str | None = None) -> str:
-    """Bring one query of the stopped pipeline, and its sinks, back to the end of batch `to_batch`.
+    """Rewind one query of the stopped pipeline, and its sinks, to the end of batch `to_batch`.
 
-    Queries that have read what it has written since, through a durable shuffle, go back with it. `step` names the query
-    by its stateful step; needed only if there are several. Returns what was done.
-    CheckpointError names the batches one can go back to; SinkError if a sink cannot go there, and nothing is changed.
+    Queries that have read its later rows, through a durable shuffle, are rewound with it. `step` names the query by its
+    stateful step; needed only if there are several. Returns a description. CheckpointError names the possible batches;
+    SinkError, without any change, if a sink cannot be rolled back.
     """
     options = options or RunOptions()
     folder = options.home.job(topology.namespace, topology.job)
@@ -180,7 +180,7 @@ def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None,
 
 
 class Rewindable(NamedTuple):
-    """A query that can go back: the manifest as it is stored and as the pipeline reads it, and its folder there."""
+    """A query that can be rewound: the manifest as stored and by current names, and its folder."""
 
     stored: Manifest
     manifest: Manifest
@@ -189,7 +189,7 @@ class Rewindable(NamedTuple):
 
 
 def check_rewind(topology: Topology, to_batch: int, options: RunOptions, *, step: str | None = None) -> Rewindable:
-    """The query that `rewind` would bring back; CheckpointError if it cannot go to that batch. The pipeline may run."""
+    """The query that `rewind` would rewind; CheckpointError if it cannot go to that batch. The pipeline may run."""
     refuse_topics(topology)
     folder = options.home.job(topology.namespace, topology.job)
     stored = manifests.load(folder)
@@ -205,7 +205,7 @@ def check_rewind(topology: Topology, to_batch: int, options: RunOptions, *, step
 
 
 def _clear_cut(folder: Path, manifest: Manifest) -> None:
-    """Remove the checkpoint that a rewind has begun which was cut off; a restore that was must be repeated itself."""
+    """Remove the checkpoint of an interrupted rewind; an interrupted restore must be repeated itself."""
     cut = returning.under_way(folder)
     if cut is None:
         return
@@ -216,7 +216,7 @@ def _clear_cut(folder: Path, manifest: Manifest) -> None:
 
 
 def _last_generation(topology: Topology, options: RunOptions) -> int:
-    """The greatest generation that checkpoint, catalog or a return that was cut off have used."""
+    """The greatest generation of the checkpoint, the catalog and an interrupted rollback."""
     current = readable(options, topology.namespace, topology.job)
     cut = returning.under_way(options.home.job(topology.namespace, topology.job))
     known = known_of(options, topology.namespace, topology.job)
@@ -230,7 +230,7 @@ def fork(
 ) -> Savepoint:
     """Begin `topology`, which has not run yet, with the state and the offsets of a savepoint of another pipeline.
 
-    `source` is the namespace and the job that it was taken of. The steps must have the names that they have there.
+    `source` is the namespace and the job of the savepoint. The steps must have the same names as there.
     """
     refuse_topics(topology)
     options = options or RunOptions()
@@ -239,7 +239,7 @@ def fork(
     folder = options.home.job(topology.namespace, topology.job)
     with _held(topology, options) as lease:
         if manifests.load(folder) is None:
-            # Its outputs may be those of a home that was lost: then it has run already, too.
+            # Its outputs may be those of a lost home: then the pipeline has run already, too.
             claim_sinks(topology, Manifest.new(), lease, options, first=True)
         fork_savepoint(store, chosen, folder)
         _note(topology, options, 1, "fork", f"from {'.'.join(source)}", savepoint=chosen.id)
@@ -257,14 +257,14 @@ def _named(topology: Topology, step: str | None) -> QueryPlan:
         return found[0]
     names = ", ".join(plan.stateful or plan.name for plan in plans)
     raise ConfigurationError(
-        "which query is to be rewound?" if step is None else f"there is no query of a step {step!r}",
+        "several queries can be rewound" if step is None else f"there is no query of a step {step!r}",
         remedy=f"name one of: {names}",
         pipeline=topology.name,
     )
 
 
 def _renumbered(folder: Path, manifest: Manifest, begun: int, batches: Mapping[str, int]) -> Manifest:
-    """All queries of a restored manifest in the folder of a new generation."""
+    """Move all queries of a restored manifest into the folder of a new generation."""
     target = folder / generation_folder(begun)
     target.mkdir(mode=0o750)
     for name, facts in manifest.queries.items():
