@@ -27,8 +27,8 @@ from rs_assets.operators.state.snapshot import state_at
 from rs_assets.runtime.job.preflight import verify
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.record.journal import Journal
+from rs_assets.runtime.upkeep.savepoints import restore, savepoint
 from rs_assets.runtime.upkeep.state import served_folder, snapshot_state
-from rs_assets.runtime.upkeep.travel import restore, savepoint
 
 BATCH_ROWS = 1_000
 INTERVAL = timedelta(milliseconds=10)

@@ -101,7 +101,7 @@ def checkpoints(name: str | None, modules: tuple[str, ...], *, limit: int, as_js
 def savepoint(name: str, modules: tuple[str, ...], *, note: str, listing: bool, as_json: bool) -> None:
     """Copy the checkpoints of a pipeline, running or stopped, to the savepoint store."""
     from rs_assets.runtime.options import RunOptions
-    from rs_assets.runtime.upkeep import travel
+    from rs_assets.runtime.upkeep import savepoints
     from rs_assets.runtime.upkeep.ownership import savepoints_of
 
     topology, options = chosen(modules, name).topology, RunOptions()
@@ -110,7 +110,7 @@ def savepoint(name: str, modules: tuple[str, ...], *, note: str, listing: bool, 
         emit([_told(each) for each in found], as_json=as_json, empty=f"{name}: no savepoint yet")
         return
     with progress(f"copying {name}", hidden=as_json) as bar:
-        taken = travel.savepoint(topology, options, note=note, on_progress=lambda p: bar(p.bytes, p.bytes_total))
+        taken = savepoints.savepoint(topology, options, note=note, on_progress=lambda p: bar(p.bytes, p.bytes_total))
     emit([_told(taken)], as_json=as_json)
 
 
@@ -122,9 +122,9 @@ def savepoint(name: str, modules: tuple[str, ...], *, note: str, listing: bool, 
 @guarded
 def restore(name: str, savepoint_id: str | None, modules: tuple[str, ...], *, as_json: bool) -> None:
     """Bring a stopped pipeline and its sinks back to a savepoint (the newest if none is named)."""
-    from rs_assets.runtime.upkeep import travel
+    from rs_assets.runtime.upkeep import savepoints
 
-    emit([_told(travel.restore(chosen(modules, name).topology, savepoint_id=savepoint_id))], as_json=as_json)
+    emit([_told(savepoints.restore(chosen(modules, name).topology, savepoint_id=savepoint_id))], as_json=as_json)
 
 
 @click.command()
@@ -135,9 +135,9 @@ def restore(name: str, savepoint_id: str | None, modules: tuple[str, ...], *, as
 @guarded
 def rewind(name: str, modules: tuple[str, ...], *, batch: int, step: str | None) -> None:
     """Bring a stopped pipeline and its sinks back to the end of a batch."""
-    from rs_assets.runtime.upkeep import travel
+    from rs_assets.runtime.upkeep import savepoints
 
-    click.echo(travel.rewind(chosen(modules, name).topology, batch, step=step))
+    click.echo(savepoints.rewind(chosen(modules, name).topology, batch, step=step))
 
 
 @click.command()
@@ -149,11 +149,11 @@ def rewind(name: str, modules: tuple[str, ...], *, batch: int, step: str | None)
 @guarded
 def fork(name: str, modules: tuple[str, ...], *, source: str, savepoint_id: str | None, as_json: bool) -> None:
     """Begin a pipeline that has not run yet with the state of another one's savepoint."""
-    from rs_assets.runtime.upkeep import travel
+    from rs_assets.runtime.upkeep import savepoints
 
     namespace, _, job = source.partition(".")
     emit(
-        [_told(travel.fork(chosen(modules, name).topology, (namespace, job), savepoint_id=savepoint_id))],
+        [_told(savepoints.fork(chosen(modules, name).topology, (namespace, job), savepoint_id=savepoint_id))],
         as_json=as_json,
     )
 

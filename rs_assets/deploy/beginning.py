@@ -10,7 +10,7 @@ from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.sink import writer_of
 from rs_assets.connectors.sink import BatchMark, Closing
-from rs_assets.deploy.ends import afresh
+from rs_assets.deploy.io_compatibility import afresh
 from rs_assets.errors import TopologyChangedError
 from rs_assets.runtime.options import RunOptions
 from rs_assets.topology.nodes.sink import Sink

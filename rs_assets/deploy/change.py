@@ -11,7 +11,7 @@ from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.deploy.beginning import refuse_missed, refuse_used
-from rs_assets.deploy.ends import place_of, refuse_renamed, refuse_reread
+from rs_assets.deploy.io_compatibility import place_of, refuse_renamed, refuse_reread
 from rs_assets.deploy.progress import position_of
 from rs_assets.errors import TopologyChangedError
 from rs_assets.runtime.identity import matched, resumed

@@ -26,7 +26,7 @@ from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.report import RunReport
 from rs_assets.runtime.run.run import start
 from rs_assets.runtime.run.running import RunningPipeline
-from rs_assets.runtime.upkeep.travel import restore, savepoint
+from rs_assets.runtime.upkeep.savepoints import restore, savepoint
 from rs_assets.stream.pipeline import Pipeline
 
 # How often the supervisor checks for a request and on a trial, in seconds.

@@ -11,7 +11,7 @@ from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.errors import ConfigurationError, TopologyChangedError
-from rs_assets.runtime.ends import (
+from rs_assets.runtime.io_compatibility import (
     origins_of,
     refuse_renamed,
     refuse_reread,

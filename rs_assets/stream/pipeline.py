@@ -139,7 +139,7 @@ class Pipeline:
 
         CheckpointError before the first batch, ConfigurationError with a durable shuffle.
         """
-        from rs_assets.runtime.upkeep.travel import savepoint
+        from rs_assets.runtime.upkeep.savepoints import savepoint
 
         return savepoint(self.topology, options, note=note)
 
@@ -148,7 +148,7 @@ class Pipeline:
 
         CheckpointError if there is none or it is damaged; SinkError if a sink cannot go there, and nothing is changed.
         """
-        from rs_assets.runtime.upkeep.travel import restore
+        from rs_assets.runtime.upkeep.savepoints import restore
 
         return restore(self.topology, options, savepoint_id=savepoint_id)
 
@@ -158,7 +158,7 @@ class Pipeline:
         `step` names the query by its stateful step, needed only if there are several. Returns what was done.
         CheckpointError names the batches that it can go to; SinkError if a sink cannot, and nothing is changed.
         """
-        from rs_assets.runtime.upkeep.travel import rewind
+        from rs_assets.runtime.upkeep.savepoints import rewind
 
         return rewind(self.topology, to_batch, options, step=step)
 
@@ -169,7 +169,7 @@ class Pipeline:
 
         The newest by default. Steps are found by their names. CheckpointError if this one has run, or there is none.
         """
-        from rs_assets.runtime.upkeep.travel import fork
+        from rs_assets.runtime.upkeep.savepoints import fork
 
         origin = (source.topology.namespace, source.topology.job)
         return fork(self.topology, origin, options, savepoint_id=savepoint_id)

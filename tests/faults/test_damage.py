@@ -12,7 +12,7 @@ import pytest
 from rs_assets.common.home import Home
 from rs_assets.errors import RsError, StartRefused
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.upkeep.travel import restore, savepoint
+from rs_assets.runtime.upkeep.savepoints import restore, savepoint
 from rs_assets.spark.driver import SparkDriver
 from tests.faults.damaged import grow, pipeline, result
 

@@ -61,7 +61,7 @@ import sys, threading
 from pathlib import Path
 
 from rs_assets.runtime.upkeep.returns import SinkReturn
-from rs_assets.runtime.upkeep.travel import rewind
+from rs_assets.runtime.upkeep.savepoints import rewind
 from tests.faults.test_processes import sleeping_pipeline
 
 log, home = sys.argv[1:]

@@ -11,7 +11,7 @@ from rs_assets.common.home import Home
 from rs_assets.errors import CheckpointError
 from rs_assets.runtime.options import SavepointPolicy
 from rs_assets.runtime.upkeep.claims import lost_pipeline
-from rs_assets.runtime.upkeep.travel import restore
+from rs_assets.runtime.upkeep.savepoints import restore
 
 
 @pytest.fixture

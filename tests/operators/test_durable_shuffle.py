@@ -22,7 +22,7 @@ from rs_assets.connectors.kafka.source.reading import KafkaReader
 from rs_assets.errors import CheckpointError, ConfigurationError, SinkError, TopologyError
 from rs_assets.operators.shuffle.noted import NotedEnd
 from rs_assets.operators.shuffle.table import BATCH, TableShuffle
-from rs_assets.runtime.upkeep.travel import fork, restore, rewind, savepoint
+from rs_assets.runtime.upkeep.savepoints import fork, restore, rewind, savepoint
 from rs_assets.testing import KafkaRecord, PipelineDriver
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ from rs_assets import CountWindow, SessionWindow, SlidingWindow, StreamBuilder, 
 from rs_assets.compile.provenance import fields_of, provenance
 from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.errors import RsError, TopologyError
-from rs_assets.runtime.upkeep.travel import rewind
+from rs_assets.runtime.upkeep.savepoints import rewind
 from rs_assets.testing import PipelineDriver
 from tests.crash import Crash
 from tests.operators.driving import cut, driven

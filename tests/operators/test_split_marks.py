@@ -13,7 +13,7 @@ from rs_assets import StreamBuilder, Time, TumblingWindow
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.splits import Silence
 from rs_assets.runtime.run.idle import IdleSplits
-from rs_assets.runtime.upkeep.travel import rewind
+from rs_assets.runtime.upkeep.savepoints import rewind
 from rs_assets.testing import PipelineDriver
 from tests.operators.model import at, second
 

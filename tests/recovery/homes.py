@@ -16,7 +16,7 @@ from rs_assets.connectors.delta.table import properties
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.runtime.job.opening import opened
 from rs_assets.runtime.options import RunOptions, SavepointPolicy
-from rs_assets.runtime.upkeep.travel import restore, rewind, savepoint
+from rs_assets.runtime.upkeep.savepoints import restore, rewind, savepoint
 from rs_assets.stream.pipeline import Pipeline
 from tests.checkpoint.fabricate import FakeQuery
 

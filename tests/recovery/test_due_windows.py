@@ -16,7 +16,7 @@ from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.errors import RsError
 from rs_assets.operators.shuffle.purging import ShufflePurge
-from rs_assets.runtime.upkeep import travel
+from rs_assets.runtime.upkeep import savepoints
 from tests.crash import Crash
 
 ROWS = [{"page": f"/{n % 3}", "n": n, "ts": f"2024-01-01T00:00:{n:02d}Z"} for n in range(40)]
@@ -114,7 +114,7 @@ def test_a_run_behind_a_rewind_to_the_first_of_the_two(made, options):
     pipeline = made(plain)
     pipeline.run(options)
     assert held(options) == CLOSED
-    travel.rewind(pipeline.topology, 0, options)
+    savepoints.rewind(pipeline.topology, 0, options)
     assert held(options) == 0
     pipeline.run(options)
     assert held(options) == CLOSED

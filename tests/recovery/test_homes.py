@@ -15,7 +15,7 @@ from rs_assets.connectors.delta.table import properties
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import CheckpointError, LeaseLostError
 from rs_assets.runtime.job.opening import opened
-from rs_assets.runtime.upkeep import travel
+from rs_assets.runtime.upkeep import savepoints
 from tests.checkpoint.fabricate import FakeQuery
 from tests.recovery.homes import FakeHome
 
@@ -221,7 +221,7 @@ def test_a_fork_of_a_name_that_two_pipelines_have_is_of_ones_own(home, tmp_path)
     dev.save()
     branch = StreamBuilder.data_stream("shop", "branch").from_file(tmp_path / "in", schema="n bigint", name="file")
     topology = branch.to_delta(str(tmp_path / "branch"), name="out").build().topology
-    assert travel.fork(topology, ("shop", "trip"), home.options).id == mine.id
+    assert savepoints.fork(topology, ("shop", "trip"), home.options).id == mine.id
 
 
 # Copies.
@@ -355,7 +355,7 @@ def test_a_restore_that_is_cut_off_is_refused_until_it_is_repeated(home, monkeyp
     home.start(2)
     lose(home)
     with monkeypatch.context() as crash:
-        crash.setattr(travel, moment, lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        crash.setattr(savepoints, moment, lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             home.restore()
     with pytest.raises(CheckpointError, match="has not run in this home|was interrupted"):

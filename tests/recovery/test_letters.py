@@ -10,7 +10,7 @@ from rs_assets import StreamBuilder
 from rs_assets.connectors.dead_letters import UNDONE
 from rs_assets.errors import RsError
 from rs_assets.runtime.batch.work import BatchWork
-from rs_assets.runtime.upkeep.travel import rewind
+from rs_assets.runtime.upkeep.savepoints import rewind
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_batch_that_is_repeated_with_other_sources_writes_its_letters_once(run
 
     run("a")
     with monkeypatch.context() as crash:
-        crash.setattr(BatchWork, "_settle", killed)
+        crash.setattr(BatchWork, "_record", killed)
         with pytest.raises(RsError, match="the disk is away"):
             run("a", "b")
     assert len(letters()) == 2

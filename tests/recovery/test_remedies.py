@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from rs_assets import StreamBuilder
 from rs_assets.common.home import Home
 from rs_assets.errors import RsError, StartRefused
-from rs_assets.runtime.upkeep.travel import rewind
+from rs_assets.runtime.upkeep.savepoints import rewind
 
 
 def lines(path, first, last):

@@ -13,7 +13,7 @@ from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError
 from rs_assets.runtime.run.rescale import rescale
 from rs_assets.runtime.upkeep import repartition as module
-from rs_assets.runtime.upkeep.travel import savepoint
+from rs_assets.runtime.upkeep.savepoints import savepoint
 from tests.operators.model import at
 
 SCHEMA = "key string, n bigint, ts timestamp"

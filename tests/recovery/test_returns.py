@@ -22,7 +22,7 @@ from rs_assets.runtime.job.preflight import repair
 from rs_assets.runtime.run.run import _until_caught_up, wire_all
 from rs_assets.runtime.upkeep.returns import QueryReturn, begun_with, matching, path_of
 from rs_assets.runtime.upkeep.rewound import left_at, partitions_at
-from rs_assets.runtime.upkeep.travel import restore, rewind, savepoint
+from rs_assets.runtime.upkeep.savepoints import restore, rewind, savepoint
 
 REWOUND = "rs_assets.runtime.upkeep.rewound"
 SCHEMA = "n bigint"

@@ -14,7 +14,7 @@ from rs_assets.dagster.place import Place
 from rs_assets.errors import CheckpointError
 from rs_assets.recovery.savepoints.store import SavepointStore
 from rs_assets.runtime.options import SavepointPolicy
-from rs_assets.runtime.upkeep.travel import restore, savepoint
+from rs_assets.runtime.upkeep.savepoints import restore, savepoint
 
 PASSWORD, TOKEN, LOGIN, SETTING = "geheim-4711", "geheim-0815", "geheim-2024", "774711"
 

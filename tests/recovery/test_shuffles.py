@@ -20,8 +20,8 @@ from rs_assets.operators.shuffle.once import OnceWriter
 from rs_assets.recovery import rollback_marker as returning
 from rs_assets.runtime.options import SavepointPolicy
 from rs_assets.runtime.run import run as running
-from rs_assets.runtime.upkeep import travel
-from rs_assets.runtime.upkeep.travel import fork, restore, rewind, savepoint
+from rs_assets.runtime.upkeep import savepoints
+from rs_assets.runtime.upkeep.savepoints import fork, restore, rewind, savepoint
 from tests.crash import Crash
 
 SCHEMA = "page string, n bigint, ts timestamp"
@@ -258,7 +258,7 @@ def test_a_return_that_was_cut_off_is_ended_by_another(world, monkeypatch):
     world.run(30)
     for place in ("begin_tables", "rewind_queries"):
         with monkeypatch.context() as patched:
-            patched.setattr(travel, place, _cut_off)
+            patched.setattr(savepoints, place, _cut_off)
             with pytest.raises(KeyboardInterrupt):
                 world.back(0, "file")
         with pytest.raises(CheckpointError, match="interrupted"):

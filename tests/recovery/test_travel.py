@@ -15,9 +15,9 @@ from rs_assets.checkpoint import manifest as manifests
 from rs_assets.common.home import Home
 from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError, SinkError
 from rs_assets.runtime.options import SavepointPolicy
-from rs_assets.runtime.upkeep.travel import fork, restore, rewind, savepoint
+from rs_assets.runtime.upkeep.savepoints import fork, restore, rewind, savepoint
 
-TRAVEL, REWOUND = "rs_assets.runtime.upkeep.travel", "rs_assets.runtime.upkeep.rewound"
+TRAVEL, REWOUND = "rs_assets.runtime.upkeep.savepoints", "rs_assets.runtime.upkeep.rewound"
 SCHEMA = "page string, n bigint, ts timestamp"
 
 

@@ -9,7 +9,7 @@ from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.compile.planner import table
 from rs_assets.connectors.sink import Staged
 from rs_assets.errors import WorkerStartError
-from rs_assets.runtime.batch.starved import RESTARTS
+from rs_assets.runtime.batch.worker_start import RESTARTS
 from tests.forgetful import Forgetful
 
 # Spark's own words.

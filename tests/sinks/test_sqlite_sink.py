@@ -18,7 +18,7 @@ from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.connectors.sink import BatchMark, Claim
 from rs_assets.connectors.sqlite.writer import SqliteWriter
 from rs_assets.errors import LeaseLostError, SinkError, TopologyChangedError
-from rs_assets.runtime.upkeep.travel import rewind
+from rs_assets.runtime.upkeep.savepoints import rewind
 
 MARK = BatchMark("p1", 1, "out", 0, token=5)
 

@@ -16,7 +16,7 @@ from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.dagster.runs.compaction import compact_everything
 from rs_assets.errors import RsError
 from rs_assets.runtime.run.rescale import rescale
-from rs_assets.runtime.upkeep import travel
+from rs_assets.runtime.upkeep import savepoints
 from tests.torture.history import EMPTY, Finding, History, Refusal, Saved, forget_state
 from tests.torture.model import Windows, copied
 from tests.torture.site import COPY, WINDOWS
@@ -90,7 +90,7 @@ def saving(history: History, chances: Chances) -> Act:
         history.expect({}, "behind a savepoint")
 
     return Act(
-        lambda: taken.append(travel.savepoint(history.site.pipeline().topology, history.site.options)), done, True
+        lambda: taken.append(savepoints.savepoint(history.site.pipeline().topology, history.site.options)), done, True
     )
 
 
@@ -106,7 +106,7 @@ def restoring(history: History, chances: Chances) -> Act | None:
             history.went_back(query, saved.now[query], saved.trails[query])
 
     topology = history.site.pipeline().topology
-    return Act(lambda: travel.restore(topology, history.site.options, savepoint_id=saved.id), done, again=True)
+    return Act(lambda: savepoints.restore(topology, history.site.options, savepoint_id=saved.id), done, again=True)
 
 
 def rewinding(history: History, chances: Chances) -> Act | None:
@@ -125,7 +125,9 @@ def rewinding(history: History, chances: Chances) -> Act | None:
             history.went_back(each, history.at(each, at), trail)
 
     step = plan.stateful or plan.name
-    return Act(lambda: told.append(travel.rewind(topology, batch, history.site.options, step=step)), done, again=True)
+    return Act(
+        lambda: told.append(savepoints.rewind(topology, batch, history.site.options, step=step)), done, again=True
+    )
 
 
 def forking(history: History, chances: Chances) -> Act | None:
@@ -143,7 +145,7 @@ def forking(history: History, chances: Chances) -> Act | None:
     site, topology = history.site, history.site.pipeline(job).topology
 
     def do() -> None:
-        travel.fork(topology, ("shop", "town"), site.options, savepoint_id=saved.id)
+        savepoints.fork(topology, ("shop", "town"), site.options, savepoint_id=saved.id)
 
     def done() -> None:
         before = site.held()
@@ -258,7 +260,7 @@ def _brought_back(history: History) -> None:
     topology = history.site.pipeline().topology
     attempts: tuple[tuple[str, Do], ...] = (
         ("run", history.run),
-        ("restore and run", lambda: (travel.restore(topology, history.site.options), history.run())),
+        ("restore and run", lambda: (savepoints.restore(topology, history.site.options), history.run())),
         ("new generation", lambda: (history.begun_anew(), history.run(new_generation=True))),
     )
     for name, attempt in attempts:

@@ -20,7 +20,7 @@ from rs_assets.dagster.runs.compaction import compact_everything
 from rs_assets.recovery.savepoints import Savepoint
 from rs_assets.runtime.run.rescale import rescale
 from rs_assets.runtime.run.running import RunningPipeline
-from rs_assets.runtime.upkeep import travel
+from rs_assets.runtime.upkeep import savepoints
 from rs_assets.spark.driver import SparkDriver
 from tests.torture.history import process_all
 from tests.torture.site import SMALL, Site
@@ -64,26 +64,26 @@ def _stop(site: Site) -> None:
 
 
 def _savepoint(site: Site) -> Savepoint:
-    return travel.savepoint(site.pipeline().topology, site.options)
+    return savepoints.savepoint(site.pipeline().topology, site.options)
 
 
 def _rewind(site: Site) -> None:
     # With a shuffle the query that writes it, so that both go.
     step, batch = ("a", 1) if site.shuffled else ("window", 5)
-    travel.rewind(site.pipeline().topology, batch, site.options, step=step)
+    savepoints.rewind(site.pipeline().topology, batch, site.options, step=step)
 
 
 def _restore(site: Site) -> None:
-    travel.restore(site.pipeline().topology, site.options, savepoint_id=oldest(site).id)
+    savepoints.restore(site.pipeline().topology, site.options, savepoint_id=oldest(site).id)
 
 
 def _restore_newest(site: Site) -> None:
-    travel.restore(site.pipeline().topology, site.options)
+    savepoints.restore(site.pipeline().topology, site.options)
 
 
 def _fork(site: Site) -> None:
     topology = site.pipeline(FORK).topology
-    travel.fork(topology, ("shop", JOB), site.options, savepoint_id=oldest(site).id)
+    savepoints.fork(topology, ("shop", JOB), site.options, savepoint_id=oldest(site).id)
 
 
 def _rescale(site: Site) -> None:
@@ -133,7 +133,7 @@ OPERATIONS: Mapping[str, Operation] = {
 
 def oldest(site: Site) -> Savepoint:
     """The savepoint that was taken first."""
-    return travel.savepoints_of(site.options).savepoints("shop", JOB)[-1]
+    return savepoints.savepoints_of(site.options).savepoints("shop", JOB)[-1]
 
 
 @contextmanager

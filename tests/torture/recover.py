@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rs_assets.errors import RsError
-from rs_assets.runtime.upkeep import travel
+from rs_assets.runtime.upkeep import savepoints
 from tests.torture.history import forget_state
 from tests.torture.model import Row, all_read, difference
 from tests.torture.operations import FORK, JOB, OPERATIONS, ROWS, Operation
@@ -117,7 +117,7 @@ def _fork(site: Site, saved: Rows, refused: list[str]) -> str:
 
 def check_savepoints(site: Site) -> None:
     """Every savepoint that is listed is whole; an RsError if one is not."""
-    store = travel.savepoints_of(site.options)
+    store = savepoints.savepoints_of(site.options)
     for listed in store.savepoints("shop", JOB):
         store.load("shop", JOB, listed.id)
 

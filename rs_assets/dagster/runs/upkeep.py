@@ -38,7 +38,7 @@ from rs_assets.errors import PipelineBusyError
 from rs_assets.runtime.job import preflight
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run.rescale import check_partitions, rescale
-from rs_assets.runtime.upkeep import travel
+from rs_assets.runtime.upkeep import savepoints
 from rs_assets.topology.topology import Topology
 
 # How long a running stream gets to drain and end when it is asked to, in seconds.
@@ -59,21 +59,21 @@ def _verify(context: OpExecutionContext, assets: StreamAssets, options: RunOptio
 
 
 def _savepoint(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:  # noqa: ARG001  the table's form
-    taken = travel.savepoint(assets.topology, options, note=config["note"])
+    taken = savepoints.savepoint(assets.topology, options, note=config["note"])
     return {"savepoint": taken.id, "bytes": taken.bytes_total, "bytes_copied": taken.bytes_new}
 
 
 def _restore(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
-    travel.check_restore(assets.topology, options, savepoint_id=config["savepoint"])
+    savepoints.check_restore(assets.topology, options, savepoint_id=config["savepoint"])
     with _stopped(context, assets.topology, options, "a restore"):
-        chosen = travel.restore(assets.topology, options, savepoint_id=config["savepoint"])
+        chosen = savepoints.restore(assets.topology, options, savepoint_id=config["savepoint"])
     return {"savepoint": chosen.id, **{f"batch_{query}": batch for query, batch in chosen.batches.items()}}
 
 
 def _rewind(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
-    travel.check_rewind(assets.topology, config["to_batch"], options, step=config["step"])
+    savepoints.check_rewind(assets.topology, config["to_batch"], options, step=config["step"])
     with _stopped(context, assets.topology, options, "a rewind"):
-        done = travel.rewind(assets.topology, config["to_batch"], options, step=config["step"])
+        done = savepoints.rewind(assets.topology, config["to_batch"], options, step=config["step"])
     return {"done": done}
 
 

@@ -37,7 +37,7 @@ def relocate(generation: Path, moves: Mapping[str, str]) -> None:
             _rewrite(facts, lambda text: "\n".join(_with_schemas(line, moves) for line in text.split("\n")))
 
 
-def settle(generation: Path) -> None:
+def relocate_moved(generation: Path) -> None:
     """As `relocate`, for a generation's folder that was moved with its home from the location in Spark's own names.
 
     The last parts of its path (namespace, job, generation) must be unchanged.

@@ -119,7 +119,7 @@ class BatchVersions:
             self.notes.end_repeating()
         return self.notes.plans.get(batch_id, {})
 
-    def settle(self, batch_id: int, *, planned_before: bool, first: Callable[[], int]) -> Versions:
+    def pin(self, batch_id: int, *, planned_before: bool, first: Callable[[], int]) -> Versions:
         """The versions of a batch, recorded on disk before it is computed.
 
         A batch that was planned before the start may have reached some sinks: it uses the same versions again. So does

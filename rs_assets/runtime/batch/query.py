@@ -23,8 +23,8 @@ from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.event_time import END_OF_TIME, control_folder, send_control
 from rs_assets.runtime.batch.calls import BatchNotDone, Calls
 from rs_assets.runtime.batch.execution import forget_look, found_nothing, planning_held
-from rs_assets.runtime.batch.starved import RESTARTS, lacks_worker, trying_again
 from rs_assets.runtime.batch.work import BatchWork, PlannedAnew
+from rs_assets.runtime.batch.worker_start import RESTARTS, lacks_worker, trying_again
 from rs_assets.runtime.replay.examine import blames_a_record
 from rs_assets.runtime.report import BatchProgress, QueryReport
 from rs_assets.runtime.translate import translate

@@ -25,14 +25,14 @@ from rs_assets.errors import BadRecordError, DataLossError, RsError, StepError
 from rs_assets.operators.dimension.lookup import tell_tasks
 from rs_assets.operators.window.by_record import tell_latest
 from rs_assets.operators.window.durations import EPOCH
-from rs_assets.runtime.batch.accounts import Counts, NotPlainError, acts_at_once, counts_of, plain_rows
-from rs_assets.runtime.batch.below_trunk import Behind
 from rs_assets.runtime.batch.dimensions import BatchVersions
 from rs_assets.runtime.batch.execution import BatchExecution, StateMetrics
-from rs_assets.runtime.batch.sink_notes import SinkNotes
-from rs_assets.runtime.batch.split_marks import SplitMarks
+from rs_assets.runtime.batch.per_batch import PerBatchSteps
+from rs_assets.runtime.batch.row_counts import Counts, NotPlainError, acts_at_once, counts_of, plain_rows
+from rs_assets.runtime.batch.sink_progress import SinkProgress
+from rs_assets.runtime.batch.split_watermarks import SplitWatermarks
 from rs_assets.runtime.record.bookkeeping import Bookkeeper
-from rs_assets.runtime.replay.letters import send_dead_letters, stage_late
+from rs_assets.runtime.replay.dead_letters import send_dead_letters, stage_late
 from rs_assets.runtime.replay.replay import Replay
 from rs_assets.runtime.report import BatchProgress
 from rs_assets.runtime.translate import translate
@@ -67,8 +67,8 @@ class BatchWork:
     letters: DeadLetters
     watches: Mapping[str, Watch]
     dimensions: BatchVersions
-    notes: SinkNotes
-    marks: SplitMarks | None = None
+    notes: SinkProgress
+    marks: SplitWatermarks | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     read: dict[str, dict[str, int]] = field(default_factory=dict)
     heard: dict[str, float] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class BatchWork:
         for name, part in staged.items():
             self.lease.check()
             out[name] = part.commit()
-        self._settle(execution, batch_id, out)
+        self._record(execution, batch_id, out)
         # State can shrink without an output row: a window in update mode closes silently, a later filter may drop its
         # row.
         moved = state.rows != rows_open
@@ -158,8 +158,8 @@ class BatchWork:
             watch.planned(batch_id)
         if acts_at_once(self.topology, self.plan):
             plain_rows(self.wiring, self.watches)
-        self._settle_versions(batch_id)
-        self._tell_marks(batch_id)
+        self._pin_versions(batch_id)
+        self._pass_watermarks(batch_id)
         self.book.before(batch_id)
 
     def _check(self, batch_id: int) -> None:
@@ -168,7 +168,7 @@ class BatchWork:
         for watch in self.watches.values():
             watch.check(batch_id)
 
-    def _settle(self, execution: BatchExecution, batch_id: int, out: Mapping[str, int]) -> None:
+    def _record(self, execution: BatchExecution, batch_id: int, out: Mapping[str, int]) -> None:
         """Record a committed batch: progress of sinks and splits, and input state of sources.
 
         Before that, sinks that buffer rows are asked: one that has not flushed them holds the batch.
@@ -176,7 +176,7 @@ class BatchWork:
         self.book.ask()
         self.notes.note(batch_id, out)
         if self.marks is not None:
-            self.marks.settle(execution, batch_id, first=self.log.planned_batches()[0])
+            self.marks.advance(execution, batch_id, first=self.log.planned_batches()[0])
         self.book.after(batch_id)
         for name, watch in self.watches.items():
             if known := watch.read():
@@ -197,18 +197,16 @@ class BatchWork:
     def _by_record(self) -> bool:
         return self.marks is not None and self.marks.by_split.by_record
 
-    def _tell_marks(self, batch_id: int) -> None:
+    def _pass_watermarks(self, batch_id: int) -> None:
         """Pass the event times of the splits before the batch to the tasks, if rows are judged by them."""
         if self.marks is not None and self._by_record:
             tell_latest(self.wiring.spark, self.marks.before(batch_id))
 
-    def _settle_versions(self, batch_id: int) -> None:
+    def _pin_versions(self, batch_id: int) -> None:
         """Record the dimension versions of the batch, and pass them to the tasks of this thread."""
         if self.dimensions.dimensions:
             again = batch_id == self._planned_before
-            settled = self.dimensions.settle(
-                batch_id, planned_before=again, first=lambda: self.log.planned_batches()[0]
-            )
+            settled = self.dimensions.pin(batch_id, planned_before=again, first=lambda: self.log.planned_batches()[0])
             tell_tasks(self.wiring.spark, settled)
 
     def _passed(self, counts: Counts, state: StateMetrics, out: Mapping[str, int]) -> frozenset[str]:
@@ -228,7 +226,7 @@ class BatchWork:
             batch.write.format("noop").mode("overwrite").save()
             return {}, out, SCHEMA.empty_table()
         letters = partial(self._replay(batch_id).dead_letters_of, **self._job)
-        staged, refused = Behind(self.topology, self.plan, self.wiring, letters).stage(batch, waiting)
+        staged, refused = PerBatchSteps(self.topology, self.plan, self.wiring, letters).stage(batch, waiting)
         return staged, out, refused
 
     def _waiting(self, sinks: Iterable[str], batch_id: int) -> dict[str, tuple[SinkWriter, BatchMark]]:

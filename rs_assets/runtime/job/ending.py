@@ -7,8 +7,8 @@ from dataclasses import replace
 from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.job.tidying import NOT_TIDY, tidy_crowded
 from rs_assets.runtime.report import RunReport
+from rs_assets.runtime.upkeep.savepoints import savepoint
 from rs_assets.runtime.upkeep.state import previews, snapshot_state
-from rs_assets.runtime.upkeep.travel import savepoint
 
 # Effects of failing background tasks.
 NOT_SAVED, NOT_AS_ROWS = "no savepoint was taken", "the state was not written as rows"

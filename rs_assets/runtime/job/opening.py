@@ -16,9 +16,9 @@ from rs_assets.errors import CheckpointError, RsError, SinkError, StartRefused
 from rs_assets.recovery import rollback_marker as returning
 from rs_assets.recovery.preflight import CHANGED, Finding, refuse, verify_query
 from rs_assets.recovery.savepoints import refuse_unfinished
-from rs_assets.recovery.savepoints.relocate import settle
-from rs_assets.runtime.ends import refuse_renamed, refuse_ruled
+from rs_assets.recovery.savepoints.relocate import relocate_moved
 from rs_assets.runtime.identity import queries_of_now, resumed
+from rs_assets.runtime.io_compatibility import refuse_renamed, refuse_ruled
 from rs_assets.runtime.job.inputs import check_inputs
 from rs_assets.runtime.job.preflight import expected
 from rs_assets.runtime.job.queries import book_of
@@ -28,7 +28,7 @@ from rs_assets.runtime.places import placed
 from rs_assets.runtime.upkeep.claims import Trust, claim_sinks, lost_pipeline
 from rs_assets.runtime.upkeep.ownership import known_of, newest_of, not_lost, savepoints_of
 from rs_assets.runtime.upkeep.returns import return_letters, undo_letters
-from rs_assets.runtime.upkeep.travel import bring_back
+from rs_assets.runtime.upkeep.savepoints import bring_back
 from rs_assets.topology.describe import as_text
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
 from rs_assets.topology.topology import Topology
@@ -67,9 +67,9 @@ def _open(session: JobSession) -> None:
     )
     first = not (stored.queries or stored.claims)
     claimed = claim_sinks(session.topology, session.manifest, session.held, session.options, first=first)
-    session.manifest, session.claim = claimed.settled(session.manifest), claimed.claim
+    session.manifest, session.claim = claimed.applied_to(session.manifest), claimed.claim
     for generation in sorted({session.query_folder(plan).parent for plan in session.plans}):
-        settle(generation)
+        relocate_moved(generation)
     _return_sources(session, stored)
     _preflight(session)
     _check_rules(session, stored)
@@ -106,7 +106,7 @@ def _writer_of(session: JobSession, step: str) -> tuple[str, bool]:
 def _next_generation(session: JobSession, stored: Manifest, *, above: int) -> Manifest:
     """A new checkpoint of the same pipeline, in a generation that no sink has seen."""
     claimed = claim_sinks(session.topology, stored, session.held, session.options, trust=Trust.PERSON, above=above)
-    return claimed.settled(replace(stored.next_generation(), generation=claimed.generation))
+    return claimed.applied_to(replace(stored.next_generation(), generation=claimed.generation))
 
 
 def _without_manifest(session: JobSession) -> Manifest:
@@ -121,7 +121,7 @@ def _without_manifest(session: JobSession) -> Manifest:
     if options.new_generation:
         fresh = Manifest(pipeline_id=known.pipeline_id, generation=known.generation)
         claimed = claim_sinks(topology, fresh, session.held, options, trust=Trust.LEASES)
-        return claimed.settled(replace(fresh, generation=claimed.generation))
+        return claimed.applied_to(replace(fresh, generation=claimed.generation))
     recovered = _recover_lost(session, known.pipeline_id)
     if recovered is None:
         raise CheckpointError(
@@ -139,7 +139,7 @@ def _afresh(session: JobSession) -> Manifest:
         return Manifest.new()
     fresh = Manifest(pipeline_id=lost)
     claimed = claim_sinks(session.topology, fresh, session.held, session.options, trust=Trust.PERSON)
-    return claimed.settled(replace(fresh, generation=claimed.generation))
+    return claimed.applied_to(replace(fresh, generation=claimed.generation))
 
 
 def _first(session: JobSession) -> Manifest:

@@ -20,11 +20,11 @@ from rs_assets.compile.readers import stream
 from rs_assets.connectors.dead_letters import DeadLetters
 from rs_assets.connectors.source import Pruning, Watch
 from rs_assets.records.policy import BadRecords
-from rs_assets.runtime.batch.below_trunk import before_python
 from rs_assets.runtime.batch.gates import StreamGates
+from rs_assets.runtime.batch.per_batch import before_python
 from rs_assets.runtime.batch.query import QueryRun
-from rs_assets.runtime.batch.sink_notes import SinkNotes
-from rs_assets.runtime.batch.split_marks import by_split_of, marks_of
+from rs_assets.runtime.batch.sink_progress import SinkProgress
+from rs_assets.runtime.batch.split_watermarks import by_split_of, split_watermarks_of
 from rs_assets.runtime.batch.work import BatchWork
 from rs_assets.runtime.job.dimensions import versions_begun
 from rs_assets.runtime.job.inputs import watches_of
@@ -57,8 +57,8 @@ def query_of(session: JobSession, spark: SparkSession, plan: QueryPlan) -> Query
         letters=DeadLetters(session.options.home.dead_letters),
         watches=_watches(session, plan, wiring),
         dimensions=dimensions,
-        marks=marks_of(session.topology, plan, session.log(plan), folder, session.options.home),
-        notes=SinkNotes({n: facts.sinks[n] for n in plan.sinks if n in session.remembering}, _noting(session, plan)),
+        marks=split_watermarks_of(session.topology, plan, session.log(plan), folder, session.options.home),
+        notes=SinkProgress({n: facts.sinks[n] for n in plan.sinks if n in session.remembering}, _noting(session, plan)),
     )
     return QueryRun(
         work=work,

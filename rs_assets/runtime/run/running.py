@@ -23,8 +23,8 @@ from rs_assets.runtime.run.idle import PARTS, SHORTEST, IdleClock, IdleSides, Id
 from rs_assets.runtime.run.idle_time import IdleTime
 from rs_assets.runtime.run.quarantine import Warden
 from rs_assets.runtime.run.stopping import drain_and_stop
+from rs_assets.runtime.upkeep.savepoints import savepoint
 from rs_assets.runtime.upkeep.state import snapshot_state
-from rs_assets.runtime.upkeep.travel import savepoint
 
 # How often the watcher checks the queries, in seconds.
 LOOK_S = 0.2

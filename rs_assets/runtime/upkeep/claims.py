@@ -52,7 +52,7 @@ class Claimed:
     seen: Mapping[str, int]
     aliases: Mapping[str, str] = field(default_factory=dict)
 
-    def settled(self, manifest: Manifest, sinks: Iterable[str] | None = None) -> Manifest:
+    def applied_to(self, manifest: Manifest, sinks: Iterable[str] | None = None) -> Manifest:
         """`manifest` after `sinks` (stored names; None: all) belong to this start, with their stored and new claims."""
         mine = self.seen.keys() if sinks is None else self.seen.keys() & set(sinks)
         claims = {name: self._newest(name, manifest) for name in mine}

@@ -25,7 +25,7 @@ from rs_assets.topology.user_code.expression import calls_python
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class PerBatchSteps:
     """The steps downstream of the trunk of one query. `letters` makes rows of the dead-letter table."""
 
     topology: Topology

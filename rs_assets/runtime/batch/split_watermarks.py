@@ -22,7 +22,7 @@ from rs_assets.topology.topology import Topology
 
 
 @dataclass(slots=True, kw_only=True)
-class SplitMarks:
+class SplitWatermarks:
     """Moves the watermark of a query's only gate; `now` gives seconds that never go back.
 
     `there` returns the splits of its sources at the end of a batch, with rows or without; for a source without known
@@ -47,7 +47,7 @@ class SplitMarks:
         """The greatest event time of each split before a batch."""
         return self.notes.behind(batch_id - 1)
 
-    def settle(self, execution: BatchExecution, batch_id: int, *, first: int) -> None:
+    def advance(self, execution: BatchExecution, batch_id: int, *, first: int) -> None:
         """Set the greatest event time of a computed batch to the time that all splits have reached.
 
         It is recorded before Spark commits the batch; `first` is the first batch that one can go back to. Control rows
@@ -82,7 +82,9 @@ def by_split_of(topology: Topology, plan: QueryPlan) -> BySplit | None:
     return next((node.by_split for node in roots if isinstance(node, TimedState) and node.by_split), None)
 
 
-def marks_of(topology: Topology, plan: QueryPlan, log: CheckpointLog, folder: Path, home: Home) -> SplitMarks | None:
+def split_watermarks_of(
+    topology: Topology, plan: QueryPlan, log: CheckpointLog, folder: Path, home: Home
+) -> SplitWatermarks | None:
     """The split watermarks of the query in `folder`; None if Spark uses the greatest time of all splits."""
     by_split = by_split_of(topology, plan)
     if by_split is None:
@@ -97,4 +99,4 @@ def marks_of(topology: Topology, plan: QueryPlan, log: CheckpointLog, folder: Pa
             if not known:
                 yield origin_of(source.name)
 
-    return SplitMarks(gate=gate, by_split=by_split, notes=SplitNotes.load(folder), there=there)
+    return SplitWatermarks(gate=gate, by_split=by_split, notes=SplitNotes.load(folder), there=there)

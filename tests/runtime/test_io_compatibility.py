@@ -7,10 +7,10 @@ import pytest
 from rs_assets import StreamBuilder
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.compile.planner.plan import plan_queries
-from rs_assets.deploy import ends as deployed
+from rs_assets.deploy import io_compatibility as deployed
 from rs_assets.errors import TopologyChangedError
-from rs_assets.runtime.ends import refuse_renamed, refuse_ruled, rules_of, targets_of
 from rs_assets.runtime.identity import queries_of_now
+from rs_assets.runtime.io_compatibility import refuse_renamed, refuse_ruled, rules_of, targets_of
 from rs_assets.topology.topology import Topology
 
 # How a release before wrote the place of a table, and how the code of then and now may have it.

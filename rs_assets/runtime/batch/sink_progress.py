@@ -14,7 +14,7 @@ EVERY_S = 60.0
 
 
 @dataclass(slots=True)
-class SinkNotes:
+class SinkProgress:
     """`had` is the last batch with rows of each sink that stores its batches, -1 for none; `save` stores it."""
 
     had: dict[str, int]

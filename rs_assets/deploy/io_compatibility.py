@@ -8,7 +8,7 @@ from typing import Any
 
 from rs_assets.checkpoint.manifest import QueryFacts
 from rs_assets.compile.planner.query_plan import QueryPlan
-from rs_assets.runtime.ends import beside, read_again
+from rs_assets.runtime.io_compatibility import beside, read_again
 from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.sink import DeltaSink, FileSink, MemorySink, PrintSink, WriterSink
 from rs_assets.topology.targets import target_of

@@ -138,7 +138,7 @@ def bring_back(topology: Topology, options: RunOptions, chosen: Savepoint, *, le
             made.act(sinks)
 
         restored = restore_savepoint(savepoints_of(options), chosen, folder, ready=go)
-    mine = claimed.settled(replace(restored, claims=mine.claims))
+    mine = claimed.applied_to(replace(restored, claims=mine.claims))
     manifest = _renumbered(folder, mine, claimed.generation, chosen.batches)
     begin_tables(topology, manifest, folder, {query.folder: query for query in queries}, claimed)
     returning.finish(folder)
@@ -171,7 +171,7 @@ def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None,
             returning.begin(folder, Returning(begun, f"a rewind of {summary}"))
             done = made.act(sinks)
         sinks_of = [manifest.stored_name(sink) for query in queries for sink in query.plan.sinks]
-        mine = replace(claimed.settled(stored, sinks_of), partitions=partitions)
+        mine = replace(claimed.applied_to(stored, sinks_of), partitions=partitions)
         rewound = rewind_queries(folder, mine, queries, begun)
         begin_tables(topology, rewound, folder, {query.folder: query for query in queries}, claimed)
         returning.finish(folder)
