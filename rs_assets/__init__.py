@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rs_assets.operators.dimension.spec import Dimension
     from rs_assets.operators.join.spec import Interval
     from rs_assets.operators.window.durations import Time
+    from rs_assets.operators.window.global_window import GlobalWindow
     from rs_assets.operators.window.over import OverWindow
     from rs_assets.operators.window.spec import (
         CalendarWindow,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
         SlidingWindow,
         TumblingWindow,
     )
-    from rs_assets.operators.window.whole import GlobalWindow
     from rs_assets.records.policy import BadRecords
     from rs_assets.runtime.options import RunOptions, SavepointPolicy
     from rs_assets.runtime.report import RunReport
@@ -115,7 +115,7 @@ HOMES = {
     "Deployments": "rs_assets.deploy.deployments",
     "Dimension": "rs_assets.operators.dimension.spec",
     "F": "rs_assets.topology.user_code.deferred",
-    "GlobalWindow": "rs_assets.operators.window.whole",
+    "GlobalWindow": "rs_assets.operators.window.global_window",
     "Home": "rs_assets.common.home",
     "HoppingWindow": "rs_assets.operators.window.spec",
     "Interval": "rs_assets.operators.join.spec",

@@ -11,7 +11,7 @@ from rs_assets.compile.python.fields_read import fields_read
 from rs_assets.expressions.script.bind import bound_script
 from rs_assets.expressions.script.steps import Bound, Drop, Fill, Generate, Project
 from rs_assets.operators.join.spec import OF_BOTH
-from rs_assets.operators.window.result import Ranking
+from rs_assets.operators.window.output import Ranking
 from rs_assets.topology.check.fields import UNKNOWN
 from rs_assets.topology.check.fields import Fields as Known
 from rs_assets.topology.check.rules import RULES as GIVEN

@@ -25,9 +25,9 @@ from rs_assets.operators.window.aggregate import (
     needed_fields,
     rows_of,
 )
-from rs_assets.operators.window.fired import FiredWindows
-from rs_assets.operators.window.result import ROWS
+from rs_assets.operators.window.output import ROWS
 from rs_assets.operators.window.spec import SessionWindow
+from rs_assets.operators.window.trigger_operator import FiredWindows
 from rs_assets.records.columns import EVENT_TIME, visible
 from rs_assets.topology.chain import link_of
 from rs_assets.topology.nodes.timed import NONE

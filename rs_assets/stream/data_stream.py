@@ -54,7 +54,7 @@ from rs_assets.topology.user_code.expression import (
 )
 
 if TYPE_CHECKING:
-    from rs_assets.operators.window.result import EmitStrategy
+    from rs_assets.operators.window.output import EmitStrategy
     from rs_assets.operators.window.spec import Window
     from rs_assets.spark.driver import SparkDriver
     from rs_assets.topology.nodes.base import Node

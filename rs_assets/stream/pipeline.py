@@ -64,7 +64,7 @@ class Pipeline:
         """
         if mermaid:
             return as_mermaid(self.topology)
-        from rs_assets.compile.python.tracing.told import compiled
+        from rs_assets.compile.python.tracing.explain import compiled
 
         return as_text(self.topology, compiled(self.topology))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rs_assets.errors import SchemaError, TopologyError
-from rs_assets.operators.window.result import Rows, rows_for
+from rs_assets.operators.window.output import Rows, rows_for
 from rs_assets.topology.nodes.fold import Accumulated, Accumulator, Fold, Reduced
 from rs_assets.topology.user_code.expression import PythonFunction, Record, returned_schema
 

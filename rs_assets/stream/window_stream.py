@@ -11,10 +11,10 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.bounds import DEFAULT_MAX_AHEAD, EventTimeBounds
 from rs_assets.operators.window.durations import EPOCH
-from rs_assets.operators.window.firing import HOLD, ONCE, Firing, LateFirings
-from rs_assets.operators.window.result import Aggregate, AggregateFunction, EmitStrategy, Ranking
+from rs_assets.operators.window.output import Aggregate, AggregateFunction, EmitStrategy, Ranking
 from rs_assets.operators.window.spec import Window
 from rs_assets.operators.window.splits import BySplit
+from rs_assets.operators.window.trigger import HOLD, ONCE, Firing, LateFirings
 from rs_assets.records.policy import BadRecords
 from rs_assets.stream.draft import late_sink
 from rs_assets.stream.method_hints import no_such_method

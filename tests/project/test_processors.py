@@ -7,9 +7,9 @@ import pytest
 
 from rs_assets.errors import ConfigurationError
 from rs_assets.operators.window.durations import Time
-from rs_assets.operators.window.fired import FiredWindows
-from rs_assets.operators.window.firing import Firing
 from rs_assets.operators.window.spec import TumblingWindow
+from rs_assets.operators.window.trigger import Firing
+from rs_assets.operators.window.trigger_operator import FiredWindows
 from rs_assets.spark.processor import library as module
 
 
@@ -64,5 +64,5 @@ def test_a_session_without_the_jar_is_told():
     windows = FiredWindows(
         window=window, firing=Firing(late="totals"), emit="on_window_close", water_mark=Time.seconds(0)
     )
-    with pytest.raises(ConfigurationError, match=r"(?s)no processors.*spark\.jars"):
+    with pytest.raises(ConfigurationError, match=r"(?s)lacks the processors.*spark\.jars"):
         windows.rows(frame)

@@ -140,7 +140,7 @@ CASES = [
         lambda: built(counted().event_time(earliest=datetime(1970, 1, 1, tzinfo=UTC))),
     ),
     Case(
-        "operators/window/result.py::Ranking.__post_init__",
+        "operators/window/output.py::Ranking.__post_init__",
         lambda: hits().window(TEN).top_n(3, by=[]),
         "top_n(3, by='ms')",
         lambda: built(hits().window(TEN).top_n(3, by="ms")),
@@ -170,7 +170,7 @@ CASES = [
         lambda: (CalendarWindow.days("Europe/Berlin", "ts"), CalendarWindow.days("UTC", "ts")),
     ),
     Case(
-        "operators/window/refusals.py::no_event_time",
+        "operators/window/messages.py::no_event_time",
         lambda: built(counted(window=TumblingWindow.of(Time.seconds(10), "paid"))),
         "use a timestamp, epoch milliseconds as bigint (seconds: timestamp_seconds())",
         lambda: (
@@ -180,7 +180,7 @@ CASES = [
         ),
     ),
     Case(
-        "operators/window/refusals.py::no_number",
+        "operators/window/messages.py::no_number",
         lambda: built(hits().window(TEN).sum("page")),
         ".with_fields(page='cast(page as double)')",
         lambda: built(hits().with_fields(page="cast(page as double)").window(TEN).sum("page")),

@@ -19,7 +19,7 @@ from urllib import parse
 
 from rs_assets.compile.python.tracing.code import ATTRIBUTES, GENERATING, JUMPS, KNOWN, instructions, parts_of
 from rs_assets.compile.python.tracing.members import PLAIN
-from rs_assets.compile.python.tracing.stand_ins import ERRORS, MOST_FUNCTIONS, SAFE
+from rs_assets.compile.python.tracing.proxies import ERRORS, MOST_FUNCTIONS, SAFE
 
 # The instructions allowed besides those of traced functions: to catch errors, and to make sets.
 ALLOWED = KNOWN | GENERATING | {"PUSH_EXC_INFO", "CHECK_EXC_MATCH", "POP_EXCEPT", "BUILD_SET", "SET_ADD", "SET_UPDATE"}

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType, StringType
 
 from rs_assets.operators.join.spec import OF_BOTH, AnyBound, AsOf, Interval, JoinType, two_fields, unlike_keys
-from rs_assets.operators.state.settled import settled
+from rs_assets.operators.state.barrier import fully_computed
 from rs_assets.operators.window.aggregate import WINDOW, assigned, earlier
 from rs_assets.records.columns import EVENT_TIME, PREFIX, visible
 from rs_assets.records.schema import quoted
@@ -65,7 +65,7 @@ def stream_join(left: DataFrame, right: DataFrame, spec: JoinSpec) -> DataFrame:
     if spec.how == "anti":
         joined = joined.filter(side_of(RIGHT, GUARD).isNull())
     fields = joined_fields(visible(left.columns), visible(right.columns), spec)
-    return settled(joined.select(*fields, *_place(spec)))
+    return fully_computed(joined.select(*fields, *_place(spec)))
 
 
 def _side(frame: DataFrame, keys: Sequence[str], spec: JoinSpec, *, absent: int) -> DataFrame:

@@ -13,9 +13,9 @@ from pyspark.sql.types import DecimalType, StructType
 
 from rs_assets.operators.state.reader import VALUE, StateOf, state_frame, store_frame
 from rs_assets.operators.window.aggregate import WINDOW, at_close, earlier
-from rs_assets.operators.window.firing import SESSIONS
-from rs_assets.operators.window.result import Aggregate
+from rs_assets.operators.window.output import Aggregate
 from rs_assets.operators.window.spec import CalendarWindow, CountWindow, CumulateWindow, InOrder, SessionWindow, Window
+from rs_assets.operators.window.trigger import SESSIONS
 from rs_assets.records.columns import visible
 from rs_assets.spark.processor.session import package_in
 

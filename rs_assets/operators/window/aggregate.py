@@ -11,14 +11,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DayTimeIntervalType, NumericType, YearMonthIntervalType
 
 from rs_assets.errors import TopologyError
-from rs_assets.operators.state.settled import settled
+from rs_assets.operators.state.barrier import fully_computed
 from rs_assets.operators.window.calendar import calendar_window
 from rs_assets.operators.window.cumulate import cumulate_windows
 from rs_assets.operators.window.event_time import WATERMARK_DELAY
-from rs_assets.operators.window.fired import FiredWindows
+from rs_assets.operators.window.global_window import FOREVER, GlobalWindow
+from rs_assets.operators.window.messages import no_number
+from rs_assets.operators.window.output import Aggregate, AggregateFunction, Ranking
 from rs_assets.operators.window.over import OverWindow
-from rs_assets.operators.window.refusals import no_number
-from rs_assets.operators.window.result import Aggregate, AggregateFunction, Ranking
 from rs_assets.operators.window.spec import (
     CalendarWindow,
     CountWindow,
@@ -30,7 +30,7 @@ from rs_assets.operators.window.spec import (
     TumblingWindow,
     Window,
 )
-from rs_assets.operators.window.whole import FOREVER, GlobalWindow
+from rs_assets.operators.window.trigger_operator import FiredWindows
 from rs_assets.records.columns import EVENT_TIME, PASSED
 
 WINDOW = "_rs_window"
@@ -124,7 +124,7 @@ def aggregate(
     shown = [F.col(f"`{name}`") for name in (*group_by, *columns)]
     shown += [F.col(f"{ROW}.`{name}`").alias(name) for name in _kept(window)]
     shown += [column.alias(name) for name, column in times.items()]
-    rows = settled(rows) if fired is None else fired.rows(rows)
+    rows = fully_computed(rows) if fired is None else fired.rows(rows)
     if ranking is None:
         return rows.select(*shown)
     exploded = rows.select(*shown, F.posexplode(RANKED).alias(RANKED, RANKED_ROW))

@@ -15,7 +15,7 @@ from rs_assets.common.files import write_atomically
 from rs_assets.errors import UnknownFieldError
 from rs_assets.operators.window.bounds import EventTimeBounds
 from rs_assets.operators.window.durations import EPOCH
-from rs_assets.operators.window.refusals import TEXT_FORMAT, no_event_time
+from rs_assets.operators.window.messages import TEXT_FORMAT, no_event_time
 from rs_assets.records.columns import CONTROL, EVENT_TIME, visible
 
 # A failed batch is computed again with the clock of its first attempt; that clock may be this old.

@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.durations import checked_duration
+from rs_assets.operators.window.global_window import GlobalWindow
 from rs_assets.operators.window.over import OverWindow
-from rs_assets.operators.window.whole import GlobalWindow
 
 
 def _check_offset(offset: object, slide: timedelta) -> None:

@@ -24,9 +24,9 @@ from rs_assets.operators.state.preview import open_windows, waiting_rows
 from rs_assets.operators.state.reader import StateOf
 from rs_assets.operators.state.served import refresh
 from rs_assets.operators.state.snapshot import StateSnapshot, state_at, write_state
+from rs_assets.operators.window.global_window import GlobalWindow
 from rs_assets.operators.window.over import OverWindow
 from rs_assets.operators.window.spec import SlidingWindow
-from rs_assets.operators.window.whole import GlobalWindow
 from rs_assets.runtime.identity import folder_of, log_of
 from rs_assets.runtime.options import RunOptions
 from rs_assets.topology.chain import Link, link_of

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, get_args
 
 from rs_assets.errors import ConfigurationError, SqlError, TopologyError
-from rs_assets.operators.window.firing import HOLD, ONCE, Firing
+from rs_assets.operators.window.trigger import HOLD, ONCE, Firing
 from rs_assets.sql.connectors.sinks import upsert_columns, written
 from rs_assets.sql.connectors.sources import Bound
 from rs_assets.sql.plan.catalog import catalog_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.errors import SqlError
-from rs_assets.operators.window.firing import ONCE, Firing
+from rs_assets.operators.window.trigger import ONCE, Firing
 from rs_assets.sql.expressions.expressions import Expressions, Resolve
 from rs_assets.sql.expressions.functions import Calls
 from rs_assets.sql.expressions.rules import REFUSED, RULES

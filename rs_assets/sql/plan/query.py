@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from rs_assets.operators.window.firing import ONCE
+from rs_assets.operators.window.trigger import ONCE
 from rs_assets.sql.connectors.sources import source_of
 from rs_assets.sql.expressions.aggregates import is_grouped
 from rs_assets.sql.plan import joining

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from rs_assets.expressions.functions.literals import quote_name
-from rs_assets.operators.window.result import EmitStrategy
+from rs_assets.operators.window.output import EmitStrategy
 from rs_assets.operators.window.spec import Window
 from rs_assets.records.types import Type
 from rs_assets.sql.expressions.values import Value

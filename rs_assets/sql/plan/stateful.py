@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
-from rs_assets.operators.window.firing import ONCE
+from rs_assets.operators.window.global_window import GlobalWindow
 from rs_assets.operators.window.spec import CumulateWindow, TumblingWindow, Window
-from rs_assets.operators.window.whole import GlobalWindow
+from rs_assets.operators.window.trigger import ONCE
 from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import Relation
 

@@ -16,8 +16,8 @@ from rs_assets.errors import SchemaError, TopologyError, UnknownFieldError
 from rs_assets.expressions.condition.bind import condition_sql
 from rs_assets.expressions.script.bind import bound_script
 from rs_assets.operators.join.spec import OF_BOTH, two_fields, unlike_keys
-from rs_assets.operators.window.refusals import no_event_time, no_number
-from rs_assets.operators.window.result import Aggregate
+from rs_assets.operators.window.messages import no_event_time, no_number
+from rs_assets.operators.window.output import Aggregate
 from rs_assets.records.schema import DDL_TYPES
 from rs_assets.records.types import DdlError, Type, fields_in, type_in
 from rs_assets.topology.check.fields import UNKNOWN, Fields, Types, only

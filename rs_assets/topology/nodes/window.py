@@ -10,21 +10,9 @@ from typing import ClassVar, get_args
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.bounds import EventTimeBounds
 from rs_assets.operators.window.durations import EPOCH, checked_duration
-from rs_assets.operators.window.firing import (
-    COUNTED,
-    GLOBAL,
-    NEVER,
-    ONCE,
-    OVER,
-    SESSIONS,
-    SLIDING,
-    STATE,
-    Firing,
-    LateFirings,
-    tells_final,
-)
+from rs_assets.operators.window.global_window import GlobalWindow
+from rs_assets.operators.window.output import Aggregate, EmitStrategy, Ranking, Rows
 from rs_assets.operators.window.over import OverWindow
-from rs_assets.operators.window.result import Aggregate, EmitStrategy, Ranking, Rows
 from rs_assets.operators.window.spec import (
     CalendarWindow,
     CountWindow,
@@ -37,7 +25,19 @@ from rs_assets.operators.window.spec import (
     Window,
 )
 from rs_assets.operators.window.splits import BySplit
-from rs_assets.operators.window.whole import GlobalWindow
+from rs_assets.operators.window.trigger import (
+    COUNTED,
+    GLOBAL,
+    NEVER,
+    ONCE,
+    OVER,
+    SESSIONS,
+    SLIDING,
+    STATE,
+    Firing,
+    LateFirings,
+    tells_final,
+)
 from rs_assets.topology.nodes.base import Family
 from rs_assets.topology.nodes.timed import NONE, Arrival, TimedState
 from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText, calls_by_name

@@ -11,15 +11,15 @@ from typing import Any
 
 from rs_assets.compile.python.tracing.expression import Expression
 from rs_assets.compile.python.tracing.path import Ask, Path, RefusedError
+from rs_assets.compile.python.tracing.proxies import ProxyFactory
 from rs_assets.compile.python.tracing.record import Record
-from rs_assets.compile.python.tracing.stand_ins import StandIns
 from rs_assets.compile.python.tracing.tree import ASK, Branch, Leaf, Tree, size_of
 
 # The most paths, the most lines to run on all of them, and the largest tree.
 MOST_PATHS, MOST_LINES, LARGEST = 64, 10_000, 4_000
 # The answers on one path, and its leaf.
 Taken = tuple[list[tuple[Expression, bool]], Leaf]
-Judge = Callable[[Path, Any], Leaf]
+OutcomeOf = Callable[[Path, Any], Leaf]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class Traced:
 class _Explorer:
     function: Callable[..., Any]
     fields: Mapping[str, str]
-    judge: Judge
-    stand_ins: StandIns
+    outcome_of: OutcomeOf
+    proxies: ProxyFactory
     asked: dict[Asked, None] = field(default_factory=dict)
     lines: int = 0
 
@@ -75,11 +75,11 @@ class _Explorer:
 
     def _end_of(self, path: Path) -> Leaf:
         """The outcome of the function on `path`."""
-        self.stand_ins.path = path
+        self.proxies.path = path
         try:
             with self._counted():
                 result = self.function(Record(path, self.fields))
-            leaf = self.judge(path, result)
+            leaf = self.outcome_of(path, result)
         except RefusedError:
             raise
         except (Exception, Ask) as end:  # noqa: BLE001  the function raises it for the real record, too
@@ -103,7 +103,7 @@ class _Explorer:
             return within
 
         def called(frame: types.FrameType, event: str, argument: object) -> Any:
-            return within(frame, event, argument) if self.stand_ins.has(frame.f_code) else None
+            return within(frame, event, argument) if self.proxies.has(frame.f_code) else None
 
         sys.settrace(called)
         try:
@@ -114,20 +114,20 @@ class _Explorer:
     def _line_of(self, traceback: types.TracebackType | None) -> int | None:
         line = None
         while traceback is not None:
-            if self.stand_ins.has(traceback.tb_frame.f_code):
+            if self.proxies.has(traceback.tb_frame.f_code):
                 line = traceback.tb_lineno
             traceback = traceback.tb_next
         return line
 
 
-def explore(function: object, fields: Mapping[str, str], judge: Judge) -> Traced:
-    """`function` as a tree over `fields`, their types by name; `judge` converts its return value to a leaf.
+def explore(function: object, fields: Mapping[str, str], outcome_of: OutcomeOf) -> Traced:
+    """`function` as a tree over `fields`, their types by name; `outcome_of` converts its return value to a leaf.
 
     Only a copy of the function is called, which cannot reach anything outside of it.
     """
-    stand_ins = StandIns()
+    proxies = ProxyFactory()
     try:
-        explorer = _Explorer(stand_ins.copy(function), fields, judge, stand_ins)
+        explorer = _Explorer(proxies.copy(function), fields, outcome_of, proxies)
         tree = explorer.tree()
     except RefusedError as refused:
         return Traced(None, (Asked(refused.why, refused.line),))

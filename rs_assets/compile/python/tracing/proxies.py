@@ -22,7 +22,7 @@ ERRORS = (Exception, ValueError, TypeError, KeyError, IndexError, ArithmeticErro
 BUILTINS: Mapping[str, Any] = MappingProxyType({each.__name__: each for each in (*SAFE, *ERRORS)})
 
 
-class StandIns:
+class ProxyFactory:
     """Copies of functions for one trace; `path` is the path of the current call."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class StandIns:
         made: dict[str, Any] = {}
         for name in asked_for(function.__code__):
             if name in function.__globals__:
-                made[name] = self._stand_in(function.__globals__[name], name)
+                made[name] = self._proxy(function.__globals__[name], name)
             elif name in self._own or name in BUILTINS:
                 made[name] = self._own.get(name) or BUILTINS[name]
             elif hasattr(builtins, name):
@@ -90,9 +90,9 @@ class StandIns:
                 value = cell.cell_contents
             except ValueError:
                 raise RefusedError(f"{name} has no value yet", function.__code__.co_firstlineno) from None
-            made.cell_contents = self._stand_in(value, name)
+            made.cell_contents = self._proxy(value, name)
 
-    def _stand_in(self, value: Any, name: str) -> Any:
+    def _proxy(self, value: Any, name: str) -> Any:
         """The proxy for `value`, which the function finds outside of itself under `name`."""
         kind = type(value)
         if kind in PLAIN:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
-from rs_assets.operators.window.result import EmitStrategy
+from rs_assets.operators.window.output import EmitStrategy
 
 NEVER = timedelta(0)
 # How long windows are held open for firings after their watermark.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from rs_assets.compile.python.tracing.explore import Judge
+from rs_assets.compile.python.tracing.explore import OutcomeOf
 from rs_assets.compile.python.tracing.expression import WHOLE, Expression, call, literal, text, whole
 from rs_assets.compile.python.tracing.numeric import Real, Whole
 from rs_assets.compile.python.tracing.path import Path
@@ -21,18 +21,18 @@ CONSTANTS = {("string", str), ("boolean", bool), ("double", float)}
 STANDS_FOR: Mapping[str, type[Value]] = MappingProxyType({"string": Text, "double": Real})
 
 
-def judge_filter(path: Path, result: Any) -> Leaf:  # noqa: ARG001  the judge's form
+def filter_outcome(path: Path, result: Any) -> Leaf:  # noqa: ARG001  the table's form
     """A record stays if the result is true."""
     return Leaf("keep") if result else Leaf("drop")
 
 
-def judge_flat_map(path: Path, result: Any) -> Leaf:  # noqa: ARG001  the judge's form
+def flat_map_outcome(path: Path, result: Any) -> Leaf:  # noqa: ARG001  the table's form
     """A record with an empty result is dropped; all others are for Python."""
     nothing = result is None or (type(result) in (list, tuple) and not result)
     return Leaf("drop") if nothing else ASK
 
 
-def judge_label(path: Path, result: Any) -> Leaf:
+def label_outcome(path: Path, result: Any) -> Leaf:
     """The label as text; no label for None."""
     if result is None:
         return Leaf("made", (literal("string", None),))
@@ -43,17 +43,17 @@ def judge_label(path: Path, result: Any) -> Leaf:
     return Leaf("made", (text(str(result).encode().decode()),))
 
 
-def judge_map(made: Mapping[str, str]) -> Judge:
+def map_outcome(made: Mapping[str, str]) -> OutcomeOf:
     """A record of the fields `made`, whose types have to be those of the values."""
 
-    def judge(path: Path, result: Any) -> Leaf:
+    def outcome_of(path: Path, result: Any) -> Leaf:
         if type(result) is not dict:
             path.ask("it returns something else than a dict of its own")
         if result.keys() != made.keys():
             path.ask("it does not return just the fields of its schema")
         return Leaf("made", tuple(_fitting(path, result[name], kind) for name, kind in made.items()))
 
-    return judge
+    return outcome_of
 
 
 def _fitting(path: Path, value: Any, kind: str) -> Expression:

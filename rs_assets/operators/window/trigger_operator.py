@@ -11,9 +11,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rs_assets.operators.window.firing import NEVER, Firing, tells_end, tells_final
+from rs_assets.operators.window.global_window import GlobalWindow
+from rs_assets.operators.window.output import EmitStrategy
 from rs_assets.operators.window.over import OverWindow
-from rs_assets.operators.window.result import EmitStrategy
 from rs_assets.operators.window.spec import (
     CalendarWindow,
     CountWindow,
@@ -23,7 +23,7 @@ from rs_assets.operators.window.spec import (
     SlidingWindow,
     Window,
 )
-from rs_assets.operators.window.whole import GlobalWindow
+from rs_assets.operators.window.trigger import NEVER, Firing, tells_end, tells_final
 from rs_assets.spark.processor.session import check_types, processors_of
 
 MICROSECOND = timedelta(microseconds=1)

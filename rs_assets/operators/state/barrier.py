@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from rs_assets.records.schema import quoted
 
 
-def settled(frame: DataFrame) -> DataFrame:
+def fully_computed(frame: DataFrame) -> DataFrame:
     """`frame`, of which Spark computes every field and every row, whatever the downstream steps use.
 
     Otherwise state would depend on them: unused fields and rows dropped by a filter would be missing when the next
