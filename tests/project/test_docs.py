@@ -57,6 +57,17 @@ def test_every_file_that_a_page_of_the_design_names_is_there(page):
     assert named - {file.name for file in (ROOT / "rs_assets").rglob("*")} == set()
 
 
+# Such as `CheckpointLog.pin_partitions` and `_write_letters`.
+MEMBER = re.compile(r"\b[A-Z]\w*[a-z]\w*\.(?!scala\b)([a-z_]\w+)|(?<![\w/])(_[a-z]\w+)")
+
+
+@pytest.mark.parametrize("page", DESIGN)
+def test_every_member_that_a_page_of_the_design_names_is_there(page):
+    code = "\n".join(file.read_text() for file in (ROOT / "rs_assets").rglob("*.py"))
+    named = {found[1] or found[2] for found in MEMBER.finditer((ROOT / page).read_text())}
+    assert named - set(re.findall(r"\w+", code)) == set()
+
+
 @pytest.mark.parametrize("page", ["ARCHITECTURE.md", *sorted(f"docs/{name}" for name in in_docs())])
 def test_every_module_that_a_page_names_is_there(page):
     named = set(MODULE.findall((ROOT / page).read_text()))
