@@ -88,8 +88,8 @@ class Version:
         >>> one.mark == Version(pipeline="shop.a", version=1, text="SELECT 2").mark
         False
         """
-        wish = (self.text, sorted(self.variables.items()), self.state, self.reset, self.at and self.at.isoformat())
-        return hashlib.sha256(repr(self.fault or wish).encode("utf-8", "backslashreplace")).hexdigest()[:16]
+        content = (self.text, sorted(self.variables.items()), self.state, self.reset, self.at and self.at.isoformat())
+        return hashlib.sha256(repr(self.fault or content).encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
     def same(self, other: Version | None) -> bool:
         """Whether both are the same version of the same table."""

@@ -106,8 +106,8 @@ def deployments(name: str | None, *, text: int | None, as_json: bool) -> None:
 def _standing(name: str, state: Standing) -> dict[str, Any]:
     return {
         "pipeline": name,
-        "wished": state.wished.version,
-        "state": state.wished.state,
+        "wished": state.desired.version,
+        "state": state.desired.state,
         "good": state.good.version if state.good is not None else None,
         "last": state.last.event if state.last is not None else "new",
         "told": state.last.summary if state.last is not None else "",

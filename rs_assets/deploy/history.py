@@ -43,8 +43,8 @@ class Event:
     @classmethod
     def about(cls, version: Version, happened: Happened, summary: str, *, run_id: str = "", **details: object) -> Event:
         """An event of `version`; if a rollback may lead to it, with everything that defines its pipeline."""
-        wish = {"wish": _wish(version)} if happened in TOLD_WHOLE else {}
-        told = {"mark": version.mark, **wish, **details}
+        content = {"wish": _content_of(version)} if happened in TOLD_WHOLE else {}
+        told = {"mark": version.mark, **content, **details}
         return cls(
             pipeline=version.pipeline,
             version=version.version,
@@ -62,27 +62,27 @@ class Event:
         """The version as it was at that time; `known` is the version that the table has under its number."""
         if self.is_of(known):
             return known
-        wish = self.details.get("wish")
-        return _wished(self.pipeline, self.version, wish) if isinstance(wish, dict) else None
+        content = self.details.get("wish")
+        return _restored(self.pipeline, self.version, content) if isinstance(content, dict) else None
 
 
-def _wish(version: Version) -> Mapping[str, object]:
+def _content_of(version: Version) -> Mapping[str, object]:
     """The fields that restore a version whose row is gone."""
     at = version.at.isoformat() if version.at is not None else None
-    wish = {name: getattr(version, name) for name in ("text", "reset", "note", "author")}
-    return {**wish, "variables": dict(version.variables), "at": at}
+    content = {name: getattr(version, name) for name in ("text", "reset", "note", "author")}
+    return {**content, "variables": dict(version.variables), "at": at}
 
 
-def _wished(pipeline: str, number: int, wish: Mapping[str, Any]) -> Version:
-    at = wish.get("at")
+def _restored(pipeline: str, number: int, content: Mapping[str, Any]) -> Version:
+    at = content.get("at")
     return Version(
         pipeline=pipeline,
         version=number,
-        text=wish["text"],
-        variables=wish["variables"],
-        reset=tuple(wish["reset"]),
-        note=wish["note"],
-        author=wish["author"],
+        text=content["text"],
+        variables=content["variables"],
+        reset=tuple(content["reset"]),
+        note=content["note"],
+        author=content["author"],
         at=datetime.fromisoformat(at) if at else None,
     )
 
@@ -97,7 +97,7 @@ class Standing:
     pipeline since the last commit; empty if none has.
     """
 
-    wished: Version
+    desired: Version
     good: Version | None = None
     last: Event | None = None
     tried: Version | None = None
@@ -125,18 +125,18 @@ class Standing:
     @property
     def chosen(self) -> Version | None:
         """The version that should run: the previous one if the desired one is broken. None if none should."""
-        if self.wished.state != "running" and not self.wished.fault:
+        if self.desired.state != "running" and not self.desired.fault:
             return None
-        return (self.tried or self.before) if self.broken else self.wished
+        return (self.tried or self.before) if self.broken else self.desired
 
     @property
     def shown(self) -> Version | None:
         """The version whose steps are shown; None if the pipeline was dropped or never ran."""
-        if self.wished.state == "dropped" and not self.wished.fault:
+        if self.desired.state == "dropped" and not self.desired.fault:
             return None
         if self.broken:
             return self.good if self.halted != "dropped" else None
-        return self.good or self.wished
+        return self.good or self.desired
 
     @property
     def rooted(self) -> bool:
@@ -156,7 +156,7 @@ def standing(versions: Sequence[Version], events: Iterable[Event]) -> Standing:
     (2, 1)
     """
     by_number = {version.version: version for version in versions}
-    wished, trials = versions[-1], _Trials()
+    desired, trials = versions[-1], _Trials()
     good: Version | None = None
     last: Event | None = None
     halted: Literal["stopped", "dropped", ""] = ""
@@ -166,7 +166,7 @@ def standing(versions: Sequence[Version], events: Iterable[Event]) -> Standing:
         if about is None or not event.is_of(known):
             # Another version ran at that time, so earlier events of the desired version no longer hold.
             last = last if event.event in LEFT_ALONE else None
-        elif event.version == wished.version:
+        elif event.version == desired.version:
             last = event
         if event.event == "committed" and about is not None:
             good, halted = about, ""
@@ -176,7 +176,7 @@ def standing(versions: Sequence[Version], events: Iterable[Event]) -> Standing:
     trial, tried, tries = trials.last()
     strays = sum(version.version < 1 for version in versions)
     return Standing(
-        wished=wished, good=good, last=last, tried=tried, trial=trial, tries=tries, halted=halted, strays=strays
+        desired=desired, good=good, last=last, tried=tried, trial=trial, tries=tries, halted=halted, strays=strays
     )
 
 

@@ -94,10 +94,10 @@ class Supervisor:
             self._trial = None
         return report
 
-    def stop_wished(self) -> None:
+    def request_stop(self) -> None:
         """Record, before `stop`, that a person requested the stop."""
         if self._running is not None:
-            self._running.session.stop_wished()
+            self._running.session.request_stop()
 
     def _stop(self, *, drain: bool = True) -> RunReport | None:
         running, self._running = self._running, None
@@ -140,41 +140,43 @@ class Supervisor:
 
     def _change(self, now: Standing) -> RunReport | None:
         """Carry out the newest version; the running version is stopped only for one that passed its checks."""
-        wished, runs = now.wished, self._version
-        if now.settled or runs is None or (self._trial is not None and wished.same(runs)):
+        desired, runs = now.desired, self._version
+        if now.settled or runs is None or (self._trial is not None and desired.same(runs)):
             return None
-        if wished.state != "running" and not wished.fault:
-            report = self._withdraw(wished)
-            self._note(wished, "dropped" if wished.state == "dropped" else "stopped", "it was drained and stopped")
+        if desired.state != "running" and not desired.fault:
+            report = self._withdraw(desired)
+            self._note(desired, "dropped" if desired.state == "dropped" else "stopped", "it was drained and stopped")
             return report
-        if wished.same(runs) or (not wished.fault and self._trial is None and wished.says(runs) and not wished.reset):
-            self._note(wished, "committed", f"the same statements as version {runs.version}, which keeps running")
-            self._version = wished
+        if desired.same(runs) or (
+            not desired.fault and self._trial is None and desired.says(runs) and not desired.reset
+        ):
+            self._note(desired, "committed", f"the same statements as version {runs.version}, which keeps running")
+            self._version = desired
         else:
-            self._replace(wished)
+            self._replace(desired)
         return None
 
-    def _replace(self, wished: Version) -> None:
-        """Replace the running version by `wished`, if that passes its checks."""
+    def _replace(self, desired: Version) -> None:
+        """Replace the running version by `desired`, if that passes its checks."""
         if self._trial is not None and self._trial.savepoint is not None:
-            self._withdraw(wished)
+            self._withdraw(desired)
         try:
-            pipeline, change = checked(wished, self._standing().good, self.options)
+            pipeline, change = checked(desired, self._standing().good, self.options)
         except RsError as error:
-            self._refuse(wished, error)
+            self._refuse(desired, error)
             if self._running is None:
                 self._start_before(error)
             return
-        self._withdraw(wished)
-        self._try(wished, pipeline, change)
+        self._withdraw(desired)
+        self._try(desired, pipeline, change)
 
-    def _withdraw(self, wished: Version) -> RunReport | None:
+    def _withdraw(self, desired: Version) -> RunReport | None:
         """Drain and stop the running version. A trial is rolled back."""
         report = self._stop()
         trial, self._trial = self._trial, None
         if trial is not None:
             self._return(trial, self._standing().good)
-            self._note(trial.version, "passed", f"version {wished.version} came before its first batch")
+            self._note(trial.version, "passed", f"version {desired.version} came before its first batch")
         return report
 
     # Starts.
@@ -219,7 +221,7 @@ class Supervisor:
             self._note(trial.version, "failed", f"{why}{left_behind(trial.version, now.good)}")
         elif not trial.version.same(now.chosen):
             self._return(trial, now.good)
-            self._note(trial.version, "passed", f"version {now.wished.version} came before its first batch")
+            self._note(trial.version, "passed", f"version {now.desired.version} came before its first batch")
         return self._standing()
 
     def _go_forward(self, now: Standing, trial: Trial, error: RsError) -> None:
@@ -227,17 +229,17 @@ class Supervisor:
 
         The rollback of the trial was refused, and the previous version may have missed rows by now.
         """
-        wished = now.wished
-        if now.settled or trial.version.same(wished) or now.chosen is None or isinstance(error, NOT_ITS_FAULT):
+        desired = now.desired
+        if now.settled or trial.version.same(desired) or now.chosen is None or isinstance(error, NOT_ITS_FAULT):
             raise error
         try:
-            pipeline, change = checked(wished, trial.version, self.options)
+            pipeline, change = checked(desired, trial.version, self.options)
         except RsError as refused:
-            self._refuse(wished, refused)
+            self._refuse(desired, refused)
             raise error from refused
-        self._open(wished, pipeline, change)
+        self._open(desired, pipeline, change)
         self._note(trial.version, "failed", f"it cannot be rolled back: {_told(error)}")
-        self._note(wished, "committed", f"it goes on from where version {trial.version.version} ended; {change}")
+        self._note(desired, "committed", f"it goes on from where version {trial.version.version} ended; {change}")
 
     def _try(self, version: Version, pipeline: Pipeline, change: Change, again: Event | None = None) -> None:
         """Start `version` on trial; `again` is the last event of its trial that was cut short."""

@@ -8,8 +8,8 @@ from dagster import DagsterInstance, DagsterRunStatus, SkipReason, build_op_cont
 
 from rs_assets import StreamBuilder, build_definitions
 from rs_assets.catalog import requests
+from rs_assets.catalog.desired_state import FILE, DesiredState, read_desired_state, request_run, write_desired_state
 from rs_assets.catalog.lease import Lease
-from rs_assets.catalog.wish import FILE, Wish, read_wish, wished_on, write_wish
 from rs_assets.common.home import Home
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import Place
@@ -82,7 +82,7 @@ def test_judge_lets_the_run_decide_that_ended_last(wish, ends, act, decides):
     runs = [Ran(run_id=name, began=at, ended=at + 1.0) for name, at in (("a", 10.0), ("b", 20.0)) if name in ends]
     name, _, stopped = (wish or "").partition(" ")
     since = {"a": 10.0, "b": 20.0, "somebody": 15.0}.get(name, 0.0)
-    word = Wish(run_id=name, since=since, at=since + bool(stopped), stopped=bool(stopped)) if wish else None
+    word = DesiredState(run_id=name, since=since, at=since + bool(stopped), stopped=bool(stopped)) if wish else None
     verdict = judge(word, runs, lambda run: End(kind=ends.get(run.run_id, "ended"), why=""))
     assert (verdict.act, verdict.run_id) == (act, decides)
 
@@ -90,7 +90,7 @@ def test_judge_lets_the_run_decide_that_ended_last(wish, ends, act, decides):
 def test_judge_of_a_second_start_that_was_stopped_beside_the_stream_lets_the_stream_decide():
     runs = [Ran(run_id="a", began=1.0, ended=9.0), Ran(run_id="b", began=2.0, ended=3.0)]
     ends = {"a": End(kind="failed", why=""), "b": End(kind="stopped", why="")}
-    wish = Wish(run_id="a", since=1.0, at=1.0)
+    wish = DesiredState(run_id="a", since=1.0, at=1.0)
     assert judge(wish, runs, lambda run: ends[run.run_id]).act == "restart"
     assert judge(wish, runs, lambda run: ends[run.run_id], holder="a").act == "wait"
     runs.append(Ran(run_id="c", began=8.0))
@@ -101,14 +101,24 @@ def test_judge_of_a_second_start_that_was_stopped_beside_the_stream_lets_the_str
     ("wish", "before", "ends", "verdict"),
     [
         # The clock of the stream is 15 s behind that of Dagster, which started it again and saw the kill before.
-        (Wish(run_id="b", since=5.0, at=7.0, stopped=True), Ran(run_id="a", began=1.0, ended=19.0), "failed", "leave"),
+        (
+            DesiredState(run_id="b", since=5.0, at=7.0, stopped=True),
+            Ran(run_id="a", began=1.0, ended=19.0),
+            "failed",
+            "leave",
+        ),
         # Recovery's own, which became the stream and was killed.
-        (Wish(run_id="b", since=21.0, at=21.0), Ran(run_id="a", began=1.0, ended=19.0), "failed", "restart"),
+        (DesiredState(run_id="b", since=21.0, at=21.0), Ran(run_id="a", began=1.0, ended=19.0), "failed", "restart"),
         # It failed, was refused or was stopped before it was the stream.
-        (Wish(run_id="a", since=1.0, at=8.0, stopped=True), Ran(run_id="a", began=1.0, ended=9.0), "failed", "leave"),
-        (Wish(run_id="a", since=1.0, at=8.0), Ran(run_id="a", began=1.0, ended=9.0), "refused", "leave"),
-        (Wish(run_id="a", since=1.0, at=8.0), Ran(run_id="a", began=1.0, ended=9.0), "stopped", "leave"),
-        (Wish(run_id="a", since=1.0, at=8.0), Ran(run_id="a", began=1.0, ended=9.0), "busy", "restart"),
+        (
+            DesiredState(run_id="a", since=1.0, at=8.0, stopped=True),
+            Ran(run_id="a", began=1.0, ended=9.0),
+            "failed",
+            "leave",
+        ),
+        (DesiredState(run_id="a", since=1.0, at=8.0), Ran(run_id="a", began=1.0, ended=9.0), "refused", "leave"),
+        (DesiredState(run_id="a", since=1.0, at=8.0), Ran(run_id="a", began=1.0, ended=9.0), "stopped", "leave"),
+        (DesiredState(run_id="a", since=1.0, at=8.0), Ran(run_id="a", began=1.0, ended=9.0), "busy", "restart"),
     ],
 )
 def test_judge_of_a_run_that_recovery_has_asked_for_behind_another(wish, before, ends, verdict):
@@ -122,15 +132,15 @@ def test_recovery_of_a_stream_that_was_stopped_by_a_clock_behind_dagsters_leaves
     made(instance, job, DagsterRunStatus.FAILURE)
     run = made(instance, job, DagsterRunStatus.SUCCESS)
     behind = time.time() - 3600
-    write_wish(folder, Wish(run_id=run.run_id, since=behind, at=behind + 1, stopped=True))
+    write_desired_state(folder, DesiredState(run_id=run.run_id, since=behind, at=behind + 1, stopped=True))
     assert said(instance) == "it was stopped by a person"
 
 
 def test_recovery_of_a_stream_that_was_stopped_leaves_it_whatever_dagster_says_of_its_run(instance, job, folder):
     run = made(instance, job, DagsterRunStatus.FAILURE)
-    wish = wished_on(folder, run.run_id)
+    wish = request_run(folder, run.run_id)
     assert tick(instance).run_requests
-    write_wish(folder, wish.stop(now=time.time()))
+    write_desired_state(folder, wish.stop(now=time.time()))
     assert said(instance) == "it was stopped by a person"
     (folder / FILE).write_text("spoiled")
     assert tick(instance).run_requests
@@ -138,9 +148,9 @@ def test_recovery_of_a_stream_that_was_stopped_leaves_it_whatever_dagster_says_o
 
 def test_recovery_of_a_stream_that_plain_python_has_stopped_since_leaves_it(instance, job, folder):
     made(instance, job, DagsterRunStatus.FAILURE)
-    wish = wished_on(folder, "of a program")
+    wish = request_run(folder, "of a program")
     assert "start it again yourself" in said(instance)
-    write_wish(folder, wish.stop(now=time.time()))
+    write_desired_state(folder, wish.stop(now=time.time()))
     assert said(instance) == "it was stopped by a person"
 
 
@@ -171,14 +181,14 @@ def test_recovery_of_a_start_that_was_killed_before_it_held_the_lease_starts_it_
 def test_recovery_of_a_run_that_is_found_to_be_gone_later_on_does_not_count_it_as_ended_then(instance, job, folder):
     """A second start at a terminal was killed, the stream stopped, and only then the killed one was looked at."""
     stream = made(instance, job)
-    wish = wished_on(folder, stream.run_id)
+    wish = request_run(folder, stream.run_id)
     killed = made(instance, job)
     with psutil.Popen(["true"]) as ended:
         process = psutil.Process(ended.pid)
         process.create_time()
     note_process(instance, killed.job_name, killed.run_id, process)
     instance.report_run_canceling(stream)
-    write_wish(folder, wish.stop(now=time.time()))
+    write_desired_state(folder, wish.stop(now=time.time()))
     instance.report_run_canceled(stream)
     end_orphans(instance, PIPELINE.topology)
     assert instance.get_run_by_id(killed.run_id).status == DagsterRunStatus.FAILURE
@@ -216,21 +226,21 @@ def refuse(instance, run):
 
 def test_recovery_behind_upkeep_leaves_a_stream_that_a_person_stopped_meanwhile(instance, job, folder):
     run = made(instance, job, DagsterRunStatus.SUCCESS)
-    wish = wished_on(folder, run.run_id)
+    wish = request_run(folder, run.run_id)
     requests.ask(folder, "resume", reason="a rescale")
     assert tick(instance).run_requests
-    write_wish(folder, wish.stop(now=time.time()))
+    write_desired_state(folder, wish.stop(now=time.time()))
     assert said(instance) == "it was stopped by a person"
 
 
 def test_upkeep_does_not_ask_for_a_stream_that_a_person_stopped_while_it_drained(instance, job, folder, monkeypatch):
     monkeypatch.setattr(upkeep, "LOOK_S", 0.01)
     run = made(instance, job)
-    wish = wished_on(folder, run.run_id)
+    wish = request_run(folder, run.run_id)
     lease = Lease.acquire(Home.default().leases, pipeline="shop.hits", run_id=run.run_id).__enter__()
 
     def stopped(*_):
-        write_wish(folder, wish.stop(now=time.time()))
+        write_desired_state(folder, wish.stop(now=time.time()))
         lease.__exit__(None, None, None)
 
     monkeypatch.setattr(upkeep, "_wait_until_free", stopped)
@@ -253,28 +263,28 @@ class TestSession:
             yield made
 
     def test_a_stop_that_was_wished_is_the_last_word_on_its_run(self, session, folder):
-        session.stop_wished()
-        assert read_wish(folder) is None
+        session.request_stop()
+        assert read_desired_state(folder) is None
         session.run_on()
-        begun = read_wish(folder)
-        session.stop_wished()
-        session.stop_wished()
-        stopped = read_wish(folder)
+        begun = read_desired_state(folder)
+        session.request_stop()
+        session.request_stop()
+        stopped = read_desired_state(folder)
         assert (begun.run_id, begun.stopped, stopped.run_id, stopped.stopped) == ("mine", False, "mine", True)
         assert begun.since == stopped.since <= stopped.at
 
     def test_a_start_that_recovery_asked_for_is_refused_behind_another_word(self, session, folder):
-        seen = wished_on(folder, "before")
-        write_wish(folder, seen.stop(now=time.time()))
+        seen = request_run(folder, "before")
+        write_desired_state(folder, seen.stop(now=time.time()))
         with pytest.raises(PipelineBusyError, match="started or stopped by another request"):
             session.run_on(answers=seen.id)
-        assert read_wish(folder).run_id == "before"
-        session.run_on(answers=read_wish(folder).id)
-        assert read_wish(folder).run_id == "mine"
+        assert read_desired_state(folder).run_id == "before"
+        session.run_on(answers=read_desired_state(folder).id)
+        assert read_desired_state(folder).run_id == "mine"
 
     def test_a_start_that_recovery_asked_for_where_nothing_was_said_goes_on(self, session, folder):
         session.run_on(answers="")
-        assert read_wish(folder).run_id == "mine"
+        assert read_desired_state(folder).run_id == "mine"
 
     def test_a_stop_that_cannot_be_written_is_a_warning(self, session, monkeypatch):
         session.run_on()
@@ -282,13 +292,13 @@ class TestSession:
         def full(*_):
             raise OSError("no space left")
 
-        monkeypatch.setattr("rs_assets.runtime.job.session.write_wish", full)
-        session.stop_wished()
+        monkeypatch.setattr("rs_assets.runtime.job.session.write_desired_state", full)
+        session.request_stop()
         assert any("could not be recorded" in warning for warning in session.failures.warnings)
 
 
 def test_recovery_gives_its_run_the_last_word_that_it_saw(instance, job, folder):
     run = made(instance, job, DagsterRunStatus.FAILURE)
     assert tick(instance).run_requests[0].tags[ANSWERS] == ""
-    wish = wished_on(folder, run.run_id)
+    wish = request_run(folder, run.run_id)
     assert tick(instance).run_requests[0].tags[ANSWERS] == wish.id

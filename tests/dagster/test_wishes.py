@@ -376,7 +376,7 @@ class TestStop:
                 return REPORT
 
         monkeypatch.setattr(runtime, "RunningPipeline", Running)
-        session = SimpleNamespace(stop_wished=lambda: done.append("written"))
+        session = SimpleNamespace(request_stop=lambda: done.append("written"))
         ended = runtime.PROCESS["start"](session, None, lambda: done.append("noted") or True)
         assert done == ["noted", "written", "stopped"]
         assert (ended.interrupted, ended.requested) == (True, True)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rs_assets.catalog.wish import Wish
+from rs_assets.catalog.desired_state import DesiredState
 from rs_assets.dagster.sensors.verdict import End, Kind, Ran, Verdict, judge
 
 NOBODY, BATCH = -1, -2
@@ -263,7 +263,7 @@ def told(world: World, rules: Rules) -> Verdict:
     word = world.word if rules.word else None
     wish = None
     if word is not None:
-        wish = Wish(run_id=str(word.run), stopped=word.stopped, since=word.since, at=word.at, id="now")
+        wish = DesiredState(run_id=str(word.run), stopped=word.stopped, since=word.since, at=word.at, id="now")
     known = {str(number): run for number, run in enumerate(world.runs) if run.kind != "plain"}
     heard = [
         str(number) for number, run in enumerate(world.runs) if run.kind != "plain" or str(number) == word_of(wish)
@@ -282,7 +282,7 @@ def told(world: World, rules: Rules) -> Verdict:
     return judge(wish, runs, end_of, holder=str(world.holder) if alive else "")
 
 
-def word_of(wish: Wish | None) -> str:
+def word_of(wish: DesiredState | None) -> str:
     """The run that the last word is about; empty without one."""
     return wish.run_id if wish is not None else ""
 

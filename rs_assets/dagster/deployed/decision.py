@@ -74,10 +74,10 @@ def decide(known: Known, policy: RecoveryPolicy = POLICY) -> Decision:
 
 def _of_none(known: Known, policy: RecoveryPolicy) -> Decision:
     """What is to be done for a pipeline that should run, and has no run."""
-    wished = known.standing.wished
+    desired = known.standing.desired
     news = known.resume or ("it has no run" if known.run is None else None)
     if known.standing.last is None or news is not None:
-        return Decision(act="launch", why=news or f"version {wished.version} is new")
+        return Decision(act="launch", why=news or f"version {desired.version} is new")
     assert known.run is not None  # noqa: S101  there is no news
     if known.died or known.failed or known.run.status == DagsterRunStatus.FAILURE:
         return _restarted(known, policy)
@@ -90,7 +90,7 @@ def _of_a_holder(known: Known) -> Decision:
     if known.run is None or known.run.run_id != lease.run_id:
         return Decision(act="nothing", why=f"run {lease.run_id} holds it, which does not heed the table")
     if state.last is None:
-        return Decision(act="ask", why=f"version {state.wished.version} is new")
+        return Decision(act="ask", why=f"version {state.desired.version} is new")
     return Decision(act="nothing", why=_rest(state))
 
 
@@ -109,7 +109,7 @@ def _restarted(known: Known, policy: RecoveryPolicy) -> Decision:
 
 
 def _rest(state: Standing) -> str:
-    last = f"version {state.wished.version} {state.last.event}" if state.last is not None else "new"
+    last = f"version {state.desired.version} {state.last.event}" if state.last is not None else "new"
     if state.broken:
         runs = f"version {state.chosen.version} runs on" if state.chosen is not None else "none runs"
         return f"{last}: {runs}"

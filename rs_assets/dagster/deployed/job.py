@@ -74,7 +74,7 @@ def _supervised(supervisor: Supervisor, context: OpExecutionContext) -> Ended | 
         with held_back():
             requested = stop_was_requested(context)
             if requested:
-                supervisor.stop_wished()
+                supervisor.request_stop()
     finally:
         report = supervisor.stop() or report
     return None if report is None else Ended(report=report, interrupted=interrupted, requested=requested)

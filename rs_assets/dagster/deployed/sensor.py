@@ -21,8 +21,8 @@ from dagster import (
 from rs_assets.catalog import requests
 from rs_assets.catalog.catalog import Catalog
 from rs_assets.catalog.deployments import Version, is_name, stamp_of
+from rs_assets.catalog.desired_state import read_desired_state
 from rs_assets.catalog.lease import LeaseRow, read_lease
-from rs_assets.catalog.wish import read_wish
 from rs_assets.common.home import Home
 from rs_assets.dagster.deployed.decision import Decision, Known, decide, restarts_of
 from rs_assets.dagster.deployed.job import JOB
@@ -95,7 +95,7 @@ class _Tick:
 
     def deal_with(self, name: str, state: Standing) -> str:
         """Do what there is to do about one pipeline; what that was, in words."""
-        if state.last is None and not self._builds(state.wished):
+        if state.last is None and not self._builds(state.desired):
             state = standings(self.home)[name]
         mine = self.seen.setdefault("pipelines", {}).setdefault(name, {})
         now, lease = time.time(), read_lease(self.home.leases, name)
@@ -115,7 +115,7 @@ class _Tick:
         if decision.act == "ask":
             requests.ask(self._folder(name), "change", reason=decision.why)
         elif decision.act == "settle":
-            self._settle(state.wished, decision)
+            self._settle(state.desired, decision)
         elif decision.act == "launch":
             self._launch(name, state, decision, mine, now)
             mine["resumed"] = resume["id"] if resume else mine.get("resumed")
@@ -156,7 +156,7 @@ class _Tick:
     def _launch(self, name: str, state: Standing, decision: Decision, mine: dict[str, Any], now: float) -> None:
         mine["launches"] = mine.get("launches", 0) + 1
         mine["restarts"] = [*restarts_of(mine, now), *([now] if decision.restart else [])]
-        version = state.chosen.version if state.chosen is not None else state.wished.version
+        version = state.chosen.version if state.chosen is not None else state.desired.version
         self.launches.append(
             RunRequest(
                 run_key=f"{name}:{version}:{mine['launches']}:{int(now)}",
@@ -172,7 +172,7 @@ class _Tick:
             holder = self.context.instance.get_run_by_id(lease.run_id)
             if holder is not None and holder.job_name == JOB and holder.tags.get("rs/pipeline") == name:
                 return holder, Verdict(act="wait", why="it goes on")
-        stream = StreamRuns.of(self.context.instance, mine, read_wish(self._folder(name)), lease)
+        stream = StreamRuns.of(self.context.instance, mine, read_desired_state(self._folder(name)), lease)
         verdict = stream.verdict()
         return stream.run(verdict.run_id), verdict
 

@@ -10,7 +10,7 @@ from typing import Literal
 from dagster import ConfigurableResource, DagsterExecutionInterruptedError, InitResourceContext
 from pydantic import Field, PrivateAttr
 
-from rs_assets.catalog.wish import read_wish
+from rs_assets.catalog.desired_state import read_desired_state
 from rs_assets.common.home import Home
 from rs_assets.common.interrupts import held_back
 from rs_assets.compile.planner.wiring import Flow
@@ -122,7 +122,7 @@ def _stop_requested(session: JobSession, on_interrupt: Callable[[], bool]) -> bo
     with held_back():
         requested = on_interrupt()
         if requested:
-            session.stop_wished()
+            session.request_stop()
     return requested
 
 
@@ -231,7 +231,7 @@ class RuntimeResource(ConfigurableResource[None]):
         run, instance = (self._context.run, self._context.instance) if self._context is not None else (None, None)
         answers = answers_of(run.tags) if run is not None else None
         if run is not None and instance is not None and answers is not None:
-            refuse_if_stopped(instance, run, read_wish(session.folder))
+            refuse_if_stopped(instance, run, read_desired_state(session.folder))
         session.run_on(answers=answers)
 
     def options(self, run_id: str) -> RunOptions:

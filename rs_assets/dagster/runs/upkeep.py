@@ -27,8 +27,8 @@ from dagster import (
 )
 
 from rs_assets.catalog import requests
+from rs_assets.catalog.desired_state import read_desired_state
 from rs_assets.catalog.lease import LeaseRow, read_lease
-from rs_assets.catalog.wish import read_wish
 from rs_assets.dagster.assets.roles import Role, roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import place_of
@@ -221,8 +221,8 @@ def _stopped(context: OpExecutionContext, topology: Topology, options: RunOption
 
 def _stopped_by_a_person(folder: Path) -> bool:
     """Whether the last word on the stream is that it is stopped: it was said while the stream drained."""
-    wish = read_wish(folder)
-    return wish is not None and wish.stopped
+    desired = read_desired_state(folder)
+    return desired is not None and desired.stopped
 
 
 def _mode_of(context: OpExecutionContext, lease: LeaseRow) -> str:

@@ -20,8 +20,8 @@ from dagster import (
 )
 
 from rs_assets.catalog import requests
+from rs_assets.catalog.desired_state import DesiredState, read_desired_state
 from rs_assets.catalog.lease import read_lease
-from rs_assets.catalog.wish import Wish, read_wish
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import place_of_run
 from rs_assets.dagster.resources.resource_keys import RUN
@@ -60,8 +60,8 @@ class RecoveryPolicy:
 def recovery_sensor(assets: StreamAssets, policy: RecoveryPolicy = RecoveryPolicy()) -> SensorDefinition | None:
     """Starts a pipeline again when its `start` run failed or its lease went stale, or when a rescale stopped it.
 
-    The run that ended last decides: see `verdict.judge`. A stop is a wish, whatever it led to; a start that was refused
-    because the stream was going is passed over; one that was refused for good would be refused again.
+    The run that ended last decides: see `verdict.judge`. A requested stop counts, whatever it led to; a start that was
+    refused because the stream was going is passed over; one that was refused for good would be refused again.
     """
     topology = assets.topology
     job = f"{assets.label}_start"
@@ -77,7 +77,7 @@ def recovery_sensor(assets: StreamAssets, policy: RecoveryPolicy = RecoveryPolic
         seen, newest = cursor.load(context.cursor), _newest(context, job)
         place = place_of_run(newest)
         folder, lease = place.job(topology), read_lease(place.home.leases, topology.name)
-        stream = StreamRuns.of(context.instance, RunsFilter(job_name=job), read_wish(folder), lease)
+        stream = StreamRuns.of(context.instance, RunsFilter(job_name=job), read_desired_state(folder), lease)
         verdict = stream.verdict()
         if verdict.act == "wait":
             return SkipReason(verdict.why)
@@ -91,9 +91,9 @@ def recovery_sensor(assets: StreamAssets, policy: RecoveryPolicy = RecoveryPolic
     return recovery
 
 
-def answers(wish: Wish | None) -> dict[str, str]:
+def answers(desired: DesiredState | None) -> dict[str, str]:
     """The tag of a run that is to start a stream again: it does not, if there was another word on it meanwhile."""
-    return {ANSWERS: wish.id if wish is not None else ""}
+    return {ANSWERS: desired.id if desired is not None else ""}
 
 
 def _newest(context: SensorEvaluationContext, job: str) -> DagsterRun | None:
@@ -116,8 +116,8 @@ def _resumed(
     seen: dict[str, Any], stream: StreamRuns, newest: DagsterRun | None, resume: dict[str, Any]
 ) -> SensorResult:
     """Start it again behind an upkeep job that has stopped it."""
-    tags = {"rs/resumes_after": resume["reason"], **answers(stream.wish)}
-    was = stream.run(stream.wish.run_id) if stream.wish is not None else None
+    tags = {"rs/resumes_after": resume["reason"], **answers(stream.desired)}
+    was = stream.run(stream.desired.run_id) if stream.desired is not None else None
     request = RunRequest(run_key=f"resume:{resume['id']}", tags=tags, run_config=_again(was or newest))
     return SensorResult(run_requests=[request], cursor=cursor.dump({**seen, "resumed": resume["id"]}))
 
@@ -147,7 +147,7 @@ def _restarted(
         "rs/recovery_reason": verdict.why,
         "rs/lost_seconds": f"{lost:.0f}",
         "rs/restart": str(len(recent) + 1),
-        **answers(stream.wish),
+        **answers(stream.desired),
     }
     request = RunRequest(run_key=f"recover:{handled}", tags=tags, run_config=_again(stream.run(verdict.run_id)))
     return SensorResult(

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
 
+from rs_assets.catalog.desired_state import DesiredState
 from rs_assets.catalog.lease import LeaseRow
-from rs_assets.catalog.wish import Wish
 from rs_assets.dagster.runs.orphans import LOST, is_gone
 from rs_assets.dagster.runs.run_tags import ENDED, RECOVERS, answers_of
 from rs_assets.dagster.sensors.refusals import failed_with, refusal_of, was_canceled
@@ -29,16 +29,18 @@ class StreamRuns:
 
     instance: DagsterInstance
     records: Sequence[RunRecord]
-    wish: Wish | None
+    desired: DesiredState | None
     lease: LeaseRow | None
 
     @classmethod
-    def of(cls, instance: DagsterInstance, runs: RunsFilter, wish: Wish | None, lease: LeaseRow | None) -> StreamRuns:
+    def of(
+        cls, instance: DagsterInstance, runs: RunsFilter, desired: DesiredState | None, lease: LeaseRow | None
+    ) -> StreamRuns:
         """What is known now."""
         records = list(instance.get_run_records(runs, limit=MOST_RUNS))
-        if wish is not None and all(record.dagster_run.run_id != wish.run_id for record in records):
-            records += instance.get_run_records(RunsFilter(run_ids=[wish.run_id]))
-        return cls(instance, records, wish, lease)
+        if desired is not None and all(record.dagster_run.run_id != desired.run_id for record in records):
+            records += instance.get_run_records(RunsFilter(run_ids=[desired.run_id]))
+        return cls(instance, records, desired, lease)
 
     def run(self, run_id: str) -> DagsterRun | None:
         """One of the runs."""
@@ -52,7 +54,7 @@ class StreamRuns:
     def verdict(self) -> Verdict:
         """Whether the stream is to be started again."""
         runs = [*(self._ran(record) for record in self.records), *self._unrecorded()]
-        return judge(self.wish, runs, self._end_of, holder=self.holder)
+        return judge(self.desired, runs, self._end_of, holder=self.holder)
 
     def before(self, run: DagsterRun) -> Verdict:
         """The verdict by the runs that have ended, for `run` itself, which knows when the one ended that it follows."""
@@ -60,14 +62,14 @@ class StreamRuns:
         others = [self._ran(record) for record in self.records if record.dagster_run.run_id != run.run_id]
         seen = [replace(ran, ended=max(ended, ran.began)) if ran.run_id == follows else ran for ran in others]
         over = [ran for ran in seen if ran.ended is not None]
-        return judge(self.wish, [*over, *self._unrecorded()], self._end_of)
+        return judge(self.desired, [*over, *self._unrecorded()], self._end_of)
 
     def _unrecorded(self) -> Iterator[Ran]:
         """The run of the last word if Dagster does not know it, ended with the last sign of life in the lease."""
-        wish, lease = self.wish, self.lease
-        if wish is not None and self.run(wish.run_id) is None:
-            seen = _seconds(lease.renewed_at) if lease is not None and lease.run_id == wish.run_id else wish.at
-            yield Ran(run_id=wish.run_id, began=wish.since, ended=max(seen, wish.since))
+        desired, lease = self.desired, self.lease
+        if desired is not None and self.run(desired.run_id) is None:
+            seen = _seconds(lease.renewed_at) if lease is not None and lease.run_id == desired.run_id else desired.at
+            yield Ran(run_id=desired.run_id, began=desired.since, ended=max(seen, desired.since))
 
     def _ran(self, record: RunRecord) -> Ran:
         run, began = record.dagster_run, max(record.start_time or 0.0, _seconds(record.create_timestamp))
@@ -124,12 +126,12 @@ class StreamRuns:
         return f"its lease is stale: no heartbeat for {lease.age.total_seconds():.0f} s"
 
 
-def refuse_if_stopped(instance: DagsterInstance, run: DagsterRun, wish: Wish | None) -> None:
+def refuse_if_stopped(instance: DagsterInstance, run: DagsterRun, desired: DesiredState | None) -> None:
     """PipelineBusyError if nobody wishes any more for `run`, which recovery asked for: the stream was stopped since.
 
     To be called with the pipeline's lease in hand.
     """
-    verdict = StreamRuns.of(instance, RunsFilter(job_name=run.job_name), wish, None).before(run)
+    verdict = StreamRuns.of(instance, RunsFilter(job_name=run.job_name), desired, None).before(run)
     if verdict.end == "stopped":
         raise PipelineBusyError(
             f"the stream was stopped after this run was asked for: {verdict.why}",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rs_assets.catalog.wish import Wish
+from rs_assets.catalog.desired_state import DesiredState
 
 # How a run ended. stopped: by a person. ended: well, by itself or at the request of an upkeep job. busy: its start was
 # refused because another run was going. refused: its start was refused for good. failed: whatever else, SIGKILL too.
@@ -54,16 +54,18 @@ class Verdict:
     ended: float = 0.0
 
 
-def judge(wish: Wish | None, runs: Sequence[Ran], end_of: Callable[[Ran], End], *, holder: str = "") -> Verdict:
-    """What to do, by the last word `wish` on the stream, its newest `runs` and the run `holder` that has its lease.
+def judge(
+    desired: DesiredState | None, runs: Sequence[Ran], end_of: Callable[[Ran], End], *, holder: str = ""
+) -> Verdict:
+    """What to do, by the last word `desired` on the stream, its newest `runs` and the run `holder` that has its lease.
 
-    `end_of` tells how a run ended; it is asked of as few as possible. `runs` has that of `wish` among them.
+    `end_of` tells how a run ended; it is asked of as few as possible. `runs` has that of `desired` among them.
 
     >>> runs = [Ran(run_id="a", began=1.0, ended=9.0), Ran(run_id="b", began=2.0, ended=3.0)]
     >>> ends = {"a": End(kind="failed", why="its run failed"), "b": End(kind="busy", why="busy")}
     >>> judge(None, runs, lambda run: ends[run.run_id]).act
     'restart'
-    >>> stopped = Wish(run_id="a", since=1.0, at=8.0, stopped=True)
+    >>> stopped = DesiredState(run_id="a", since=1.0, at=8.0, stopped=True)
     >>> judge(stopped, runs, lambda run: ends[run.run_id]).why
     'it was stopped by a person'
     """
@@ -72,11 +74,11 @@ def judge(wish: Wish | None, runs: Sequence[Ran], end_of: Callable[[Ran], End], 
     going = next((run for run in runs if run.ended is None), None)
     if going is not None:
         return Verdict(act="wait", why=f"run {going.run_id} begins or ends", run_id=going.run_id)
-    for run in _last_first(wish, runs):
-        if wish is not None and wish.stopped and run.run_id == wish.run_id:
+    for run in _last_first(desired, runs):
+        if desired is not None and desired.stopped and run.run_id == desired.run_id:
             return Verdict(act="leave", why="it was stopped by a person", run_id=run.run_id, end="stopped")
         end = end_of(run)
-        begun = wish is not None and run.run_id == wish.run_id
+        begun = desired is not None and run.run_id == desired.run_id
         # One that recovery asked for and that failed before it was the stream says nothing: what it follows does.
         if end.kind != "busy" and not (end.kind == "failed" and run.asked_for and not begun):
             act: Literal["restart", "leave"] = "restart" if end.kind == "failed" else "leave"
@@ -84,14 +86,14 @@ def judge(wish: Wish | None, runs: Sequence[Ran], end_of: Callable[[Ran], End], 
     return Verdict(act="leave", why="it was never started by Dagster")
 
 
-def _last_first(wish: Wish | None, runs: Sequence[Ran]) -> Iterator[Ran]:
-    """The runs that may decide, the one that ended last first; none that ended before what `wish` is about."""
+def _last_first(desired: DesiredState | None, runs: Sequence[Ran]) -> Iterator[Ran]:
+    """The runs that may decide, the one that ended last first; none that ended before what `desired` is about."""
     ended = sorted(runs, key=lambda run: run.ended or 0.0, reverse=True)
-    if wish is None:
+    if desired is None:
         yield from ended
         return
-    mine = next((run for run in runs if run.run_id == wish.run_id), Ran(run_id=wish.run_id, began=wish.since))
+    mine = next((run for run in runs if run.run_id == desired.run_id), Ran(run_id=desired.run_id, began=desired.since))
     # It went on until then, at least. Its clock may be behind that of Dagster, by which a run before it has ended.
-    at = max(mine.began, wish.at, 0.0 if wish.stopped else mine.ended or 0.0)
-    yield from (run for run in ended if run.run_id != wish.run_id and (run.ended or 0.0) > at)
+    at = max(mine.began, desired.at, 0.0 if desired.stopped else mine.ended or 0.0)
+    yield from (run for run in ended if run.run_id != desired.run_id and (run.ended or 0.0) > at)
     yield mine

@@ -303,8 +303,8 @@ def _preflight(session: JobSession) -> None:
 def _begin_again(session: JobSession, plan: QueryPlan, writers: Mapping[str, SinkWriter]) -> None:
     """StartRefused if a query that begins a later generation would write next to the rows of earlier ones."""
     generation = session.facts(plan).generation
-    wished = session.options.new_generation or session.options.reset_steps
-    if generation == 1 or not wished or session.log(plan).begun:
+    requested = session.options.new_generation or session.options.reset_steps
+    if generation == 1 or not requested or session.log(plan).begun:
         return
     for name, writer in writers.items():
         if isinstance(writer, Beginning):

@@ -15,9 +15,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from rs_assets.catalog.catalog import Catalog, operation
+from rs_assets.catalog.desired_state import DesiredState, read_desired_state, request_run, write_desired_state
 from rs_assets.catalog.lease import Lease, LeaseRow
 from rs_assets.catalog.offsets import storage_named
-from rs_assets.catalog.wish import Wish, read_wish, wished_on, write_wish
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.log import PARTITIONS, CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
@@ -63,7 +63,7 @@ class JobSession:
         self._began = time.monotonic()
         self.manifest = Manifest.new()
         self.lease: Lease | None = None
-        self.wish: Wish | None = None
+        self.desired: DesiredState | None = None
         self.claim: Claim | None = None
         self.catalog = Catalog(options.home.catalog)
         self.recovered_from = ""
@@ -95,35 +95,35 @@ class JobSession:
 
     def _note_end(self, before: LeaseRow | None) -> None:
         """Record how long the stream has lived: its lease, which shows it, is replaced now."""
-        wish = read_wish(self.folder)
-        if before is not None and wish is not None and not wish.stopped and wish.run_id == before.run_id:
+        desired = read_desired_state(self.folder)
+        if before is not None and desired is not None and not desired.stopped and desired.run_id == before.run_id:
             with self.failures.guarding(NOT_WRITTEN):
-                write_wish(self.folder, replace(wish, at=max(wish.at, before.renewed_at.timestamp())))
+                write_desired_state(self.folder, replace(desired, at=max(desired.at, before.renewed_at.timestamp())))
 
     def run_on(self, *, answers: str | None = None) -> None:
-        """Record that this run is to go on as the stream of its pipeline, until it fails or `stop_wished`.
+        """Record that this run is to go on as the stream of its pipeline, until it fails or `request_stop`.
 
         With `answers` it restarts a stream; the value is the id of the last request at that time, empty without one.
         PipelineBusyError if there was another request since, since the stream is not to be restarted then.
         """
-        wish = read_wish(self.folder)
-        if answers is not None and answers != (wish.id if wish is not None else ""):
+        desired = read_desired_state(self.folder)
+        if answers is not None and answers != (desired.id if desired is not None else ""):
             raise PipelineBusyError(
                 f"{self.topology.name} was started or stopped by another request meanwhile",
                 remedy="nothing to do: this start is no longer requested",
-                run=wish.run_id if wish is not None else None,
+                run=desired.run_id if desired is not None else None,
             )
         self.held.check()
-        self.wish = wished_on(self.folder, self.options.run_id)
+        self.desired = request_run(self.folder, self.options.run_id)
 
-    def stop_wished(self) -> None:
+    def request_stop(self) -> None:
         """Record that a stop of this stream was requested, so that it is not started again."""
-        if self.wish is None or self.wish.stopped:
+        if self.desired is None or self.desired.stopped:
             return
         with self.failures.guarding(NOT_WRITTEN):
             self.held.check()
-            self.wish = self.wish.stop(now=time.time())
-            write_wish(self.folder, self.wish)
+            self.desired = self.desired.stop(now=time.time())
+            write_desired_state(self.folder, self.desired)
 
     def at_end(self, do: Callable[[], None]) -> None:
         """Call `do` when the session is closed, before earlier callbacks."""

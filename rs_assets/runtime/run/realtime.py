@@ -121,7 +121,7 @@ class RealTimePipeline:
     def stop(self, *, drain: bool = True, patience_s: float = 60) -> RunReport:  # noqa: ARG002  as a started pipeline
         """Stop at once; records sent since the last commit of offsets are sent again by the next start."""
         if not self._closed and requests.asked(self.session.folder, "stop") is None:
-            self.session.stop_wished()
+            self.session.request_stop()
         return self.end()
 
     def end(self) -> RunReport:

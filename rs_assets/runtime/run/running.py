@@ -150,7 +150,7 @@ class RunningPipeline:
         the stream by itself.
         """
         if not self._closed and requests.asked(self.session.folder, "stop") is None:
-            self.session.stop_wished()
+            self.session.request_stop()
         return self.end(drain=drain, patience_s=patience_s)
 
     def end(self, *, drain: bool = True, patience_s: float = 60) -> RunReport:
@@ -173,8 +173,8 @@ class RunningPipeline:
             with ExitStack() as watchers, self.session.failures.guarding(NOT_FORGOTTEN):
                 watchers.callback(self.warden.stop)
                 watchers.callback(self.clock.stop)
-                wish = self.session.wish
-                if requests.asked(self.session.folder, "stop") is None or (wish is not None and wish.stopped):
+                desired = self.session.desired
+                if requests.asked(self.session.folder, "stop") is None or (desired is not None and desired.stopped):
                     # Stopped by a person: an earlier request of an upkeep job must not start it again.
                     requests.clear(self.session.folder, "resume")
             drain_and_stop(self.session, patience_s=patience_s)

@@ -19,15 +19,15 @@ FILE = "wish.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class DesiredState:
     """The last request for a stream: `stopped`, or that the run `run_id` goes on. Times are seconds since the epoch.
 
     `since` is the start of that run. `at` is the time of the request, or, if another run has taken the lease since, how
     long the run lived. `id` differs for each request.
 
-    >>> wish = Wish(run_id="a", since=1.0, at=1.0)
-    >>> stopped = wish.stop(now=3.0)
-    >>> stopped.stopped, stopped.since, stopped.at, stopped.id == wish.id
+    >>> desired = DesiredState(run_id="a", since=1.0, at=1.0)
+    >>> stopped = desired.stop(now=3.0)
+    >>> stopped.stopped, stopped.since, stopped.at, stopped.id == desired.id
     (True, 1.0, 3.0, False)
     """
 
@@ -37,29 +37,29 @@ class Wish:
     at: float
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
-    def stop(self, *, now: float) -> Wish:
+    def stop(self, *, now: float) -> DesiredState:
         """The request that the same run ends."""
         return replace(self, stopped=True, at=now, id=uuid.uuid4().hex[:12])
 
 
-def read_wish(folder: Path) -> Wish | None:
+def read_desired_state(folder: Path) -> DesiredState | None:
     """The last request for the stream with checkpoints in `folder`; None if there is none or it cannot be read."""
     try:
         content = orjson.loads((folder / FILE).read_bytes())
-        return Wish(**{name: content[name] for name in Wish.__dataclass_fields__})
+        return DesiredState(**{name: content[name] for name in DesiredState.__dataclass_fields__})
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def write_wish(folder: Path, wish: Wish) -> None:
-    """Store `wish` as the last request, durably; OSError if it cannot be written."""
+def write_desired_state(folder: Path, desired: DesiredState) -> None:
+    """Store `desired` as the last request, durably; OSError if it cannot be written."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o750)
-    write_atomically(folder / FILE, orjson.dumps(asdict(wish)))
+    write_atomically(folder / FILE, orjson.dumps(asdict(desired)))
 
 
-def wished_on(folder: Path, run_id: str) -> Wish:
+def request_run(folder: Path, run_id: str) -> DesiredState:
     """Record the request that the run `run_id`, which begins now, goes on."""
     now = time.time()
-    wish = Wish(run_id=run_id, since=now, at=now)
-    write_wish(folder, wish)
-    return wish
+    desired = DesiredState(run_id=run_id, since=now, at=now)
+    write_desired_state(folder, desired)
+    return desired
