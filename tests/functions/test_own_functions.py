@@ -227,5 +227,5 @@ def test_should_take_records_of_any_class_wherever_they_stand_and_no_text_for_a_
     rows = [{"text": "ab", "n": 3, "m": None, "items": None, "at": None}]
     [row] = compute(source(SCHEMA).script("x=own_held(n)"), rows)
     assert row["x"] == {"first": {"page": "/", "ms": 3}, "others": [{"page": "/a", "ms": None}]}
-    with pytest.raises(StepError, match=r"'abc' is no array<string>"):
+    with pytest.raises(StepError, match=r"'abc' is not of type array<string>"):
         compute(source(SCHEMA).script("x=own_letters(n)"), rows)
